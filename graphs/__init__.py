@@ -1,0 +1,1 @@
+"""The placement problem, as values: models, op graphs, costs, clusters, placements."""

@@ -1,0 +1,63 @@
+"""Everything that can be wrong with what a user hands in, one class per kind.
+
+Each message says what was being done, what was found, what was wanted, and what to do.
+`exit_status` is the status with which the command line ends (SPEC section 2).
+"""
+
+
+class TfplaceError(Exception):
+    """Base of all expected failures; never raised itself."""
+
+    exit_status = 70
+
+
+class UsageError(TfplaceError):
+    """The command line asks for something that does not exist or does not go together."""
+
+    exit_status = 1
+
+
+class ModelError(TfplaceError):
+    """The model file is missing, damaged, of no known kind, or asks for the impossible."""
+
+    exit_status = 2
+
+
+class FetchError(ModelError):
+    """A fetch, feed or signature name is not in the model."""
+
+
+class FeedError(TfplaceError):
+    """An input array does not fit the tensor that it is fed to."""
+
+    exit_status = 2
+
+
+class ClusterError(TfplaceError):
+    """The cluster is unknown, its file is malformed, or its devices are not there."""
+
+    exit_status = 2
+
+
+class PlacementError(TfplaceError):
+    """A placement file is malformed or names ops or devices that do not exist."""
+
+    exit_status = 2
+
+
+class OutputError(TfplaceError):
+    """The place to write to exists already or can't be written."""
+
+    exit_status = 2
+
+
+class MemoryLimitError(TfplaceError):
+    """No placement fits the devices' memory."""
+
+    exit_status = 3
+
+
+class ConstraintError(TfplaceError):
+    """Pins, colocation and kernels contradict each other."""
+
+    exit_status = 4

@@ -1,0 +1,47 @@
+"""One run of a model with its function calls opened: what is priced, placed and measured."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.source_model import TensorSpec
+
+
+@dataclasses.dataclass(frozen=True)
+class Origin:
+    """Where the device string of a flat op has to be written.
+
+    Attributes:
+      function: name of the FunctionDef, empty for the main graph.
+      node: name of the node there; empty for an op that opening the calls added.
+      calls: the chain of functions that leads there, outermost first, `function` last.
+    """
+
+    function: str
+    node: str
+    calls: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class FlatGraph:
+    """A GraphDef of single ops, pruned to what the run needs, in a topological order.
+
+    Attributes:
+      graph_def: nodes named by their call path; its library holds only what units need.
+      origins: one per node of graph_def, in its order.
+      feeds: what the run is fed, names of the flat graph.
+      fetches: tensors "op:i" and ops "op" of the flat graph.
+      unit_of_node: {node: unit} for nodes that can't be placed one by one; a unit is named by
+        its head. While, If, Case and jit_compile calls are units of one node; the nodes of a
+        v1 control-flow frame make one unit of many.
+      unit_reason: {unit: why}.
+    """
+
+    graph_def: Any
+    origins: Sequence[Origin]
+    feeds: Sequence[TensorSpec]
+    fetches: Sequence[str]
+    unit_of_node: Mapping[str, str]
+    unit_reason: Mapping[str, str]

@@ -1,0 +1,68 @@
+"""The placement problem that the simulator sees: op graph, costs and cluster in one value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Everything that decides a makespan, apart from the placement (SPEC section 6).
+
+    Attributes:
+      graph: the op graph.
+      op_seconds: f8[N, D]; inf where the op has no kernel on the device.
+      pinned_device: i4[N]; -1 where the op is free.
+      device_names: [D].
+      device_types: [D] "CPU", "GPU"; equal types with equal costs need not be equal devices.
+      device_slots: i4[D] ops that run at once.
+      device_memory_bytes: i8[D].
+      link_latency: f8[D, D] seconds.
+      link_bytes_per_second: f8[D, D].
+      link_channels: i4[D, D, 2] channels that a transfer holds; -1 unused.
+      memory_reserve: fraction of each device's memory that is kept free.
+      communication: name of the channel rule.
+    """
+
+    graph: OpGraph
+    op_seconds: FloatArray
+    pinned_device: IntArray
+    device_names: Sequence[str]
+    device_types: Sequence[str]
+    device_slots: IntArray
+    device_memory_bytes: LongArray
+    link_latency: FloatArray
+    link_bytes_per_second: FloatArray
+    link_channels: IntArray
+    memory_reserve: float
+    communication: str
+
+    @property
+    def num_ops(self) -> int:
+        return self.graph.num_ops
+
+    @property
+    def num_devices(self) -> int:
+        return len(self.device_names)
+
+    def usable_bytes(self) -> FloatArray:
+        """f8[D]: memory minus reserve; a peak above it is infeasible."""
+        return self.device_memory_bytes * (1.0 - self.memory_reserve)
+
+    def allowed(self) -> np.ndarray:
+        """bool[N, D]: where an op may lie, by kernel and pin, alone and with its colocation group."""
+        allowed = np.isfinite(self.op_seconds)
+        pinned = self.pinned_device >= 0
+        allowed[pinned] &= np.eye(self.num_devices, dtype=bool)[self.pinned_device[pinned]]
+        group = self.graph.colocation_group
+        member = group >= 0
+        if member.any():
+            joint = np.ones((int(group.max()) + 1, self.num_devices), dtype=bool)
+            np.logical_and.at(joint, group[member], allowed[member])
+            allowed[member] = joint[group[member]]
+        return allowed

@@ -1,0 +1,108 @@
+"""A model as it came, and what one run of it is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """A fed or fetched tensor.
+
+    Attributes:
+      tensor: "op:i" in the run graph.
+      dtype: TensorFlow dtype name, "float32".
+      shape: dimensions; None for an unknown rank, -1 for an unknown dimension.
+    """
+
+    tensor: str
+    dtype: str
+    shape: tuple[int, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """A variable of the run graph.
+
+    Attributes:
+      name: shared name or, where there is none, the op's name.
+      op: the VarHandleOp or VariableV2 node.
+      dtype, shape: as declared.
+      trainable: whether training changes it.
+    """
+
+    name: str
+    op: str
+    dtype: str
+    shape: tuple[int, ...]
+    trainable: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Initialization:
+    """How the variables get their values before the first run.
+
+    Attributes:
+      init_ops: ops of the run graph to run first.
+      restore_op, filename_tensor: the saver's, empty where there is none.
+      checkpoint_prefix: what to feed to filename_tensor.
+      asset_feeds: {tensor: path} fed while init_ops run.
+      random_variables: names of variables that nothing initialises; they get small random
+        values, and the report says so.
+    """
+
+    init_ops: Sequence[str] = ()
+    restore_op: str = ""
+    filename_tensor: str = ""
+    checkpoint_prefix: str = ""
+    asset_feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    random_variables: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """Attributes: inputs, outputs: {argument: tensor} of the run graph; method: its name."""
+
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    method: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceModel:
+    """A loaded model and the run that is to be placed.
+
+    Attributes:
+      path: where it came from.
+      kind: "graph_def", "meta_graph_def", "saved_model_v1", "saved_model_v2", "keras".
+      graph_def: the run graph: the model's main graph and function library and, where a
+        training step had to be made, that step's ops too.
+      feeds: what a run is fed; shapes are complete.
+      fetches: tensors "op:i" and ops "op" that a run asks for.
+      mode: "train" or "inference".
+      step_origin: how the run was found, one sentence: "signature train_step", "a training
+        step made from 4 trainable variables", ...
+      signatures: {name: Signature}.
+      variables: all variables of the run graph.
+      initialization: how they get values.
+      saved_model_dir: the SavedModel that `path` is, or that was exported from it; empty
+        for a GraphDef or MetaGraphDef.
+      meta_graph_def: the proto that graph_def came in, None for a GraphDef.
+      guessed: sentences about what was filled in without being told.
+    """
+
+    path: str
+    kind: str
+    graph_def: Any
+    feeds: Sequence[TensorSpec]
+    fetches: Sequence[str]
+    mode: str
+    step_origin: str
+    signatures: Mapping[str, Signature]
+    variables: Sequence[Variable]
+    initialization: Initialization
+    saved_model_dir: str
+    meta_graph_def: Any
+    guessed: Sequence[str]

@@ -1,0 +1,1 @@
+"""Benchmark training graphs (SPEC section 8)."""

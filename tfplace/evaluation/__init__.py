@@ -1,0 +1,1 @@
+"""What a placement is worth: predicted by the simulator, or measured."""

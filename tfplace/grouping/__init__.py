@@ -1,0 +1,1 @@
+"""From ops to groups: the unit that a policy decides about."""

@@ -1,0 +1,1 @@
+"""Losses and updates as pure functions of arrays."""

@@ -1,0 +1,1 @@
+"""Methods that place without learning."""

@@ -1,0 +1,1 @@
+"""Distributions over placements: propose devices for groups."""

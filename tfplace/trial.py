@@ -1,0 +1,58 @@
+"""The two interfaces that a search knows: a policy proposes and learns, an evaluator answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from graphs.op_graph import IntArray
+from graphs.placement import Outcome, Placement
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One evaluated placement.
+
+    Attributes:
+      index: 0, 1, ... in the order of evaluation.
+      seconds: since the search began.
+      placement: what was evaluated.
+      outcome: what it is worth.
+    """
+
+    index: int
+    seconds: float
+    placement: Placement
+    outcome: Outcome
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """Placements to be evaluated; a learning policy proposes a subclass with what it needs to learn.
+
+    Attributes:
+      device_of_op: i4[B, N].
+    """
+
+    device_of_op: IntArray
+
+
+class Policy(Protocol):
+    """Proposes placements and learns from what they are worth."""
+
+    def propose(self) -> Proposal | None:
+        """Returns the next placements to evaluate, or None when there is nothing left to try."""
+        ...
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """Takes the outcomes [B] of a proposal; returns scalars worth logging."""
+        ...
+
+
+class Evaluator(Protocol):
+    """Says what placements are worth."""
+
+    def evaluate(self, device_of_op: IntArray) -> Sequence[Outcome]:
+        """Outcomes [B] of placements i4[B, N]; an infeasible one is a value, never an exception."""
+        ...
