@@ -1,0 +1,80 @@
+"""placement.json: {"op/path": "/device:GPU:1", ...}."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from graphs.errors import PlacementError
+from graphs.nearest import nearest
+from graphs.op_graph import IntArray
+
+
+def placement_to_json(
+    op_names: Sequence[str], device_of_op: IntArray, device_names: Sequence[str]
+) -> dict[str, str]:
+    """{op: device string} of every op, in the order of the op graph."""
+    return {
+        name: device_names[device]
+        for name, device in zip(op_names, device_of_op.tolist(), strict=True)
+    }
+
+
+def read_placement(
+    path: str, op_names: Sequence[str], device_names: Sequence[str], default: IntArray
+) -> IntArray:
+    """Reads a placement file; ops that it doesn't name keep their device in `default`.
+
+    Args:
+      path: the file.
+      op_names: [N].
+      device_names: [D].
+      default: i4[N].
+
+    Returns:
+      i4[N].
+
+    Raises:
+      PlacementError: no such file, no JSON object of strings, or unknown ops or devices.
+    """
+    entries = _read_entries(path)
+    index = {name: i for i, name in enumerate(op_names)}
+    device_index = {name: d for d, name in enumerate(device_names)}
+    result = np.array(default, dtype=np.int32)
+    for op, device in entries.items():
+        if op not in index:
+            raise PlacementError(
+                f"reading the placement {path}: the model's run has no op {op!r}; nearest: "
+                f"{nearest(op, op_names)}; write a fresh file with `tfplace optimize`"
+            )
+        if device not in device_index:
+            raise PlacementError(
+                f"reading the placement {path}: op {op!r} is put on {device!r}, which the "
+                f"cluster does not have; it has {', '.join(device_names)}"
+            )
+        result[index[op]] = device_index[device]
+    return result
+
+
+def _read_entries(path: str) -> Mapping[str, str]:
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise PlacementError(
+            f"reading the placement {path}: there is no such file; `tfplace optimize` writes "
+            "one as assets.extra/tfplace/placement.json"
+        ) from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise PlacementError(
+            f"reading the placement {path}: not a JSON file ({error}); wanted "
+            '{"op": "/device:GPU:0", ...}'
+        ) from None
+    if not isinstance(value, dict) or not all(isinstance(v, str) for v in value.values()):
+        raise PlacementError(
+            f'reading the placement {path}: wanted one JSON object {{"op": "device", ...}} '
+            "with strings as values"
+        )
+    return value
