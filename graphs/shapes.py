@@ -1,0 +1,182 @@
+"""What is known about every tensor of a flat graph before it runs: dtype, shape and bytes.
+
+TensorFlow's own C++ shape functions answer, by importing the graph. Grappler's
+`GetOpProperties` was measured against it and knows less: it treats placeholders as tensors of
+unknown shape, which leaves everything behind a batch dimension open (BUILD_NOTES has figures).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph
+from graphs.source_model import TensorSpec
+
+Shape = tuple[int, ...] | None
+
+UNKNOWN_DIMENSION = 1
+"""What an unknown dimension counts as in bytes; such tensors are listed as unknown."""
+
+STRING_ELEMENT_BYTES = 24
+"""sizeof(tensorflow::tstring); what the string points to is not known before the run."""
+
+HANDLE_BYTES = 8
+"""A resource or variant is a pointer in a run; what it points to is counted where it lives."""
+
+_FED_PREFIX = "tfplace_fed_"
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorProperties:
+    """Dtype, shape and bytes of each output of each node.
+
+    Attributes:
+      dtype_of: {node: [dtype name of output i]}, reference types without their "_ref".
+      shape_of: {node: [shape of output i]}; None for an unknown rank, -1 for an unknown
+        dimension.
+      bytes_of: {node: [bytes of output i]}; an unknown dimension counts as
+        `UNKNOWN_DIMENSION`, an unknown rank as a scalar.
+      unknown: tensors "op:i" that have an unknown rank or dimension, in graph order.
+    """
+
+    dtype_of: Mapping[str, list[str]]
+    shape_of: Mapping[str, list[Shape]]
+    bytes_of: Mapping[str, list[int]]
+    unknown: list[str]
+
+
+def infer(flat: FlatGraph) -> TensorProperties:
+    """Infers every tensor of the flat graph, its feeds taken at their complete shapes.
+
+    Args:
+      flat: the graph; its devices and colocation wishes are ignored.
+
+    Returns:
+      Properties of all outputs of all nodes.
+
+    Raises:
+      ModelError: TensorFlow can't import the graph: an op type is not registered, or the
+        feeds' shapes contradict it.
+    """
+    return infer_graph_def(flat.graph_def, flat.feeds)
+
+
+def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
+    """As `infer`, for a GraphDef and what it is fed."""
+    import tensorflow as tf
+
+    feeds = list(feeds)
+    bare = with_feeds_as_placeholders(graph_def, feeds)
+    graph = tf.Graph()
+    try:
+        with graph.as_default():
+            tf.import_graph_def(bare, name="")
+    except (ValueError, tf.errors.OpError) as error:
+        raise ModelError(
+            f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
+            "wanted registered op types and feeds that fit; check --batch_size and --input_shape"
+        ) from error
+    return _read(graph, graph_def, {feed.tensor: feed.shape for feed in feeds})
+
+
+def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> Any:
+    """A copy without device and colocation wishes whose fed tensors come from placeholders.
+
+    A fed placeholder gets the feed's shape; any other fed tensor is cut from its producer:
+    its users read a new placeholder, so that the fed shape reaches them.
+
+    Returns:
+      GraphDef with the same nodes in the same order, and any new placeholders at the end.
+    """
+    import tensorflow as tf
+
+    bare = tf.compat.v1.GraphDef()
+    bare.CopyFrom(graph_def)
+    node_named = {node.name: node for node in bare.node}
+    for node in bare.node:
+        node.device = ""
+        for key in ("_class", "_output_shapes"):
+            if key in node.attr:
+                del node.attr[key]
+    fed_name: dict[str, str] = {}
+    for feed in feeds:
+        name, _, index = feed.tensor.partition(":")
+        node = node_named.get(name)
+        if node is None or feed.shape is None:
+            continue
+        if node.op != "Placeholder":
+            fed_name[f"{name}:{index or 0}"] = f"{_FED_PREFIX}{len(fed_name)}"
+            node = bare.node.add(name=f"{_FED_PREFIX}{len(fed_name) - 1}", op="Placeholder")
+            node.attr["dtype"].type = tf.as_dtype(feed.dtype).as_datatype_enum
+        node.attr["shape"].shape.CopyFrom(_shape_proto(feed.shape))
+    if fed_name:
+        _rewire(bare, fed_name)
+    return bare
+
+
+def bytes_of_tensor(dtype: str, shape: Shape) -> int:
+    """Bytes of a dense tensor; see `TensorProperties.bytes_of` for what is not known."""
+    import tensorflow as tf
+
+    return _element_bytes(tf.as_dtype(dtype)) * num_elements(shape)
+
+
+def num_elements(shape: Shape) -> int:
+    """Elements of a shape; unknown dimensions count as `UNKNOWN_DIMENSION`."""
+    return math.prod(size if size >= 0 else UNKNOWN_DIMENSION for size in shape or ())
+
+
+def _rewire(graph_def: Any, fed_name: Mapping[str, str]) -> None:
+    for node in graph_def.node:
+        for position, tensor in enumerate(node.input):
+            if not tensor.startswith("^"):
+                full = tensor if ":" in tensor else f"{tensor}:0"
+                node.input[position] = fed_name.get(full, tensor)
+
+
+def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorProperties:
+    dtype_of: dict[str, list[str]] = {}
+    shape_of: dict[str, list[Shape]] = {}
+    bytes_of: dict[str, list[int]] = {}
+    unknown: list[str] = []
+    element_bytes: dict[str, int] = {}
+    for node in graph_def.node:
+        dtypes, shapes, sizes = [], [], []
+        for index, tensor in enumerate(graph.get_operation_by_name(node.name).outputs):
+            dtype = tensor.dtype.base_dtype
+            name = f"{node.name}:{index}"
+            fed = fed_shape.get(name)
+            shape = _known(tensor.shape) if fed is None else fed
+            if dtype.name not in element_bytes:
+                element_bytes[dtype.name] = _element_bytes(dtype)
+            if shape is None or min(shape, default=0) < 0:
+                unknown.append(name)
+            dtypes.append(dtype.name)
+            shapes.append(shape)
+            sizes.append(element_bytes[dtype.name] * num_elements(shape))
+        dtype_of[node.name], shape_of[node.name], bytes_of[node.name] = dtypes, shapes, sizes
+    return TensorProperties(dtype_of, shape_of, bytes_of, unknown)
+
+
+def _known(shape: Any) -> Shape:
+    if shape.rank is None:
+        return None
+    return tuple(-1 if size is None else size for size in shape.as_list())
+
+
+def _element_bytes(dtype: Any) -> int:
+    if dtype.name == "string":
+        return STRING_ELEMENT_BYTES
+    if dtype.name in ("resource", "variant"):
+        return HANDLE_BYTES
+    return int(dtype.size)
+
+
+def _shape_proto(shape: tuple[int, ...]) -> Any:
+    import tensorflow as tf
+
+    return tf.TensorShape([None if size < 0 else size for size in shape]).as_proto()
