@@ -1,0 +1,43 @@
+"""tfplace: decides which op of a TensorFlow graph runs on which device, and writes it down."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from typing import Any
+
+__version__ = "0.1.0"
+
+
+def _check_siblings() -> None:
+    """The packages `graphs` and `rewrite` have common names: make sure that they are ours."""
+    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    for name in ("graphs", "rewrite"):
+        spec = importlib.util.find_spec(name)
+        found = os.path.dirname(os.path.abspath(spec.origin)) if spec and spec.origin else None
+        if found is None or os.path.dirname(found) != home:
+            raise ImportError(
+                f"importing tfplace: its package {name!r} should lie in {home}, but Python finds "
+                f"{found or 'none'}; another {name!r} shadows it: run from another directory, "
+                "rename that one, or install tfplace again"
+            )
+
+
+_check_siblings()
+
+
+def load(path: str, tags: Any = None) -> Any:
+    """Loads an emitted SavedModel with its variables on the devices that their ops want.
+
+    It is `tf.saved_model.load` with the one option that makes TensorFlow honour the variable
+    devices which tfplace wrote; loaded without it, every variable lies on the default device
+    and its value may travel at every step.
+
+    Args:
+      path: a SavedModel directory.
+      tags: as for tf.saved_model.load.
+    """
+    import tensorflow as tf
+
+    options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
+    return tf.saved_model.load(path, tags=tags, options=options)

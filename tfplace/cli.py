@@ -1,0 +1,237 @@
+"""`tfplace COMMAND [ARGS] [--flags]`: commands, their flags, exit statuses, error lines.
+
+Nothing heavy is imported here; a command's module is imported when the command runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import os
+import sys
+import textwrap
+import traceback
+from collections.abc import Sequence
+
+from absl import flags
+
+from graphs.errors import TfplaceError, UsageError
+from graphs.nearest import did_you_mean
+from tfplace import flag_table as table
+from tfplace.flag_table import Flag
+
+EXIT_USAGE = 1
+EXIT_INTERRUPTED = 5
+EXIT_DEFECT = 70
+WIDTH = 80
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command of tfplace.
+
+    Attributes:
+      arguments: what stands behind its name in the usage line; lower case is literal.
+      summary: one line.
+      flags: its flags, in the order of --help.
+      examples: command lines that work.
+      num_arguments: how many positional arguments it takes.
+    """
+
+    arguments: str
+    summary: str
+    flags: tuple[Flag, ...]
+    examples: tuple[str, ...]
+    num_arguments: int = 1
+
+
+COMMANDS = {
+    "optimize": Command(
+        "MODEL",
+        "place a model's ops, emit a SavedModel, verify and time it, report",
+        table.OUTPUT_DIR
+        + table.CLUSTER
+        + table.ALGORITHM
+        + table.BUDGET
+        + table.SEED
+        + table.RUN
+        + table.CONSTRAINTS
+        + table.DUMP
+        + table.FORMAT,
+        (
+            "tfplace optimize model.pb",
+            "tfplace optimize saved_model_dir --cluster=workers:2 --output_dir=placed",
+            "tfplace optimize rnnlm.pb --algorithm=spotlight --cluster=k80x2",
+        ),
+    ),
+    "inspect": Command(
+        "MODEL",
+        "show what is in a model: ops, colocation, devices asked for, bytes, FLOPs",
+        table.CLUSTER + table.RUN + table.CONSTRAINTS + table.FORMAT,
+        ("tfplace inspect model.pb", "tfplace inspect saved_model_dir --format=json"),
+    ),
+    "measure": Command(
+        "MODEL",
+        "time training runs of the given graph, or against a placement, interleaved",
+        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN + table.FORMAT,
+        (
+            "tfplace measure model.pb --cluster=workers:2",
+            "tfplace measure model.pb --cluster=workers:2 --placement=placement.json",
+        ),
+    ),
+    "simulate": Command(
+        "MODEL",
+        "predict step time, peak memory and timeline of a placement",
+        table.PLACEMENT
+        + (Flag("timeline", "string", None, "write the schedule as a Chrome trace"),)
+        + table.CLUSTER
+        + table.RUN
+        + table.CONSTRAINTS
+        + table.DUMP
+        + table.FORMAT,
+        (
+            "tfplace simulate model.pb --cluster=k80x4",
+            "tfplace simulate model.pb --cluster=k80x4 --placement=placement.json",
+        ),
+    ),
+    "graph": Command(
+        "NAME",
+        "write a benchmark training graph: GraphDef, MetaGraphDef or SavedModel",
+        table.OUTPUT + table.SIZES + table.FORMAT,
+        (
+            "tfplace graph rnnlm --output=rnnlm.pb",
+            "tfplace graph nmt --num_layers=4 --output=nmt4.pb",
+            "tfplace graph cifar10 --size=tiny --output=cifar10_saved_model",
+        ),
+    ),
+    "devices": Command(
+        "",
+        "list the named clusters, the devices visible here, what each can run",
+        (table.CLUSTER[0],) + table.FORMAT,
+        ("tfplace devices", "tfplace devices --cluster=k80x4 --format=json"),
+        num_arguments=0,
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs a command line (without the program's name); returns the exit status."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _dispatch(words)
+    except TfplaceError as error:
+        return _fail(str(error), error.exit_status, words)
+    except KeyboardInterrupt:
+        return _fail("interrupted before anything was found; nothing was written",
+                     EXIT_INTERRUPTED, words)  # fmt: skip
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        traceback.print_exc()
+        message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
+        return _fail(message, EXIT_DEFECT, words, is_traced=True)
+
+
+def _dispatch(words: list[str]) -> int:
+    if not words or words[0] in ("--help", "-h", "-help", "help", "--helpshort", "--helpfull"):
+        if len(words) > 1 and words[0] == "help" and words[1] in COMMANDS:
+            print(command_help(words[1]))
+        else:
+            print(overview())
+        return 0 if words else EXIT_USAGE
+    if words[0] == "--version":
+        from tfplace import __version__
+
+        print(f"tfplace {__version__}")
+        return 0
+    name = words[0]
+    if name not in COMMANDS:
+        raise UsageError(
+            f"reading the command line: there is no command {name!r}"
+            f"{did_you_mean(name, COMMANDS)} (commands: {', '.join(COMMANDS)})"
+        )
+    if any(word in ("--help", "-h", "-help", "--helpshort", "--helpfull") for word in words[1:]):
+        print(command_help(name))
+        return 0
+    arguments, values = parse(name, words[1:])
+    module = importlib.import_module(f"tfplace.commands.{name}")
+    status: int = module.run(arguments, values)
+    return status
+
+
+def parse(name: str, words: Sequence[str]) -> tuple[list[str], flags.FlagValues]:
+    """Splits a command's words into arguments and flags.
+
+    Raises:
+      UsageError: an unknown flag, a bad value, or a wrong number of arguments.
+    """
+    command = COMMANDS[name]
+    values = table.define(command.flags)
+    try:
+        rest = values(["tfplace", *words])[1:]
+    except (flags.Error, OSError) as error:
+        raise UsageError(
+            f"reading the flags of `tfplace {name}`: {_one_line(str(error))}"
+            f"; `tfplace {name} --help` lists them"
+        ) from None
+    if len(rest) != command.num_arguments:
+        wanted = command.arguments or "no argument"
+        raise UsageError(
+            f"reading the command line: `tfplace {name}` takes {wanted}, found "
+            f"{len(rest)} arguments{': ' + ' '.join(rest) if rest else ''}; "
+            f"try `{command.examples[0]}`"
+        )
+    return rest, values
+
+
+def overview() -> str:
+    """What `tfplace --help` prints."""
+    rows = [f"  {name:<10}{command.summary}" for name, command in COMMANDS.items()]
+    lines = [
+        "tfplace decides which op of a TensorFlow graph runs on which device, writes it",
+        "into the graph, and proves what it is worth.",
+        "",
+        "usage: tfplace COMMAND [ARGS] [--flags]",
+        "",
+        *rows,
+        "",
+        "`tfplace COMMAND --help` lists a command's flags and examples.",
+    ]
+    return "\n".join(lines)
+
+
+def command_help(name: str) -> str:
+    """What `tfplace NAME --help` prints."""
+    command = COMMANDS[name]
+    usage = " ".join(filter(None, ["usage: tfplace", name, command.arguments, "[--flags]"]))
+    lines = [usage, "", f"{command.summary[0].upper()}{command.summary[1:]}.", "", "flags:"]
+    for flag in command.flags:
+        lines += _flag_help(flag)
+    lines += _flag_help(Flag("flagfile", "string", None, "a file of flags, one on each line"))
+    lines += ["", "examples:", *(f"  {example}" for example in command.examples)]
+    return "\n".join(lines)
+
+
+def _flag_help(flag: Flag) -> list[str]:
+    if flag.kind == "boolean":
+        head = f"  --[no]{flag.name}"
+    elif flag.choices:
+        head = f"  --{flag.name}={'|'.join(choice for choice in flag.choices if choice)}"
+    else:
+        kind = {"integer": "N", "float": "X"}.get(flag.kind, "TEXT")
+        head = f"  --{flag.name}={kind}"
+    default = "" if flag.default in (None, "", [], False) else f" (default: {flag.default})"
+    return [head, *textwrap.wrap(flag.help + default, WIDTH - 8, initial_indent=" " * 8,
+                                 subsequent_indent=" " * 8)]  # fmt: skip
+
+
+def _fail(message: str, status: int, words: Sequence[str], is_traced: bool = False) -> int:
+    if "--verbosity=1" in words and not is_traced:
+        traceback.print_exc()
+    print(f"tfplace: error: {_one_line(message)}", file=sys.stderr)
+    return status
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

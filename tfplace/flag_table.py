@@ -1,0 +1,113 @@
+"""Every flag of every command, defined once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from absl import flags
+
+Value = str | int | float | bool | None | list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """Attributes: kind is one of string, integer, float, boolean, enum, multi."""
+
+    name: str
+    kind: str
+    default: Value
+    help: str
+    choices: tuple[str, ...] = ()
+    lower_bound: float | None = None
+
+
+FORMAT = (
+    Flag("format", "enum", "text", "what is printed on stdout", ("text", "json")),
+    Flag("verbosity", "integer", 0, "-1: only errors and the result; 1: tracebacks, log lines"),
+)
+RUN = (
+    Flag("fetch", "multi", [], "op or tensor that a run asks for; may be given several times"),
+    Flag("feed", "string", None, "an .npz file of inputs, by tensor name"),
+    Flag("signature", "string", "", "the signature that a run calls"),
+    Flag("mode", "enum", "", "what a run is (default: as found)", ("", "train", "inference")),
+    Flag("batch_size", "integer", None, "fills unknown leading dimensions", lower_bound=1),
+    Flag("input_shape", "multi", [], "NAME=2,3 fills unknown dimensions of one input"),
+)
+CLUSTER = (
+    Flag(
+        "cluster",
+        "string",
+        "local",
+        "local, a named cluster such as k80x4 (`tfplace devices` lists them), a cluster file "
+        ".json, workers:N, or tf_config",
+    ),
+    Flag("memory_reserve", "float", 0.1, "fraction of each device's memory kept free"),
+)
+CONSTRAINTS = (
+    Flag("pin", "multi", [], "REGEX=DEVICE: ops that match lie there; may be given several times"),
+    Flag("no_split", "multi", [], "REGEX: ops that match share one device"),
+)
+SEED = (Flag("seed", "integer", 0, "of every random choice", lower_bound=0),)
+BUDGET = (
+    Flag("budget_seconds", "float", 60.0, "wall time of the search", lower_bound=0),
+    Flag("max_trials", "integer", None, "evaluated placements, at most", lower_bound=1),
+)
+ALGORITHM = (
+    Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),
+    Flag(
+        "evaluator",
+        "enum",
+        "auto",
+        "simulate; measure; auto: search in the simulator, then measure the best",
+        ("auto", "simulate", "measure"),
+    ),
+    Flag("policy", "string", None, "a checkpoint from `tfplace train`"),
+)
+OUTPUT_DIR = (
+    Flag("output_dir", "string", None, "where the SavedModel goes (default: MODEL_placed)"),
+    Flag("overwrite", "boolean", False, "replace what is already there"),
+)
+DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .npz"),)
+OUTPUT = (
+    Flag("output", "string", None, "the file to write"),
+    Flag("overwrite", "boolean", False, "replace what is already there"),
+)
+PLACEMENT = (Flag("placement", "string", None, "a placement.json"),)
+MEASURE = (
+    Flag("steps", "integer", 10, "timed steps of each graph, at least", lower_bound=1),
+    Flag("budget_seconds", "float", 60.0, "wall time of measuring", lower_bound=0),
+)
+SIZES = (
+    Flag("size", "enum", "published", "the papers' sizes, or small", ("published", "tiny")),
+    Flag("batch_size", "integer", None, "examples of a step", lower_bound=1),
+    Flag("num_layers", "integer", None, "layers, where the model has a number", lower_bound=1),
+    Flag("hidden_size", "integer", None, "width of a layer", lower_bound=1),
+    Flag("num_steps", "integer", None, "unrolled time steps", lower_bound=1),
+    Flag("vocab_size", "integer", None, "words", lower_bound=2),
+)
+
+
+def define(table: tuple[Flag, ...]) -> flags.FlagValues:
+    """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""
+    values = flags.FlagValues()
+    for flag in table:
+        _define(flag, values)
+    return values
+
+
+def _define(flag: Flag, values: flags.FlagValues) -> None:
+    bound = {} if flag.lower_bound is None else {"lower_bound": flag.lower_bound}
+    if flag.kind == "string":
+        flags.DEFINE_string(flag.name, flag.default, flag.help, flag_values=values)
+    elif flag.kind == "integer":
+        flags.DEFINE_integer(flag.name, flag.default, flag.help, flag_values=values, **bound)
+    elif flag.kind == "float":
+        flags.DEFINE_float(flag.name, flag.default, flag.help, flag_values=values, **bound)
+    elif flag.kind == "boolean":
+        flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
+    elif flag.kind == "enum":
+        flags.DEFINE_enum(
+            flag.name, flag.default, list(flag.choices), flag.help, flag_values=values
+        )
+    else:
+        flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)
