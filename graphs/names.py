@@ -1,0 +1,64 @@
+"""Names of ops and tensors as they stand in a NodeDef's inputs, fetches and feeds.
+
+In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a function body it is
+"node:out_arg:i", "node:out_arg", an argument's name, or "^node".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class InputName:
+    """One input of a NodeDef, taken apart.
+
+    Attributes:
+      op: name of the op or, in a function body, of the op or argument.
+      output: index of the output; within `output_arg` where that is named; -1 for control.
+      output_arg: name of the output argument; empty in the main graph and for arguments.
+    """
+
+    op: str
+    output: int = 0
+    output_arg: str = ""
+
+    @property
+    def is_control(self) -> bool:
+        return self.output < 0
+
+    @property
+    def tensor(self) -> str:
+        """ "op:i", also for output 0; only for data inputs of a main graph."""
+        return f"{self.op}:{self.output}"
+
+
+def parse_input(name: str) -> InputName:
+    """Takes an input name apart; see the module docstring for the forms.
+
+    Raises:
+      ValueError: the name has none of these forms.
+    """
+    if name.startswith("^"):
+        op, output, output_arg = name[1:], -1, ""
+    else:
+        op, _, rest = name.partition(":")
+        first, _, second = rest.partition(":")
+        output_arg = "" if first.isdigit() else first
+        index = second if output_arg else first
+        if not index.isdigit() and (index or name.endswith(":")):
+            raise ValueError(f"reading input {name!r}: {index!r} is no output index; want op:0")
+        output = int(index or 0)
+    if not op or ":" in op:
+        raise ValueError(f"reading input {name!r}: it names no op; want op, op:0 or ^op")
+    return InputName(op, output, output_arg)
+
+
+def op_of(name: str) -> str:
+    """The op of an input, fetch or feed name, in a main graph or a function body."""
+    return name.lstrip("^").partition(":")[0]
+
+
+def with_index(tensor: str) -> str:
+    """ "op" as "op:0"; a name that has its index stays."""
+    return tensor if ":" in tensor else f"{tensor}:0"
