@@ -180,9 +180,8 @@ def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
 
 def is_compiled(node: Any, function: Any) -> bool:
     """Whether a call is compiled as a whole (jit_compile=True)."""
-    return bool(node.attr["_XlaMustCompile"].b) or bool(
-        "_XlaMustCompile" in function.attr and function.attr["_XlaMustCompile"].b
-    )
+    key = "_XlaMustCompile"  # reading a missing key of a proto map would add it
+    return any(key in each.attr and each.attr[key].b for each in (node, function))
 
 
 def substituted(node: Any, call: Any) -> Any:

@@ -1,0 +1,128 @@
+"""What the user wants kept: ops pinned to devices, ops that must not be split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.colocation import joined_groups
+from graphs.errors import ConstraintError, UsageError
+from graphs.nearest import nearest
+from graphs.op_graph import IntArray
+
+MAX_NAMED = 3
+
+
+def pinned_devices(
+    pins: Sequence[str], op_names: Sequence[str], device_names: Sequence[str]
+) -> IntArray:
+    """i4[N]: the device of each op that a pin matches, -1 elsewhere.
+
+    Args:
+      pins: "REGEX=DEVICE"; REGEX is searched in the op's name.
+      op_names: [N].
+      device_names: [D]; DEVICE may leave out the leading "/device:".
+
+    Raises:
+      UsageError: a pin has no device or its regular expression is wrong.
+      ConstraintError: no op matches, the cluster lacks the device, or two pins disagree.
+    """
+    pinned = np.full(len(op_names), -1, dtype=np.int32)
+    for pin in pins:
+        pattern, separator, device = pin.rpartition("=")
+        if not separator or not pattern:
+            raise UsageError(f"reading --pin={pin}: wanted REGEX=DEVICE, as in '.*lstm.*=GPU:1'")
+        index = _device_index(device, pin, device_names)
+        for op in _matches(pattern, f"--pin={pin}", op_names):
+            if pinned[op] not in (-1, index):
+                raise ConstraintError(
+                    f"applying --pin={pin}: op {op_names[op]!r} is pinned to "
+                    f"{device_names[pinned[op]]} by another --pin; make the expressions disjoint"
+                )
+            pinned[op] = index
+    return pinned
+
+
+def joined_by_user(
+    no_split: Sequence[str], op_names: Sequence[str], colocation_group: IntArray
+) -> IntArray:
+    """i4[N]: the colocation groups with the ops of each `--no_split` expression joined."""
+    first: list[int] = []
+    second: list[int] = []
+    for group in range(int(colocation_group.max(initial=-1)) + 1):
+        members = np.flatnonzero(colocation_group == group)
+        first += [int(members[0])] * (len(members) - 1)
+        second += members[1:].tolist()
+    for pattern in no_split:
+        matches = _matches(pattern, f"--no_split={pattern}", op_names)
+        first += [matches[0]] * (len(matches) - 1)
+        second += matches[1:]
+    return joined_groups(
+        len(op_names), np.array(first, dtype=np.int32), np.array(second, dtype=np.int32)
+    )
+
+
+def require_possible(
+    allowed: np.ndarray,
+    op_seconds: np.ndarray,
+    pinned: IntArray,
+    colocation_group: IntArray,
+    op_names: Sequence[str],
+    device_names: Sequence[str],
+) -> None:
+    """Raises ConstraintError where pins, colocation and kernels leave an op no device.
+
+    Args:
+      allowed: bool[N, D] of all constraints together.
+      op_seconds: f8[N, D], inf without a kernel.
+      pinned: i4[N].
+      colocation_group: i4[N].
+      op_names, device_names: [N], [D].
+    """
+    stuck = np.flatnonzero(~allowed.any(axis=1))
+    if not len(stuck):
+        return
+    op = int(stuck[0])
+    members = [op]
+    if colocation_group[op] >= 0:
+        members = np.flatnonzero(colocation_group == colocation_group[op]).tolist()
+    reasons = []
+    for member in sorted(members, key=lambda m: (pinned[m] < 0, np.isfinite(op_seconds[m]).sum())):
+        if pinned[member] >= 0:
+            reasons.append(f"{op_names[member]!r} is pinned to {device_names[pinned[member]]}")
+        elif not np.isfinite(op_seconds[member]).all():
+            where = [device_names[d] for d in np.flatnonzero(np.isfinite(op_seconds[member]))]
+            reasons.append(f"{op_names[member]!r} has kernels only on {', '.join(where) or 'none'}")
+        if len(reasons) == MAX_NAMED:
+            break
+    raise ConstraintError(
+        f"combining pins, colocation and kernels: {len(members)} ops that must lie together have "
+        f"no common device: {'; '.join(reasons)}; change --pin or --no_split, or the cluster"
+    )
+
+
+def _device_index(device: str, pin: str, device_names: Sequence[str]) -> int:
+    for candidate in (device, f"/device:{device}", f"/{device}"):
+        if candidate in device_names:
+            return list(device_names).index(candidate)
+    raise ConstraintError(
+        f"applying --pin={pin}: the cluster has no device {device!r}; it has "
+        f"{', '.join(device_names)}"
+    )
+
+
+def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
+    try:
+        search = re.compile(pattern).search
+    except re.error as error:
+        raise UsageError(
+            f"reading {flag}: {pattern!r} is no regular expression ({error})"
+        ) from None
+    found = [i for i, name in enumerate(op_names) if search(name)]
+    if not found:
+        raise ConstraintError(
+            f"applying {flag}: no op's name matches; nearest: {nearest(pattern, op_names)}"
+        )
+    return found

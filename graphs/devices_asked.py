@@ -1,0 +1,91 @@
+"""The given placement: where TensorFlow would put each op of the model as it came."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.build import BuiltGraph
+from graphs.cluster import Cluster
+from graphs.flat_graph import FlatGraph
+from graphs.op_graph import IntArray
+
+
+def given_placement(
+    flat: FlatGraph, built: BuiltGraph, cluster: Cluster, allowed: np.ndarray
+) -> IntArray:
+    """i4[N]: device strings where the model has them, TensorFlow's default elsewhere.
+
+    TensorFlow prefers the first GPU where the op has a kernel, else the first CPU; ops that
+    must lie together follow the one that says where; a device that the cluster lacks, or that
+    has no kernel, counts as not said (soft placement).
+
+    Args:
+      flat, built: the graph.
+      cluster: D devices.
+      allowed: bool[N, D].
+    """
+    count = built.graph.num_ops
+    default = default_devices(cluster, allowed)
+    asked = np.full(count, -1, dtype=np.int32)
+    nodes = flat.graph_def.node
+    known: dict[str, int] = {}
+    for op, node in zip(built.op_of_node.tolist(), nodes, strict=True):
+        if node.device:
+            if node.device not in known:
+                known[node.device] = match_device(node.device, cluster.device_names)
+            if known[node.device] >= 0:
+                asked[op] = known[node.device]
+    group = built.graph.colocation_group
+    asked_of_group = np.full(int(group.max(initial=-1)) + 1, -1, dtype=np.int32)
+    for op in np.flatnonzero((group >= 0) & (asked >= 0))[::-1]:
+        asked_of_group[group[op]] = asked[op]
+    member = group >= 0
+    follows = np.where(member, asked_of_group[group] if len(asked_of_group) else -1, -1)
+    asked = np.where(follows >= 0, follows, asked).astype(np.int32)
+    said = (asked >= 0) & allowed[np.arange(count), np.maximum(asked, 0)]
+    return np.where(said, asked, default).astype(np.int32)
+
+
+def default_devices(cluster: Cluster, allowed: np.ndarray) -> IntArray:
+    """i4[N]: the first GPU that may run the op, else the first device that may."""
+    is_gpu = np.array([device.type == "GPU" for device in cluster.devices])
+    order = np.argsort(~is_gpu, kind="stable")
+    first = np.argmax(allowed[:, order], axis=1)
+    return order[first].astype(np.int32)
+
+
+def match_device(device: str, device_names: Sequence[str]) -> int:
+    """The device that a (possibly partial) device string names; -1 for none.
+
+    "/gpu:1", "/device:GPU:1", "GPU:1" and "/job:localhost/replica:0/task:0/device:GPU:1" are
+    the same device of this host.
+    """
+    wanted = _parts(device)
+    for index, name in enumerate(device_names):
+        parts = _parts(name)
+        if all(parts.get(key, _DEFAULTS.get(key)) == value for key, value in wanted.items()):
+            return index
+    return -1
+
+
+_DEFAULTS = {"job": "localhost", "replica": "0", "task": "0", "id": "0"}
+
+
+def _parts(device: str) -> dict[str, str]:
+    parts: dict[str, str] = {}
+    for word in device.strip("/").split("/"):
+        key, *values = word.split(":")
+        if key.lower() == "device" and values:
+            parts["type"] = values[0].upper()
+            values = values[1:]
+            if values and values[0] != "*":
+                parts["id"] = values[0]
+        elif key.lower() in ("job", "replica", "task") and values:
+            parts[key.lower()] = values[0]
+        elif key:
+            parts["type"] = key.upper()
+            if values and values[0] != "*":
+                parts["id"] = values[0]
+    return parts
