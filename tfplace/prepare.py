@@ -1,0 +1,133 @@
+"""From a model's path to the placement problem: load, open, price, constrain."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from graphs.build import BuiltGraph, build_op_graph
+from graphs.cluster import Cluster
+from graphs.constraints import joined_by_user, pinned_devices, require_possible
+from graphs.costs import Costs, price
+from graphs.devices_asked import given_placement
+from graphs.discovery import find_cluster
+from graphs.errors import UsageError
+from graphs.feeds import generate_feeds, read_feeds
+from graphs.flat_graph import FlatGraph
+from graphs.flatten import flatten
+from graphs.load import load
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from graphs.shapes import infer
+from graphs.source_model import SourceModel
+from tfplace.evaluation.runtime import Runtime, open_runtime
+from tfplace.evaluation.traced_costs import with_traced_times
+from tfplace.options import ProblemOptions
+
+_log = logging.getLogger("tfplace")
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """A model, its op graph, and the problem on one cluster.
+
+    Attributes:
+      source, flat, built: the model, opened, as arrays.
+      cluster: the devices.
+      runtime: how to run on them; None where they are not present.
+      feeds: {tensor: array} of one run.
+      costs: what ops cost, and how that is known.
+      problem: all of it for the simulator.
+      given: i4[N], the placement that the model came with.
+    """
+
+    source: SourceModel
+    flat: FlatGraph
+    built: BuiltGraph
+    cluster: Cluster
+    runtime: Runtime | None
+    feeds: Mapping[str, Any]
+    costs: Costs
+    problem: Problem
+    given: IntArray
+
+
+@contextlib.contextmanager
+def prepared(options: ProblemOptions, trace: bool = True) -> Iterator[Prepared]:
+    """Prepares a problem; a cluster's processes live as long as the context.
+
+    Args:
+      options: model, cluster, constraints.
+      trace: whether to time ops on the devices where they are present.
+
+    Raises:
+      ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
+    """
+    if not 0.0 <= options.memory_reserve < 1.0:
+        raise UsageError(
+            f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
+        )
+    cluster = find_cluster(options.cluster)
+    source = load(options.model, options.load)
+    flat = flatten(source.graph_def, source.feeds, source.fetches)
+    feeds = _feeds(options, source, flat)
+    properties = infer(flat)
+    built = build_op_graph(flat, properties)
+    _log.info("%s: %d ops; %s", source.path, built.graph.num_ops, source.step_origin)
+    with open_runtime(cluster) as runtime:
+        costs = price(flat, properties, built.op_of_node, cluster)
+        if runtime is not None and trace and cluster.num_devices > 1:
+            costs = with_traced_times(costs, flat, built, source.initialization, feeds, runtime)
+        problem = make_problem(built, costs, cluster, options)
+        given = given_placement(flat, built, cluster, problem.allowed())
+        yield Prepared(source, flat, built, cluster, runtime, feeds, costs, problem, given)
+
+
+def make_problem(
+    built: BuiltGraph, costs: Costs, cluster: Cluster, options: ProblemOptions
+) -> Problem:
+    """Puts op graph, costs and cluster together under the user's constraints.
+
+    Raises:
+      ConstraintError: some ops have no device left.
+    """
+    names = built.graph.op_names
+    graph = built.graph
+    if options.no_split:
+        joined = joined_by_user(options.no_split, names, graph.colocation_group)
+        graph = dataclasses.replace(graph, colocation_group=joined)
+    pinned = pinned_devices(options.pins, names, cluster.device_names)
+    problem = Problem(
+        graph=graph,
+        op_seconds=costs.op_seconds,
+        pinned_device=pinned,
+        device_names=cluster.device_names,
+        device_types=tuple(device.type for device in cluster.devices),
+        device_slots=np.array([d.slots for d in cluster.devices], dtype=np.int32),
+        device_memory_bytes=np.array([d.memory_bytes for d in cluster.devices], dtype=np.int64),
+        link_latency=cluster.link_latency,
+        link_bytes_per_second=cluster.link_bytes_per_second,
+        link_channels=cluster.link_channels(),
+        memory_reserve=options.memory_reserve,
+        communication=cluster.communication,
+    )
+    require_possible(
+        problem.allowed(),
+        costs.op_seconds,
+        pinned,
+        graph.colocation_group,
+        names,
+        cluster.device_names,
+    )
+    return problem
+
+
+def _feeds(options: ProblemOptions, source: SourceModel, flat: FlatGraph) -> Mapping[str, Any]:
+    if options.feed_file is not None:
+        return read_feeds(options.feed_file, source.feeds)
+    return generate_feeds(flat.graph_def, source.feeds, options.seed)

@@ -1,0 +1,160 @@
+"""report.json: what was found and what it is worth (SPEC section 4)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """A placement that needs no search.
+
+    Attributes:
+      step_seconds: predicted; None where it can't run.
+      feasible: whether it can.
+      reason: why not, else empty.
+      peak_bytes: {device: bytes}.
+    """
+
+    step_seconds: float | None
+    feasible: bool
+    reason: str
+    peak_bytes: Mapping[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The placement that was written.
+
+    Attributes:
+      step_seconds: predicted.
+      peak_bytes: {device: bytes}.
+      ops_per_device: {device: ops}.
+      busy_share: {device: share of the step in which it computes}.
+      transfers, transfer_bytes: of one step.
+    """
+
+    step_seconds: float
+    peak_bytes: Mapping[str, int]
+    ops_per_device: Mapping[str, int]
+    busy_share: Mapping[str, float]
+    transfers: int
+    transfer_bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Measured step times of one graph: median, 10th and 90th percentile, number of runs."""
+
+    median_seconds: float
+    p10: float
+    p90: float
+    runs: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Given, best single device and placed graph, timed interleaved.
+
+    Attributes:
+      timings: {"given" | "single" | "placed": Timing, or a sentence why it could not run}.
+      speedup: median(best baseline that fits) / median(placed).
+      speedup_ci95: bootstrap interval of it.
+      baseline: which one that is.
+      devices_used: {device: {"ops": n, "seconds": t}} from a trace of the emitted model.
+      through: how the runs were made: "tf.function" as a rule.
+    """
+
+    timings: Mapping[str, Timing | str]
+    speedup: float
+    speedup_ci95: tuple[float, float]
+    baseline: str
+    devices_used: Mapping[str, Mapping[str, float]]
+    through: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Verified:
+    """Whether the emitted model computes what the original does.
+
+    Attributes:
+      outputs_equal: everything compared agrees within the tolerance.
+      max_abs_diff: largest difference seen.
+      compared: what was compared.
+      not_compared: what was not, each with why.
+    """
+
+    outputs_equal: bool
+    max_abs_diff: float
+    compared: Sequence[str]
+    not_compared: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """All that `optimize` has to say; field names are SPEC section 4's."""
+
+    tfplace_version: str
+    seed: int
+    algorithm: str
+    evaluator: str
+    model: Mapping[str, Any]
+    cluster: Mapping[str, Any]
+    costs: Mapping[str, Any]
+    baselines: Mapping[str, Baseline]
+    best: Best
+    lower_bound_seconds: float | None
+    search: Mapping[str, Any]
+    measured: Measured | None
+    verified: Verified
+    verdict: str
+    verdict_sentence: str
+    command: str = ""
+    output_dir: str = ""
+
+    @property
+    def gap(self) -> float | None:
+        """best / lower_bound - 1."""
+        if not self.lower_bound_seconds:
+            return None
+        return self.best.step_seconds / self.lower_bound_seconds - 1.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The object of report.json; numbers that are not finite become null."""
+        fields = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "measured"
+        }
+        value = {
+            "schema_version": SCHEMA_VERSION,
+            **fields,
+            "gap": self.gap,
+            "measured": None if self.measured is None else _measured_json(self.measured),
+        }
+        return plain(value)
+
+
+def _measured_json(measured: Measured) -> dict[str, Any]:
+    fields = {f.name: getattr(measured, f.name) for f in dataclasses.fields(measured)}
+    return {**fields.pop("timings"), **fields}
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses, arrays and tuples as what JSON has; inf and nan as None."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str | int | bool) or value is None:
+        return value
+    if isinstance(value, Sequence):
+        return [plain(item) for item in value]
+    return plain(value.tolist())

@@ -1,0 +1,157 @@
+"""The report as a table on a terminal, at 80 columns."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tfplace.report import Measured, Report, Timing
+from tfplace.units_text import bytes_text, seconds_text, share_text
+
+WIDTH = 80
+STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
+
+
+def console() -> Console:
+    """Standard output; colours only on a terminal and without NO_COLOR."""
+    found = Console(highlight=False, no_color="NO_COLOR" in os.environ)
+    return found if found.is_terminal else Console(width=WIDTH, highlight=False, no_color=True)
+
+
+def print_report(report: Report, out: Console) -> None:
+    """Prints what a person wants to know first, verdict last."""
+    out.print(_head(report))
+    out.print(_step_times(report))
+    out.print(_devices(report))
+    transfers = f"{report.best.transfers:,} transfers, {bytes_text(report.best.transfer_bytes)}"
+    out.print(f"links     {transfers} a step, {report.cluster['communication']} channels")
+    if report.measured is not None:
+        _print_measured(report.measured, out)
+    _print_verified(report, out)
+    out.print(
+        Text(f"verdict   {report.verdict}: ", style=STYLE_OF_VERDICT[report.verdict])
+        + Text(report.verdict_sentence, style="not bold")
+    )
+    _print_how_to_load(report, out)
+
+
+def _head(report: Report) -> Table:
+    rows = Table.grid(padding=(0, 1))
+    rows.add_column(width=9)
+    rows.add_column(overflow="fold")
+    model, search, costs = report.model, report.search, report.costs
+    rows.add_row("model", f"{model['path']} ({model['kind']}), {model['num_ops']:,} ops")
+    rows.add_row("run", f"{model['step_origin']}")
+    for sentence in model["guessed"]:
+        rows.add_row("guessed", sentence)
+    for sentence in model["units"]:
+        rows.add_row("unit", sentence)
+    rows.add_row("cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices")
+    rows.add_row(
+        "costs", f"{costs['source']}, {share_text(costs['covered_ops'])} of the ops priced"
+    )
+    for note in costs.get("notes", ()):
+        rows.add_row("", note)
+    if search["num_trials"]:
+        rows.add_row(
+            "search",
+            f"{report.algorithm}: {search['num_trials']:,} trials, "
+            f"{search['num_infeasible']:,} infeasible, {search['seconds']:.1f} s, "
+            f"{search['trials_per_second']:,.0f} trials/s",
+        )
+    return rows
+
+
+def _step_times(report: Report) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), title_justify="left")
+    for name, justify in (("placement", "left"), ("predicted", "right"), ("of single", "right"),
+                          ("fullest device", "right")):  # fmt: skip
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    single = report.baselines["single"].step_seconds
+    for name, baseline in report.baselines.items():
+        peak = max(baseline.peak_bytes.values(), default=0)
+        ratio = _ratio(baseline.step_seconds, single)
+        seconds = seconds_text(baseline.step_seconds) if baseline.feasible else "can't run"
+        table.add_row(name, seconds, ratio, bytes_text(peak))
+    table.add_row(
+        "written",
+        seconds_text(report.best.step_seconds),
+        _ratio(report.best.step_seconds, single),
+        bytes_text(max(report.best.peak_bytes.values(), default=0)),
+        style="bold",
+    )
+    if report.lower_bound_seconds:
+        table.add_row("lower bound", seconds_text(report.lower_bound_seconds),
+                      _ratio(report.lower_bound_seconds, single), "")  # fmt: skip
+    return table
+
+
+def _ratio(seconds: float | None, single: float | None) -> str:
+    return "-" if not seconds or not single else f"{seconds / single:.3f}"
+
+
+def _devices(report: Report) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name, justify in (("device", "left"), ("ops", "right"), ("busy", "right"),
+                          ("peak", "right"), ("memory", "right")):  # fmt: skip
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    memory = {device["name"]: device["memory_bytes"] for device in report.cluster["devices"]}
+    for name, ops in report.best.ops_per_device.items():
+        table.add_row(
+            name,
+            f"{ops:,}",
+            share_text(report.best.busy_share.get(name, 0.0)),
+            bytes_text(report.best.peak_bytes.get(name, 0)),
+            bytes_text(memory[name]),
+        )
+    return table
+
+
+def _print_measured(measured: Measured, out: Console) -> None:
+    for name, timing in measured.timings.items():
+        out.print(f"measured  {name}: {_timing_text(timing)}")
+    low, high = measured.speedup_ci95
+    if measured.baseline:
+        out.print(
+            f"speed-up  {measured.speedup:.2f}x over {measured.baseline} "
+            f"(95 % interval {low:.2f} to {high:.2f}), through {measured.through}"
+        )
+    out.print(f"ran on    {_used_text(measured.devices_used)}")
+
+
+def _timing_text(timing: Timing | str) -> str:
+    if isinstance(timing, str):
+        return f"could not run: {timing}"
+    return (
+        f"{seconds_text(timing.median_seconds)} a step (p10 {seconds_text(timing.p10)}, "
+        f"p90 {seconds_text(timing.p90)}, {timing.runs} runs)"
+    )
+
+
+def _used_text(used: Mapping[str, Mapping[str, Any]]) -> str:
+    return ", ".join(f"{name}: {int(use['ops']):,} ops" for name, use in used.items()) or "unknown"
+
+
+def _print_verified(report: Report, out: Console) -> None:
+    verified = report.verified
+    word = "equal" if verified.outputs_equal else "DIFFERENT"
+    out.print(
+        f"verified  {len(verified.compared)} values of given and emitted model compared: {word}, "
+        f"largest difference {verified.max_abs_diff:.3g}"
+    )
+    for sentence in verified.not_compared:
+        out.print(f"          not compared: {sentence}")
+
+
+def _print_how_to_load(report: Report, out: Console) -> None:
+    out.print(f"written   {report.output_dir}", soft_wrap=True)
+    out.print(
+        f"load it   tfplace.load({report.output_dir!r}), which keeps variables on their devices;",
+        soft_wrap=True,
+    )
+    out.print("          tf.saved_model.load computes the same but may move weights every step")
