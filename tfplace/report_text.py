@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tfplace.report import Measured, Report, Timing
+from tfplace.predict import Prediction
+from tfplace.report import Best, Measured, Report, Timing
 from tfplace.units_text import bytes_text, seconds_text, share_text
 
 WIDTH = 80
@@ -27,7 +28,8 @@ def print_report(report: Report, out: Console) -> None:
     """Prints what a person wants to know first, verdict last."""
     out.print(_head(report))
     out.print(_step_times(report))
-    out.print(_devices(report))
+    memory = {device["name"]: device["memory_bytes"] for device in report.cluster["devices"]}
+    out.print(_devices(report.best, memory))
     transfers = f"{report.best.transfers:,} transfers, {bytes_text(report.best.transfer_bytes)}"
     out.print(f"links     {transfers} a step, {report.cluster['communication']} channels")
     if report.measured is not None:
@@ -95,21 +97,31 @@ def _ratio(seconds: float | None, single: float | None) -> str:
     return "-" if not seconds or not single else f"{seconds / single:.3f}"
 
 
-def _devices(report: Report) -> Table:
+def _devices(best: Best | Prediction, memory_bytes: Mapping[str, int]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name, justify in (("device", "left"), ("ops", "right"), ("busy", "right"),
                           ("peak", "right"), ("memory", "right")):  # fmt: skip
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    memory = {device["name"]: device["memory_bytes"] for device in report.cluster["devices"]}
-    for name, ops in report.best.ops_per_device.items():
+    for name, ops in best.ops_per_device.items():
         table.add_row(
             name,
             f"{ops:,}",
-            share_text(report.best.busy_share.get(name, 0.0)),
-            bytes_text(report.best.peak_bytes.get(name, 0)),
-            bytes_text(memory[name]),
+            share_text(best.busy_share.get(name, 0.0)),
+            bytes_text(best.peak_bytes.get(name, 0)),
+            bytes_text(memory_bytes[name]),
         )
     return table
+
+
+def print_prediction(prediction: Prediction, out: Console) -> None:
+    """Prints what `tfplace simulate` found."""
+    word = "" if prediction.feasible else f", but it can't run: {prediction.reason}"
+    out.print(f"predicted {seconds_text(prediction.step_seconds)} a step{word}")
+    out.print(_devices(prediction, prediction.memory_bytes))
+    out.print(
+        f"links     {prediction.transfers:,} transfers, "
+        f"{bytes_text(prediction.transfer_bytes)} a step, {prediction.communication} channels"
+    )
 
 
 def _print_measured(measured: Measured, out: Console) -> None:

@@ -1,0 +1,111 @@
+"""Which placement is written: the fastest that runs, and the plain one when nothing beats it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+from graphs.errors import MemoryLimitError
+from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.baselines import Candidate, best_of, is_on_one_device
+from tfplace.compare import Comparison
+from tfplace.units_text import bytes_text
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """Attributes: what is written, the report's verdict on it, and one sentence why."""
+
+    candidate: Candidate
+    verdict: str
+    sentence: str
+
+
+def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
+    """Chooses by prediction.
+
+    Args:
+      candidates: with the names "given" and "single" among them.
+      problem: what they place.
+
+    Raises:
+      MemoryLimitError: none of them fits.
+    """
+    best = best_of(candidates)
+    if best is None:
+        raise MemoryLimitError(_why_nothing_fits(candidates, problem))
+    given, single = _named(candidates, "given"), _named(candidates, "single")
+    if problem.num_devices == 1:
+        return Choice(given, "kept_given", "one device leaves nothing to place")
+    if best.step_seconds < min(given.step_seconds, single.step_seconds):
+        return Choice(best, "placed", _gain_sentence(best, given, single, problem))
+    if single.step_seconds <= given.step_seconds:
+        return Choice(single, "kept_single", "one device is best: no placement over several beats it")
+    return Choice(given, "kept_given", "no placement found beats the one that the model came with")
+
+
+def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Comparison) -> Choice:
+    """The choice after real runs: a placement that is not clearly faster is not kept.
+
+    Args:
+      choice: by prediction.
+      candidates: as for `choose`.
+      measured: real runs of given, single and the choice.
+    """
+    if choice.verdict != "placed" or not measured.baseline:
+        return choice
+    low, high = measured.speedup_ci95
+    interval = f"{measured.speedup:.2f}x (95 % interval {low:.2f} to {high:.2f})"
+    if low > 1.0:
+        return dataclasses.replace(
+            choice, sentence=f"measured {interval} as fast as {_title(measured.baseline)}"
+        )
+    kept = _named(candidates, measured.baseline)
+    return Choice(
+        kept,
+        f"kept_{measured.baseline}",
+        f"the best placement found measured {interval} as fast as {_title(measured.baseline)}, "
+        f"not clearly faster, so {_title(measured.baseline)} is kept",
+    )
+
+
+def _title(baseline: str) -> str:
+    return {"single": "one device", "given": "the given placement"}[baseline]
+
+
+def _named(candidates: Sequence[Candidate], name: str) -> Candidate:
+    return next(candidate for candidate in candidates if candidate.name == name)
+
+
+def _gain_sentence(best: Candidate, given: Candidate, single: Candidate, problem: Problem) -> str:
+    where = " (all on one device)" if is_on_one_device(best.device_of_op, problem) else ""
+    for other, title in ((single, "the best single device's"), (given, "the given placement's")):
+        if math.isfinite(other.step_seconds):
+            ratio = best.step_seconds / other.step_seconds
+            return f"predicted to take {ratio:.3f} of {title} step time{where}"
+    return f"no single device can hold it; this placement can{where}"
+
+
+def _why_nothing_fits(candidates: Sequence[Candidate], problem: Problem) -> str:
+    """Names what lacks least."""
+    limits = problem.usable_bytes()
+    least: tuple[float, str] | None = None
+    for candidate in candidates:
+        outcome = candidate.outcome
+        if not isinstance(outcome, Infeasible) or len(outcome.peak_bytes) != len(limits):
+            continue
+        missing = [peak - limit for peak, limit in zip(outcome.peak_bytes, limits, strict=True)]
+        worst = max(range(len(missing)), key=missing.__getitem__)
+        if least is None or missing[worst] < least[0]:
+            text = f"{problem.device_names[worst]} lacks {bytes_text(missing[worst])}"
+            least = (missing[worst], f"{text} even under the {candidate.name} placement")
+    found = least[1] if least else "; ".join(
+        f"{c.name}: {c.outcome.message}" for c in candidates if isinstance(c.outcome, Infeasible)
+    )  # fmt: skip
+    return (
+        f"searching for a placement that fits the devices' memory: found none; {found}; wanted "
+        "every device below its memory minus --memory_reserve; use a smaller --batch_size, more "
+        "devices, or devices with more memory"
+    )

@@ -1,0 +1,108 @@
+"""Flags of a command as the options of the work behind it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from absl import flags
+
+from graphs.errors import UsageError
+from graphs.load_options import LoadOptions
+from tfplace.options import OptimizeOptions, ProblemOptions
+from tfplace.output_place import write_file
+
+
+def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
+    """What --cluster, --fetch, --pin and their like say; a command may lack some of them."""
+    return ProblemOptions(
+        model=model,
+        load=load_options(values),
+        cluster=values.cluster,
+        pins=_of(values, "pin", []),
+        no_split=_of(values, "no_split", []),
+        memory_reserve=_of(values, "memory_reserve", 0.1),
+        feed_file=_of(values, "feed", None),
+        seed=_of(values, "seed", 0),
+    )
+
+
+def load_options(values: flags.FlagValues) -> LoadOptions:
+    """How the run is found in the model.
+
+    Raises:
+      UsageError: an --input_shape is not NAME=2,3.
+    """
+    shapes = {}
+    for text in values.input_shape:
+        name, separator, dims = text.rpartition("=")
+        try:
+            if not separator or not name:
+                raise ValueError
+            shapes[name] = tuple(int(d) for d in dims.split(",") if d)
+        except ValueError:
+            raise UsageError(
+                f"reading --input_shape={text}: wanted NAME=2,3 with whole numbers"
+            ) from None
+    try:
+        return LoadOptions(
+            fetch=tuple(values.fetch),
+            signature=values.signature,
+            mode=values.mode,
+            batch_size=values.batch_size,
+            input_shape=shapes,
+        )
+    except ValueError as error:
+        raise UsageError(f"reading the flags: {error}") from None
+
+
+def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
+    """All flags of `tfplace optimize`."""
+    return OptimizeOptions(
+        problem=problem_options(model, values),
+        output_dir=values.output_dir,
+        overwrite=values.overwrite,
+        algorithm=values.algorithm,
+        evaluator=values.evaluator,
+        budget_seconds=values.budget_seconds,
+        max_trials=values.max_trials,
+        seed=values.seed,
+        policy=values.policy,
+        dump_problem=values.dump_problem,
+        command=shlex.join(["tfplace", *sys.argv[1:]]),
+    )
+
+
+def quiet_tensorflow(verbosity: int) -> None:
+    """Keeps TensorFlow's own log lines off the terminal; call it before it is imported."""
+    import logging
+    import os
+
+    if verbosity < 1:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        os.environ.setdefault("GLOG_minloglevel", "3")
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    logging.getLogger("tfplace").setLevel(logging.INFO if verbosity > 0 else logging.WARNING)
+
+
+def print_json(value: Any) -> None:
+    """The one result on stdout."""
+    json.dump(value, sys.stdout, indent=2, allow_nan=False)
+    print()
+
+
+def write_json(path: str, value: Any, overwrite: bool = True) -> None:
+    """Writes a JSON file, whole or not at all."""
+    write_file(path, json.dumps(value, indent=2, allow_nan=False).encode() + b"\n", overwrite)
+
+
+def model_of(arguments: Sequence[str]) -> str:
+    """The one positional argument."""
+    return arguments[0]
+
+
+def _of(values: flags.FlagValues, name: str, default: Any) -> Any:
+    return values[name].value if name in values else default

@@ -1,0 +1,27 @@
+"""`tfplace inspect MODEL`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Prints what is in the model."""
+    quiet_tensorflow(values.verbosity)
+    from tfplace.inspection import inspect
+    from tfplace.prepare import prepared
+    from tfplace.report import plain
+    from tfplace.report_text import console
+    from tfplace.report_text_inspection import print_inspection
+
+    with prepared(problem_options(model_of(arguments), values), trace=False) as found:
+        inspection = inspect(found)
+    if values.format == "json":
+        print_json(plain(inspection))
+    else:
+        print_inspection(inspection, console())
+    return 0

@@ -1,0 +1,27 @@
+"""`tfplace optimize MODEL`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from absl import flags
+
+from tfplace.commands.from_flags import model_of, optimize_options, print_json, quiet_tensorflow
+
+EXIT_INTERRUPTED = 5
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Optimises, prints the report, and says with the status whether Ctrl-C cut it short."""
+    quiet_tensorflow(values.verbosity)
+    from tfplace.optimize import optimize
+    from tfplace.report_text import console, print_report
+    from tfplace.watch import watch_for
+
+    options = optimize_options(model_of(arguments), values)
+    report = optimize(options, watch_for(values.verbosity))
+    if values.format == "json":
+        print_json(report.to_json())
+    else:
+        print_report(report, console())
+    return EXIT_INTERRUPTED if report.search["interrupted"] else 0

@@ -1,0 +1,43 @@
+"""`tfplace simulate MODEL --placement=FILE`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from absl import flags
+
+from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Predicts one placement: the file's, or the one that the model came with."""
+    quiet_tensorflow(values.verbosity)
+    from graphs.placement_file import read_placement
+    from graphs.problem_file import write_problem
+    from tfplace.evaluation.simulator import Simulator
+    from tfplace.evaluation.timeline import chrome_trace
+    from tfplace.output_place import write_file
+    from tfplace.predict import predict
+    from tfplace.prepare import prepared
+    from tfplace.report import plain
+    from tfplace.report_text import console, print_prediction
+
+    with prepared(problem_options(model_of(arguments), values)) as found:
+        problem = found.problem
+        placement = found.given
+        if values.placement is not None:
+            placement = read_placement(
+                values.placement, problem.graph.op_names, problem.device_names, found.given
+            )
+        prediction = predict(problem, placement)
+        if values.dump_problem is not None:
+            write_problem(values.dump_problem, problem, placement)
+        if values.timeline is not None:
+            trace = chrome_trace(problem, Simulator(problem).schedule(placement))
+            write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
+    if values.format == "json":
+        print_json(plain(prediction))
+    else:
+        print_prediction(prediction, console())
+    return 0
