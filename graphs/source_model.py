@@ -91,6 +91,8 @@ class SourceModel:
         for a GraphDef or MetaGraphDef.
       meta_graph_def: the proto that graph_def came in, None for a GraphDef.
       guessed: sentences about what was filled in without being told.
+      origins: where a training step was made, {op of graph_def: graphs.flat_graph.Origin in the
+        model as it came} of its forward ops; the step's own ops are not in it. None elsewhere.
     """
 
     path: str
@@ -106,3 +108,4 @@ class SourceModel:
     saved_model_dir: str
     meta_graph_def: Any
     guessed: Sequence[str]
+    origins: Mapping[str, Any] | None = None

@@ -1,0 +1,135 @@
+"""A GraphDef's main graph and library with the look-ups that choosing a run needs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs.errors import FetchError, ModelError
+from graphs.names import op_of, parse_input
+from graphs.nearest import nearest
+
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+_PASS_ON = frozenset({"Identity", "RefIdentity"})
+
+
+class GraphView:
+    """Look-ups in one GraphDef, which must not change while this lives."""
+
+    def __init__(self, graph_def: Any):
+        """Raises ModelError where two ops have one name or an input does not exist."""
+        self.graph_def = graph_def
+        self.nodes: Mapping[str, Any] = {node.name: node for node in graph_def.node}
+        self.library: Mapping[str, Any] = {
+            function.signature.name: function for function in graph_def.library.function
+        }
+        if len(self.nodes) < len(graph_def.node):
+            raise ModelError(
+                "reading the graph: two ops have the same name; names must be unique, "
+                "save the model again"
+            )
+        for node in graph_def.node:
+            for name in node.input:
+                if op_of(name) not in self.nodes:
+                    raise ModelError(
+                        f"reading the graph: op {node.name!r} uses {name!r}, which is not "
+                        "defined; the model is damaged or was cut, save it again"
+                    )
+
+    @functools.cached_property
+    def users(self) -> Mapping[str, Sequence[str]]:
+        """{op: ops that use one of its outputs or wait for it}."""
+        users: dict[str, list[str]] = {name: [] for name in self.nodes}
+        for node in self.graph_def.node:
+            for source in dict.fromkeys(op_of(name) for name in node.input):
+                users[source].append(node.name)
+        return users
+
+    def ancestors(self, fetches: Iterable[str], fed: Collection[str] = ()) -> dict[str, None]:
+        """Ops that running `fetches` runs, in no particular order but always the same.
+
+        Args:
+          fetches: tensors "op:i" or ops.
+          fed: ops whose outputs are all fed: they are reached, what they use is not.
+        """
+        pending = [op_of(fetch) for fetch in fetches]
+        reached = dict.fromkeys(pending)
+        while pending:
+            name = pending.pop()
+            if name in fed:
+                continue
+            for source in self.nodes[name].input:
+                op = op_of(source)
+                if op not in reached:
+                    reached[op] = None
+                    pending.append(op)
+        return reached
+
+    def variable_of(self, tensor: str) -> str:
+        """The variable op that a tensor is the handle or reference of, or an empty string."""
+        op = op_of(tensor)
+        while self.nodes[op].op in _PASS_ON and self.nodes[op].input:
+            op = op_of(self.nodes[op].input[0])
+        return op if self.nodes[op].op in VARIABLE_OPS else ""
+
+    def check_tensor(self, name: str, what: str) -> None:
+        """Checks that the op of a fetch or feed is in the main graph.
+
+        Raises:
+          FetchError: it is not.
+        """
+        op, _, index = name.partition(":")
+        if op not in self.nodes:
+            raise FetchError(
+                f"looking up the {what} {name!r}: the graph has no op {op!r}; nearest: "
+                f"{nearest(op, self.nodes)}; `tfplace inspect MODEL` lists all ops"
+            )
+        if index and not index.isdigit():
+            raise FetchError(
+                f"looking up the {what} {name!r}: wanted OP or OP:OUTPUT with a number, "
+                f"such as {op + ':0'!r}"
+            )
+
+    def all_nodes(self) -> Iterator[Any]:
+        """The nodes of the main graph and of every function body."""
+        yield from self.graph_def.node
+        for function in self.graph_def.library.function:
+            yield from function.node_def
+
+
+def data_inputs(node: Any) -> list[str]:
+    """The inputs of a node that are tensors, in order."""
+    return [name for name in node.input if not name.startswith("^")]
+
+
+def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Functions that a node runs, and at which of its inputs their arguments begin.
+
+    The first input of If and Case is not an argument.
+    """
+    first = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
+    if node.op in library:
+        return [(node.op, 0)]
+    names = []
+    for value in node.attr.values():
+        if value.HasField("func"):
+            names.append(value.func.name)
+        elif value.HasField("list"):
+            names.extend(func.name for func in value.list.func)
+    return [(name, first) for name in names if name in library]
+
+
+def argument_positions(function: Any) -> dict[str, int]:
+    """{argument name: position} of a FunctionDef."""
+    return {argument.name: i for i, argument in enumerate(function.signature.input_arg)}
+
+
+def body_argument(function: Any, tensor: str) -> str:
+    """The argument that a tensor of a function body is, through identities, else ""."""
+    nodes = {node.name: node for node in function.node_def}
+    name = parse_input(tensor).op
+    while name in nodes and nodes[name].op in _PASS_ON:
+        name = parse_input(nodes[name].input[0]).op
+    return "" if name in nodes else name
