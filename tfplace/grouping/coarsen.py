@@ -1,0 +1,179 @@
+"""At most G groups by contracting edges dearer than their ops, then a balanced minimum cut."""
+
+from __future__ import annotations
+
+import numpy as np
+import pymetis
+from scipy import sparse
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.placement import Grouping
+from graphs.problem import Problem
+from tfplace.grouping.colocation import joined
+from tfplace.grouping.quotient import (
+    allowed_class,
+    colocation_units,
+    fastest_seconds,
+    in_graph_order,
+    quotient,
+    use_seconds,
+)
+
+# METIS sums weights in 32 bits: all vertices together, and all edges together, stay below this.
+_METIS_TOTAL = 500_000_000
+
+
+def coarsen(problem: Problem, max_groups: int, seed: int = 0, imbalance: float = 0.1) -> Grouping:
+    """Groups whose ops exchange much and cost about the same.
+
+    Colocation groups stay whole. Ops may share a group only where they may use the same devices:
+    ops without a choice get one group for each such device set, and the rest of the groups is
+    shared out among the free ops by their seconds. Among these, a group first joins the neighbour
+    to which its dearest edge leads where cutting that edge takes longer than the group itself
+    (what moving it elsewhere could save at most); then METIS cuts the rest into balanced parts.
+
+    Args:
+      problem: N ops.
+      max_groups: G, 1 to N. There are more groups than that only where there are more distinct
+        sets of allowed devices.
+      seed: of METIS; the same seed gives the same groups.
+      imbalance: how much heavier than the mean a part may be, as a share of the mean (0 to 10).
+
+    Raises:
+      ValueError: max_groups is not positive.
+    """
+    if max_groups < 1:
+        raise ValueError(f"coarsening {problem.num_ops} ops: wanted max_groups >= 1, got {max_groups}")
+    allowed = problem.allowed()
+    class_of_op = allowed_class(allowed)
+    seconds = fastest_seconds(problem, allowed)
+    weights = use_seconds(problem)
+    quota = _groups_per_class(class_of_op, seconds, allowed, max_groups)
+    grouping = _contract_dear_edges(problem, class_of_op, seconds, weights, quota)
+    group_seconds = np.bincount(grouping.group_of_op, seconds, grouping.num_groups)
+    class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
+    class_of_group[grouping.group_of_op] = class_of_op
+    cut = quotient(problem.graph, grouping, weights)
+    symmetric = (cut + cut.T).tocsr()
+    label = np.zeros(grouping.num_groups, dtype=np.int64)
+    for number, parts in enumerate(quota):
+        members = np.flatnonzero(class_of_group == number)
+        part = _minimum_cut(
+            symmetric[members][:, members].tocsr(), group_seconds[members], int(parts), seed, imbalance
+        )
+        label[members] = number * (max_groups + 1) + part
+    return in_graph_order(label[grouping.group_of_op])
+
+
+def _groups_per_class(
+    class_of_op: IntArray, seconds: FloatArray, allowed: np.ndarray, max_groups: int
+) -> IntArray:
+    """i4[C]: one group for every class, the rest to those with a choice, by their seconds."""
+    num_classes = int(class_of_op.max()) + 1
+    choices = np.zeros(num_classes, dtype=np.int64)
+    choices[class_of_op] = allowed.sum(axis=1)
+    weight = np.bincount(class_of_op, seconds, num_classes) * (choices > 1)
+    if weight.sum() == 0.0:
+        weight = np.bincount(class_of_op, minlength=num_classes) * np.float64(choices > 1)
+    quota = np.ones(num_classes, dtype=np.int32)
+    spare = max(max_groups - num_classes, 0)
+    if weight.sum() > 0.0:
+        share = spare * weight / weight.sum()
+        quota += np.floor(share).astype(np.int32)
+        left = spare - int(np.floor(share).sum())
+        quota[np.argsort(np.floor(share) - share, kind="stable")[:left]] += 1
+    return quota
+
+
+def _contract_dear_edges(
+    problem: Problem,
+    class_of_op: IntArray,
+    seconds: FloatArray,
+    weights: FloatArray,
+    quota: IntArray,
+) -> Grouping:
+    """Joins groups to their dearest neighbour of the same class while that pays for itself.
+
+    Linear clustering's rule (Sarkar 1989: zero an edge when that can't lengthen the schedule),
+    applied to all groups at once until none is left or a class would fall below its quota.
+    """
+    grouping = colocation_units(problem.graph)
+    while True:
+        group_seconds = np.bincount(grouping.group_of_op, seconds, grouping.num_groups)
+        class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
+        class_of_group[grouping.group_of_op] = class_of_op
+        cut = quotient(problem.graph, grouping, weights)
+        dearest, neighbour = _dearest_edge((cut + cut.T).tocsr(), class_of_group)
+        target = np.where(dearest > group_seconds, neighbour, np.arange(grouping.num_groups))
+        merged = joined(grouping, target.astype(np.int32))
+        class_of_merged = np.zeros(merged.num_groups, dtype=np.int32)
+        class_of_merged[merged.group_of_op] = class_of_op
+        left = np.bincount(class_of_merged, minlength=len(quota))
+        if merged.num_groups == grouping.num_groups or (left < quota).any():
+            return grouping
+        grouping = merged
+
+
+def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[FloatArray, IntArray]:
+    """Weight f8[G] and other end i4[G] of each group's dearest edge inside its class.
+
+    Weight -1 and the group itself where there is none; the first of equally dear ones counts.
+    """
+    edges = edges.tocoo()
+    source, target, weight = edges.row, edges.col, edges.data
+    inside = class_of_group[source] == class_of_group[target]
+    source, target, weight = source[inside], target[inside], weight[inside]
+    order = np.lexsort((target, -weight, source))
+    first, position = np.unique(source[order], return_index=True)
+    dearest = np.full(len(class_of_group), -1.0)
+    neighbour = np.arange(len(class_of_group), dtype=np.int32)
+    dearest[first] = weight[order][position]
+    neighbour[first] = target[order][position]
+    return dearest, neighbour
+
+
+def _minimum_cut(
+    edges: sparse.csr_array, seconds: FloatArray, parts: int, seed: int, imbalance: float
+) -> IntArray:
+    """i4[G] part of each vertex, 0..parts-1 at most: the dearest vertices alone, METIS for the rest."""
+    if len(seconds) <= parts:
+        return np.arange(len(seconds), dtype=np.int32)
+    # Ops of no time weigh a little, so that they don't all end in one part.
+    weights = seconds + max(seconds.sum(), 1e-12) / len(seconds) / 100.0
+    alone = _heavier_than_a_part(weights, parts)
+    rest = np.setdiff1d(np.arange(len(seconds)), alone)
+    part = np.zeros(len(seconds), dtype=np.int32)
+    part[alone] = np.arange(len(alone))
+    if parts - len(alone) == 1:
+        part[rest] = len(alone)
+        return part
+    between = edges[rest][:, rest].tocsr()
+    partition = pymetis.part_graph(
+        parts - len(alone),
+        xadj=between.indptr.astype(np.int32),
+        adjncy=between.indices.astype(np.int32),
+        eweights=_whole_weights(between.data),
+        vweights=_whole_weights(weights[rest]),
+        options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
+        recursive=False,
+    )
+    part[rest] = len(alone) + np.asarray(partition.vertex_part, dtype=np.int32)
+    return part
+
+
+def _heavier_than_a_part(weights: FloatArray, parts: int) -> IntArray:
+    """Vertices that weigh more than an even part of what is left without them, dearest first.
+
+    METIS can't balance such a vertex: it leaves parts empty and complains on standard output.
+    """
+    order = np.argsort(-weights, kind="stable")
+    left = weights.sum() - np.cumsum(weights[order]) + weights[order]
+    even = left / np.maximum(parts - np.arange(len(weights)), 1)
+    light = np.flatnonzero((weights[order] <= even) | (np.arange(len(weights)) >= parts - 1))
+    return order[: light[0]].astype(np.int32)
+
+
+def _whole_weights(weights: FloatArray) -> IntArray:
+    """Positive whole numbers in proportion to f8 weights, small enough to be summed in 32 bits."""
+    total = max(float(weights.sum()), 1e-30)
+    return (np.rint(weights * (_METIS_TOTAL / total)) + 1).astype(np.int32)
