@@ -66,13 +66,13 @@ COMMANDS = {
     ),
     "inspect": Command(
         "MODEL",
-        "show what is in a model: ops, colocation, devices asked for, bytes, FLOPs",
+        "show what is in a model: ops by type, colocation, devices, bytes",
         table.CLUSTER + table.RUN + table.CONSTRAINTS + table.FORMAT,
         ("tfplace inspect model.pb", "tfplace inspect saved_model_dir --format=json"),
     ),
     "measure": Command(
         "MODEL",
-        "time training runs of the given graph, or against a placement, interleaved",
+        "time training runs, alone or against a placement, interleaved",
         table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN + table.FORMAT,
         (
             "tfplace measure model.pb --cluster=workers:2",
@@ -96,7 +96,7 @@ COMMANDS = {
     ),
     "graph": Command(
         "NAME",
-        "write a benchmark training graph: GraphDef, MetaGraphDef or SavedModel",
+        "write a benchmark training graph as GraphDef or SavedModel",
         table.OUTPUT + table.SIZES + table.FORMAT,
         (
             "tfplace graph rnnlm --output=rnnlm.pb",
@@ -106,7 +106,7 @@ COMMANDS = {
     ),
     "devices": Command(
         "",
-        "list the named clusters, the devices visible here, what each can run",
+        "list the named clusters and the devices visible here",
         (table.CLUSTER[0],) + table.FORMAT,
         ("tfplace devices", "tfplace devices --cluster=k80x4 --format=json"),
         num_arguments=0,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.algorithm_table import require_known
 from tfplace.commands.from_flags import model_of, optimize_options, print_json, quiet_tensorflow
 
 EXIT_INTERRUPTED = 5
@@ -14,6 +15,7 @@ EXIT_INTERRUPTED = 5
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Optimises, prints the report, and says with the status whether Ctrl-C cut it short."""
     quiet_tensorflow(values.verbosity)
+    require_known(values.algorithm)
     from tfplace.optimize import optimize
     from tfplace.report_text import console, print_report
     from tfplace.watch import watch_for

@@ -1,0 +1,66 @@
+"""The command line in process: help, usage errors, exit statuses, one line on stderr."""
+
+import pytest
+
+from tfplace.cli import COMMANDS, main, parse
+
+
+@pytest.mark.parametrize("words", [["--help"], ["help"], ["-h"]])
+def test_help_lists_all_commands_and_ends_well(words, capsys):
+    assert main(words) == 0
+    printed = capsys.readouterr().out
+    assert all(f"\n  {name} " in printed for name in COMMANDS)
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_commands_help_lists_its_flags_at_80_columns(name, capsys):
+    assert main([name, "--help"]) == 0
+    printed = capsys.readouterr().out
+    assert f"usage: tfplace {name}" in printed and "examples:" in printed
+    for flag in COMMANDS[name].flags:
+        assert f"{flag.name}" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_parse(name):
+    for example in COMMANDS[name].examples:
+        program, command, *words = example.split()
+        assert (program, command) == ("tfplace", name)
+        parse(name, words)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["optimise", "x"], "did you mean 'optimize'"),
+        (["optimize"], "takes MODEL, found 0 arguments"),
+        (["optimize", "a", "b"], "found 2 arguments"),
+        (["optimize", "a", "--buget_seconds=3"], "budget_seconds"),
+        (["optimize", "a", "--budget_seconds=much"], "budget_seconds"),
+        (["optimize", "a", "--max_trials=0"], "max_trials"),
+        (["optimize", "a", "--evaluator=guess"], "evaluator"),
+        (["optimize", "a", "--flagfile=/nowhere/flags"], "flags"),
+        (["optimize", "a", "--algorithm=spotlite"], "did you mean 'spotlight'"),
+    ],
+)
+def test_usage_errors_are_one_line_and_status_1(words, found, capsys):
+    assert main(words) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("tfplace: error: ") and captured.err.count("\n") == 1
+    assert found in captured.err
+
+
+def test_a_flagfile_gives_flags(tmp_path):
+    path = tmp_path / "flags"
+    path.write_text("--cluster=k80x2\n# a comment\n--seed=3\n")
+    arguments, values = parse("optimize", ["model.pb", f"--flagfile={path}", "--seed=4"])
+    assert arguments == ["model.pb"]
+    assert (values.cluster, values.seed) == ("k80x2", 4)
+
+
+def test_no_command_prints_help_and_is_a_usage_error(capsys):
+    assert main([]) == 1
+    assert "usage: tfplace" in capsys.readouterr().out

@@ -1,0 +1,119 @@
+"""What happens when in one simulated training run."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfers:
+    """The transfers of one run, X of them, in the order in which they were queued.
+
+    Attributes:
+      tensor: i4[X].
+      source, target: i4[X] devices.
+      start: f8[X] seconds; the copy's bytes are held from here.
+      release: f8[X] when the link's channels are free again.
+      arrival: f8[X] when the tensor is there.
+      bytes: i8[X].
+    """
+
+    tensor: IntArray
+    source: IntArray
+    target: IntArray
+    start: FloatArray
+    release: FloatArray
+    arrival: FloatArray
+    bytes: LongArray
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryUse:
+    """Memory of one device over time.
+
+    Attributes:
+      seconds: f8[K] ascending, the first 0.
+      bytes: i8[K] held from seconds[k] until seconds[k + 1].
+    """
+
+    seconds: FloatArray
+    bytes: LongArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """One simulated run.
+
+    Attributes:
+      makespan: seconds.
+      device_of_op: i4[N].
+      op_start, op_end: f8[N] seconds.
+      transfers: what was moved.
+      peak_bytes: i8[D].
+    """
+
+    makespan: float
+    device_of_op: IntArray
+    op_start: FloatArray
+    op_end: FloatArray
+    transfers: Transfers
+    peak_bytes: LongArray
+
+    def busy_seconds(self, num_devices: int) -> FloatArray:
+        """f8[D]: seconds of all ops of each device; more than the makespan with several slots."""
+        seconds = np.zeros(num_devices)
+        np.add.at(seconds, self.device_of_op, self.op_end - self.op_start)
+        return seconds
+
+
+def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
+    """What each device holds over the run (SPEC section 6, rule 6), from the schedule alone.
+
+    Returns:
+      [D]; the maximum of each is the simulation's peak.
+    """
+    device, start, end, size = _held_intervals(problem, schedule)
+    persistent = np.zeros(problem.num_devices, dtype=np.int64)
+    np.add.at(persistent, schedule.device_of_op, problem.graph.op_persistent_bytes)
+    uses = []
+    for index in range(problem.num_devices):
+        here = device == index
+        seconds = np.concatenate([[0.0], start[here], end[here]])
+        change = np.concatenate([persistent[index : index + 1], size[here], -size[here]])
+        instants, instant_of_change = np.unique(seconds, return_inverse=True)
+        net = np.zeros(len(instants), dtype=np.int64)
+        np.add.at(net, instant_of_change, change)
+        uses.append(MemoryUse(instants, np.cumsum(net)))
+    return uses
+
+
+def _held_intervals(
+    problem: Problem, schedule: Schedule
+) -> tuple[IntArray, FloatArray, FloatArray, LongArray]:
+    """Device, start, end and bytes of everything that is held for a part of the run."""
+    graph, transfers = problem.graph, schedule.transfers
+    size = problem.num_devices
+    made_on = schedule.device_of_op[graph.tensor_producer]
+    # The end of each tensor's last user on each device, as a flat [T * D].
+    last = np.full(graph.num_tensors * size, -np.inf)
+    used_on = schedule.device_of_op[graph.use_op]
+    np.maximum.at(last, graph.use_tensor * size + used_on, schedule.op_end[graph.use_op])
+    last_user = last.reshape(-1, size)
+    output_end = last_user[np.arange(graph.num_tensors), made_on]
+    np.maximum.at(output_end, transfers.tensor, transfers.arrival)
+    # An output without users or transfers goes when its op ends.
+    output_end = np.maximum(output_end, schedule.op_end[graph.tensor_producer])
+    copy_end = last_user[transfers.tensor, transfers.target]
+    return (
+        np.concatenate([made_on, transfers.target, schedule.device_of_op]),
+        np.concatenate(
+            [schedule.op_start[graph.tensor_producer], transfers.start, schedule.op_start]
+        ),
+        np.concatenate([output_end, copy_end, schedule.op_end]),
+        np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
+    )

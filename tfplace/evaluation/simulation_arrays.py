@@ -1,0 +1,199 @@
+"""What the compiled simulation reads and writes: a problem in compressed rows, and scratch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.problem import Problem
+
+
+class SimulationArrays(NamedTuple):
+    """A problem as the simulation reads it.
+
+    Attributes:
+      op_seconds: f8[N, D].
+      num_inputs: i4[N] tensors that the op uses.
+      tensor_row: i4[N+1] the op's tensors are tensor_row[op] .. tensor_row[op + 1].
+      producer: i4[T].
+      tensor_bytes, tensor_alloc_bytes: i8[T].
+      use_row: i4[T+1], use_op: i4[U]: the tensor's users, ascending.
+      input_row: i4[N+1], input_tensor: i4[U]: the tensors that an op uses.
+      persistent_bytes: i8[N].
+      start_bytes: i8[N] what an op allocates when it starts: temp and all outputs.
+      end_bytes: i8[N] what its end frees at once: temp and outputs that nobody uses.
+      slots: i4[D]; latency, bandwidth: f8[D, D]; channels: i4[D, D, 2].
+      sizes: i8[2] number of channels; most transfers that any placement can have.
+    """
+
+    op_seconds: FloatArray
+    num_inputs: IntArray
+    tensor_row: IntArray
+    producer: IntArray
+    tensor_bytes: LongArray
+    tensor_alloc_bytes: LongArray
+    use_row: IntArray
+    use_op: IntArray
+    input_row: IntArray
+    input_tensor: IntArray
+    persistent_bytes: LongArray
+    start_bytes: LongArray
+    end_bytes: LongArray
+    slots: IntArray
+    latency: FloatArray
+    bandwidth: FloatArray
+    channels: IntArray
+    sizes: LongArray
+
+
+class Scratch(NamedTuple):
+    """What one simulation writes; one thread at a time, reused from run to run.
+
+    Attributes:
+      pending: i4[N] inputs that are not there yet.
+      holders: i4[T*D] what still needs a tensor on a device: users and, where it was made,
+        transfers under way. All zero between runs.
+      running: i4[D]; memory, peak: i8[D] bytes.
+      channel_free: f8[C] seconds.
+      ready: i8[N] key heaps, one per device in ready[ready_row[d]:]; ready_count: i4[D].
+      op_start, op_end: f8[N].
+      end_time, end_key: pending ends, keyed by op.
+      arrival_time, arrival_key: transfers under way, keyed by tensor * D + device.
+      copy_time, copy_key: copies whose transfer is queued; the bytes are held from then on.
+      log_key, log_time: i8[L], f8[L, 3] transfers in the order they were queued: start,
+        release, arrival. L is 0 unless a schedule is wanted.
+      counts: i8[5] ends, arrivals, copies, transfers, bytes transferred.
+    """
+
+    pending: IntArray
+    holders: IntArray
+    running: IntArray
+    memory: LongArray
+    peak: LongArray
+    channel_free: FloatArray
+    ready: LongArray
+    ready_row: IntArray
+    ready_count: IntArray
+    op_start: FloatArray
+    op_end: FloatArray
+    end_time: FloatArray
+    end_key: LongArray
+    arrival_time: FloatArray
+    arrival_key: LongArray
+    copy_time: FloatArray
+    copy_key: LongArray
+    log_key: LongArray
+    log_time: FloatArray
+    counts: LongArray
+
+
+def simulation_arrays(problem: Problem) -> SimulationArrays:
+    """Lays out a problem for the simulation.
+
+    Raises:
+      ValueError: if the problem breaks one of SPEC section 6's promises.
+    """
+    _check(problem)
+    graph = problem.graph
+    size = graph.num_ops
+    order = np.lexsort((graph.use_op, graph.use_tensor))
+    use_tensor, use_op = graph.use_tensor[order], graph.use_op[order]
+    by_op = np.lexsort((use_tensor, use_op))
+    num_users = np.bincount(use_tensor, minlength=graph.num_tensors)
+    outputs = _sum_by(graph.tensor_producer, graph.tensor_alloc_bytes, size)
+    unused = _sum_by(
+        graph.tensor_producer, np.where(num_users == 0, graph.tensor_alloc_bytes, 0), size
+    )
+    most_transfers = int(np.minimum(num_users, problem.num_devices - 1).sum())
+    num_channels = int(problem.link_channels.max(initial=-1)) + 1
+    return SimulationArrays(
+        op_seconds=np.ascontiguousarray(problem.op_seconds, dtype=np.float64),
+        num_inputs=np.bincount(use_op, minlength=size).astype(np.int32),
+        tensor_row=_rows(graph.tensor_producer, size),
+        producer=graph.tensor_producer.astype(np.int32),
+        tensor_bytes=graph.tensor_bytes.astype(np.int64),
+        tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
+        use_row=_rows(use_tensor, graph.num_tensors),
+        use_op=use_op.astype(np.int32),
+        input_row=_rows(use_op, size),
+        input_tensor=use_tensor[by_op].astype(np.int32),
+        persistent_bytes=graph.op_persistent_bytes.astype(np.int64),
+        start_bytes=graph.op_temp_bytes + outputs,
+        end_bytes=graph.op_temp_bytes + unused,
+        slots=problem.device_slots.astype(np.int32),
+        latency=np.ascontiguousarray(problem.link_latency, dtype=np.float64),
+        bandwidth=np.ascontiguousarray(problem.link_bytes_per_second, dtype=np.float64),
+        channels=np.ascontiguousarray(problem.link_channels, dtype=np.int32),
+        sizes=np.array([num_channels, most_transfers], dtype=np.int64),
+    )
+
+
+def _check(problem: Problem) -> None:
+    """Raises ValueError where the simulation would never end or mean nothing."""
+    graph = problem.graph
+    producer = graph.tensor_producer
+    off_diagonal = ~np.eye(problem.num_devices, dtype=bool)
+    promises = (
+        (np.all(producer[graph.use_tensor] < graph.use_op), "a use comes before its producer"),
+        (np.all(np.diff(producer) >= 0), "tensor_producer is not ascending"),
+        (np.all(problem.op_seconds >= 0), "op_seconds is negative or not a number"),
+        (np.all(problem.device_slots >= 1), "device_slots is below 1"),
+        (np.all(problem.link_latency[off_diagonal] >= 0), "link_latency is negative"),
+        (
+            np.all(problem.link_bytes_per_second[off_diagonal] > 0),
+            "link_bytes_per_second is not positive",
+        ),
+    )
+    for kept, broken in promises:
+        if not kept:
+            raise ValueError(
+                f"laying out a problem for the simulator: {broken}; SPEC section 6 says what "
+                "the arrays have to hold"
+            )
+
+
+def _rows(owners: IntArray, size: int) -> IntArray:
+    """i4[size+1]: where each owner's items begin among items that are sorted by owner."""
+    rows = np.zeros(size + 1, dtype=np.int32)
+    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
+    return rows
+
+
+def _sum_by(owners: IntArray, amounts: LongArray, size: int) -> LongArray:
+    """i8[size]: the exact sum of each owner's amounts."""
+    sums = np.zeros(size, dtype=np.int64)
+    np.add.at(sums, owners, amounts)
+    return sums
+
+
+@numba.njit(cache=True, nogil=True)
+def new_scratch(arrays: SimulationArrays, num_logged: int) -> Scratch:
+    """Scratch for a problem; num_logged is sizes[1] where transfers are to be logged, else 0."""
+    num_ops, num_devices = arrays.op_seconds.shape
+    most = arrays.sizes[1]
+    num_running = arrays.slots.sum()
+    return Scratch(
+        np.zeros(num_ops, dtype=np.int32),
+        np.zeros(len(arrays.producer) * num_devices, dtype=np.int32),
+        np.zeros(num_devices, dtype=np.int32),
+        np.zeros(num_devices, dtype=np.int64),
+        np.zeros(num_devices, dtype=np.int64),
+        np.zeros(arrays.sizes[0], dtype=np.float64),
+        np.empty(num_ops, dtype=np.int64),
+        np.zeros(num_devices, dtype=np.int32),
+        np.zeros(num_devices, dtype=np.int32),
+        np.empty(num_ops, dtype=np.float64),
+        np.empty(num_ops, dtype=np.float64),
+        np.empty(num_running, dtype=np.float64),
+        np.empty(num_running, dtype=np.int64),
+        np.empty(most, dtype=np.float64),
+        np.empty(most, dtype=np.int64),
+        np.empty(most, dtype=np.float64),
+        np.empty(most, dtype=np.int64),
+        np.empty(num_logged, dtype=np.int64),
+        np.empty((num_logged, 3), dtype=np.float64),
+        np.zeros(5, dtype=np.int64),
+    )

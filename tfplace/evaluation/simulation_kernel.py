@@ -1,0 +1,266 @@
+"""SPEC section 6, compiled: one placement in, its makespan and peak memory out.
+
+The simulation goes from instant to instant. An instant is a set of rounds: the ends, then the
+arrivals, then the starts of that instant; a zero-second op started in one round ends in the next.
+Where the text leaves room, this is how it is read:
+
+* An arrival that an end of this round causes at this very instant (no bytes, no latency)
+  belongs to this round: ends are applied before arrivals.
+* Ops that became ready at one instant have equal times whatever their round, so among them the
+  op index alone decides.
+* Each output is freed for itself: when its own last local user has ended and its own
+  transfers have arrived.
+* Half-open intervals: usage counts only after everything at its instant is applied, so an
+  interval of no length, such as a zero-second op's temp bytes, holds nothing.
+* A transfer may be queued: its copy is held from its start, which lies in the future then; such
+  starts are instants too.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, LongArray
+from tfplace.evaluation.event_heap import compiled, pop_event, pop_key, push_event, push_key
+from tfplace.evaluation.simulation_arrays import Scratch, SimulationArrays, new_scratch
+
+# Positions in Scratch.counts.
+_ENDS, _ARRIVALS, _COPIES, _TRANSFERS, _TRANSFER_BYTES = range(5)
+
+# A ready key is instant * 2**32 + op: the order of (time, op) in one integer.
+_INSTANT_SHIFT = 32
+_OP_MASK = (1 << _INSTANT_SHIFT) - 1
+
+
+@compiled
+def simulate(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limit: float
+) -> float:
+    """Runs one placement; the peaks are in scratch.peak, all times in scratch.
+
+    Args:
+      limit: gives up when the clock passes it: what is returned is then a lower bound of the
+        makespan that exceeds the limit, and peaks are those up to then. inf runs to the end.
+
+    Returns:
+      The makespan in seconds; inf where an op has no kernel on its device, and then the peaks are
+      the persistent bytes.
+    """
+    if not _reset(arrays, scratch, device_of_op):
+        return np.inf
+    counts = scratch.counts
+    num_devices = len(arrays.slots)
+    makespan = 0.0
+    now = 0.0
+    instant = 0
+    for op in range(len(device_of_op)):
+        if arrays.num_inputs[op] == 0:
+            _make_ready(scratch, device_of_op[op], op, instant)
+    while True:
+        while counts[_COPIES] > 0 and scratch.copy_time[0] == now:
+            key = scratch.copy_key[0]
+            counts[_COPIES] = pop_event(scratch.copy_time, scratch.copy_key, counts[_COPIES])
+            scratch.memory[key % num_devices] += arrays.tensor_bytes[key // num_devices]
+        while True:
+            while counts[_ENDS] > 0 and scratch.end_time[0] == now:
+                op = scratch.end_key[0]
+                counts[_ENDS] = pop_event(scratch.end_time, scratch.end_key, counts[_ENDS])
+                makespan = now
+                _end(arrays, scratch, device_of_op, op, now, instant)
+            while counts[_ARRIVALS] > 0 and scratch.arrival_time[0] == now:
+                key = scratch.arrival_key[0]
+                counts[_ARRIVALS] = pop_event(
+                    scratch.arrival_time, scratch.arrival_key, counts[_ARRIVALS]
+                )
+                _arrive(arrays, scratch, device_of_op, key, instant)
+            for device in range(num_devices):
+                _start_ready(arrays, scratch, device, now)
+            if counts[_ENDS] == 0 or scratch.end_time[0] != now:
+                break
+        for device in range(num_devices):
+            if scratch.memory[device] > scratch.peak[device]:
+                scratch.peak[device] = scratch.memory[device]
+        if counts[_ENDS] == 0 and counts[_ARRIVALS] == 0:
+            return makespan
+        now = np.inf
+        if counts[_ENDS] > 0:
+            now = scratch.end_time[0]
+        if counts[_ARRIVALS] > 0:
+            now = min(now, scratch.arrival_time[0])
+        if counts[_COPIES] > 0:
+            now = min(now, scratch.copy_time[0])
+        if now > limit:
+            for position in range(len(scratch.holders)):
+                scratch.holders[position] = 0
+            return now
+        instant += 1
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -> bool:
+    """Prepares scratch; returns whether every op has a kernel."""
+    for device in range(len(arrays.slots)):
+        scratch.memory[device] = 0
+        scratch.running[device] = 0
+        scratch.ready_count[device] = 0
+    for channel in range(len(scratch.channel_free)):
+        scratch.channel_free[channel] = 0.0
+    for kind in range(len(scratch.counts)):
+        scratch.counts[kind] = 0
+    for op in range(len(device_of_op)):
+        scratch.pending[op] = arrays.num_inputs[op]
+    runnable = True
+    for op in range(len(device_of_op)):
+        device = device_of_op[op]
+        scratch.memory[device] += arrays.persistent_bytes[op]
+        scratch.ready_count[device] += 1
+        if arrays.op_seconds[op, device] == np.inf:
+            runnable = False
+    row = 0
+    for device in range(len(arrays.slots)):
+        scratch.ready_row[device] = row
+        row += scratch.ready_count[device]
+        scratch.ready_count[device] = 0
+        scratch.peak[device] = scratch.memory[device]
+    return runnable
+
+
+@compiled
+def _make_ready(scratch: Scratch, device: int, op: int, instant: int) -> None:
+    """Queues an op on its device."""
+    key = (np.int64(instant) << _INSTANT_SHIFT) | op
+    scratch.ready_count[device] = push_key(
+        scratch.ready, scratch.ready_row[device], scratch.ready_count[device], key
+    )
+
+
+@compiled
+def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: float) -> None:
+    """Starts ready ops in their order while the device has a free slot."""
+    counts = scratch.counts
+    row = scratch.ready_row[device]
+    while scratch.ready_count[device] > 0 and scratch.running[device] < arrays.slots[device]:
+        op = scratch.ready[row] & _OP_MASK
+        scratch.ready_count[device] = pop_key(scratch.ready, row, scratch.ready_count[device])
+        scratch.running[device] += 1
+        scratch.memory[device] += arrays.start_bytes[op]
+        end = now + arrays.op_seconds[op, device]
+        scratch.op_start[op] = now
+        scratch.op_end[op] = end
+        counts[_ENDS] = push_event(scratch.end_time, scratch.end_key, counts[_ENDS], end, op)
+
+
+@compiled
+def _end(
+    arrays: SimulationArrays,
+    scratch: Scratch,
+    device_of_op: IntArray,
+    op: int,
+    now: float,
+    instant: int,
+) -> None:
+    """Ends an op: frees what it used last, hands its tensors to local users, sends the others."""
+    device = device_of_op[op]
+    scratch.running[device] -= 1
+    scratch.memory[device] -= arrays.end_bytes[op]
+    for index in range(arrays.input_row[op], arrays.input_row[op + 1]):
+        _let_go(arrays, scratch, device_of_op, arrays.input_tensor[index], device)
+    num_devices = len(arrays.slots)
+    for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
+        first = tensor * num_devices
+        remote = False
+        for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
+            user = arrays.use_op[index]
+            where = device_of_op[user]
+            scratch.holders[first + where] += 1
+            if where != device:
+                remote = True
+                continue
+            scratch.pending[user] -= 1
+            if scratch.pending[user] == 0:
+                _make_ready(scratch, device, user, instant)
+        if remote:
+            for target in range(num_devices):
+                if target != device and scratch.holders[first + target] > 0:
+                    scratch.holders[first + device] += 1
+                    _send(arrays, scratch, device, target, tensor, now)
+
+
+@compiled
+def _let_go(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, tensor: int, device: int
+) -> None:
+    """One holder less of a tensor on a device; the last one frees it."""
+    position = tensor * len(arrays.slots) + device
+    scratch.holders[position] -= 1
+    if scratch.holders[position] == 0:
+        if device_of_op[arrays.producer[tensor]] == device:
+            scratch.memory[device] -= arrays.tensor_alloc_bytes[tensor]
+        else:
+            scratch.memory[device] -= arrays.tensor_bytes[tensor]
+
+
+@compiled
+def _send(
+    arrays: SimulationArrays, scratch: Scratch, source: int, target: int, tensor: int, now: float
+) -> None:
+    """Queues the transfer of a tensor; rule 3's arithmetic in its association."""
+    counts = scratch.counts
+    start = now
+    for end in range(2):
+        channel = arrays.channels[source, target, end]
+        if channel >= 0:
+            start = max(start, scratch.channel_free[channel])
+    release = start + arrays.tensor_bytes[tensor] / arrays.bandwidth[source, target]
+    arrival = release + arrays.latency[source, target]
+    for end in range(2):
+        channel = arrays.channels[source, target, end]
+        if channel >= 0:
+            scratch.channel_free[channel] = release
+    key = tensor * len(arrays.slots) + target
+    counts[_ARRIVALS] = push_event(
+        scratch.arrival_time, scratch.arrival_key, counts[_ARRIVALS], arrival, key
+    )
+    if start > now:
+        counts[_COPIES] = push_event(
+            scratch.copy_time, scratch.copy_key, counts[_COPIES], start, key
+        )
+    else:
+        scratch.memory[target] += arrays.tensor_bytes[tensor]
+    if len(scratch.log_key) > 0:
+        number = counts[_TRANSFERS]
+        scratch.log_key[number] = key
+        scratch.log_time[number, 0] = start
+        scratch.log_time[number, 1] = release
+        scratch.log_time[number, 2] = arrival
+    counts[_TRANSFERS] += 1
+    counts[_TRANSFER_BYTES] += arrays.tensor_bytes[tensor]
+
+
+@compiled
+def _arrive(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, key: int, instant: int
+) -> None:
+    """A copy is there: its users on that device have one input more, its producer may free it."""
+    num_devices = len(arrays.slots)
+    tensor = key // num_devices
+    device = key % num_devices
+    for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
+        user = arrays.use_op[index]
+        if device_of_op[user] == device:
+            scratch.pending[user] -= 1
+            if scratch.pending[user] == 0:
+                _make_ready(scratch, device, user, instant)
+    _let_go(arrays, scratch, device_of_op, tensor, device_of_op[arrays.producer[tensor]])
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def simulate_batch(
+    arrays: SimulationArrays, device_of_op: IntArray, makespans: FloatArray, peaks: LongArray
+) -> None:
+    """Runs placements i4[B, N] into makespans f8[B] and peaks i8[B, D]."""
+    scratch = new_scratch(arrays, 0)
+    for row in range(len(device_of_op)):
+        makespans[row] = simulate(arrays, scratch, device_of_op[row], np.inf)
+        peaks[row] = scratch.peak
