@@ -27,6 +27,9 @@ STRING_ELEMENT_BYTES = 24
 HANDLE_BYTES = 8
 """A resource or variant is a pointer in a run; what it points to is counted where it lives."""
 
+LARGE_CONSTANT_BYTES = 4096
+"""Serialized constants above this are weights, not shapes or axes."""
+
 _FED_PREFIX = "tfplace_fed_"
 
 
@@ -89,30 +92,30 @@ def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> A
     A fed placeholder gets the feed's shape; any other fed tensor is cut from its producer:
     its users read a new placeholder, so that the fed shape reaches them.
 
+    Constants of more than `LARGE_CONSTANT_BYTES` become placeholders too: no shape depends on
+    weights, and copying them would cost more than everything else.
+
     Returns:
       GraphDef with the same nodes in the same order, and any new placeholders at the end.
     """
     import tensorflow as tf
 
-    bare = tf.compat.v1.GraphDef()
-    bare.CopyFrom(graph_def)
+    bare = tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions)
+    for node in graph_def.node:
+        _add_bare(bare, node)
     node_named = {node.name: node for node in bare.node}
-    for node in bare.node:
-        node.device = ""
-        for key in ("_class", "_output_shapes"):
-            if key in node.attr:
-                del node.attr[key]
     fed_name: dict[str, str] = {}
     for feed in feeds:
         name, _, index = feed.tensor.partition(":")
         node = node_named.get(name)
-        if node is None or feed.shape is None:
+        if node is None:
             continue
         if node.op != "Placeholder":
             fed_name[f"{name}:{index or 0}"] = f"{_FED_PREFIX}{len(fed_name)}"
             node = bare.node.add(name=f"{_FED_PREFIX}{len(fed_name) - 1}", op="Placeholder")
             node.attr["dtype"].type = tf.as_dtype(feed.dtype).as_datatype_enum
-        node.attr["shape"].shape.CopyFrom(_shape_proto(feed.shape))
+        if feed.shape is not None or node.op != "Placeholder" or "shape" not in node.attr:
+            node.attr["shape"].shape.CopyFrom(_shape_proto(feed.shape))
     if fed_name:
         _rewire(bare, fed_name)
     return bare
@@ -128,6 +131,23 @@ def bytes_of_tensor(dtype: str, shape: Shape) -> int:
 def num_elements(shape: Shape) -> int:
     """Elements of a shape; unknown dimensions count as `UNKNOWN_DIMENSION`."""
     return math.prod(size if size >= 0 else UNKNOWN_DIMENSION for size in shape or ())
+
+
+def _add_bare(graph_def: Any, node: Any) -> None:
+    """Adds a copy without device and colocation wishes, a placeholder for a large constant."""
+    copy = graph_def.node.add()
+    if node.op == "Const" and node.ByteSize() > LARGE_CONSTANT_BYTES:
+        value = node.attr["value"].tensor
+        copy.name, copy.op = node.name, "Placeholder"
+        copy.input.extend(node.input)
+        copy.attr["dtype"].type = value.dtype
+        copy.attr["shape"].shape.CopyFrom(value.tensor_shape)
+        return
+    copy.CopyFrom(node)
+    copy.device = ""
+    for key in ("_class", "_output_shapes"):
+        if key in copy.attr:
+            del copy.attr[key]
 
 
 def _rewire(graph_def: Any, fed_name: Mapping[str, str]) -> None:
@@ -176,7 +196,9 @@ def _element_bytes(dtype: Any) -> int:
     return int(dtype.size)
 
 
-def _shape_proto(shape: tuple[int, ...]) -> Any:
+def _shape_proto(shape: Shape) -> Any:
     import tensorflow as tf
 
+    if shape is None:
+        return tf.TensorShape(None).as_proto()
     return tf.TensorShape([None if size < 0 else size for size in shape]).as_proto()
