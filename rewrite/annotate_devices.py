@@ -1,0 +1,128 @@
+"""Writes device strings into the main graph and the function library, and reads them back.
+
+An op is named by its Origin. With `calls`, the body that this chain of calls ends in is meant;
+without, every copy of the function, apart from ops that a chain has named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from graphs.errors import PlacementError
+from graphs.flat_graph import Origin
+from rewrite.call_graph import CallGraph
+from rewrite.pass_base import PassResult, RewriteError, op_path
+
+Place = tuple[str, str]
+"""(function, node) as they stand in the GraphDef; function is "" for the main graph."""
+
+
+def places_of(calls: CallGraph, origin: Origin) -> list[Place]:
+    """Where an op stands: one body, or every copy of its function; empty if nowhere."""
+    if not origin.function or origin.calls:
+        functions: Iterable[str] = calls.resolve(origin.calls if origin.function else ())
+    else:
+        functions = calls.copies(origin.function)
+    return [(f, origin.node) for f in functions if origin.node in calls.nodes(f)]
+
+
+def read_devices(graph_def: Any, origins: Iterable[Origin]) -> dict[Origin, str]:
+    """{origin: device string} as the graph has it.
+
+    Raises:
+      PlacementError: the graph has no such op, or copies of it on different devices.
+    """
+    calls = CallGraph(graph_def)
+    found = {}
+    for origin in origins:
+        devices = {calls.nodes(f)[node].device for f, node in places_of(calls, origin)}
+        if len(devices) != 1:
+            raise PlacementError(
+                f"reading the device of {_words(origin)}: found "
+                f"{', '.join(sorted(map(repr, devices))) or 'no such op'}, wanted one device; "
+                "name an op of this graph by the calls that lead to it"
+            )
+        found[origin] = devices.pop()
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnotateDevices:
+    """Sets NodeDef.device of the given ops; other ops keep what they have.
+
+    Attributes:
+      device_of_origin: {origin: device string}. Two chains that end in one FunctionDef must
+        agree: SpecializeFunctions makes it so.
+    """
+
+    device_of_origin: Mapping[Origin, str]
+
+    def requires(self, graph_def: Any) -> None:
+        """Raises PlacementError for an unknown op or two devices for one NodeDef."""
+        device_of_place(CallGraph(graph_def), self.device_of_origin)
+
+    def __call__(self, graph_def: Any) -> PassResult:
+        calls = CallGraph(graph_def)
+        wanted = device_of_place(calls, self.device_of_origin)
+        changed = {p: d for p, d in wanted.items() if calls.nodes(p[0])[p[1]].device != d}
+        if not changed:
+            return PassResult(graph_def, modified=False)
+        annotated = type(graph_def)()
+        annotated.CopyFrom(graph_def)
+        target = CallGraph(annotated)
+        for (function, node), device in changed.items():
+            target.nodes(function)[node].device = device
+        paths = tuple(op_path(*place) for place in changed)
+        return PassResult(annotated, modified=True, changed_ops=paths)
+
+    def ensures(self, graph_def: Any, result: PassResult) -> None:
+        calls = CallGraph(result.graph_def)
+        for origin, device in self.device_of_origin.items():
+            for function, node in places_of(calls, origin):
+                found = calls.nodes(function)[node].device
+                if found != device and (origin.calls or not origin.function):
+                    raise RewriteError(
+                        f"annotating {_words(origin)}: found {found!r} afterwards, wrote {device!r}"
+                    )
+
+
+def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) -> dict[Place, str]:
+    """{(function, node): device}; named by a chain goes before named without one.
+
+    Raises:
+      PlacementError: an op is not in the graph, or one NodeDef is wanted on two devices.
+    """
+    devices: dict[Place, str] = {}
+    for origin, device in device_of_origin.items():
+        if origin.function and not origin.calls:
+            continue
+        for place in _known_places(calls, origin):
+            if devices.setdefault(place, device) != device:
+                raise PlacementError(
+                    f"annotating {_words(origin)}: {op_path(*place)!r} is wanted on both "
+                    f"{devices[place]!r} and {device!r}, but it is one op for all calls of its "
+                    "function; specialise the function first"
+                )
+    for origin, device in device_of_origin.items():
+        if origin.function and not origin.calls:
+            for place in _known_places(calls, origin):
+                devices.setdefault(place, device)
+    return devices
+
+
+def _known_places(calls: CallGraph, origin: Origin) -> Iterator[Place]:
+    places = places_of(calls, origin)
+    if not places:
+        raise PlacementError(
+            f"annotating {_words(origin)}: the graph has no such op; a placement must be for "
+            "this very graph, make it again with `tfplace optimize`"
+        )
+    yield from places
+
+
+def _words(origin: Origin) -> str:
+    where = f" of function {origin.function!r}" if origin.function else ""
+    through = f", called through {' > '.join(origin.calls)}" if origin.calls else ""
+    return f"op {origin.node!r}{where}{through}"

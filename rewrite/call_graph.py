@@ -1,0 +1,120 @@
+"""Which function calls which, and which FunctionDef a chain of calls ends in.
+
+A specialised copy of a function carries the name of what it is a copy of in the attribute
+`_tfplace_copy_of`. So a chain of calls that was named before specialising still leads to the
+right body afterwards: each step is looked up by the called name first, then by the name of
+the function that the called one is a copy of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs.flatten import called_function, is_compiled
+
+COPY_OF = "_tfplace_copy_of"
+
+
+def copy_of(function: Any) -> str:
+    """The name of the function that this FunctionDef is a copy of, or its own."""
+    if COPY_OF in function.attr:
+        return str(function.attr[COPY_OF].s.decode())
+    return str(function.signature.name)
+
+
+def opened_callee(node: Any, library: Mapping[str, Any]) -> str | None:
+    """The function whose body takes the place of this call, None where it stays one unit."""
+    callee = called_function(node, library)
+    if callee is None or is_compiled(node, library[callee]):
+        return None
+    return callee
+
+
+def references(node: Any, library: Mapping[str, Any]) -> Iterator[str]:
+    """All functions of the library that a node names: as its op or in an attribute."""
+    if node.op in library:
+        yield node.op
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        if kind == "func" and value.func.name in library:
+            yield value.func.name
+        elif kind == "list":
+            yield from (func.name for func in value.list.func if func.name in library)
+
+
+def rename_references(node: Any, new_names: Mapping[str, str]) -> bool:
+    """Renames in place the functions that a node names; returns whether any name changed."""
+    changed = False
+    if new_names.get(node.op, node.op) != node.op:
+        node.op = new_names[node.op]
+        changed = True
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        funcs = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
+        for func in funcs:
+            if new_names.get(func.name, func.name) != func.name:
+                func.name = new_names[func.name]
+                changed = True
+    return changed
+
+
+class CallGraph:
+    """Bodies of a GraphDef by function name; the main graph's name is empty."""
+
+    def __init__(self, graph_def: Any):
+        self.library = {f.signature.name: f for f in graph_def.library.function}
+        self._main = graph_def.node
+        self._callees: dict[str, dict[str, list[str]]] = {}
+        self._resolved: dict[tuple[str, ...], tuple[str, ...]] = {(): ("",)}
+        self._names: dict[str, dict[str, Any]] = {}
+
+    def body(self, function: str) -> Sequence[Any]:
+        """The NodeDefs of a function, or of the main graph for ""."""
+        nodes: Sequence[Any] = self.library[function].node_def if function else self._main
+        return nodes
+
+    def nodes(self, function: str) -> Mapping[str, Any]:
+        """{name: NodeDef} of a body."""
+        if function not in self._names:
+            self._names[function] = {node.name: node for node in self.body(function)}
+        return self._names[function]
+
+    def copies(self, name: str) -> list[str]:
+        """The function of that name and all its copies, in the order of the file."""
+        return [
+            actual
+            for actual, function in self.library.items()
+            if actual == name or copy_of(function) == name
+        ]
+
+    def resolve(self, chain: tuple[str, ...]) -> tuple[str, ...]:
+        """The functions that a chain of calls from the main graph ends in.
+
+        Returns:
+          ("",) for the empty chain; () where the graph has no such calls; else one name, or
+          several where calls in one body go to different copies.
+        """
+        if chain not in self._resolved:
+            found: dict[str, None] = {}
+            for caller in self.resolve(chain[:-1]):
+                found.update(dict.fromkeys(self.opened_callees(caller, chain[-1])))
+            self._resolved[chain] = tuple(found)
+        return self._resolved[chain]
+
+    def opened_callees(self, caller: str, step: str) -> Sequence[str]:
+        """What the body of `caller` calls when a chain goes on with `step`."""
+        return self._callees_of(caller).get(step, ())
+
+    def _callees_of(self, function: str) -> Mapping[str, list[str]]:
+        if function not in self._callees:
+            exact: dict[str, list[str]] = {}
+            by_original: dict[str, list[str]] = {}
+            for node in self.body(function):
+                callee = opened_callee(node, self.library)
+                if callee is not None and callee not in exact:
+                    exact[callee] = [callee]
+                    original = copy_of(self.library[callee])
+                    by_original.setdefault(original, []).append(callee)
+            self._callees[function] = {**by_original, **exact}
+        return self._callees[function]

@@ -1,0 +1,109 @@
+"""Proves that a rewritten graph is the given one apart from devices and copied functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.flat_graph import Origin
+from rewrite.annotate_devices import read_devices
+from rewrite.call_graph import COPY_OF, copy_of, rename_references
+from rewrite.clear_devices import bodies
+from rewrite.pass_base import RewriteError, op_path
+
+
+def check_rewrite(given: Any, placed: Any, device_of_origin: Mapping[Origin, str]) -> None:
+    """Compares a GraphDef with what the passes made of it.
+
+    Args:
+      given: the GraphDef before.
+      placed: the GraphDef after.
+      device_of_origin: the devices asked for; every other op must have none.
+
+    Raises:
+      RewriteError: an op, edge, attribute, function or gradient differs, an op is not where it
+        was wanted, or one has a device that nobody asked for.
+      PlacementError: device_of_origin names an op that the graph doesn't have.
+    """
+    check_same_model(given, placed)
+    for origin, device in read_devices(placed, device_of_origin).items():
+        if device != device_of_origin[origin]:
+            raise RewriteError(
+                f"reading back op {origin.node!r} of {origin.function or 'the main graph'!r}: "
+                f"found {device!r}, wanted {device_of_origin[origin]!r}"
+            )
+    asked = {(origin.function, origin.node) for origin in device_of_origin}
+    original = {f.signature.name: copy_of(f) for f in placed.library.function}
+    for function, nodes in bodies(placed):
+        names = {function, original.get(function, "")}
+        for node in nodes:
+            if node.device and not any((name, node.name) in asked for name in names):
+                raise RewriteError(
+                    f"reading back: {op_path(function, node.name)!r} has device {node.device!r}, "
+                    "which nobody asked for"
+                )
+
+
+def check_same_model(given: Any, placed: Any) -> None:
+    """Raises RewriteError unless both compute the same: all but devices and copies is equal."""
+    known = {f.signature.name: f for f in given.library.function}
+    copies = {
+        f.signature.name: copy_of(f)
+        for f in placed.library.function
+        if f.signature.name not in known
+    }
+    _same_nodes("", given.node, placed.node, copies)
+    after = {f.signature.name: f for f in placed.library.function}
+    missing = [name for name in known if name not in after]
+    if missing or any(original not in known for original in copies.values()):
+        raise RewriteError(
+            f"comparing function libraries: {missing or sorted(copies)} are on one side only"
+        )
+    for name, function in after.items():
+        _same_function(known[copies.get(name, name)], function, copies)
+    if given.versions != placed.versions:
+        raise RewriteError("comparing graphs: their versions differ")
+    gradients = {(g.function_name, g.gradient_func) for g in given.library.gradient}
+    if {
+        (copies.get(g.function_name, g.function_name), g.gradient_func)
+        for g in placed.library.gradient
+    } != gradients:
+        raise RewriteError("comparing function libraries: their gradient functions differ")
+
+
+def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
+    name = placed.signature.name
+    _same_nodes(name, given.node_def, placed.node_def, copies)
+    frames = []
+    for function in (given, placed):
+        frame = type(function)()
+        frame.CopyFrom(function)
+        del frame.node_def[:]
+        if name in copies:
+            frame.signature.name = name
+            frame.attr.pop(COPY_OF, None)
+        frames.append(frame)
+    if frames[0] != frames[1]:
+        raise RewriteError(f"comparing function {name!r}: its signature or attributes changed")
+
+
+def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str]) -> None:
+    if len(given) != len(placed):
+        raise RewriteError(
+            f"comparing {function or 'the main graph'!r}: {len(given)} ops became {len(placed)}"
+        )
+    for before, after in zip(given, placed, strict=True):
+        if before == after:
+            continue
+        if _without_placement(before, copies) != _without_placement(after, copies):
+            raise RewriteError(
+                f"comparing {op_path(function, before.name)!r}: more than its device changed"
+            )
+
+
+def _without_placement(node: Any, copies: Mapping[str, str]) -> Any:
+    result = type(node)()
+    result.CopyFrom(node)
+    result.device = ""
+    rename_references(result, copies)
+    return result

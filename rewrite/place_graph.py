@@ -1,0 +1,72 @@
+"""All passes that a placement takes, in their order, and the proof that they did it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.flat_graph import Origin
+from rewrite.annotate_devices import AnnotateDevices, device_of_place, places_of
+from rewrite.call_graph import CallGraph
+from rewrite.check import check_rewrite
+from rewrite.clear_devices import ClearDevices
+from rewrite.pass_base import PassResult, run_passes
+from rewrite.specialize_functions import SpecializeFunctions
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownOrigins:
+    """A placement as far as a graph knows its ops.
+
+    Attributes:
+      device_of_origin: {origin: device} for ops of the graph; an op that no calls of this graph
+        lead to, though its function is there, is named without `calls`.
+      unknown: what the graph doesn't have.
+    """
+
+    device_of_origin: Mapping[Origin, str]
+    unknown: tuple[Origin, ...]
+
+
+def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> KnownOrigins:
+    """Splits a placement into what a graph has and what it has not.
+
+    A function that nothing in the main graph calls (an object's method, called only by name)
+    still gets devices. Where such calls disagree on an op, the first wins and the others count
+    as unknown.
+    """
+    calls = CallGraph(graph_def)
+    known: dict[Origin, str] = {}
+    unknown = []
+    for origin, device in device_of_origin.items():
+        if places_of(calls, origin):
+            found = origin
+        else:
+            found = Origin(origin.function, origin.node)
+            if not origin.function or not places_of(calls, found):
+                unknown.append(origin)
+                continue
+        if known.setdefault(found, device) != device:
+            unknown.append(origin)
+    return KnownOrigins(known, tuple(unknown))
+
+
+def place_graph(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> PassResult:
+    """A GraphDef with exactly these devices and no others; the input is left as it is.
+
+    Raises:
+      PlacementError: an op is not in the graph.
+      ModelError: a placed function is recursive.
+      RewriteError: the result is not what was asked for (a defect).
+    """
+    special = run_passes(graph_def, [SpecializeFunctions(device_of_origin)])
+    places = device_of_place(CallGraph(special.graph_def), device_of_origin)
+    wanted = frozenset(Origin(function, node) for function, node in places)
+    # Wanted ops are not cleared, only overwritten: so placing twice changes nothing.
+    placed = run_passes(
+        special.graph_def, [ClearDevices(wanted), AnnotateDevices(device_of_origin)]
+    )
+    check_rewrite(graph_def, placed.graph_def, device_of_origin)
+    changed = dict.fromkeys((*special.changed_ops, *placed.changed_ops))
+    return PassResult(placed.graph_def, special.modified or placed.modified, tuple(changed))

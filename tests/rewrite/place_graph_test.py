@@ -1,0 +1,199 @@
+"""Clearing, annotating, checking, and what must hold for every graph and placement."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensorflow.core.framework import graph_pb2
+
+from graphs.errors import PlacementError
+from graphs.flat_graph import Origin
+from rewrite.annotate_devices import AnnotateDevices, read_devices
+from rewrite.check import check_rewrite, check_same_model
+from rewrite.clear_devices import ClearDevices
+from rewrite.pass_base import PassResult, RewriteError, run_passes
+from rewrite.place_graph import known_origins, place_graph
+from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
+
+GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
+
+
+def _with_devices() -> graph_pb2.GraphDef:
+    graph_def = shared_function()
+    graph_def.node[3].device = "/job:ps/task:3/device:CPU:0"
+    graph_def.library.function[0].node_def[1].device = "/gpu:7"
+    return graph_def
+
+
+def test_clear_takes_out_every_device():
+    before = _with_devices()
+
+    result = run_passes(before, [ClearDevices()])
+
+    assert result == PassResult(shared_function(), True, ("out", "leaf/neg"))
+    assert before == _with_devices()
+
+
+def test_clear_of_a_clear_graph_changes_nothing():
+    before = shared_function()
+    result = ClearDevices()(before)
+    assert result.graph_def is before
+    assert not result.modified
+
+
+def test_clear_keeps_what_it_is_told_to():
+    result = ClearDevices(frozenset({Origin("leaf", "neg")}))(_with_devices())
+    assert result.changed_ops == ("out",)
+    assert result.graph_def.library.function[0].node_def[1].device == "/gpu:7"
+
+
+def test_annotate_writes_where_the_calls_lead():
+    wanted = {Origin("", "out"): GPU0, Origin("first", "inner", ("first",)): GPU1}
+
+    result = run_passes(shared_function(), [AnnotateDevices(wanted)])
+
+    assert result.changed_ops == ("out", "first/inner")
+    assert read_devices(result.graph_def, wanted) == wanted
+    assert not AnnotateDevices(wanted)(result.graph_def).modified
+
+
+def test_annotate_without_calls_means_every_copy_but_those_named_by_calls():
+    in_first = Origin("leaf", "neg", ("first", "leaf"))
+    in_second = Origin("leaf", "neg", ("second", "leaf"))
+    split = place_graph(shared_function(), {in_first: GPU0, in_second: GPU1}).graph_def
+    cleared = ClearDevices()(split).graph_def
+
+    result = AnnotateDevices({Origin("leaf", "neg"): GPU0, in_second: GPU1})(cleared)
+
+    assert read_devices(result.graph_def, [in_first, in_second]) == {
+        in_first: GPU0,
+        in_second: GPU1,
+    }
+
+
+def test_annotate_refuses_two_devices_for_one_op():
+    wanted = {
+        Origin("leaf", "neg", ("first", "leaf")): GPU0,
+        Origin("leaf", "neg", ("second", "leaf")): GPU1,
+    }
+    with pytest.raises(PlacementError, match=r"'leaf/neg' is wanted on both .*specialise"):
+        run_passes(shared_function(), [AnnotateDevices(wanted)])
+
+
+def test_annotate_refuses_an_unknown_op():
+    with pytest.raises(PlacementError, match="op 'nowhere': the graph has no such op"):
+        run_passes(shared_function(), [AnnotateDevices({Origin("", "nowhere"): GPU0})])
+
+
+def test_known_origins_drop_calls_that_the_graph_does_not_make():
+    through_main = Origin("leaf", "neg", ("first", "leaf"))
+    by_method = Origin("leaf", "square", ("method", "leaf"))
+    made = Origin("", "train_step/update")
+
+    known = known_origins(shared_function(), {through_main: GPU0, by_method: GPU1, made: GPU1})
+
+    assert known.device_of_origin == {through_main: GPU0, Origin("leaf", "square"): GPU1}
+    assert known.unknown == (made,)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda g: g.node[3].input.reverse(), "'out': more than its device changed"),
+        (lambda g: g.node.pop(), "4 ops became 3"),
+        (lambda g: g.library.function[0].ret.update(y="square:y:0"), "'leaf': its signature"),
+        (lambda g: g.library.function.pop(), "one side only"),
+        (lambda g: g.library.gradient.add(function_name="leaf"), "gradient functions differ"),
+        (lambda g: setattr(g.versions, "producer", 1), "versions differ"),
+        (
+            lambda g: setattr(g.library.function[0].node_def[0], "op", "Neg"),
+            "'leaf/square': more than",
+        ),
+    ],
+)
+def test_check_finds_damage(damage, message):
+    damaged = shared_function()
+    damage(damaged)
+    with pytest.raises(RewriteError, match=message):
+        check_same_model(shared_function(), damaged)
+
+
+def test_check_finds_wrong_and_unasked_devices():
+    with pytest.raises(RewriteError, match="found '/gpu:7', wanted '/device:GPU:0'"):
+        check_rewrite(
+            shared_function(), _with_devices(), {Origin("leaf", "neg", ("first", "leaf")): GPU0}
+        )
+    with pytest.raises(RewriteError, match=r"'out' has device .* nobody asked for"):
+        check_rewrite(shared_function(), _with_devices(), {Origin("leaf", "neg"): "/gpu:7"})
+
+
+class _Breaks:
+    def requires(self, graph_def):
+        pass
+
+    def __call__(self, graph_def):
+        return PassResult(graph_def, False)
+
+    def ensures(self, graph_def, result):
+        raise RewriteError("promised something else")
+
+
+def test_run_passes_stops_at_a_broken_promise():
+    with pytest.raises(RewriteError, match="promised"):
+        run_passes(shared_function(), [_Breaks()])
+
+
+@st.composite
+def _graphs_with_calls(draw):
+    """Functions f0..fn, each calling only later ones; ops everywhere; two wanted devices.
+
+    Returns the graph and {Origin: device} over a drawn part of all (chain, op) pairs.
+    """
+    num_functions = draw(st.integers(1, 5))
+    callees = {
+        caller: draw(st.lists(st.integers(caller + 1, num_functions - 1), max_size=3))
+        if caller < num_functions - 1
+        else []
+        for caller in range(-1, num_functions)
+    }
+    graph_def = graph_pb2.GraphDef()
+    add_op(graph_def.node, "x", "Placeholder")
+    for caller, called in callees.items():
+        nodes = graph_def.node if caller < 0 else add_function(graph_def, f"f{caller}").node_def
+        for op in range(draw(st.integers(1, 2))):
+            add_op(nodes, f"op{op}", "Neg", ("x",), draw(st.sampled_from(["", "/gpu:3"])))
+        for index, callee in enumerate(called):
+            add_call(nodes, f"call{index}", f"f{callee}", ("x",))
+    wanted = {}
+    bodies = {-1: graph_def.node}
+    bodies.update(enumerate(f.node_def for f in graph_def.library.function))
+    pending: list[tuple[tuple[str, ...], int]] = [((), -1)]
+    while pending:
+        chain, function = pending.pop()
+        for node in bodies[function]:
+            if node.op == "Neg":
+                device = draw(st.sampled_from([None, GPU0, GPU1]))
+                if device is not None:
+                    wanted[Origin(f"f{function}" if chain else "", node.name, chain)] = device
+        pending += [((*chain, f"f{c}"), c) for c in dict.fromkeys(callees[function])]
+    return graph_def, wanted
+
+
+@settings(max_examples=150, deadline=None)
+@given(_graphs_with_calls())
+def test_any_placement_of_any_graph_reads_back_and_clears_away(drawn):
+    graph_def, wanted = drawn
+    before = graph_def.SerializeToString(deterministic=True)
+
+    once = place_graph(graph_def, wanted)
+    twice = place_graph(once.graph_def, wanted)
+
+    assert read_devices(once.graph_def, wanted) == wanted
+    assert not twice.modified
+    assert twice.graph_def == once.graph_def
+    assert graph_def.SerializeToString(deterministic=True) == before
+    cleared = ClearDevices()(graph_def).graph_def
+    check_rewrite(cleared, ClearDevices()(once.graph_def).graph_def, {})
+    if len(once.graph_def.library.function) == len(graph_def.library.function):
+        assert ClearDevices()(once.graph_def).graph_def == cleared
