@@ -133,9 +133,9 @@ def _load(path: str) -> dict[str, np.ndarray]:
     if not Path(path).is_file():
         raise ModelError(f"reading the problem {path}: there is no such file")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ModelError(
             f"reading the problem {path}: wanted an .npz without pickles, as --dump_problem "
             f"writes it, but {error}"

@@ -37,7 +37,7 @@ class MemoryUse:
     """Memory of one device over time.
 
     Attributes:
-      seconds: f8[K] ascending, the first 0.
+      seconds: f8[K] ascending, the first 0, the others where the bytes change.
       bytes: i8[K] held from seconds[k] until seconds[k + 1].
     """
 
@@ -88,7 +88,8 @@ def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
         instants, instant_of_change = np.unique(seconds, return_inverse=True)
         net = np.zeros(len(instants), dtype=np.int64)
         np.add.at(net, instant_of_change, change)
-        uses.append(MemoryUse(instants, np.cumsum(net)))
+        changing = np.flatnonzero((net != 0) | (instants == 0))
+        uses.append(MemoryUse(instants[changing], np.cumsum(net)[changing]))
     return uses
 
 

@@ -55,7 +55,9 @@ def slot_of_op(schedule: Schedule, num_devices: int) -> list[int]:
     used = [0] * num_devices
     busy: list[list[tuple[float, int]]] = [[] for _ in range(num_devices)]
     slots = [0] * len(schedule.op_start)
-    for op in np.lexsort((schedule.op_end, schedule.op_start)).tolist():
+    # Zero-second ops come first among those of one instant: they leave their slot at once.
+    lasts = schedule.op_end > schedule.op_start
+    for op in np.lexsort((lasts, schedule.op_start)).tolist():
         device = int(schedule.device_of_op[op])
         while busy[device] and busy[device][0][0] <= schedule.op_start[op]:
             heapq.heappush(free[device], heapq.heappop(busy[device])[1])

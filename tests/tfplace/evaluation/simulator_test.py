@@ -1,0 +1,168 @@
+"""Worked examples of SPEC section 6, and the reference implementation on random problems."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.builders import Machine, Op, build_problem, chain, fan_out, random_problem, two_towers
+from tests.reference_simulator import reference_run
+from tfplace.evaluation.schedule import memory_use
+from tfplace.evaluation.simulation_kernel import simulate
+from tfplace.evaluation.simulator import Simulator
+
+
+def _run(problem, device_of_op):
+    makespan, peaks = Simulator(problem, num_threads=1).run(np.array(device_of_op))
+    return makespan, peaks.tolist()
+
+
+def test_one_device_takes_the_sum():
+    assert _run(chain(3, size=2), [1, 1, 1]) == (3.0, [0, 4])
+
+
+def test_a_transfer_takes_latency_and_bytes_over_bandwidth():
+    # 1 s, then 4 bytes at 2 bytes/s and 0.5 s of latency, then 1 s.
+    machine = Machine(latency=0.5, bandwidth=2.0)
+    assert _run(chain(2, size=4, machine=machine), [0, 1]) == (4.5, [4, 8])
+
+
+def test_a_tensor_moves_once_for_all_its_users_on_a_device():
+    schedule = Simulator(fan_out(4, size=3)).schedule(np.array([0, 1, 1, 1, 1, 1]))
+    assert schedule.transfers.tensor.tolist() == [0]
+    assert schedule.makespan == 1 + 3 + 4 + 1
+
+
+def test_ready_ops_start_by_time_then_index():
+    ops = [
+        Op("slow", 2.0),
+        Op("quick", 1.0),
+        Op("late_low", 1.0, ("^slow",)),
+        Op("early_high", 1.0, ("^quick",)),
+        Op("early_highest", 1.0, ("^quick",)),
+    ]
+    schedule = Simulator(build_problem(ops, Machine(1, slots=2))).schedule(np.zeros(5))
+    # At 1 s one slot is free: early_high; at 2 s: early_highest (ready at 1) before late_low.
+    assert schedule.op_start.tolist() == [0, 0, 2, 1, 2]
+
+
+def test_zero_second_ops_make_rounds_of_one_instant():
+    ops = [Op("a", 0.0), Op("b", 0.0, ("^a",)), Op("c", 1.0), Op("d", 0.0, ("^b",))]
+    schedule = Simulator(build_problem(ops, Machine(1))).schedule(np.zeros(4))
+    # One slot: a, then b (index 1 goes before c, which waits since the same instant), then c.
+    assert schedule.op_start.tolist() == [0, 0, 0, 1]
+    assert schedule.makespan == 1.0
+
+
+@pytest.mark.parametrize(
+    ("communication", "makespan"),
+    # At 1 s op0 queues 0→1, 0→2, 0→2 and then op1 1→0, 1→2, of 2 s each; far waits for the last.
+    [("duplex", 10.0), ("sender", 8.0), ("half_duplex", 12.0), ("pairwise", 6.0)],
+)
+def test_channel_rules(communication, makespan):
+    ops = [
+        Op("op0", 1.0, outputs=(2, 2)),
+        Op("op1", 1.0, outputs=(2, 2)),
+        Op("near", 1.0, ("op0:0",)),
+        Op("far", 1.0, ("op0:1", "op1:1")),
+        Op("farther", 1.0, ("op0:0",)),
+        Op("back", 1.0, ("op1:0",)),
+    ]
+    machine = Machine(3, communication=communication)
+    schedule = Simulator(build_problem(ops, machine)).schedule(np.array([0, 1, 1, 2, 2, 0]))
+    assert schedule.makespan == makespan
+
+
+def test_queued_copies_are_held_from_their_transfers_start():
+    # Two 4-byte tensors leave at 1 s; the second waits for the channel until 5 s and its user
+    # needs it from 9 s to 10 s, the first's from 5 s to 6 s: never more than 8 bytes, at 5 s.
+    ops = [Op("a", 1.0, outputs=(4, 4)), Op("b", 1.0, ("a:0",)), Op("c", 1.0, ("a:1",))]
+    problem = build_problem(ops)
+    assert _run(problem, [0, 1, 1]) == (10.0, [8, 8])
+    uses = memory_use(problem, Simulator(problem).schedule(np.array([0, 1, 1])))
+    assert uses[0].seconds.tolist() == [0, 5, 9]
+    assert uses[0].bytes.tolist() == [8, 4, 0]
+    assert uses[1].seconds.tolist() == [0, 1, 5, 6, 10]
+    assert uses[1].bytes.tolist() == [0, 4, 8, 4, 0]
+
+
+def test_memory_of_persistent_temp_unused_and_aliased_outputs():
+    ops = [
+        Op("variable", 1.0, outputs=(8,), alloc=(0,), persistent=8),
+        Op("worker", 1.0, ("variable:0",), outputs=(5, 7), temp=100),
+        Op("reader", 1.0, ("worker:0",), outputs=()),
+    ]
+    # While worker runs: 8 persistent, 5 + 7 outputs, 100 temp; after it 7 and 100 are free.
+    assert _run(build_problem(ops, Machine(1)), [0, 0, 0]) == (3.0, [120])
+
+
+def test_frees_come_before_allocations():
+    # op1 frees op0's output at 2 s, when op2 allocates: never more than two of them.
+    assert _run(chain(4, size=10, machine=Machine(1)), [0] * 4) == (4.0, [20])
+
+
+def test_no_kernel_is_infinite():
+    ops = [Op("a", (1.0, np.inf), persistent=3), Op("b", (1.0, 1.0), ("^a",))]
+    problem = build_problem(ops)
+    assert _run(problem, [1, 0]) == (np.inf, [0, 3])
+    with pytest.raises(ValueError, match="an op never ends"):
+        Simulator(problem).schedule(np.array([1, 0]))
+
+
+def test_an_empty_problem_takes_no_time():
+    assert _run(build_problem([]), []) == (0.0, [0, 0])
+
+
+@pytest.mark.parametrize("placement", [[0, 0, 2], [0, -1, 0], [0, 0], [[0, 0, 0]]])
+def test_a_bad_placement_is_an_error(placement):
+    with pytest.raises(ValueError, match="simulating a placement"):
+        Simulator(chain(3)).run(np.array(placement))
+
+
+def test_a_bad_problem_is_an_error():
+    problem = chain(3)
+    with pytest.raises(ValueError, match="op_seconds is negative"):
+        Simulator(dataclasses.replace(problem, op_seconds=problem.op_seconds - 2))
+
+
+def test_many_are_as_one_each_in_any_number_of_threads():
+    problem = two_towers(3, size=2)
+    placements = np.random.default_rng(0).integers(0, 2, (7, problem.num_ops)).astype(np.int32)
+    one = Simulator(problem, num_threads=1)
+    for threads in (1, 2, 16):
+        makespans, peaks = Simulator(problem, num_threads=threads).run_many(placements)
+        for row, placement in enumerate(placements):
+            makespan, peak = one.run(placement)
+            assert (makespans[row], peaks[row].tolist()) == (makespan, peak.tolist())
+    assert [x.shape for x in one.run_many(placements[:0])] == [(0,), (0, 2)]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.integers(0, 2**32))
+def test_agrees_with_the_reference(seed):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, max_ops=14)
+    placement = rng.integers(0, problem.num_devices, problem.num_ops).astype(np.int32)
+    makespan, peaks = reference_run(problem, placement.tolist())
+    simulator = Simulator(problem, num_threads=1)
+    for _ in range(2):  # scratch is used again
+        found, found_peaks = simulator.run(placement)
+        assert found == pytest.approx(makespan, rel=1e-9, abs=0)
+        assert found_peaks.tolist() == peaks
+    schedule = simulator.schedule(placement)
+    assert [int(use.bytes.max()) for use in memory_use(problem, schedule)] == peaks
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 2**32))
+def test_a_limit_gives_a_lower_bound_and_leaves_scratch_clean(seed):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, max_ops=14)
+    placement = rng.integers(0, problem.num_devices, problem.num_ops).astype(np.int32)
+    simulator = Simulator(problem, num_threads=1)
+    makespan, _ = simulator.run(placement)
+    bound = simulate(simulator.arrays, simulator._scratch, placement, makespan * 0.5)
+    assert makespan * 0.5 <= bound <= makespan
+    assert simulator.run(placement)[0] == makespan
