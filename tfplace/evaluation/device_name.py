@@ -6,14 +6,15 @@ TensorFlow says "/job:localhost/replica:0/task:0/device:CPU:1" where a cluster s
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable
-from typing import NamedTuple
 
 _FIELD = re.compile(r"/(job|replica|task):([^/]+)|/(?:device:)?(cpu|gpu|CPU|GPU):(\d+)")
 
 
-class DeviceKey(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class DeviceKey:
     """Attributes: job ("" on this host), task, type ("CPU", "GPU" or ""), index."""
 
     job: str

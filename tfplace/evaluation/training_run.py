@@ -1,0 +1,121 @@
+"""What is asked of a measuring child process: values that go through a pipe."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.source_model import Initialization
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingRun:
+    """What one run is, apart from where its ops lie.
+
+    Attributes:
+      feeds: {tensor: array} fed to each step; a feed is moved once, before the steps.
+      fetches: tensors "op:i" and ops "op".
+      initialization: how the variables get their values.
+      source_graph: GraphDef with the ops that the initialization names, where the graph to
+        run was pruned of them; None if it holds them itself.
+    """
+
+    feeds: Mapping[str, np.ndarray]
+    fetches: Sequence[str]
+    initialization: Initialization = dataclasses.field(default_factory=Initialization)
+    source_graph: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModelRun:
+    """A run of a SavedModel that is loaded again: what TensorFlow makes of it.
+
+    Attributes:
+      path: its directory.
+      tags: of the MetaGraphDef to load.
+      feeds: {tensor: array}.
+      fetches: tensors "op:i" and ops "op" of its main graph.
+    """
+
+    path: str
+    tags: Sequence[str]
+    feeds: Mapping[str, np.ndarray]
+    fetches: Sequence[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeConfig:
+    """The TensorFlow runtime of a measuring child.
+
+    Attributes:
+      device_names: [D] of the cluster; the first is where ops without a device go.
+      addresses: [D] "host:port" of each device's task; empty on this host.
+      num_logical_cpus: CPU devices that this host's cores are shown as.
+      soft_placement: whether an op without a kernel on its device may run elsewhere, which
+        is TensorFlow's default and hides what a placement is worth.
+    """
+
+    device_names: Sequence[str]
+    addresses: Sequence[str]
+    num_logical_cpus: int = 1
+    soft_placement: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class PrepareRequest:
+    """Builds a run, initialises it and makes its first step.
+
+    Attributes:
+      slot: the number that later requests name it by; what had it is released.
+      graph_def: serialized GraphDef, or None for a SavedModel.
+      run: what to run.
+      through: "tf.function", "session", or "auto": the former, and where TensorFlow can't make
+        a function of the graph, the latter.
+      rewrite: whether Grappler may rewrite the graph (v1 Session only).
+      seed: of the values of variables that nothing initialises.
+    """
+
+    slot: int
+    graph_def: bytes | None
+    run: TrainingRun | SavedModelRun
+    through: str = "auto"
+    rewrite: bool = True
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """Attributes: through; why: why a session, else empty; outputs: first fetched values."""
+
+    through: str
+    why: str
+    outputs: Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRequest:
+    """Attributes: slot; num_steps: steps to time. The answer is f8[num_steps] seconds."""
+
+    slot: int
+    num_steps: int
+
+
+@dataclasses.dataclass(frozen=True)
+class TraceRequest:
+    """Attributes: slot; num_traces. The answer is a list of serialized StepStats."""
+
+    slot: int
+    num_traces: int
+
+
+@dataclasses.dataclass(frozen=True)
+class ReleaseRequest:
+    """Attributes: slot; its variables are given back."""
+
+    slot: int
+
+
+Request = PrepareRequest | StepRequest | TraceRequest | ReleaseRequest
