@@ -1,0 +1,54 @@
+"""The files that lie beside the emitted model, in assets.extra/tfplace/ (SPEC section 3)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from tfplace.evaluation.simulator import Simulator
+from tfplace.evaluation.timeline import chrome_trace
+from tfplace.prepare import Prepared
+from tfplace.report import Report
+from tfplace.report_html import html_report
+
+
+def placement_files(found: Prepared, device_of_op: IntArray) -> dict[str, bytes]:
+    """placement.json and timeline.json of a placement."""
+    schedule = Simulator(found.problem).schedule(device_of_op)
+    return {
+        "placement.json": _json(node_devices(found, device_of_op)),
+        "timeline.json": _json(chrome_trace(found.problem, schedule), indent=None),
+    }
+
+
+def report_files(report: Report) -> dict[str, bytes]:
+    """report.json and report.html."""
+    return {
+        "report.json": _json(report.to_json()),
+        "report.html": html_report(report).encode(),
+    }
+
+
+def node_devices(found: Prepared, device_of_op: IntArray) -> dict[str, str]:
+    """{op path: device} of every op that the model has; a unit stands by its own name.
+
+    Ops that opening the calls added have no place in the model and are left out.
+    """
+    names = found.problem.device_names
+    is_own = np.zeros(found.problem.num_ops, dtype=bool)
+    for origin, op in zip(found.flat.origins, found.built.op_of_node.tolist(), strict=True):
+        is_own[op] |= bool(origin.node)
+    return {
+        name: names[device]
+        for name, device, own in zip(
+            found.problem.graph.op_names, device_of_op.tolist(), is_own.tolist(), strict=True
+        )
+        if own
+    }
+
+
+def _json(value: Any, indent: int | None = 1) -> bytes:
+    return json.dumps(value, indent=indent, allow_nan=False).encode() + b"\n"
