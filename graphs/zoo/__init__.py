@@ -1,1 +1,22 @@
-"""Benchmark training graphs (SPEC section 8)."""
+"""Benchmark training graphs: forward, backward and update, at the published sizes (SPEC 8).
+
+Names and options come without TensorFlow; the first `build` imports it.
+"""
+
+from graphs.zoo.catalogue import NAMES, options, parse
+from graphs.zoo.expert import expert_placement
+from graphs.zoo.writing import write
+from graphs.zoo.zoo_graph import ZooGraph, build, op_table, random_feeds, step_ops
+
+__all__ = [
+    "NAMES",
+    "ZooGraph",
+    "build",
+    "expert_placement",
+    "op_table",
+    "options",
+    "parse",
+    "random_feeds",
+    "step_ops",
+    "write",
+]

@@ -1,0 +1,83 @@
+"""Pieces of convolutional networks: images are f4[B, height, width, channels]."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tensorflow as tf
+
+from graphs.zoo.network import Network
+
+_MOVING_AVERAGE_DECAY = 0.997
+
+
+def convolution(
+    network: Network,
+    images: Any,
+    num_filters: int,
+    kernel: tuple[int, int] | int = 1,
+    stride: int = 1,
+    padding: str = "SAME",
+) -> Any:
+    """A convolution without bias and with new He-initialised weights."""
+    height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
+    fan_in = height * width * images.shape[3]
+    shape = [height, width, images.shape[3], num_filters]
+    weights = network.weights("kernel", shape, math.sqrt(2 / fan_in))
+    return tf.nn.conv2d(images, weights, strides=stride, padding=padding)
+
+
+def batch_norm(network: Network, images: Any, epsilon: float = 1e-3) -> Any:
+    """Batch normalisation with scale and offset; the step updates the moving averages."""
+    with tf.name_scope("batch_norm"):
+        channels = [images.shape[3]]
+        scale = network.constant_weights("scale", channels, 1.0)
+        offset = network.constant_weights("offset", channels)
+        outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            images, scale, offset, epsilon=epsilon
+        )
+        for name, batch_value, initial in (
+            ("moving_mean", mean, 0.0),
+            ("moving_variance", variance, 1.0),
+        ):
+            average = network.variable(name, channels, initial, trainable=False)
+            change = (network.read(average) - batch_value) * (1 - _MOVING_AVERAGE_DECAY)
+            network.updates.append(average.assign_sub(change, read_value=False))
+        return outputs
+
+
+def conv_norm_relu(
+    network: Network,
+    name: str,
+    images: Any,
+    num_filters: int,
+    kernel: tuple[int, int] | int = 1,
+    stride: int = 1,
+    padding: str = "SAME",
+) -> Any:
+    """Convolution, batch normalisation and rectifier in a name scope of their own."""
+    with tf.name_scope(name):
+        outputs = convolution(network, images, num_filters, kernel, stride, padding)
+        return tf.nn.relu(batch_norm(network, outputs))
+
+
+def dense(network: Network, name: str, inputs: Any, width: int) -> Any:
+    """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
+    with tf.name_scope(name):
+        rows = inputs.shape[1]
+        kernel = network.weights("kernel", [rows, width], 1 / math.sqrt(rows))
+        bias = network.constant_weights("bias", [width])
+        return tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
+
+
+def global_average(images: Any) -> Any:
+    """Mean over height and width, f4[B, channels]."""
+    return tf.reduce_mean(images, [1, 2], name="global_average")
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """Mean softmax cross entropy, scalar, of logits f4[B, K] and labels i4[B]."""
+    return tf.reduce_mean(
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+    )

@@ -1,0 +1,133 @@
+"""Where an expert places a benchmark graph, as the papers describe it.
+
+Every op of a zoo graph carries two integer attributes: `_tfplace_expert_part`, the part of the
+model that it belongs to (0..P-1, or -1 for the CPU), and `_tfplace_expert_parts`, P. Part p goes
+to GPU p * num_gpus // P, so that neighbouring parts share a GPU when there are fewer GPUs than
+parts. The model's builder chooses the parts:
+
+- rnnlm: one LSTM layer each; embedding with the first, softmax with the last.
+- nmt: one LSTM layer each, encoder before decoder; the source embedding with the encoder's first
+  layer, the target embedding with the decoder's first, attention and softmax with the last
+  (ColocRL, section 4.2, recalled).
+- inception_v3, resnet, nasnet: contiguous stages of blocks or cells, a classifier with the last
+  (ColocRL's expert for Inception-V3, recalled), an auxiliary head with the block it hangs on.
+- transformer: one encoder layer each; embeddings with the first, the language-model head last.
+- dlrm: tables spread so that bytes are even, all perceptrons with part 0 (table-wise model
+  parallelism of Naumov et al., 2019, on one host).
+- moe: one expert of every layer each; attention and gating with part 0 (GShard without its
+  replication of the shared layers).
+- cifar10: one part: nobody splits so small a network.
+
+Gradient ops belong with their forward op, updates and slots with their variable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+PART_ATTRIBUTE = "_tfplace_expert_part"
+PARTS_ATTRIBUTE = "_tfplace_expert_parts"
+NUM_VALUES_ATTRIBUTE = "_tfplace_num_values"
+CPU = -1
+
+# tf.gradients names the ops of X's gradient gradients/X_grad/… (or X_grad_1/… where taken), and
+# the running sum of the gradients that reach X gradients/X_gradient_sum/….
+_GRADIENT_SCOPE = re.compile(r"^gradients/(.+?)(?:_gradient_sum|_grad)(?:_\d+)?/")
+
+
+def expert_placement(
+    graph_def: Any, op_names: Iterable[str], num_gpus: int
+) -> dict[str, int | None] | None:
+    """The expert's device of each op.
+
+    Args:
+      graph_def: a GraphDef whose nodes carry the part attributes.
+      op_names: ops to place; one that carries no part (a loader added it) follows its first
+        input that has one, else the CPU.
+      num_gpus: how many GPUs there are, at least 1.
+
+    Returns:
+      {op: GPU index, or None for the CPU}; None when no node carries a part, which is so for
+      every graph that is not of the zoo.
+    """
+    if num_gpus < 1:
+        raise ValueError(f"an expert places on at least 1 GPU, got {num_gpus}")
+    nodes = {node.name: node for node in graph_def.node}
+    device_of_op: dict[str, int | None] = {}
+    for node in graph_def.node:
+        if PART_ATTRIBUTE in node.attr:
+            part, parts = node.attr[PART_ATTRIBUTE].i, node.attr[PARTS_ATTRIBUTE].i
+            device_of_op[node.name] = None if part == CPU else part * num_gpus // parts
+    if not device_of_op:
+        return None
+    return {name: _device(name, nodes, device_of_op) for name in op_names}
+
+
+def _device(name: str, nodes: dict[str, Any], device_of_op: dict[str, int | None]) -> int | None:
+    """Walks first inputs until one carries a part."""
+    seen = set()
+    while name in nodes and name not in device_of_op and name not in seen:
+        seen.add(name)
+        producers = [_producer(tensor) for tensor in nodes[name].input]
+        placed = [producer for producer in producers if producer in device_of_op]
+        name = next(iter(placed or producers), "")
+    return device_of_op.get(name)
+
+
+def _producer(tensor: str) -> str:
+    return tensor.removeprefix("^").partition(":")[0]
+
+
+def spread_parts(graph: Any, num_parts: int) -> None:
+    """Writes the part attributes on every op of a tf.Graph whose forward ops carry theirs.
+
+    An op that carries none takes, in this order, the part of the forward op whose gradient it
+    is, of the op it is colocated with, of its first data input that is not on the CPU, of its
+    first consumer, else the CPU.
+    """
+    ops = graph.get_operations()
+    part_of_op: dict[str, int] = {}
+    for op in ops:
+        part = _own_part(op)
+        if part is None:
+            part = _leading_part(op, part_of_op)
+        if part is not None:
+            part_of_op[op.name] = part
+    for op in reversed(ops):
+        if op.name not in part_of_op:
+            part_of_op[op.name] = _following_part(op, part_of_op)
+    _write(ops, part_of_op, num_parts)
+
+
+def _own_part(op: Any) -> int | None:
+    node = op.node_def
+    return node.attr[PART_ATTRIBUTE].i if PART_ATTRIBUTE in node.attr else None
+
+
+def _leading_part(op: Any, part_of_op: dict[str, int]) -> int | None:
+    match = _GRADIENT_SCOPE.match(op.name)
+    if match and match.group(1) in part_of_op:
+        return part_of_op[match.group(1)]
+    for group in op.colocation_groups():
+        leader = group.decode().removeprefix("loc:@")
+        if leader in part_of_op and leader != op.name:
+            return part_of_op[leader]
+    inputs = [part_of_op.get(tensor.op.name, CPU) for tensor in op.inputs]
+    return next((part for part in inputs if part != CPU), None)
+
+
+def _following_part(op: Any, part_of_op: dict[str, int]) -> int:
+    consumers = [user for tensor in op.outputs for user in tensor.consumers()]
+    parts = [part_of_op.get(user.name, CPU) for user in consumers]
+    return next((part for part in parts if part != CPU), CPU)
+
+
+def _write(ops: Iterable[Any], part_of_op: dict[str, int], num_parts: int) -> None:
+    from tensorflow.core.framework import attr_value_pb2
+
+    for op in ops:
+        part = attr_value_pb2.AttrValue(i=part_of_op[op.name])
+        op._set_attr(PART_ATTRIBUTE, part)
+        op._set_attr(PARTS_ATTRIBUTE, attr_value_pb2.AttrValue(i=num_parts))

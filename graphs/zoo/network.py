@@ -1,0 +1,158 @@
+"""A training graph under construction: variables, feeds, parts of the expert placement, step."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
+
+from graphs.source_model import TensorSpec
+from graphs.zoo import expert
+
+v1 = tf.compat.v1
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """How a training step is made from a loss.
+
+    Attributes:
+      optimizer: makes the v1 optimizer; called inside the graph.
+      clip_norm: global norm to which gradients are clipped, None for no clipping.
+      running_sum: add up a variable's gradients one by one. An unrolled network has one gradient
+        per step and weight; adding them all at once keeps all alive: 10 GB for rnnlm's 40 steps,
+        more than a K80 has left. This is tf.AggregationMethod.EXPERIMENTAL_TREE.
+      weight_decay: adds weight_decay x half the squared norm of every kernel to the loss.
+    """
+
+    optimizer: Callable[[], Any]
+    clip_norm: float | None = None
+    running_sum: bool = False
+    weight_decay: float = 0.0
+
+
+class Network:
+    """Collects what a zoo graph consists of while it is built.
+
+    A variable is read once and the read shared by all its users, so that a weight that is used
+    at every time step moves between devices once. No device is asked for anywhere, and gradients
+    are not colocated with their forward ops; optimizers colocate slots and updates with the
+    variable, as they do for every user.
+
+    Attributes:
+      graph: the tf.Graph.
+      num_parts: parts of the expert placement.
+      feeds: placeholders, in order of creation.
+      updates: ops that have to run in every step beside the optimizer's (moving averages).
+      kernels: reads of the variables that weight decay applies to.
+    """
+
+    def __init__(self, num_parts: int) -> None:
+        self.graph = tf.Graph()
+        self.num_parts = num_parts
+        self.feeds: list[TensorSpec] = []
+        self.updates: list[Any] = []
+        self.kernels: list[Any] = []
+        with self.graph.as_default():
+            v1.set_random_seed(0)
+
+    @contextlib.contextmanager
+    def part(self, index: int) -> Iterator[None]:
+        """Ops made inside belong to that part of the expert placement; -1 is the CPU."""
+        if not -1 <= index < self.num_parts:
+            raise ValueError(f"part {index} of an expert placement of {self.num_parts} parts")
+        attribute = attr_value_pb2.AttrValue(i=index)
+        with self.graph._attr_scope({expert.PART_ATTRIBUTE: attribute}):
+            yield
+
+    def placeholder(
+        self, name: str, dtype: Any, shape: Sequence[int], num_values: int | None = None
+    ) -> Any:
+        """A fed tensor of a fixed shape; `num_values`: its integers lie in [0, num_values)."""
+        with self.part(expert.CPU):
+            tensor = v1.placeholder(dtype, shape, name=name)
+        if num_values is not None:
+            tensor.op._set_attr(expert.NUM_VALUES_ATTRIBUTE, attr_value_pb2.AttrValue(i=num_values))
+        self.feeds.append(TensorSpec(tensor.name, tensor.dtype.name, tuple(shape)))
+        return tensor
+
+    def variable(
+        self,
+        name: str,
+        shape: Sequence[int],
+        initial: Callable[[], Any] | float = 0.0,
+        trainable: bool = True,
+    ) -> Any:
+        """A resource variable in the current name scope.
+
+        Args:
+          name: its name below the scope.
+          shape: its dimensions.
+          initial: makes the initial value, or the constant that fills it.
+          trainable: whether the optimizer changes it.
+
+        Returns:
+          The variable; `read` gives its value.
+        """
+        if callable(initial):
+            make = initial
+        else:
+            fill = float(initial)
+
+            def make() -> Any:
+                return tf.fill(list(shape), fill)
+
+        return v1.Variable(make, trainable=trainable, name=name, use_resource=True)
+
+    def weights(self, name: str, shape: Sequence[int], stddev: float, decay: bool = True) -> Any:
+        """The one read of a new truncated-normal variable; `decay`: weight decay applies."""
+        value = self.read(
+            self.variable(name, shape, lambda: tf.random.truncated_normal(shape, stddev=stddev))
+        )
+        if decay:
+            self.kernels.append(value)
+        return value
+
+    def constant_weights(self, name: str, shape: Sequence[int], value: float = 0.0) -> Any:
+        """The one read of a new variable that starts as a constant: biases and scales."""
+        return self.read(self.variable(name, shape, value))
+
+    def read(self, variable: Any) -> Any:
+        """Reads a variable; call once and share the tensor."""
+        return variable.read_value()
+
+    def train(self, loss: Any, training: Training) -> None:
+        """Adds "loss", "train_op" and "init" and gives every op its part.
+
+        Args:
+          loss: scalar f4.
+          training: optimizer and gradient handling.
+        """
+        with self.graph.as_default():
+            if training.weight_decay:
+                loss = self._decayed(loss, training.weight_decay)
+            loss = tf.identity(loss, name="loss")
+            apply = self._apply(loss, training)
+            tf.group(apply, *self.updates, name="train_op")
+            tf.group(*[v.initializer for v in v1.global_variables()], name="init")
+        expert.spread_parts(self.graph, self.num_parts)
+
+    def _decayed(self, loss: Any, rate: float) -> Any:
+        with tf.name_scope("weight_decay"):
+            norms = [tf.nn.l2_loss(kernel) for kernel in self.kernels]
+            penalty = tf.multiply(tf.add_n(norms), rate, name="penalty")
+        with self.part(self.num_parts - 1):
+            return tf.add(loss, penalty, name="decayed_loss")
+
+    def _apply(self, loss: Any, training: Training) -> Any:
+        variables = v1.trainable_variables()
+        method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
+        gradients = v1.gradients(loss, variables, aggregation_method=method)
+        if training.clip_norm is not None:
+            gradients, _ = tf.clip_by_global_norm(gradients, training.clip_norm, name="clip")
+        pairs = list(zip(gradients, variables, strict=True))
+        return training.optimizer().apply_gradients(pairs, name="apply")

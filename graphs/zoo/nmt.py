@@ -1,0 +1,141 @@
+"""A translation model: LSTM encoder and decoder with attention, unrolled in time.
+
+As in Wu et al., 2016 (GNMT), with half of the layers in the encoder and half in the decoder, as
+HDP counts them (recalled): additive attention (Bahdanau et al., 2015) whose query is the decoder's
+bottom layer of the step before and whose context feeds every decoder layer, so that decoder layers
+run side by side; residual connections from a stack's third layer on. The first encoder layer is
+unidirectional. Adam, clipping by global norm 5, full softmax over 30,000 words.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graphs.errors import UsageError
+from graphs.zoo.network import Network, Training, v1
+from graphs.zoo.recurrent import LstmCell, Softmax, embedded_steps
+
+_FIRST_RESIDUAL_LAYER = 2
+
+
+def build(settings: Mapping[str, int]) -> Network:
+    """The training graph; parts are the LSTM layers, encoder before decoder.
+
+    Raises:
+      UsageError: num_layers is odd.
+    """
+    num_layers = settings["num_layers"]
+    if num_layers % 2:
+        raise UsageError(
+            f"building nmt: num_layers is {num_layers}, wanted an even number: "
+            "one half is the encoder, the other the decoder"
+        )
+    vocab_size, hidden_size = settings["vocab_size"], settings["hidden_size"]
+    network = Network(num_layers)
+    with network.graph.as_default():
+        shape = (settings["batch_size"], settings["num_steps"])
+        feeds = [
+            network.placeholder(name, tf.int32, shape, vocab_size)
+            for name in ("source_tokens", "target_inputs", "target_outputs")
+        ]
+        with network.part(0), tf.name_scope("source_embedding"):
+            source = embedded_steps(network, feeds[0], vocab_size, hidden_size)
+        states = _encoder(network, source, settings)
+        with network.part(num_layers - 1), tf.name_scope("attention"):
+            attention = Attention(network, states, hidden_size)
+        with network.part(num_layers // 2), tf.name_scope("target_embedding"):
+            target = embedded_steps(network, feeds[1], vocab_size, hidden_size)
+        outputs = _decoder(network, target, attention, settings)
+        loss = _loss(network, outputs, feeds[2], settings)
+    network.train(
+        loss,
+        Training(lambda: v1.train.AdamOptimizer(2e-4), clip_norm=5.0, running_sum=True),
+    )
+    return network
+
+
+class Attention:
+    """Additive attention over the encoder's states.
+
+    a_s = softmax_s(v · tanh(W q + U m_s));  context = Σ_s a_s m_s
+
+    Args:
+      network: what it is built into; its variables go into the current name scope.
+      states: the encoder's output of each source step, f4[B, H].
+      hidden_size: H, also the width of the score network.
+    """
+
+    def __init__(self, network: Network, states: Sequence[Any], hidden_size: int) -> None:
+        stddev = 1 / math.sqrt(hidden_size)
+        square = [hidden_size, hidden_size]
+        self._memory = tf.stack(states, axis=1, name="memory")
+        self._query_kernel = network.weights("query_kernel", square, stddev)
+        self._score_kernel = network.weights("score_kernel", [hidden_size, 1], stddev)
+        memory_kernel = network.weights("memory_kernel", square, stddev)
+        batch_size, num_steps = self._memory.shape[0], len(states)
+        flat = tf.matmul(tf.reshape(self._memory, [-1, hidden_size]), memory_kernel)
+        self._keys = tf.reshape(flat, [batch_size, num_steps, hidden_size], name="keys")
+
+    def __call__(self, query: Any) -> Any:
+        """The context f4[B, H] for a query f4[B, H]."""
+        batch_size, num_steps, hidden_size = self._memory.shape
+        projected = tf.expand_dims(tf.matmul(query, self._query_kernel), 1)
+        hidden = tf.reshape(tf.tanh(self._keys + projected), [-1, hidden_size])
+        scores = tf.reshape(tf.matmul(hidden, self._score_kernel), [batch_size, num_steps])
+        weights = tf.expand_dims(tf.nn.softmax(scores), 1)
+        return tf.squeeze(tf.matmul(weights, self._memory), 1)
+
+
+def _encoder(network: Network, steps: Sequence[Any], settings: Mapping[str, int]) -> Sequence[Any]:
+    """The top layer's output of each source step."""
+    for layer in range(settings["num_layers"] // 2):
+        with network.part(layer), tf.name_scope(f"encoder_{layer}"):
+            cell = LstmCell(network, settings["hidden_size"], settings["hidden_size"])
+            state = cell.zero_state(settings["batch_size"])
+            outputs = []
+            for step, inputs in enumerate(steps):
+                with tf.name_scope(f"step_{step}"):
+                    state = cell([inputs], state)
+                    residual = layer >= _FIRST_RESIDUAL_LAYER
+                    outputs.append(state[1] + inputs if residual else state[1])
+            steps = outputs
+    return steps
+
+
+def _decoder(
+    network: Network, steps: Sequence[Any], attention: Attention, settings: Mapping[str, int]
+) -> Sequence[Any]:
+    """The top layer's output of each target step."""
+    depth, hidden_size = settings["num_layers"] // 2, settings["hidden_size"]
+    cells, states = [], []
+    for layer in range(depth):
+        with network.part(depth + layer), tf.name_scope(f"decoder_{layer}"):
+            cells.append(LstmCell(network, 2 * hidden_size, hidden_size))
+            states.append(cells[-1].zero_state(settings["batch_size"]))
+    outputs = []
+    for step, inputs in enumerate(steps):
+        with network.part(2 * depth - 1), tf.name_scope(f"attention/step_{step}"):
+            context = attention(states[0][1])
+        for layer, cell in enumerate(cells):
+            with network.part(depth + layer), tf.name_scope(f"decoder_{layer}/step_{step}"):
+                states[layer] = cell([inputs, context], states[layer])
+                residual = layer >= _FIRST_RESIDUAL_LAYER
+                inputs = states[layer][1] + inputs if residual else states[layer][1]
+        outputs.append(inputs)
+    return outputs
+
+
+def _loss(
+    network: Network, outputs: Sequence[Any], targets: Any, settings: Mapping[str, int]
+) -> Any:
+    with network.part(settings["num_layers"] - 1), tf.name_scope("softmax"):
+        softmax = Softmax(network, settings["hidden_size"], settings["vocab_size"])
+        losses = []
+        for step, labels in enumerate(tf.unstack(targets, axis=1)):
+            with tf.name_scope(f"step_{step}"):
+                losses.append(softmax.loss(outputs[step], labels))
+        return tf.add_n(losses)

@@ -1,0 +1,50 @@
+"""A recurrent language model: stacked LSTMs over Penn Treebank words, unrolled in time.
+
+Zaremba et al., "Recurrent Neural Network Regularization", 2014, widened as in ColocRL: 2 layers of
+2048, 40 steps, batch 64, full softmax over 10,000 words, SGD with clipping by global norm 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import tensorflow as tf
+
+from graphs.zoo.network import Network, Training, v1
+from graphs.zoo.recurrent import LstmCell, Softmax, embedded_steps
+
+
+def build(settings: Mapping[str, int]) -> Network:
+    """The training graph; part l is LSTM layer l."""
+    batch_size, num_steps = settings["batch_size"], settings["num_steps"]
+    hidden_size, vocab_size = settings["hidden_size"], settings["vocab_size"]
+    num_layers = settings["num_layers"]
+    network = Network(num_layers)
+    with network.graph.as_default():
+        shape = (batch_size, num_steps)
+        tokens = network.placeholder("tokens", tf.int32, shape, vocab_size)
+        targets = network.placeholder("targets", tf.int32, shape, vocab_size)
+        with network.part(0), tf.name_scope("embedding"):
+            steps = embedded_steps(network, tokens, vocab_size, hidden_size)
+        for layer in range(num_layers):
+            with network.part(layer), tf.name_scope(f"lstm_{layer}"):
+                cell = LstmCell(network, hidden_size, hidden_size)
+                state = cell.zero_state(batch_size)
+                outputs = []
+                for step, inputs in enumerate(steps):
+                    with tf.name_scope(f"step_{step}"):
+                        state = cell([inputs], state)
+                    outputs.append(state[1])
+                steps = outputs
+        with network.part(num_layers - 1), tf.name_scope("softmax"):
+            softmax = Softmax(network, hidden_size, vocab_size)
+            losses = []
+            for step, labels in enumerate(tf.unstack(targets, axis=1)):
+                with tf.name_scope(f"step_{step}"):
+                    losses.append(softmax.loss(steps[step], labels))
+            loss = tf.add_n(losses)
+    network.train(
+        loss,
+        Training(lambda: v1.train.GradientDescentOptimizer(1.0), clip_norm=5.0, running_sum=True),
+    )
+    return network
