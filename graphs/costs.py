@@ -40,12 +40,51 @@ _DEFAULT_CPU_ARCHITECTURE = "avx2"
 
 # Op types that compute much and that Grappler prices as if they only moved their tensors.
 _MOVES_ONLY = frozenset(
-    "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 CudnnRNN CudnnRNNV2 CudnnRNNV3 "
-    "CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 Svd Qr SelfAdjointEigV2 Cholesky "
-    "CholeskyGrad MatrixInverse MatrixSolve MatrixTriangularSolve Lu FFT FFT2D FFT3D IFFT IFFT2D "
-    "IFFT3D RFFT IRFFT TopK TopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
-    "CTCLoss CTCLossV2 PyFunc PyFuncStateless EagerPyFunc LSTMBlockCell BlockLSTM BlockLSTMV2 "
-    "BlockLSTMGrad BlockLSTMGradV2 GRUBlockCell GRUBlockCellGrad".split()
+    [
+        "Conv3D",
+        "Conv3DBackpropFilterV2",
+        "Conv3DBackpropInputV2",
+        "CudnnRNN",
+        "CudnnRNNV2",
+        "CudnnRNNV3",
+        "CudnnRNNBackprop",
+        "CudnnRNNBackpropV2",
+        "CudnnRNNBackpropV3",
+        "Svd",
+        "Qr",
+        "SelfAdjointEigV2",
+        "Cholesky",
+        "CholeskyGrad",
+        "MatrixInverse",
+        "MatrixSolve",
+        "MatrixTriangularSolve",
+        "Lu",
+        "FFT",
+        "FFT2D",
+        "FFT3D",
+        "IFFT",
+        "IFFT2D",
+        "IFFT3D",
+        "RFFT",
+        "IRFFT",
+        "TopK",
+        "TopKV2",
+        "NonMaxSuppressionV3",
+        "NonMaxSuppressionV4",
+        "NonMaxSuppressionV5",
+        "CTCLoss",
+        "CTCLossV2",
+        "PyFunc",
+        "PyFuncStateless",
+        "EagerPyFunc",
+        "LSTMBlockCell",
+        "BlockLSTM",
+        "BlockLSTMV2",
+        "BlockLSTMGrad",
+        "BlockLSTMGradV2",
+        "GRUBlockCell",
+        "GRUBlockCellGrad",
+    ]
 )
 
 
@@ -94,7 +133,7 @@ def price(
         kind = _kind(device)
         if kind not in of_kind:
             seconds = node_seconds(flat, work, device, table)
-            of_kind[kind] = np.bincount(op_of_node, weights=seconds, minlength=num_ops)
+            of_kind[kind] = np.bincount(op_of_node, seconds, num_ops).astype(np.float64)
         op_seconds[:, d] = of_kind[kind]
     covered = np.ones(num_ops, dtype=bool)
     np.logical_and.at(covered, op_of_node, covered_nodes)

@@ -99,11 +99,25 @@ def _ask(graph_def: Any) -> Mapping[str, Any]:
         "meta_graph": meta_graph.SerializeToString(),
         "device": device.SerializeToString(),
     }
+    return _run_process(request)
+
+
+def list_devices() -> list[Any]:
+    """NamedDevices of this host with what CUDA says of its GPUs; none where Grappler fails."""
+    from tensorflow.core.protobuf import device_properties_pb2
+
+    return [
+        device_properties_pb2.NamedDevice.FromString(serialized)
+        for serialized in _run_process({}).get("devices", ())
+    ]
+
+
+def _run_process(request: Mapping[str, Any]) -> Mapping[str, Any]:
     with tempfile.TemporaryDirectory(prefix="tfplace_grappler_") as folder:
-        return _run_process(request, pathlib.Path(folder))
+        return _run_process_in(pathlib.Path(folder), request)
 
 
-def _run_process(request: Mapping[str, Any], folder: pathlib.Path) -> Mapping[str, Any]:
+def _run_process_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
     asked, answered = folder / "request", folder / "answer"
     asked.write_bytes(pickle.dumps(request))
     script = pathlib.Path(__file__).with_name("grappler_process.py")

@@ -5,7 +5,8 @@ two extension modules and none of TensorFlow's Python, so it starts in a third o
 
 Run as `python -P grappler_process.py REQUEST ANSWER`. REQUEST is a pickle of
 {"meta_graph": bytes, "device": bytes}, serialized MetaGraphDef and NamedDevice; ANSWER a pickle of
-{"op_performance": [bytes]} or {"error": str, "registered_ops": [str]}.
+{"op_performance": [bytes]} or {"error": str, "registered_ops": [str]}. The empty REQUEST asks for
+the devices of this host; ANSWER is then {"devices": [bytes]}, serialized NamedDevices.
 """
 
 from __future__ import annotations
@@ -47,8 +48,13 @@ def _modules() -> tuple[Any, Any]:
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Prices the request's graph with every op on its one device."""
+    """Prices the request's graph with every op on its one device, or lists this host's."""
     tf_item, tf_cluster = load_grappler()
+    if not request:
+        host = tf_cluster.TF_NewCluster(True, True)
+        devices = tf_cluster.TF_ListDevices(host)
+        tf_cluster.TF_ShutdownCluster(host)
+        return {"devices": devices}
     try:
         item = tf_item.TF_NewItem(request["meta_graph"], True, True)
         cluster = tf_cluster.TF_NewVirtualCluster([request["device"]])

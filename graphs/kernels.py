@@ -18,11 +18,49 @@ SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
 
 # Their kernels only hand on a buffer or do nothing: no kernel is launched on a GPU.
 BUFFER_OPS = frozenset(
-    "NoOp Const Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient Bitcast "
-    "EnsureShape Placeholder PlaceholderV2 PlaceholderWithDefault VarHandleOp VariableV2 Variable "
-    "ReadVariableOp RefIdentity ControlTrigger Switch RefSwitch Merge RefMerge Enter RefEnter Exit "
-    "RefExit NextIteration RefNextIteration LoopCond Shape ShapeN Size Rank _Arg _Retval "
-    "VarIsInitializedOp IsVariableInitialized Assert CheckNumerics".split()
+    [
+        "NoOp",
+        "Const",
+        "Identity",
+        "IdentityN",
+        "Reshape",
+        "Squeeze",
+        "ExpandDims",
+        "StopGradient",
+        "PreventGradient",
+        "Bitcast",
+        "EnsureShape",
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "VarHandleOp",
+        "VariableV2",
+        "Variable",
+        "ReadVariableOp",
+        "RefIdentity",
+        "ControlTrigger",
+        "Switch",
+        "RefSwitch",
+        "Merge",
+        "RefMerge",
+        "Enter",
+        "RefEnter",
+        "Exit",
+        "RefExit",
+        "NextIteration",
+        "RefNextIteration",
+        "LoopCond",
+        "Shape",
+        "ShapeN",
+        "Size",
+        "Rank",
+        "_Arg",
+        "_Retval",
+        "VarIsInitializedOp",
+        "IsVariableInitialized",
+        "Assert",
+        "CheckNumerics",
+    ]
 )
 
 

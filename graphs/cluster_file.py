@@ -1,0 +1,289 @@
+"""Cluster files: JSON as SPEC section 7 has it, read strictly.
+
+Every key but `name`, `devices` and the devices' `name` and `memory` has a default. Links are
+directed; a pair that is not listed has `default_link`, which must be there if a pair is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
+from graphs.errors import ClusterError
+from graphs.nearest import did_you_mean
+
+CLUSTER_KEYS = ("name", "communication", "devices", "links", "default_link")
+LINK_KEYS = ("from", "to", "bytes_per_second", "latency_seconds")
+DEFAULT_LINK_KEYS = ("bytes_per_second", "latency_seconds")
+DEVICE_KEYS = (
+    "name",
+    "type",
+    "memory",
+    "slots",
+    "efficiency",
+    "architecture",
+    "cores",
+    "frequency_mhz",
+    "bandwidth_bytes_per_second",
+    "address",
+    "source",
+)
+_UNITS = {"": 1, "B": 1} | {
+    f"{prefix}{suffix}": base ** (power + 1)
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("KMGTP")
+}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
+_DEVICE_NAME = re.compile(r"(/job:[A-Za-z0-9_]+/(replica:\d+/)?task:\d+)?/device:([A-Z]+):\d+")
+
+
+def read_cluster(path: str) -> Cluster:
+    """Reads a cluster file.
+
+    Raises:
+      ClusterError: the file can't be read, is no JSON, or says something that can't be.
+    """
+    try:
+        text = pathlib.Path(path).read_text(encoding="utf-8")
+        value = json.loads(text, object_pairs_hook=_unique_keys)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ClusterError(f"reading cluster file {path}: {error}") from error
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ClusterError(f"reading cluster file {path}: not JSON: {error}") from error
+    except ClusterError as error:
+        raise ClusterError(f"reading cluster file {path}: {error}") from error
+    try:
+        return cluster_from_json(value)
+    except ClusterError as error:
+        raise ClusterError(f"reading cluster file {path}: {error}") from error
+
+
+def write_cluster(cluster: Cluster, path: str) -> None:
+    """Writes a cluster file that `read_cluster` reads to the same cluster.
+
+    Raises:
+      ClusterError: the file can't be written.
+    """
+    try:
+        pathlib.Path(path).write_text(
+            json.dumps(cluster_to_json(cluster), indent=2) + "\n", encoding="utf-8"
+        )
+    except OSError as error:
+        raise ClusterError(f"writing cluster file {path}: {error}") from error
+
+
+def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
+    """The JSON value of a cluster file, with every link listed and memory in bytes."""
+    devices = [
+        {
+            key: device.memory_bytes if key == "memory" else getattr(device, key)
+            for key in DEVICE_KEYS
+        }
+        for device in cluster.devices
+    ]
+    links = [
+        {
+            "from": source.name,
+            "to": target.name,
+            "bytes_per_second": float(cluster.link_bytes_per_second[s, t]),
+            "latency_seconds": float(cluster.link_latency[s, t]),
+        }
+        for s, source in enumerate(cluster.devices)
+        for t, target in enumerate(cluster.devices)
+        if s != t
+    ]
+    return {
+        "name": cluster.name,
+        "communication": cluster.communication,
+        "devices": devices,
+        "links": links,
+    }
+
+
+def cluster_from_json(value: Any) -> Cluster:
+    """The cluster of a parsed cluster file.
+
+    Raises:
+      ClusterError: one sentence about the first thing that is wrong.
+    """
+    _require_keys("the cluster", value, CLUSTER_KEYS, required=("name", "devices"))
+    name = _text("the cluster", value, "name", "")
+    if not name:
+        raise ClusterError("the cluster's 'name' is empty")
+    communication = _text("the cluster", value, "communication", "duplex")
+    if communication not in COMMUNICATION_RULES:
+        raise ClusterError(
+            f"'communication' is {communication!r}; wanted one of {', '.join(COMMUNICATION_RULES)}"
+            + did_you_mean(communication, COMMUNICATION_RULES)
+        )
+    entries = value["devices"]
+    if not isinstance(entries, list) or not entries:
+        raise ClusterError("'devices' has to be a list of at least one device")
+    devices = [_device(position, entry) for position, entry in enumerate(entries)]
+    device_names = [device.name for device in devices]
+    for device_name in device_names:
+        if device_names.count(device_name) > 1:
+            raise ClusterError(f"device {device_name!r} stands there twice; names have to differ")
+    latency, rate = _links(value, device_names)
+    return Cluster(name, communication, tuple(devices), latency, rate)
+
+
+def parse_bytes(where: str, value: Any) -> int:
+    """Bytes of "12GiB", "16GB", "512 MiB" or an integer; decimals like "1.5GiB" round down.
+
+    Raises:
+      ClusterError: it is none of these, or not positive.
+    """
+    size: float | None = None
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        size = value
+    elif isinstance(value, str) and (match := _SIZE.fullmatch(value)):
+        number, unit = match.groups()
+        scale = {key.lower(): factor for key, factor in _UNITS.items()}.get(unit.lower())
+        size = None if scale is None else float(number) * scale
+    if size is None or size < 1:
+        raise ClusterError(
+            f"{where} is {value!r}; wanted a positive size such as 17179869184, '16GiB' or '16GB'"
+        )
+    return int(size)
+
+
+def _device(position: int, value: Any) -> Device:
+    where = f"device {position}"
+    _require_keys(where, value, DEVICE_KEYS, required=("name", "memory"))
+    name = _text(where, value, "name", "")
+    match = _DEVICE_NAME.fullmatch(name)
+    if match is None:
+        raise ClusterError(
+            f"{where} is named {name!r}; wanted a form like /device:GPU:0 or "
+            "/job:worker/task:1/device:CPU:0"
+        )
+    where = f"device {name!r}"
+    device_type = _text(where, value, "type", match.group(3))
+    if device_type != match.group(3):
+        raise ClusterError(f"{where} has 'type' {device_type!r}; its name says {match.group(3)!r}")
+    if device_type not in ("CPU", "GPU"):
+        raise ClusterError(f"{where} is a {device_type}; only CPU and GPU can be priced")
+    default = Device(name, device_type, 1)
+    efficiency = _number(where, value, "efficiency", default.efficiency)
+    if efficiency > 1:
+        raise ClusterError(f"{where} has 'efficiency' {efficiency}; wanted 0 < efficiency <= 1")
+    return Device(
+        name=name,
+        type=device_type,
+        memory_bytes=parse_bytes(f"'memory' of {where}", value["memory"]),
+        slots=_count(where, value, "slots", default.slots),
+        efficiency=efficiency,
+        architecture=_text(where, value, "architecture", ""),
+        cores=_count(where, value, "cores", default.cores),
+        frequency_mhz=_count(where, value, "frequency_mhz", default.frequency_mhz),
+        bandwidth_bytes_per_second=_number(
+            where, value, "bandwidth_bytes_per_second", default.bandwidth_bytes_per_second
+        ),
+        address=_text(where, value, "address", ""),
+        source=_text(where, value, "source", ""),
+    )
+
+
+def _links(value: Mapping[str, Any], names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """f8[D, D] latency and bytes per second; diagonals 0 and inf."""
+    latency, rate = np.full((len(names),) * 2, np.nan), np.full((len(names),) * 2, np.nan)
+    entries = value.get("links", [])
+    if not isinstance(entries, list):
+        raise ClusterError("'links' has to be a list")
+    for position, entry in enumerate(entries):
+        where = f"link {position}"
+        _require_keys(where, entry, LINK_KEYS, required=LINK_KEYS)
+        ends = [_text(where, entry, key, "") for key in ("from", "to")]
+        for end in ends:
+            if end not in names:
+                raise ClusterError(
+                    f"{where} names device {end!r}, which there is not" + did_you_mean(end, names)
+                )
+        source, target = (names.index(end) for end in ends)
+        if source == target:
+            raise ClusterError(f"{where} leads from {ends[0]!r} to itself")
+        if not np.isnan(rate[source, target]):
+            raise ClusterError(f"{where} is a second link from {ends[0]!r} to {ends[1]!r}")
+        rate[source, target], latency[source, target] = _link_figures(where, entry)
+    np.fill_diagonal(latency, 0.0)
+    np.fill_diagonal(rate, np.inf)
+    missing = np.isnan(rate)
+    if "default_link" in value:
+        where = "'default_link'"
+        _require_keys(where, value["default_link"], DEFAULT_LINK_KEYS, required=DEFAULT_LINK_KEYS)
+        rate[missing], latency[missing] = _link_figures(where, value["default_link"])
+    elif missing.any():
+        source, target = np.argwhere(missing)[0]
+        raise ClusterError(
+            f"no link leads from {names[source]!r} to {names[target]!r}; list it under 'links' "
+            "or give a 'default_link'"
+        )
+    return latency, rate
+
+
+def _link_figures(where: str, entry: Mapping[str, Any]) -> tuple[float, float]:
+    return (
+        _number(where, entry, "bytes_per_second", 0.0),
+        _number(where, entry, "latency_seconds", 0.0, zero=True),
+    )
+
+
+def _require_keys(
+    where: str, value: Any, known: Collection[str], required: Collection[str]
+) -> None:
+    if not isinstance(value, dict):
+        raise ClusterError(f"{where} is {_shown(value)}; wanted a JSON object")
+    for key in value:
+        if key not in known:
+            guess = did_you_mean(key, known) or f"; known are {', '.join(known)}"
+            raise ClusterError(f"{where} has an unknown key {key!r}{guess}")
+    for key in required:
+        if key not in value:
+            raise ClusterError(f"{where} has no {key!r}, which is required")
+
+
+def _text(where: str, value: Mapping[str, Any], key: str, default: str) -> str:
+    found = value.get(key, default)
+    if not isinstance(found, str):
+        raise ClusterError(f"{where} has {key!r} {_shown(found)}; wanted a string")
+    return found
+
+
+def _number(
+    where: str, value: Mapping[str, Any], key: str, default: float, zero: bool = False
+) -> float:
+    found = value.get(key, default)
+    wanted = "a number of at least 0" if zero else "a number above 0"
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ClusterError(f"{where} has {key!r} {_shown(found)}; wanted {wanted}")
+    if not math.isfinite(found) or found < 0 or (found == 0 and not zero):
+        raise ClusterError(f"{where} has {key!r} {found}; wanted {wanted}")
+    return float(found)
+
+
+def _count(where: str, value: Mapping[str, Any], key: str, default: int) -> int:
+    found = _number(where, value, key, default)
+    if found != int(found) or found >= 2**31:
+        raise ClusterError(f"{where} has {key!r} {found:g}; wanted a whole number above 0")
+    return int(found)
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise ClusterError(f"key {key!r} stands twice in one object")
+    return dict(pairs)
