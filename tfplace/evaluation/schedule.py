@@ -71,20 +71,40 @@ class Schedule:
         return seconds
 
 
+@dataclasses.dataclass(frozen=True)
+class HeldIntervals:
+    """Everything that is held for a part of the run: H outputs, copies and temp buffers.
+
+    Attributes:
+      device: i4[H].
+      op: i4[H] the producer, for copies too.
+      start, end: f8[H] seconds, half-open; end = start where nothing is held.
+      bytes: i8[H].
+    """
+
+    device: IntArray
+    op: IntArray
+    start: FloatArray
+    end: FloatArray
+    bytes: LongArray
+
+
 def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
     """What each device holds over the run (SPEC section 6, rule 6), from the schedule alone.
 
     Returns:
       [D]; the maximum of each is the simulation's peak.
     """
-    device, start, end, size = _held_intervals(problem, schedule)
+    held = held_intervals(problem, schedule)
     persistent = np.zeros(problem.num_devices, dtype=np.int64)
     np.add.at(persistent, schedule.device_of_op, problem.graph.op_persistent_bytes)
     uses = []
     for index in range(problem.num_devices):
-        here = device == index
-        seconds = np.concatenate([[0.0], start[here], end[here]])
-        change = np.concatenate([persistent[index : index + 1], size[here], -size[here]])
+        here = held.device == index
+        seconds = np.concatenate([[0.0], held.start[here], held.end[here]])
+        change = np.concatenate(
+            [persistent[index : index + 1], held.bytes[here], -held.bytes[here]]
+        )
         instants, instant_of_change = np.unique(seconds, return_inverse=True)
         net = np.zeros(len(instants), dtype=np.int64)
         np.add.at(net, instant_of_change, change)
@@ -93,10 +113,8 @@ def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
     return uses
 
 
-def _held_intervals(
-    problem: Problem, schedule: Schedule
-) -> tuple[IntArray, FloatArray, FloatArray, LongArray]:
-    """Device, start, end and bytes of everything that is held for a part of the run."""
+def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
+    """When each output, received copy and temp buffer is held (SPEC section 6, rule 6)."""
     graph, transfers = problem.graph, schedule.transfers
     size = problem.num_devices
     made_on = schedule.device_of_op[graph.tensor_producer]
@@ -110,11 +128,17 @@ def _held_intervals(
     # An output without users or transfers goes when its op ends.
     output_end = np.maximum(output_end, schedule.op_end[graph.tensor_producer])
     copy_end = last_user[transfers.tensor, transfers.target]
-    return (
-        np.concatenate([made_on, transfers.target, schedule.device_of_op]),
-        np.concatenate(
-            [schedule.op_start[graph.tensor_producer], transfers.start, schedule.op_start]
+    output_start = schedule.op_start[graph.tensor_producer]
+    return HeldIntervals(
+        device=np.concatenate([made_on, transfers.target, schedule.device_of_op]),
+        op=np.concatenate(
+            [
+                graph.tensor_producer,
+                graph.tensor_producer[transfers.tensor],
+                np.arange(graph.num_ops, dtype=np.int32),
+            ]
         ),
-        np.concatenate([output_end, copy_end, schedule.op_end]),
-        np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
+        start=np.concatenate([output_start, transfers.start, schedule.op_start]),
+        end=np.concatenate([output_end, copy_end, schedule.op_end]),
+        bytes=np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
     )

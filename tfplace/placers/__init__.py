@@ -1,1 +1,1 @@
-"""Methods that place without learning."""
+"""Policies that need no learning: fixed placements, list scheduling, cuts, annealing."""

@@ -1,0 +1,73 @@
+"""Legal placements: kernels, pins and colocation kept, whatever was wanted."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from tfplace.grouping.quotient import BoolArray, fastest_seconds
+
+
+def working_devices(problem: Problem) -> IntArray:
+    """Devices to spread work over: all that are not CPUs, or all if there are only CPUs."""
+    accelerators = [d for d, kind in enumerate(problem.device_types) if kind != "CPU"]
+    return np.array(accelerators or range(problem.num_devices), dtype=np.int32)
+
+
+def fallback_order(problem: Problem) -> IntArray:
+    """i4[D, D]: for each device, where its ops go if they can't lie there, first choice first.
+
+    The device itself, then CPUs of its task, then other devices of its task, then other tasks':
+    TensorFlow's soft placement, too, falls back on the CPU of the same task.
+    """
+    tasks = [name.partition("/device:")[0] for name in problem.device_names]
+    kinds = problem.device_types
+    order = [
+        sorted(
+            range(problem.num_devices),
+            key=lambda other: (
+                other != device,
+                tasks[other] != tasks[device],
+                kinds[other] != "CPU",
+                other,
+            ),
+        )
+        for device in range(problem.num_devices)
+    ]
+    return np.array(order, dtype=np.int32)
+
+
+def legal(problem: Problem, wanted: IntArray, allowed: BoolArray | None = None) -> IntArray:
+    """i4[N]: what was wanted where that is possible, the nearest possible thing elsewhere.
+
+    A colocation group goes where most of its seconds are wanted; what can't lie where it is
+    wanted takes the first device of `fallback_order` that it can lie on.
+
+    Args:
+      problem: kernels, pins, colocation.
+      wanted: i4[N].
+      allowed: bool[N, D] as problem.allowed() says, where it is at hand.
+    """
+    allowed = problem.allowed() if allowed is None else allowed
+    placed = _united(problem, np.asarray(wanted, dtype=np.int32), allowed)
+    order = fallback_order(problem)
+    choices = order[placed]
+    possible = np.take_along_axis(allowed, choices, axis=1)
+    first = np.argmax(possible, axis=1)
+    return choices[np.arange(len(placed)), first].astype(np.int32)
+
+
+def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
+    """Gives every member of a colocation group the device that most of its seconds want."""
+    group = problem.graph.colocation_group
+    member = np.flatnonzero(group >= 0)
+    if not len(member):
+        return wanted.copy()
+    # Ops of no time have a small vote, so that groups of them are decided, too.
+    seconds = fastest_seconds(problem, allowed)[member] + 1e-12
+    votes = np.zeros((int(group.max()) + 1, problem.num_devices))
+    np.add.at(votes, (group[member], wanted[member]), seconds)
+    united = wanted.copy()
+    united[member] = votes.argmax(axis=1)[group[member]]
+    return united
