@@ -81,7 +81,8 @@ def _meta_graph_def(zoo_graph: ZooGraph) -> Any:
     key = tf.compat.v1.GraphKeys.TRAIN_OP
     if not graph.get_collection(key):
         graph.add_to_collection(key, graph.get_operation_by_name(zoo_graph.train_op))
-    return tf.compat.v1.train.export_meta_graph(graph=graph)
+    with graph.as_default():
+        return tf.compat.v1.train.export_meta_graph()
 
 
 def _write_saved_model(zoo_graph: ZooGraph, path: Path) -> None:
