@@ -81,7 +81,9 @@ def _declared(
         if not tensors and node.op in _MUST_BE_FED:
             tensors = [f"{name}:0"]
         for tensor in tensors:
-            found[tensor] = _more_exact(_placeholder_spec(tensor, node, producer), exact.get(tensor))
+            found[tensor] = _more_exact(
+                _placeholder_spec(tensor, node, producer), exact.get(tensor)
+            )
     return list(found.values())
 
 

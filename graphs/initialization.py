@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from graphs.graph_view import PLACEHOLDERS, VARIABLE_OPS, GraphView
+from graphs.graph_view import PLACEHOLDERS, GraphView
+from graphs.model_variables import used_variables
 from graphs.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.source_model import Initialization
 from graphs.variable_updates import is_assignment, is_optimizer_op
@@ -99,9 +100,9 @@ def _is_free(view: GraphView, ops: Iterable[str]) -> bool:
 
 def _not_covered(view: GraphView, ops: Iterable[str]) -> tuple[str, ...]:
     """Names of the variables that running `ops` gives no value."""
-    covered = {op for op in view.ancestors(ops) if view.nodes[op].op in VARIABLE_OPS}
+    covered = view.ancestors(ops)
     return tuple(
-        node.attr["shared_name"].s.decode("utf-8", "replace") or name
-        for name, node in view.nodes.items()
-        if node.op in VARIABLE_OPS and name not in covered
+        view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace") or op
+        for op in used_variables(view)
+        if op not in covered
     )

@@ -129,6 +129,6 @@ def _of_saved_model(file: ModelFile, options: LoadOptions) -> _Parts:
         kind=saved_model_file.kind_of(meta_graph),
         graph_def=meta_graph.graph_def,
         meta_graph=meta_graph,
-        saved_model_dir=saved_model_file.loadable_directory(file.path, file.directory),
+        saved_model_dir=saved_model_file.loadable_directory(file),
         signatures=saved_model_file.read_signatures(meta_graph),
     )

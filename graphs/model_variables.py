@@ -11,24 +11,38 @@ from graphs.saved_model_file import shape_of
 from graphs.source_model import Variable
 from graphs.variable_updates import OptimizerUpdates
 
+_LOOKS_ONLY = frozenset({"ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized"})
 _TRAINABLE_COLLECTION = "trainable_variables"
 
 
 def find_variables(
     view: GraphView, meta_graph: Any, updates: OptimizerUpdates
 ) -> tuple[Variable, ...]:
-    """All variables of the main graph.
+    """All variables of the main graph that something uses.
 
+    Exported Keras models have variables left over that are read by ops nobody reads.
     What is trainable is said by the TRAINABLE_VARIABLES collection, else by the object graph,
     else it is what an optimizer updates.
     """
-    ops = [name for name, node in view.nodes.items() if node.op in VARIABLE_OPS]
+    ops = used_variables(view)
     trainable = _from_collection(view, meta_graph)
     if trainable is None:
         trainable = _from_objects(view, meta_graph, ops)
     if trainable is None:
         trainable = {variable for found in updates.variables_of.values() for variable in found}
     return tuple(_variable(view.nodes[op], trainable) for op in ops)
+
+
+def used_variables(view: GraphView) -> list[str]:
+    """Variable ops with a user other than an op that looks at them for nobody."""
+    return [
+        name
+        for name, node in view.nodes.items()
+        if node.op in VARIABLE_OPS
+        and any(
+            view.users[user] or view.nodes[user].op not in _LOOKS_ONLY for user in view.users[name]
+        )
+    ]
 
 
 def _variable(node: Any, trainable: Collection[str]) -> Variable:

@@ -144,7 +144,7 @@ def _update_group(sources: RunSources) -> tuple[str, ...]:
     while pending:
         name = pending.pop()
         for user in view.users[name]:
-            if view.nodes[user].op not in _GROUPING or f"^{name}" not in view.nodes[user].input:
+            if not _waits(view.nodes[user], view.nodes[name]):
                 continue
             known = waits_for.setdefault(user, set())
             if not waits_for[name] <= known:
@@ -158,6 +158,17 @@ def _update_group(sources: RunSources) -> tuple[str, ...]:
     fetch = min(last or best, key=lambda name: order[name])
     rest = [name for name in updates if name not in waits_for[fetch]]
     return (fetch, *rest)
+
+
+def _waits(user: Any, op: Any) -> bool:
+    """Whether `user` groups or counts what `op` belongs to.
+
+    The increment of the global step waits through its constant: graph builders drop the control
+    edge that the constant's own one implies.
+    """
+    if op.op == "Const":
+        return user.op in _GROUPING
+    return user.op in _GROUPING | {"Const"} and f"^{op.name}" in user.input
 
 
 def _other_run(sources: RunSources, options: LoadOptions) -> Run:

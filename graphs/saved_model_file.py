@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.sniff import ModelFile
 from graphs.source_model import Signature, TensorSpec
 
 SERVE_TAG = "serve"
@@ -19,7 +20,7 @@ TRAIN_SIGNATURE = "__saved_model_train_op"
 _MAIN_OP_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 _ASSETS_COLLECTION = "saved_model_assets"
 _ASSETS_DIRECTORY = "assets"
-_FILE_NAMES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
+_LOADABLE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: str) -> Any:
@@ -164,20 +165,33 @@ def checkpoint_prefix(meta_graph: Any, directory: str) -> str:
     return ""
 
 
-def loadable_directory(path: str, directory: str) -> str:
+def loadable_directory(file: ModelFile) -> str:
     """A directory that TensorFlow loads as a SavedModel.
 
-    A SavedModel proto under another name gets a temporary directory in which it has its usual
-    name, beside links to its variables and assets; it lives as long as this process.
+    A proto that is chunked or has an unusual name gets a temporary directory in which it is a
+    saved_model.pb, beside links to its variables and assets; it lives as long as this process.
+
+    Raises:
+      ModelError: the proto is too large for TensorFlow to read it back.
     """
-    if any(os.path.exists(os.path.join(directory, name)) for name in _FILE_NAMES):
-        return directory
+    names = _LOADABLE_NAMES if os.path.isdir(file.path) else (os.path.basename(file.path),)
+    if any(
+        name in _LOADABLE_NAMES and os.path.exists(os.path.join(file.directory, name))
+        for name in names
+    ):
+        return file.directory
     linked = temporary_directory()
-    with open(path, "rb") as file:
-        is_text = file.read(1024).lstrip()[:1].isalpha()
-    os.symlink(os.path.abspath(path), os.path.join(linked, _FILE_NAMES[1 if is_text else 0]))
+    try:
+        content = file.proto.SerializeToString()
+    except Exception as error:  # protobuf's EncodeError, or ValueError, by version
+        raise ModelError(
+            f"reading model {file.path!r}: its graph has more than 2 GiB, which TensorFlow can't "
+            "load; save large constants as variables"
+        ) from error
+    with open(os.path.join(linked, _LOADABLE_NAMES[0]), "wb") as copy:
+        copy.write(content)
     for name in ("variables", _ASSETS_DIRECTORY):
-        target = os.path.join(os.path.abspath(directory), name)
+        target = os.path.join(file.directory, name)
         if os.path.isdir(target):
             os.symlink(target, os.path.join(linked, name))
     return linked

@@ -13,16 +13,18 @@ from typing import Any
 from graphs import wire_format
 from graphs.errors import ModelError
 
-KINDS_WANTED = (
-    "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
-)
+KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
 MAX_PROTO_BYTES = 2**31 - 1
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _KNOWN_ELSEWHERE = (
     (0, b"\x1f\x8b", "a gzip archive; unpack it"),
     (0, b"BZh", "a bzip2 archive; unpack it"),
-    (4, b"TFL3", "a TensorFlow Lite model, which can't be trained or placed; use what it was made of"),
+    (
+        4,
+        b"TFL3",
+        "a TensorFlow Lite model, which can't be trained or placed; use what it was made of",
+    ),
     (257, b"ustar", "a tar archive; unpack it"),
     (0, b"\x80\x02", "a Python pickle, which is not safe to read; save the model with TensorFlow"),
     (0, b"\x80\x04", "a Python pickle, which is not safe to read; save the model with TensorFlow"),
@@ -129,7 +131,8 @@ def _sniff_file(path: str) -> ModelFile:
     if os.path.basename(path).endswith(".cpb") or _is_riegeli(content):
         from graphs.chunked_proto import read_chunked
 
-        kind, proto = "saved_model", read_chunked(path, content, new_message("saved_model"))
+        proto = read_chunked(path, content, new_message("saved_model"))
+        kind, proto = "saved_model", _with_content(path, "saved_model", proto)
     else:
         kind, proto = _parse_text(path, content) or _parse_binary(path, content)
     directory = os.path.dirname(os.path.abspath(path)) if kind == "saved_model" else ""
@@ -146,7 +149,9 @@ def _sniff_zip(path: str) -> ModelFile:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except zipfile.BadZipFile as error:
-        raise _not_a_model(path, f"a zip file that can't be read ({error})", "save it again") from error
+        raise _not_a_model(
+            path, f"a zip file that can't be read ({error})", "save it again"
+        ) from error
     if "config.json" in names:
         return ModelFile(path, "keras_zip", None)
     inside = [name for name in names if name.rpartition("/")[2] in SAVED_MODEL_FILES]

@@ -176,9 +176,7 @@ def _merged(original: Any, step: Any) -> Any:
     result.library.function.extend(added)
     gradients = {gradient.function_name for gradient in original.library.gradient}
     result.library.gradient.extend(
-        gradient
-        for gradient in step.library.gradient
-        if gradient.function_name not in gradients
+        gradient for gradient in step.library.gradient if gradient.function_name not in gradients
     )
     return result
 
