@@ -19,6 +19,7 @@ import numpy as np
 from graphs.op_graph import FloatArray
 from tfplace.evaluation.child_process import connect_to_parent
 from tfplace.evaluation.device_name import device_key
+from tfplace.evaluation.trace import parse_step_stats
 from tfplace.evaluation.training_run import (
     Prepared,
     PrepareRequest,
@@ -49,7 +50,8 @@ class _Runs:
             return _time_steps(self._runners[request.slot], request.num_steps)
         if isinstance(request, TraceRequest):
             runner = self._runners[request.slot]
-            return [runner.trace() for _ in range(request.num_traces)]
+            names = self._runtime.device_names
+            return [parse_step_stats(runner.trace(), names) for _ in range(request.num_traces)]
         return self._release(request)
 
     def _prepare(self, request: PrepareRequest) -> Prepared:

@@ -116,7 +116,8 @@ class SessionRunner:
         input_map: dict[str, Any] = {}
         for index, (tensor, value) in enumerate(feeds.items()):
             with tf.device(_feed_device(graph_def, tensor, runtime)):
-                input_map[tensor] = self._resident(f"tfplace_feed_{index}", np.asarray(value))
+                name = f"{_container(request)}/feed_{index}"
+                input_map[tensor] = self._resident(name, np.asarray(value))
         input_map |= _constant_feeds(graph_def, run.initialization)
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         initialization = run.initialization
@@ -127,7 +128,7 @@ class SessionRunner:
         self._session.run(list(initialization.init_ops))
         if initialization.restore_op:
             self._session.run(initialization.restore_op)
-        self._destroy = _destroy_variables(graph_def)(self._graph)
+        self._destroy = _destroy_variables(self._graph.as_graph_def())(self._graph)
 
     def _resident(self, name: str, value: np.ndarray) -> Any:
         """A tensor read from a variable that holds the feed."""
@@ -148,11 +149,11 @@ class SessionRunner:
         }
 
     def trace(self) -> Any:
-        """One step with a full trace: a serialized StepStats."""
+        """One step with a full trace: its StepStats."""
         metadata = v1.RunMetadata()
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
         self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
-        return metadata.step_stats.SerializeToString()
+        return metadata.step_stats
 
     def release(self) -> None:
         if self._destroy is not None:
@@ -175,8 +176,12 @@ def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeC
         run.source_graph or graph_def,
         run.initialization,
         runtime.device_names[0],
-        f"tfplace_slot_{request.slot}",
+        _container(request),
     )
+
+
+def _container(request: PrepareRequest) -> str:
+    return f"tfplace.slot.{request.slot}"  # TensorFlow refuses an underscore here
 
 
 def _usable_feeds(graph_def: Any, run: TrainingRun) -> dict[str, np.ndarray]:

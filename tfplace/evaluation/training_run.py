@@ -105,7 +105,7 @@ class StepRequest:
 
 @dataclasses.dataclass(frozen=True)
 class TraceRequest:
-    """Attributes: slot; num_traces. The answer is a list of serialized StepStats."""
+    """Attributes: slot; num_traces. The answer is a list of StepTrace."""
 
     slot: int
     num_traces: int
