@@ -21,12 +21,18 @@ class GroupedProposal(Proposal):
     Attributes:
       device_of_op: i4[B, N].
       devices: i4[B, G] device of each group.
-      log_probs: f4[B, G] log-probability of each group's device, given those of the groups
-        before it, under the policy that sampled them (0 for a group without a choice).
+      log_distributions: f4[B, G, D] log π of each group's device, given those of the groups
+        before it, under the policy that sampled them.
     """
 
     devices: IntArray
-    log_probs: ProbabilityArray
+    log_distributions: ProbabilityArray
+
+    @property
+    def log_probs(self) -> ProbabilityArray:
+        """f4[B, G]: log-probability of each group's device; 0 for a group without a choice."""
+        chosen = self.devices[:, :, np.newaxis]
+        return np.take_along_axis(self.log_distributions, chosen, axis=2)[:, :, 0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,14 +42,14 @@ class Batch:
     Attributes:
       groups: i4[B, N] group of each op; rows are equal unless the policy groups, too.
       devices: i4[B, G].
-      log_probs: f4[B, G], as in GroupedProposal; a placement's is the sum of its row.
+      log_distributions: f4[B, G, D], as in GroupedProposal.
       rewards: f8[B], higher is better.
       advantages: f8[B], reward minus baseline, possibly scaled.
     """
 
     groups: IntArray
     devices: IntArray
-    log_probs: ProbabilityArray
+    log_distributions: ProbabilityArray
     rewards: FloatArray
     advantages: FloatArray
 
@@ -56,7 +62,7 @@ def grouped_batch(
     return Batch(
         groups=np.broadcast_to(grouping.group_of_op, (size, len(grouping.group_of_op))),
         devices=proposal.devices,
-        log_probs=proposal.log_probs,
+        log_distributions=proposal.log_distributions,
         rewards=rewards,
         advantages=advantages,
     )

@@ -1,0 +1,1 @@
+"""The five published learned algorithms, each a `tfplace.trial.Policy`."""

@@ -1,0 +1,181 @@
+"""What policies are told about ops and groups: pure functions of a problem.
+
+Source: ColocRL and HDP as PUBLISHED.md has them: op type, output shapes, neighbours; for a group
+the counts of its types, its summed output shapes, its neighbours. Departures: sizes go in as
+logarithms, because raw ones span nine orders of magnitude; seconds and bytes are added for a
+group, because the costs are known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from graphs.op_graph import SHAPE_DIMS, FloatArray, IntArray, OpGraph
+from graphs.placement import Grouping
+from graphs.problem import Problem
+from tfplace.grouping.quotient import quotient
+
+FeatureArray = npt.NDArray[np.float32]
+
+MAX_OUTPUTS = 6
+MAX_NEIGHBOURS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """Named blocks of columns, side by side.
+
+    Attributes:
+      values: f4[rows, F].
+      columns: where each block lies; the slices are disjoint and cover all columns.
+    """
+
+    values: FeatureArray
+    columns: Mapping[str, slice]
+
+    def block(self, name: str) -> FeatureArray:
+        """The columns f4[rows, width] of one block."""
+        return self.values[:, self.columns[name]]
+
+
+def side_by_side(blocks: Mapping[str, npt.NDArray[np.generic]]) -> Features:
+    """Joins blocks [rows, width] in their order."""
+    columns, start = {}, 0
+    for name, block in blocks.items():
+        columns[name] = slice(start, start + block.shape[1])
+        start += block.shape[1]
+    return Features(np.concatenate(list(blocks.values()), axis=1).astype(np.float32), columns)
+
+
+def type_ids(op_types: Sequence[str]) -> tuple[IntArray, tuple[str, ...]]:
+    """Number i4[N] of each op's type, and the types in the order of their numbers (alphabetical)."""
+    vocabulary, ids = np.unique(np.asarray(op_types, dtype=str), return_inverse=True)
+    return ids.astype(np.int32), tuple(str(name) for name in vocabulary)
+
+
+def output_shapes(graph: OpGraph) -> FloatArray:
+    """f8[N, 24]: log2(1 + size) of up to 4 dimensions of up to 6 outputs, 0 where there is none.
+
+    Control tensors have no shape and take no place.
+    """
+    slots = np.zeros((graph.num_ops, MAX_OUTPUTS, SHAPE_DIMS))
+    shown = (graph.tensor_output >= 0) & (graph.tensor_output < MAX_OUTPUTS)
+    sizes = np.log2(1.0 + np.maximum(graph.tensor_shape[shown], 0))
+    slots[graph.tensor_producer[shown], graph.tensor_output[shown]] = sizes
+    return slots.reshape(graph.num_ops, MAX_OUTPUTS * SHAPE_DIMS)
+
+
+def neighbours(graph: OpGraph) -> IntArray:
+    """i4[N, 12]: the first 6 producers and the first 6 consumers of each op, -1 for none."""
+    producer, consumer, _ = graph.op_edges()
+    return np.concatenate(
+        [
+            _first_neighbours(graph.num_ops, consumer, producer),
+            _first_neighbours(graph.num_ops, producer, consumer),
+        ],
+        axis=1,
+    )
+
+
+def _first_neighbours(num_ops: int, op: IntArray, other: IntArray) -> IntArray:
+    """i4[N, 6]: the lowest distinct `other` of each `op`."""
+    pairs = np.unique(np.stack([op, other], axis=1), axis=0)
+    starts = np.searchsorted(pairs[:, 0], np.arange(num_ops))
+    place = np.arange(len(pairs)) - starts[pairs[:, 0]]
+    first = np.full((num_ops, MAX_NEIGHBOURS), -1, dtype=np.int32)
+    shown = place < MAX_NEIGHBOURS
+    first[pairs[shown, 0], place[shown]] = pairs[shown, 1]
+    return first
+
+
+def op_features(problem: Problem) -> Features:
+    """What HDP's Grouper sees of each op beside its type: shapes 24, neighbours 12, time 1.
+
+    Neighbours are op positions divided by N, from 0 to 1, and -1 where there is none; the op's
+    own position is a column of its own.
+    """
+    graph = problem.graph
+    position = np.arange(graph.num_ops)[:, np.newaxis] / max(graph.num_ops, 1)
+    beside = neighbours(graph)
+    return side_by_side(
+        {
+            "output_shapes": output_shapes(graph) / 10.0,
+            "neighbours": np.where(beside >= 0, beside / max(graph.num_ops, 1), -1.0),
+            "position": position,
+        }
+    )
+
+
+def group_type_counts(graph: OpGraph, grouping: Grouping) -> FloatArray:
+    """f8[G, V]: ops of each type in each group."""
+    ids, vocabulary = type_ids(graph.op_types)
+    counts = np.zeros((grouping.num_groups, len(vocabulary)))
+    np.add.at(counts, (grouping.group_of_op, ids), 1.0)
+    return counts
+
+
+def group_output_shapes(graph: OpGraph, grouping: Grouping) -> FloatArray:
+    """f8[G, 24]: `output_shapes`, summed over the ops of each group."""
+    sums = np.zeros((grouping.num_groups, MAX_OUTPUTS * SHAPE_DIMS))
+    np.add.at(sums, grouping.group_of_op, output_shapes(graph))
+    return sums
+
+
+def group_traffic(graph: OpGraph, grouping: Grouping) -> FloatArray:
+    """f8[G, G]: bytes that group i's tensors carry to uses in group j; diagonal 0."""
+    _, _, size = graph.op_edges()
+    return quotient(graph, grouping, size.astype(np.float64)).toarray()
+
+
+def group_adjacency(graph: OpGraph, grouping: Grouping) -> npt.NDArray[np.bool_]:
+    """bool[G, G]: whether group j uses a tensor, or waits for an op, of group i; diagonal False."""
+    edges = quotient(graph, grouping, np.ones(len(graph.use_op)))
+    return edges.toarray() > 0.0
+
+
+def group_seconds(problem: Problem, grouping: Grouping) -> FloatArray:
+    """f8[G, D]: summed op seconds of each group on each device; inf where an op has no kernel."""
+    sums = np.zeros((grouping.num_groups, problem.num_devices))
+    np.add.at(sums, grouping.group_of_op, problem.op_seconds)
+    return sums
+
+
+def group_output_bytes(graph: OpGraph, grouping: Grouping) -> FloatArray:
+    """f8[G]: bytes of all tensors that a group's ops make."""
+    return np.bincount(
+        grouping.group_of_op[graph.tensor_producer],
+        weights=graph.tensor_bytes,
+        minlength=grouping.num_groups,
+    )
+
+
+def group_features(problem: Problem, grouping: Grouping) -> Features:
+    """What the sequence-to-sequence policies see of each group, each block about 0 to 1.
+
+    Blocks: type_counts V and output_shapes 24 (logarithms), successors G and predecessors G
+    (0 or 1), seconds 1 (share of the total on the fastest device), output_bytes 1 (logarithm).
+    """
+    graph = problem.graph
+    adjacency = group_adjacency(graph, grouping)
+    seconds = group_seconds(problem, grouping).min(axis=1)
+    seconds = np.where(np.isfinite(seconds), seconds, 0.0)[:, np.newaxis]
+    return side_by_side(
+        {
+            "type_counts": _log_share(group_type_counts(graph, grouping)),
+            "output_shapes": _log_share(group_output_shapes(graph, grouping)),
+            "successors": adjacency,
+            "predecessors": adjacency.T,
+            "seconds": seconds / max(float(seconds.sum()), 1e-12),
+            "output_bytes": _log_share(group_output_bytes(graph, grouping)[:, np.newaxis]),
+        }
+    )
+
+
+def _log_share(values: FloatArray) -> FloatArray:
+    """log(1 + x) over its largest value: 0 to 1."""
+    logs = np.log1p(values)
+    return logs / max(float(logs.max(initial=0.0)), 1e-12)

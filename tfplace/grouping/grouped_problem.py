@@ -1,0 +1,69 @@
+"""A problem as the grouped policies see it: groups, and where each may lie."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graphs.errors import ConstraintError
+from graphs.op_graph import IntArray
+from graphs.placement import Grouping
+from graphs.problem import Problem
+from tfplace.config import GroupingConfig
+from tfplace.grouping.coarsen import coarsen
+from tfplace.grouping.colocation import colocrl_grouping
+from tfplace.grouping.quotient import BoolArray, group_allowed
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupedProblem:
+    """A problem and a partition of its ops.
+
+    Attributes:
+      problem: N ops, D devices.
+      grouping: G groups.
+      allowed: bool[G, D], at least one device per group.
+    """
+
+    problem: Problem
+    grouping: Grouping
+    allowed: BoolArray
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether any group may lie on more than one device."""
+        return bool((self.allowed.sum(axis=1) > 1).any())
+
+    def device_of_op(self, devices: IntArray) -> IntArray:
+        """Placements i4[B, N] of devices i4[B, G]."""
+        return np.ascontiguousarray(devices[:, self.grouping.group_of_op], dtype=np.int32)
+
+
+def grouped_problem(problem: Problem, config: GroupingConfig, seed: int) -> GroupedProblem:
+    """Groups the ops as `config` says.
+
+    Raises:
+      ValueError: the method is unknown.
+      ConstraintError: an op may lie nowhere.
+    """
+    if config.method == "minimum_cut":
+        grouping = coarsen(problem, config.max_groups, seed, config.imbalance)
+    elif config.method == "colocation":
+        grouping = colocrl_grouping(problem)
+    else:
+        raise ValueError(
+            f"grouping {problem.num_ops} ops: method {config.method!r} is unknown; "
+            "use 'minimum_cut' or 'colocation'"
+        )
+    allowed = group_allowed(problem.allowed(), grouping)
+    nowhere = np.flatnonzero(~allowed.any(axis=1))
+    if len(nowhere):
+        op = int(np.flatnonzero(grouping.group_of_op == nowhere[0])[0])
+        raise ConstraintError(
+            f"grouping {problem.num_ops} ops: {problem.graph.op_names[op]} "
+            f"({problem.graph.op_types[op]}) may lie on no device; its kernels, pin and "
+            "colocation group have to leave one of "
+            f"{', '.join(problem.device_names)}; loosen a --pin or choose another cluster"
+        )
+    return GroupedProblem(problem, grouping, allowed)
