@@ -19,6 +19,7 @@ from graphs.errors import TfplaceError, UsageError
 from graphs.nearest import did_you_mean
 from tfplace import flag_table as table
 from tfplace.flag_table import Flag
+from tfplace.native_stderr import NativeStderr
 
 EXIT_USAGE = 1
 EXIT_INTERRUPTED = 5
@@ -117,6 +118,9 @@ COMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line (without the program's name); returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    native_stderr = NativeStderr()
+    if arguments is None and "--verbosity=1" not in words:
+        native_stderr.divert()
     try:
         return _dispatch(words)
     except TfplaceError as error:
@@ -129,6 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     except Exception as error:
         traceback.print_exc()
+        print(native_stderr.tail(), file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
         return _fail(message, EXIT_DEFECT, words, is_traced=True)
 

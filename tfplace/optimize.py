@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
-import numpy as np
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import tfplace
 from graphs.build import origin_devices
-from graphs.op_graph import IntArray
+from graphs.cluster import Cluster
 from graphs.problem_file import write_problem
-from rewrite.emit import emit
+from rewrite.emit import EXTRA_DIRECTORY, Emitted, emit
+from rewrite.output_dir import atomic_directory
 from tfplace.algorithm_table import require_known, stages_of
-from tfplace.baselines import Candidate, as_reported, baseline_candidates
+from tfplace.baselines import Candidate, as_reported, baseline_candidates, best_of
 from tfplace.choose import Choice, choose, confirmed
-from tfplace.compare import Comparison, compare, traced_devices
+from tfplace.compare import Comparison, compare, placements_to_compare
+from tfplace.emission import devices_used, verified
 from tfplace.evaluation.evaluators import evaluator_for
+from tfplace.evaluation.measure import MeasureConfig
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.inspection import trainable_bytes
 from tfplace.options import OptimizeOptions
-from tfplace.output_place import default_output_dir, require_free, staged
+from tfplace.output_place import default_output_dir, require_free
 from tfplace.predict import best_of_prediction, predict
-from tfplace.prepare import Prepared, prepared
-from tfplace.report import Measured, Report, Verified
-from tfplace.report_files import add_report_files, placement_files
+from tfplace.prepare import Prepared, prepare
+from tfplace.report import Measured, Report
+from tfplace.report_files import placement_files, report_files
 from tfplace.search import Limits, SearchResult, search
-from tfplace.verification import verified_output
 from tfplace.watch import Watch
 
 
@@ -47,19 +50,140 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     output_dir = options.output_dir or default_output_dir(options.problem.model)
     require_free(output_dir, options.overwrite)
     watch.stage(f"reading {options.problem.model} and pricing its ops")
-    with prepared(options.problem, watch=watch) as found:
-        simulator = SimulatingEvaluator(found.problem)
-        watch.stage("trying the baselines")
-        baselines = baseline_candidates(found, simulator, options.budget_seconds, options.seed)
-        result = _search(found, options, watch)
-        candidates = [*baselines, *_as_candidates(result, options.algorithm, simulator)]
-        choice = choose(candidates, found.problem)
-        comparison = None
-        if found.runtime is not None and found.problem.num_devices > 1:
-            watch.stage("measuring given, single and placed")
-            if options.evaluator != "simulate":
-                comparison = compare(found, candidates, choice.candidate, options.seed)
-                choice = confirmed(choice, candidates, comparison)
-        with staged(output_dir, options.overwrite) as filled:
-            report = _emit(found, options, choice, comparison, filled, watch)
-    raise NotImplementedError
+    found = prepare(options.problem)
+    watch.stage(f"trying the baselines on {found.cluster.name}")
+    baselines, candidates, result = _search(found, options, watch)
+    choice = choose(candidates, found.problem)
+    choice, comparison = _measure(found, options, candidates, choice, watch)
+    with atomic_directory(output_dir, options.overwrite) as made:
+        watch.stage("writing the placed model and loading it again")
+        devices = origin_devices(
+            found.flat, found.built, choice.candidate.device_of_op, found.problem.device_names
+        )
+        files = placement_files(found, choice.candidate.device_of_op)
+        emitted = emit(found.source, devices, made, files, overwrite=True)
+        report = _report(found, options, baselines, result, choice, comparison, emitted)
+        report = dataclasses.replace(report, output_dir=output_dir)
+        _write(report_files(report), made / EXTRA_DIRECTORY)
+        if options.dump_problem is not None:
+            write_problem(options.dump_problem, found.problem, choice.candidate.device_of_op)
+    return report
+
+
+def _search(
+    found: Prepared, options: OptimizeOptions, watch: Watch
+) -> tuple[list[Candidate], list[Candidate], SearchResult]:
+    """Baselines; these and the algorithm's best, all predicted by the simulator; the search."""
+    simulator = SimulatingEvaluator(found.problem)
+    baselines = baseline_candidates(found, simulator, options.budget_seconds, options.seed)
+    best = best_of(baselines)
+    stages = []
+    if found.problem.num_devices > 1:
+        start = None if best is None else best.device_of_op
+        stages = stages_of(options.algorithm, found, options.seed, start)
+    limits = Limits(options.budget_seconds, options.max_trials)
+    with evaluator_for(options.evaluator, found) as evaluator, watch.searching(
+        options.budget_seconds
+    ):
+        result = search(stages, evaluator, limits, watch.search)
+    candidates = list(baselines)
+    if result.best is not None:
+        placement = result.best.placement.device_of_op
+        outcome = simulator.evaluate(placement[None])[0]
+        candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
+    return baselines, candidates, result
+
+
+def _measure(
+    found: Prepared,
+    options: OptimizeOptions,
+    candidates: list[Candidate],
+    choice: Choice,
+    watch: Watch,
+) -> tuple[Choice, Comparison | None]:
+    """Real runs of given, single and placed, where the devices are there."""
+    if not found.is_present or found.problem.num_devices == 1 or options.evaluator == "simulate":
+        return choice, None
+    watch.stage(f"timing given, single and placed on {found.cluster.name}")
+    placements = placements_to_compare(candidates, choice.candidate)
+    comparison = compare(found, placements, MeasureConfig(seed=options.seed), options.seed)
+    return confirmed(choice, candidates, comparison), comparison
+
+
+def _report(
+    found: Prepared,
+    options: OptimizeOptions,
+    baselines: list[Candidate],
+    result: SearchResult,
+    choice: Choice,
+    comparison: Comparison | None,
+    emitted: Emitted,
+) -> Report:
+    prediction = predict(found.problem, choice.candidate.device_of_op)
+    measured = None
+    if comparison is not None:
+        used = devices_used(found, emitted)
+        measured = Measured(**vars(comparison), devices_used=used)
+    return Report(
+        tfplace_version=tfplace.__version__,
+        seed=options.seed,
+        algorithm=options.algorithm,
+        evaluator=options.evaluator,
+        model=_model_facts(found),
+        cluster=_cluster_facts(found.cluster),
+        costs={
+            "source": found.costs.source,
+            "covered_ops": float(found.costs.covered.mean()),
+            "notes": list(found.costs.notes),
+        },
+        baselines={c.name: as_reported(c, found.problem) for c in baselines},
+        best=best_of_prediction(prediction),
+        lower_bound_seconds=None,
+        search=_search_facts(result),
+        measured=measured,
+        verified=verified(found, Path(emitted.path), choice.candidate.device_of_op),
+        verdict=choice.verdict,
+        verdict_sentence=choice.sentence,
+        command=options.command,
+    )
+
+
+def _model_facts(found: Prepared) -> Mapping[str, Any]:
+    source = found.source
+    return {
+        "path": source.path,
+        "kind": source.kind,
+        "mode": source.mode,
+        "step_origin": source.step_origin,
+        "num_ops": found.problem.num_ops,
+        "num_groups": found.num_groups,
+        "trainable_bytes": trainable_bytes(source),
+        "guessed": list(source.guessed),
+        "units": [f"{name}: {why}" for name, why in found.flat.unit_reason.items()],
+    }
+
+
+def _cluster_facts(cluster: Cluster) -> Mapping[str, Any]:
+    devices = [
+        {"name": d.name, "type": d.type, "memory_bytes": d.memory_bytes} for d in cluster.devices
+    ]
+    return {"name": cluster.name, "communication": cluster.communication, "devices": devices}
+
+
+def _search_facts(result: SearchResult) -> Mapping[str, Any]:
+    return {
+        "num_trials": result.num_trials,
+        "num_infeasible": result.num_infeasible,
+        "seconds": result.seconds,
+        "trials_per_second": result.num_trials / result.seconds if result.seconds else 0.0,
+        "best_trial": None if result.best is None else result.best.index,
+        "best_stage": result.best_stage,
+        "history": result.history,
+        "interrupted": result.interrupted,
+    }
+
+
+def _write(files: Mapping[str, bytes], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

@@ -1,12 +1,9 @@
-"""Where results go: checked before work begins, filled aside, put in place at the end."""
+"""Where results go: checked before work begins; files are there whole or not at all."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from graphs.errors import OutputError
@@ -37,62 +34,6 @@ def require_free(path: str, overwrite: bool) -> None:
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK):
         raise OutputError(f"writing {path}: {parent} is no folder that can be written to")
-
-
-@contextlib.contextmanager
-def staged(output_dir: str, overwrite: bool) -> Iterator[str]:
-    """Yields a path beside `output_dir` to fill; renames it there if all goes well.
-
-    A failure inside leaves nothing behind, and what was at `output_dir` stays as it was.
-
-    Raises:
-      OutputError: the place is taken, or the disk refuses.
-    """
-    require_free(output_dir, overwrite)
-    target = Path(output_dir).absolute()
-    try:
-        made = _make_parents(target.parent)
-        aside = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-    except OSError as error:
-        raise OutputError(f"writing {output_dir}: {error.strerror}; choose another place") from None
-    try:
-        filled = os.path.join(aside, "new")
-        yield filled
-        _put(filled, target, os.path.join(aside, "old"))
-        made = []
-    except OSError as error:
-        raise OutputError(
-            f"writing {output_dir}: {error.strerror or error}; free some space or choose another "
-            "place"
-        ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        for folder in reversed(made):
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-
-
-def _make_parents(folder: Path) -> list[Path]:
-    """Makes what is missing of a path; returns what was made, outermost first."""
-    missing = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir()
-    return missing[::-1]
-
-
-def _put(filled: str, target: Path, aside: str) -> None:
-    if target.exists() or target.is_symlink():
-        os.rename(target, aside)
-        try:
-            os.rename(filled, target)
-        except OSError:
-            os.rename(aside, target)
-            raise
-    else:
-        os.rename(filled, target)
 
 
 def write_file(path: str, content: bytes, overwrite: bool) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,8 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from graphs.shapes import infer
 from graphs.source_model import SourceModel
-from tfplace.evaluation.runtime import Runtime, open_runtime
-from tfplace.evaluation.traced_costs import with_traced_times
+from tfplace.evaluation.presence import is_present
+from tfplace.evaluation.traced_costs import with_traced_seconds
 from tfplace.options import ProblemOptions
 
 _log = logging.getLogger("tfplace")
@@ -39,27 +38,34 @@ class Prepared:
     Attributes:
       source, flat, built: the model, opened, as arrays.
       cluster: the devices.
-      runtime: how to run on them; None where they are not present.
+      is_present: whether they are here to run on.
       feeds: {tensor: array} of one run.
       costs: what ops cost, and how that is known.
       problem: all of it for the simulator.
       given: i4[N], the placement that the model came with.
+      num_unknown_shapes: tensors whose size had to be guessed.
     """
 
     source: SourceModel
     flat: FlatGraph
     built: BuiltGraph
     cluster: Cluster
-    runtime: Runtime | None
+    is_present: bool
     feeds: Mapping[str, Any]
     costs: Costs
     problem: Problem
     given: IntArray
+    num_unknown_shapes: int
+
+    @property
+    def num_groups(self) -> int:
+        """Units that can be placed apart: colocation groups and single ops."""
+        group = self.problem.graph.colocation_group
+        return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
 
 
-@contextlib.contextmanager
-def prepared(options: ProblemOptions, trace: bool = True) -> Iterator[Prepared]:
-    """Prepares a problem; a cluster's processes live as long as the context.
+def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
+    """Prepares a problem.
 
     Args:
       options: model, cluster, constraints.
@@ -75,17 +81,27 @@ def prepared(options: ProblemOptions, trace: bool = True) -> Iterator[Prepared]:
     cluster = find_cluster(options.cluster)
     source = load(options.model, options.load)
     flat = flatten(source.graph_def, source.feeds, source.fetches)
-    feeds = _feeds(options, source, flat)
+    feeds = _feeds(options, source)
     properties = infer(flat)
     built = build_op_graph(flat, properties)
     _log.info("%s: %d ops; %s", source.path, built.graph.num_ops, source.step_origin)
-    with open_runtime(cluster) as runtime:
-        costs = price(flat, properties, built.op_of_node, cluster)
-        if runtime is not None and trace and cluster.num_devices > 1:
-            costs = with_traced_times(costs, flat, built, source.initialization, feeds, runtime)
-        problem = make_problem(built, costs, cluster, options)
-        given = given_placement(flat, built, cluster, problem.allowed())
-        yield Prepared(source, flat, built, cluster, runtime, feeds, costs, problem, given)
+    costs = price(flat, properties, built.op_of_node, cluster)
+    present = is_present(cluster)
+    if present and trace and cluster.num_devices > 1:
+        costs = with_traced_seconds(costs, flat, built, source, feeds, cluster)
+    problem = make_problem(built, costs, cluster, options)
+    return Prepared(
+        source=source,
+        flat=flat,
+        built=built,
+        cluster=cluster,
+        is_present=present,
+        feeds=feeds,
+        costs=costs,
+        problem=problem,
+        given=given_placement(flat, built, cluster, problem.allowed()),
+        num_unknown_shapes=len(properties.unknown),
+    )
 
 
 def make_problem(
@@ -127,7 +143,7 @@ def make_problem(
     return problem
 
 
-def _feeds(options: ProblemOptions, source: SourceModel, flat: FlatGraph) -> Mapping[str, Any]:
+def _feeds(options: ProblemOptions, source: SourceModel) -> Mapping[str, Any]:
     if options.feed_file is not None:
         return read_feeds(options.feed_file, source.feeds)
-    return generate_feeds(flat.graph_def, source.feeds, options.seed)
+    return generate_feeds(source.graph_def, source.feeds, source.fetches, options.seed)

@@ -87,12 +87,14 @@ class Verified:
       max_abs_diff: largest difference seen.
       compared: what was compared.
       not_compared: what was not, each with why.
+      differing: what disagrees, each with how.
     """
 
     outputs_equal: bool
     max_abs_diff: float
     compared: Sequence[str]
     not_compared: Sequence[str]
+    differing: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,13 +13,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints what is in the model."""
     quiet_tensorflow(values.verbosity)
     from tfplace.inspection import inspect
-    from tfplace.prepare import prepared
+    from tfplace.prepare import prepare
     from tfplace.report import plain
     from tfplace.report_text import console
     from tfplace.report_text_inspection import print_inspection
 
-    with prepared(problem_options(model_of(arguments), values), trace=False) as found:
-        inspection = inspect(found)
+    inspection = inspect(prepare(problem_options(model_of(arguments), values), trace=False))
     if values.format == "json":
         print_json(plain(inspection))
     else:

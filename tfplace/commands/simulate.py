@@ -19,23 +19,23 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.evaluation.timeline import chrome_trace
     from tfplace.output_place import write_file
     from tfplace.predict import predict
-    from tfplace.prepare import prepared
+    from tfplace.prepare import prepare
     from tfplace.report import plain
     from tfplace.report_text import console, print_prediction
 
-    with prepared(problem_options(model_of(arguments), values)) as found:
-        problem = found.problem
-        placement = found.given
-        if values.placement is not None:
-            placement = read_placement(
-                values.placement, problem.graph.op_names, problem.device_names, found.given
-            )
-        prediction = predict(problem, placement)
-        if values.dump_problem is not None:
-            write_problem(values.dump_problem, problem, placement)
-        if values.timeline is not None:
-            trace = chrome_trace(problem, Simulator(problem).schedule(placement))
-            write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
+    found = prepare(problem_options(model_of(arguments), values))
+    problem = found.problem
+    placement = found.given
+    if values.placement is not None:
+        placement = read_placement(
+            values.placement, problem.graph.op_names, problem.device_names, found.given
+        )
+    prediction = predict(problem, placement)
+    if values.dump_problem is not None:
+        write_problem(values.dump_problem, problem, placement)
+    if values.timeline is not None:
+        trace = chrome_trace(problem, Simulator(problem).schedule(placement))
+        write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
     if values.format == "json":
         print_json(plain(prediction))
     else:
