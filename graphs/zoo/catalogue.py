@@ -82,6 +82,105 @@ ENTRIES: Mapping[str, Entry] = {
         {"batch_size": 128, "image_size": 24, "num_classes": 10, "width_divisor": 1},
         {"batch_size": 4, "image_size": 8, "num_classes": 10, "width_divisor": 8},
     ),
+    **{
+        f"resnet{depth}": Entry(
+            "resnet",
+            {
+                "batch_size": 32,
+                "image_size": 224,
+                "num_classes": 1000,
+                "width_divisor": 1,
+                "max_repeats": 36,
+            },
+            {
+                "batch_size": 2,
+                "image_size": 32,
+                "num_classes": 10,
+                "width_divisor": 16,
+                "max_repeats": repeats,
+            },
+            fixed={"depth": depth},
+        )
+        for depth, repeats in ((152, 2), (50, 1))
+    },
+    "nasnet": Entry(
+        "nasnet",
+        {
+            "batch_size": 32,
+            "num_layers": 4,
+            "hidden_size": 1056,
+            "num_stages": 3,
+            "stem_filters": 32,
+            "image_size": 224,
+            "num_classes": 1000,
+        },
+        {
+            "batch_size": 2,
+            "num_layers": 1,
+            "hidden_size": 48,
+            "num_stages": 1,
+            "stem_filters": 4,
+            "image_size": 32,
+            "num_classes": 10,
+        },
+    ),
+    "transformer": Entry(
+        "transformer",
+        {
+            "batch_size": 32,
+            "num_layers": 12,
+            "hidden_size": 768,
+            "num_steps": 128,
+            "vocab_size": 30_522,
+            "num_masked": 20,
+        },
+        {
+            "batch_size": 2,
+            "num_layers": 2,
+            "hidden_size": 8,
+            "num_steps": 6,
+            "vocab_size": 20,
+            "num_masked": 2,
+        },
+    ),
+    "dlrm": Entry(
+        "dlrm",
+        {
+            "batch_size": 2048,
+            "hidden_size": 128,
+            "vocab_size": 10_131_227,
+            "num_tables": 26,
+            "width_divisor": 1,
+        },
+        {
+            "batch_size": 4,
+            "hidden_size": 4,
+            "vocab_size": 50,
+            "num_tables": 8,
+            "width_divisor": 64,
+        },
+    ),
+    "moe": Entry(
+        "moe",
+        {
+            "batch_size": 32,
+            "num_layers": 6,
+            "hidden_size": 1024,
+            "num_steps": 128,
+            "vocab_size": 32_000,
+            "num_experts": 16,
+            "inner_size": 4096,
+        },
+        {
+            "batch_size": 2,
+            "num_layers": 2,
+            "hidden_size": 8,
+            "num_steps": 8,
+            "vocab_size": 20,
+            "num_experts": 4,
+            "inner_size": 16,
+        },
+    ),
 }
 
 NAMES: tuple[str, ...] = tuple(ENTRIES)
