@@ -1,9 +1,10 @@
 """Which function calls which, and which FunctionDef a chain of calls ends in.
 
-A specialised copy of a function carries the name of what it is a copy of in the attribute
-`_tfplace_copy_of`. So a chain of calls that was named before specialising still leads to the
-right body afterwards: each step is looked up by the called name first, then by the name of
-the function that the called one is a copy of.
+A specialised copy of a function says in its signature's description what it is a copy of
+(tf.saved_model.load refuses attributes of FunctionDefs that it doesn't know). So a chain of
+calls that was named before specialising still leads to the right body afterwards: each step is
+looked up by the called name first, then by the name of the function that the called one is a
+copy of.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from typing import Any
 
 from graphs.flatten import called_function, is_compiled
 
-COPY_OF = "_tfplace_copy_of"
+_MARK = "tfplace: copy of "
 
 
 def copy_of(function: Any) -> str:
     """The name of the function that this FunctionDef is a copy of, or its own."""
-    if COPY_OF in function.attr:
-        return str(function.attr[COPY_OF].s.decode())
+    description: str = function.signature.description
+    if description.startswith(_MARK):
+        return description.removeprefix(_MARK)
     return str(function.signature.name)
+
+
+def mark_as_copy(function: Any, original: str) -> None:
+    """Notes in a FunctionDef what it is a copy of."""
+    function.signature.description = _MARK + original
 
 
 def opened_callee(node: Any, library: Mapping[str, Any]) -> str | None:

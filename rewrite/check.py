@@ -7,7 +7,7 @@ from typing import Any
 
 from graphs.flat_graph import Origin
 from rewrite.annotate_devices import read_devices
-from rewrite.call_graph import COPY_OF, copy_of, rename_references
+from rewrite.call_graph import copy_of, rename_references
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import RewriteError, op_path
 
@@ -81,7 +81,7 @@ def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
         del frame.node_def[:]
         if name in copies:
             frame.signature.name = name
-            frame.attr.pop(COPY_OF, None)
+            frame.signature.description = ""
         frames.append(frame)
     if frames[0] != frames[1]:
         raise RewriteError(f"comparing function {name!r}: its signature or attributes changed")

@@ -17,7 +17,15 @@ _STDERR_TAIL = 2000
 
 
 class ChildError(Exception):
-    """The child crashed, failed or took too long; the message says which."""
+    """The child crashed, failed or took too long; the message says which.
+
+    Attributes:
+      partial: what it had written until then; empty if nothing.
+    """
+
+    def __init__(self, message: str, partial: Mapping[str, Any]):
+        super().__init__(message)
+        self.partial = partial
 
 
 def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
@@ -50,13 +58,27 @@ def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -
             try:
                 status = process.wait(timeout_seconds)
             except subprocess.TimeoutExpired:
-                raise ChildError(f"it took more than {timeout_seconds:g} s") from None
+                _end(process)
+                message = f"it took more than {timeout_seconds:g} s"
+                raise ChildError(message, _written(answered)) from None
             finally:
                 _end(process)
             if status:
-                raise ChildError(f"{_cause(status)}: {_last_words(stderr)}")
-        result: dict[str, Any] = json.loads(answered.read_text())
-        return result
+                message = f"{_cause(status)}: {_last_words(stderr)}"
+                raise ChildError(message, _written(answered))
+        return _written(answered)
+
+
+def write_result(path: str, result: Mapping[str, Any]) -> None:
+    """In a child: writes its result, or what there is of it so far, at once or not at all."""
+    aside = Path(path + ".new")
+    aside.write_text(json.dumps(result))
+    aside.rename(path)
+
+
+def _written(path: Path) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return result
 
 
 def _environment() -> dict[str, str]:

@@ -18,7 +18,13 @@ from typing import Any
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
 from rewrite.annotate_devices import device_of_place
-from rewrite.call_graph import COPY_OF, CallGraph, opened_callee, references, rename_references
+from rewrite.call_graph import (
+    CallGraph,
+    mark_as_copy,
+    opened_callee,
+    references,
+    rename_references,
+)
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
 Chain = tuple[str, ...]
@@ -228,7 +234,7 @@ def _add_copy(library: Any, function: Any, name: str) -> Any:
     copy = library.function.add()
     copy.CopyFrom(function)
     copy.signature.name = name
-    copy.attr[COPY_OF].s = function.signature.name.encode()
+    mark_as_copy(copy, function.signature.name)
     for gradient in gradients:
         library.gradient.add(function_name=name, gradient_func=gradient.gradient_func)
     return copy

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rewrite.call_graph import COPY_OF
+from rewrite.call_graph import copy_of
 
 _HANDLE_OPS = frozenset({"VarHandleOp", "HashTableV2", "MutableHashTableV2"})
 
@@ -49,11 +49,7 @@ def write_object_devices(meta_graph: Any) -> tuple[str, ...]:
 def _bound(meta_graph: Any, handles: dict[str, Any]) -> Iterator[tuple[str, int]]:
     """(handle op, index of its object) of everything that calls in the main graph capture."""
     concrete = meta_graph.object_graph_def.concrete_functions
-    original = {
-        f.signature.name: f.attr[COPY_OF].s.decode()
-        for f in meta_graph.graph_def.library.function
-        if COPY_OF in f.attr
-    }
+    original = {f.signature.name: copy_of(f) for f in meta_graph.graph_def.library.function}
     num_objects = len(meta_graph.object_graph_def.nodes)
     for node in meta_graph.graph_def.node:
         function = node.attr["f"].func.name if "f" in node.attr else node.op

@@ -1,0 +1,157 @@
+"""Child process: a GraphDef or MetaGraphDef becomes a SavedModel, without any device.
+
+Run by rewrite.emit as `python -m rewrite.build_saved_model REQUEST RESULT`. The graph's
+variables are initialised here, so TensorFlow runs ops of the user's graph and may abort.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+from graphs.names import op_of, with_index
+from graphs.source_model import Initialization, Variable
+from rewrite.child_process import write_result
+from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
+from rewrite.signature_key import signature_key
+
+v1 = tf.compat.v1
+_SCOPE = "tfplace"
+
+
+def main(argv: Sequence[str]) -> None:
+    """Reads the request, builds, and writes {"signature": its name}."""
+    request = json.loads(Path(argv[1]).read_text())
+    graph = tf.Graph()
+    with graph.as_default():
+        meta_graph = _import(request)
+        variables = [Variable(**variable) for variable in request["variables"]]
+        initialization = Initialization(**request["initialization"])
+        signature = _signature(graph, request)
+        saver = _saver(graph, variables)
+        table_ops = _table_initializers(graph, initialization.init_ops)
+        with v1.Session(config=v1.ConfigProto(allow_soft_placement=True)) as session:
+            initialize(session, initialization, variables)
+            _save(session, request, meta_graph, signature, saver, table_ops)
+    _drop_own_ops(Path(request["output_dir"], "saved_model.pb"))
+    write_result(argv[2], {"signature": request["signature"]})
+
+
+def _import(request: Mapping[str, Any]) -> Any:
+    """Imports the graph into the default one; returns the MetaGraphDef or None."""
+    graph_def = graph_pb2.GraphDef.FromString(Path(request["graph_def"]).read_bytes())
+    if not request["meta_graph_def"]:
+        v1.import_graph_def(graph_def, name="")
+        return None
+    meta_graph = meta_graph_pb2.MetaGraphDef.FromString(
+        Path(request["meta_graph_def"]).read_bytes()
+    )
+    meta_graph.graph_def.CopyFrom(graph_def)
+    v1.train.import_meta_graph(meta_graph, clear_devices=True)
+    return meta_graph
+
+
+def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
+    """The run as a signature: what is fed by op name, what is fetched as tensors.
+
+    An op has no value, so every fetched tensor waits for the fetched ops; where only ops are
+    fetched, a constant waits for them.
+    """
+    inputs = {
+        signature_key(tensor): v1.saved_model.build_tensor_info(
+            graph.get_tensor_by_name(with_index(tensor))
+        )
+        for tensor in request["feeds"]
+    }
+    fetches = request["fetches"]
+    ops = [graph.get_operation_by_name(fetch) for fetch in fetches if ":" not in fetch]
+    tensors = {
+        signature_key(fetch): graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch
+    }
+    if ops:
+        with graph.control_dependencies(ops), graph.name_scope(_SCOPE):
+            done = {signature_key(op.name): tf.constant(1, tf.int32, name="done") for op in ops[:1]}
+            tensors = {
+                key: tf.identity(tensor, name="fetched")
+                for key, tensor in (tensors or done).items()
+            }
+    outputs = {key: v1.saved_model.build_tensor_info(tensor) for key, tensor in tensors.items()}
+    return v1.saved_model.build_signature_def(
+        inputs, outputs, v1.saved_model.signature_constants.PREDICT_METHOD_NAME
+    )
+
+
+def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
+    """A saver of all variables under their names; None where there are none."""
+    variables = list(variables)
+    keys = checkpoint_keys(variables)
+    tensors = {}
+    for variable in variables:
+        handle = graph.get_tensor_by_name(f"{variable.op}:0")
+        if handle.dtype == tf.resource:
+            with graph.name_scope(_SCOPE), graph.colocate_with(handle.op):
+                handle = tf.raw_ops.ReadVariableOp(
+                    resource=handle, dtype=tf.as_dtype(variable.dtype), name="saved"
+                )
+        tensors[keys[variable.op]] = handle
+    with graph.name_scope(_SCOPE):
+        return v1.train.Saver(tensors, name="save") if tensors else None
+
+
+def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Operation]:
+    """Ops that fill lookup tables: they must run at each load, unlike those of variables."""
+    found = list(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS))
+    pending = [graph.get_operation_by_name(op_of(name)) for name in init_ops]
+    seen = set(pending)
+    while pending:
+        op = pending.pop()
+        if op.type.startswith(("InitializeTable", "LookupTableImport")) and op not in found:
+            found.append(op)
+        sources = {*op.control_inputs, *(tensor.op for tensor in op.inputs)} - seen
+        seen |= sources
+        pending.extend(sources)
+    return found
+
+
+def _save(
+    session: Any,
+    request: Mapping[str, Any],
+    meta_graph: Any,
+    signature: Any,
+    saver: Any,
+    table_ops: list[tf.Operation],
+) -> None:
+    signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
+    builder = v1.saved_model.Builder(request["output_dir"])
+    with session.graph.name_scope(_SCOPE):
+        main_op = tf.group(*table_ops, name="main_op") if table_ops else None
+    builder.add_meta_graph_and_variables(
+        session,
+        [v1.saved_model.tag_constants.SERVING],
+        signature_def_map={**signatures, request["signature"]: signature},
+        assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS) or None,
+        main_op=main_op,
+        saver=saver,
+    )
+    builder.save()
+
+
+def _drop_own_ops(path: Path) -> None:
+    """Takes the ops that gave the variables their values out of the written model."""
+    saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for meta_graph in saved_model.meta_graphs:
+        kept = [n for n in meta_graph.graph_def.node if not n.name.startswith(ASSIGN_SCOPE + "/")]
+        del meta_graph.graph_def.node[:]
+        meta_graph.graph_def.node.extend(kept)
+    path.write_bytes(saved_model.SerializeToString(deterministic=True))
+
+
+if __name__ == "__main__":
+    main(sys.argv)

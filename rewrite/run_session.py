@@ -1,0 +1,104 @@
+"""Variables of a graph in a v1 session: given their first values, read, overwritten.
+
+Imported by child processes only: it is all TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graphs.names import with_index
+from graphs.source_model import Initialization, Variable
+
+ASSIGN_SCOPE = "tfplace_assign"
+"""Where ops that only this module needs are put; they are no part of any model."""
+_RANDOM_SCALE = 0.05
+
+
+def initialize(
+    session: Any, initialization: Initialization, variables: Sequence[Variable], seed: int = 0
+) -> None:
+    """Runs the init ops, restores the checkpoint, and fills what neither of them covers.
+
+    Args:
+      session: with the graph that the names are of.
+      initialization: what to run and to feed.
+      variables: all of the graph; those named random_variables get N(0, 0.05) values.
+      seed: of these.
+    """
+    if initialization.init_ops:
+        assets = {with_index(name): path for name, path in initialization.asset_feeds.items()}
+        session.run([_op(session.graph, name) for name in initialization.init_ops], assets)
+    if initialization.restore_op:
+        prefix = {with_index(initialization.filename_tensor): initialization.checkpoint_prefix}
+        session.run(_op(session.graph, initialization.restore_op), prefix)
+    rng = np.random.default_rng(seed)
+    uncovered = [v for v in variables if v.name in initialization.random_variables]
+    write_variables(session, uncovered, {v.op: _random_value(v, rng) for v in uncovered})
+
+
+def checkpoint_keys(variables: Iterable[Variable]) -> dict[str, str]:
+    """{variable op: key under which emit saves it}: its name or, where that is taken, its op's."""
+    keys: dict[str, str] = {}
+    for variable in variables:
+        keys[variable.op] = variable.op if variable.name in keys.values() else variable.name
+    return keys
+
+
+def _op(graph: tf.Graph, name: str) -> tf.Operation:
+    return graph.get_operation_by_name(name.partition(":")[0])
+
+
+def _random_value(variable: Variable, rng: np.random.Generator) -> Any:
+    shape = tuple(max(size, 1) for size in variable.shape)
+    dtype = tf.as_dtype(variable.dtype)
+    if dtype == tf.string:
+        return np.full(shape, b"", object)
+    if dtype.is_floating or dtype.is_complex:
+        return (rng.standard_normal(shape) * _RANDOM_SCALE).astype(dtype.as_numpy_dtype)
+    return np.zeros(shape, dtype.as_numpy_dtype)
+
+
+def write_variables(session: Any, variables: Iterable[Variable], values: Mapping[str, Any]) -> None:
+    """Assigns values[variable.op] to each variable that has one there."""
+    feeds, assigns = {}, []
+    with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
+        for variable in variables:
+            if variable.op not in values:
+                continue
+            handle = session.graph.get_tensor_by_name(f"{variable.op}:0")
+            value = tf.compat.v1.placeholder(tf.as_dtype(variable.dtype))
+            feeds[value] = values[variable.op]
+            # Beside the variable, wherever that is: it may be on another task.
+            with session.graph.colocate_with(handle.op):
+                if handle.dtype == tf.resource:
+                    assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
+                else:
+                    assign = tf.raw_ops.Assign(ref=handle, value=value, validate_shape=False)
+                    assigns.append(assign.op)
+    if assigns:
+        session.run(assigns, feeds)
+
+
+def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any]:
+    """{variable op: value}.
+
+    Raises:
+      tf.errors.FailedPreconditionError: one has no value yet.
+    """
+    reads = {}
+    with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
+        for variable in variables:
+            handle = session.graph.get_tensor_by_name(f"{variable.op}:0")
+            with session.graph.colocate_with(handle.op):
+                reads[variable.op] = (
+                    tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.as_dtype(variable.dtype))
+                    if handle.dtype == tf.resource
+                    else tf.raw_ops.Identity(input=handle)
+                )
+    values: dict[str, Any] = session.run(reads) if reads else {}
+    return values

@@ -1,0 +1,215 @@
+"""Child process: runs given and emitted models and compares what they compute.
+
+Run by rewrite.verify as `python -m rewrite.verify_child REQUEST RESULT`. After each check the
+result file is written anew, so that a crash loses one check only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from graphs.names import with_index
+from graphs.source_model import Initialization, Variable
+from rewrite.child_process import write_result
+from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
+
+v1 = tf.compat.v1
+_MESSAGE_LENGTH = 300
+# 84 units in the last place, as 1e-5 is for float32, would let bfloat16 off with anything.
+_LOOSEST = 1e-2
+Json = Mapping[str, Any]
+Values = dict[str, np.ndarray]
+
+
+def main(argv: Sequence[str]) -> None:
+    """Reads the request and writes {"outcomes": [...], "running": which model}."""
+    request = json.loads(Path(argv[1]).read_text())
+    if not request["target"]:
+        _split_cpu(request["num_cpus"])
+    tf.config.set_soft_device_placement(True)
+    runs = _Runs(request)
+    outcomes: list[dict[str, Any]] = []
+    for check in request["checks"]:
+        write_result(argv[2], {"outcomes": outcomes, "running": "given"})
+        outcome: dict[str, Any] = {"label": check["label"], "values": []}
+        try:
+            first, second = runs.twice(check["given"])
+        except Exception as error:  # whatever a user's model raises
+            outcomes.append({**outcome, "not_run": _message(error)})
+            continue
+        write_result(argv[2], {"outcomes": outcomes, "running": "placed"})
+        try:
+            placed = runs.once(check["placed"])
+            values = compared(first, second, placed, request["rtol"])
+            outcomes.append({**outcome, "values": values})
+        except Exception as error:  # whatever a user's model raises
+            outcomes.append({**outcome, "failed": _message(error)})
+    write_result(argv[2], {"outcomes": outcomes})
+
+
+def _split_cpu(count: int) -> None:
+    """Makes as many CPU devices as the placement names, so that its strings mean something."""
+    devices = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], devices)
+
+
+def _message(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:_MESSAGE_LENGTH]
+
+
+def compared(first: Values, second: Values, placed: Values, rtol: float) -> list[dict[str, Any]]:
+    """Compares two runs of the original with one of the emitted model, value by value.
+
+    Returns:
+      [{"name", "why" it isn't compared or "", "equal", "max_abs_diff"}].
+    """
+    results = []
+    for name, value in first.items():
+        why = ""
+        if not within(value, second[name], rtol):
+            why = "it differs between two runs of the model as it came"
+        difference = max_abs_diff(value, placed[name])
+        equal = within(value, placed[name], rtol)
+        results.append({"name": name, "why": why, "equal": equal, "max_abs_diff": difference})
+    return results
+
+
+def within(value: np.ndarray, other: np.ndarray, rtol: float) -> bool:
+    """Bitwise equality or, for floats, |difference| <= tolerance * largest |value|.
+
+    The tolerance is rtol for float32 and follows the precision of other floats.
+    """
+    value, other = np.asarray(value), np.asarray(other)
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return False
+    if value.tobytes() == other.tobytes() and value.dtype != object:
+        return True
+    dtype = tf.as_dtype(value.dtype)
+    if not (dtype.is_floating or dtype.is_complex):
+        return bool(np.array_equal(value, other))
+    real = dtype.real_dtype if dtype.is_complex else dtype
+    epsilon = float(ml_dtypes.finfo(real.as_numpy_dtype).eps)  # type: ignore[no-untyped-call]
+    tolerance = min(rtol * epsilon / float(np.finfo(np.float32).eps), _LOOSEST)
+    wide = np.complex128 if dtype.is_complex else np.float64
+    value, other = value.astype(wide), other.astype(wide)
+    finite = np.abs(value[np.isfinite(value)])
+    scale = float(finite.max()) if finite.size else 0.0
+    return bool(np.allclose(other, value, rtol=0.0, atol=tolerance * scale, equal_nan=True))
+
+
+def max_abs_diff(value: np.ndarray, other: np.ndarray) -> float:
+    """Largest |difference|; 0 where both are the same infinity or NaN, inf for other shapes."""
+    value, other = np.asarray(value), np.asarray(other)
+    if value.shape != other.shape or value.dtype != other.dtype:
+        return math.inf
+    if value.dtype == object or value.dtype.kind in "SU":
+        return 0.0 if np.array_equal(value, other) else math.inf
+    wide = np.complex128 if value.dtype.kind == "c" else np.float64
+    value, other = value.astype(wide), other.astype(wide)
+    different = ~((value == other) | (np.isnan(value) & np.isnan(other)))
+    if not different.any():
+        return 0.0
+    largest = float(np.max(np.abs(value[different] - other[different])))
+    return largest if math.isfinite(largest) else math.inf
+
+
+class _Runs:
+    """Runs of models, each kept so that a model is run no more often than needed."""
+
+    def __init__(self, request: Json):
+        self.target = str(request["target"])
+        self.arrays = dict(np.load(request["arrays"], allow_pickle=True))
+        self.num_cpus = int(request["num_cpus"])
+        self._known: dict[str, tuple[Values, Values]] = {}
+
+    def twice(self, runner: Json) -> tuple[Values, Values]:
+        key = json.dumps(runner, sort_keys=True)
+        if key not in self._known:
+            self._known[key] = (self.once(runner), self.once(runner))
+        return self._known[key]
+
+    def once(self, runner: Json) -> Values:
+        return self._load_run(runner) if runner["how"] == "load" else self._session_run(runner)
+
+    def _session_run(self, runner: Json) -> Values:
+        variables = [Variable(**v) for v in runner.get("variables", ())]
+        values: Values = {}
+        with self._session(runner) as session:
+            graph = session.graph
+            feeds = {}
+            for name, array in runner["feeds"].items():
+                tensor = graph.get_tensor_by_name(with_index(name))
+                feeds[tensor] = self.arrays[array].astype(tensor.dtype.as_numpy_dtype)
+            fetches = {label: with_index(name) for label, name in runner["fetches"].items()}
+            ops = [graph.get_operation_by_name(name) for name in runner.get("ops", ())]
+            for step in range(runner["num_steps"]):
+                fetched, _ = session.run((fetches, ops), feeds)
+                values.update({_label(name, step, runner): v for name, v in fetched.items()})
+            after = read_variables(session, variables)
+            values.update({f"variable {v.name}": after[v.op] for v in variables})
+        return values
+
+    @contextlib.contextmanager
+    def _session(self, runner: Json) -> Iterator[Any]:
+        """A session with the model loaded and its variables initialised."""
+        config = v1.ConfigProto(
+            allow_soft_placement=True,
+            isolate_session_state=True,
+            device_count={} if self.target else {"CPU": self.num_cpus},
+        )
+        with tf.Graph().as_default(), v1.Session(self.target, config=config) as session:
+            if "saved_model" in runner:
+                v1.saved_model.load(session, runner["tags"], runner["saved_model"])
+            else:
+                _open_graph(session, runner)
+            yield session
+
+    def _load_run(self, runner: Json) -> Values:
+        policy = "save_variable_devices" if runner["variable_devices"] else None
+        options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
+        loaded = tf.saved_model.load(runner["saved_model"], tags=runner["tags"], options=options)
+        function = loaded.signatures[runner["signature"]]
+        wanted = function.structured_input_signature[1]
+        feeds = {
+            name: tf.constant(self.arrays[array].astype(wanted[name].dtype.as_numpy_dtype))
+            for name, array in runner["feeds"].items()
+        }
+        values: Values = {}
+        for step in range(runner["num_steps"]):
+            outputs = function(**feeds)
+            for label, key in runner["fetches"].items():
+                values[_label(label, step, runner)] = outputs[key].numpy()
+        return values
+
+
+def _label(name: str, step: int, runner: Json) -> str:
+    return f"{name} of step {step + 1}" if runner["num_steps"] > 1 else name
+
+
+def _open_graph(session: Any, runner: Json) -> None:
+    """Imports a bare graph and gives its variables the values of a checkpoint or its own."""
+    graph_def = graph_pb2.GraphDef.FromString(Path(runner["graph_def"]).read_bytes())
+    v1.import_graph_def(graph_def, name="")
+    variables = [Variable(**v) for v in runner["initialized"]]
+    initialize(session, Initialization(**runner["initialization"]), variables)
+    if runner["checkpoint"] and variables:
+        checkpoint = tf.train.load_checkpoint(runner["checkpoint"])
+        keys = checkpoint_keys(variables)
+        values = {op: checkpoint.get_tensor(key) for op, key in keys.items()}
+        write_variables(session, variables, values)
+
+
+if __name__ == "__main__":
+    main(sys.argv)
