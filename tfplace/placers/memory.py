@@ -34,6 +34,13 @@ def op_bytes_estimate(simulator: Simulator) -> FloatArray:
     return persistent + min(max(share, 0.0), 1.0) * allocated
 
 
+def sum_by_group(grouping: Grouping, amounts: FloatArray) -> FloatArray:
+    """f8[G]: the sum of f8[N] over each group's ops."""
+    sums = np.zeros(grouping.num_groups)
+    np.add.at(sums, grouping.group_of_op, amounts)
+    return sums
+
+
 def repaired(simulator: Simulator, grouping: Grouping, device_of_op: IntArray) -> IntArray:
     """Moves groups off devices that are too full until all fit, or nothing more helps.
 
