@@ -19,6 +19,9 @@ FeedArrays = dict[str, np.ndarray]
 INTEGER_LIMIT = 100
 """Integers that index nothing are below this: small enough to be sizes, counts or steps."""
 
+# Keras declares the ids that an Embedding takes as floats.
+_MAY_INDEX = ("int", "uint", "float", "bfloat")
+
 
 def generate_feeds(
     graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str], seed: int
@@ -27,7 +30,8 @@ def generate_feeds(
 
     Floats are standard normal, complex too; bools are even; integers lie in [0, limit), where
     the limit is the size of what they index (rows of an embedding table, classes of a loss,
-    the depth of a one-hot) or INTEGER_LIMIT; strings are decimal numbers below it.
+    the depth of a one-hot) or INTEGER_LIMIT, and so do floats that are cast to an index;
+    strings are decimal numbers below INTEGER_LIMIT.
 
     Args:
       graph_def: the run graph, calls open or not.
@@ -48,8 +52,8 @@ def generate_feeds(
 def _limits(
     graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]
 ) -> Mapping[str, int | None]:
-    integers = [spec.tensor for spec in feeds if _is_integer(spec.dtype)]
-    if not integers:
+    numbers = [spec.tensor for spec in feeds if spec.dtype.startswith(_MAY_INDEX)]
+    if not numbers:
         return {}
     from graphs.flatten import flatten
     from graphs.index_ranges import IndexRanges
@@ -57,12 +61,7 @@ def _limits(
 
     flat = flatten(graph_def, feeds, fetches)
     ranges = IndexRanges(flat.graph_def, infer(flat))
-    return {tensor: ranges.limit(tensor) for tensor in integers}
-
-
-def _is_integer(dtype: str) -> bool:
-    # Feature columns and token ids are sometimes declared as floats; those stay normal.
-    return dtype.startswith(("int", "uint"))
+    return {tensor: ranges.limit(tensor) for tensor in numbers}
 
 
 def _random(spec: TensorSpec, limit: int | None, seed: int) -> np.ndarray:
@@ -88,6 +87,8 @@ def _random(spec: TensorSpec, limit: int | None, seed: int) -> np.ndarray:
     if dtype.is_complex:
         values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
         return np.asarray(values).astype(dtype.as_numpy_dtype)
+    if dtype.is_floating and limit is not None:
+        return np.asarray(rng.integers(0, limit, shape)).astype(dtype.as_numpy_dtype)
     if dtype.is_floating:
         return np.asarray(rng.standard_normal(shape)).astype(dtype.as_numpy_dtype)
     raise FeedError(
@@ -132,9 +133,10 @@ def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> Fee
 
 def _read_npz(path: str) -> dict[str, np.ndarray]:
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("a single array")
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("a single array")
+        with archive:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError as error:
         raise FeedError(f"reading inputs from {path!r}: there is no such file") from error

@@ -67,6 +67,17 @@ class GraphView:
                     pending.append(op)
         return reached
 
+    def descendants(self, ops: Iterable[str]) -> set[str]:
+        """`ops` and everything that uses or waits for them, directly or not."""
+        pending = list(ops)
+        reached = set(pending)
+        while pending:
+            for user in self.users[pending.pop()]:
+                if user not in reached:
+                    reached.add(user)
+                    pending.append(user)
+        return reached
+
     def variable_of(self, tensor: str) -> str:
         """The variable op that a tensor is the handle or reference of, or an empty string."""
         op = op_of(tensor)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.errors import FetchError, ModelError
-from graphs.graph_view import PLACEHOLDERS, VARIABLE_OPS, GraphView
+from graphs.graph_view import PLACEHOLDERS, GraphView, callees
 from graphs.load_options import LoadOptions
 from graphs.names import op_of
 from graphs.nearest import nearest
@@ -23,9 +23,9 @@ TRAIN_OP_SIGNATURE = "__saved_model_train_op"
 _TRAIN_OP_NAME = re.compile(r"(.*/)?train_op")
 # Ops that group or count updates: tf.group's NoOp, and the global step's increment.
 _GROUPING = frozenset({"NoOp", "AssignAdd", "AssignAddVariableOp", "Identity"})
+_SAVER_OP = re.compile(r"(Save|Restore)(V2|Slices?)?|MergeV2Checkpoints|ShardedFile\w+")
 _NEVER_FETCHED = re.compile(
-    r"NoOp|Const|Assert|Print\w*|Save\w*|Restore\w*|MergeV2Checkpoints|ShardedFilename|VarHandleOp"
-    r"|VarIsInitializedOp|IsVariableInitialized|VariableV2|Variable|ReadVariableOp|\w*Summary\w*"
+    r"NoOp|Const|Assert|Print\w*|VarHandleOp|VarIsInitializedOp|IsVariableInitialized|VariableV2|Variable|ReadVariableOp|\w*Summary\w*"
     r"|Placeholder\w*|DestroyResourceOp|\w*HashTable\w*|InitializeTable\w*|LookupTableImport\w*"
     r"|\w*Dataset\w*|Iterator\w*|MakeIterator|Queue\w*|\w*Queue\w*|DisableCopyOnRead"
 )
@@ -195,31 +195,31 @@ def _other_run(sources: RunSources, options: LoadOptions) -> Run:
 
 def sinks(view: GraphView) -> tuple[str, ...]:
     """Ops that compute something nobody in the graph uses, saving and initialising left out."""
+    saving = view.descendants(
+        name for name, node in view.nodes.items() if _saves_or_restores(view, node)
+    )
     found = [
         name
         for name, node in view.nodes.items()
         if not view.users[name]
+        and name not in saving
         and not _NEVER_FETCHED.fullmatch(node.op)
         and not is_assignment(node)
-        and node.op not in VARIABLE_OPS | PLACEHOLDERS
-        and not _only_saves_or_restores(view, node)
     ]
-    with_inputs = [name for name in found if _depends_on_input(view, name)]
+    fed = view.descendants(name for name, node in view.nodes.items() if node.op in PLACEHOLDERS)
+    with_inputs = [name for name in found if name in fed]
     return tuple(f"{name}:0" for name in with_inputs or found)
 
 
-def _only_saves_or_restores(view: GraphView, node: Any) -> bool:
-    """Whether a call is an object-based saver's."""
+def _saves_or_restores(view: GraphView, node: Any) -> bool:
+    """Whether an op, or a function that it calls, is a saver's."""
+    if _SAVER_OP.fullmatch(node.op):
+        return True
     return any(
-        inner.op in ("SaveV2", "RestoreV2")
-        for name in [node.attr["f"].func.name if "f" in node.attr else "", node.op]
-        if name in view.library
+        _SAVER_OP.fullmatch(inner.op)
+        for name, _ in callees(node, view.library)
         for inner in view.library[name].node_def
     )
-
-
-def _depends_on_input(view: GraphView, name: str) -> bool:
-    return any(view.nodes[op].op in PLACEHOLDERS for op in view.ancestors([name]))
 
 
 def signature_fetches(signature: Signature) -> tuple[str, ...]:

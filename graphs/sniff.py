@@ -90,8 +90,6 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
         raise ModelError(
             f"reading model {path!r}: {error.strerror or error}; make it readable and try again"
         ) from error
-    except ValueError as error:  # a NUL byte in the path
-        raise ModelError(f"reading model {path!r}: {error}; check the path") from error
 
 
 def _sniff_directory(path: str) -> ModelFile:

@@ -93,6 +93,8 @@ def _brotli(data):
     size = ctypes.c_size_t(len(data) + 1024)
     result = ctypes.create_string_buffer(size.value)
     encode = riegeli._library().BrotliEncoderCompress
-    encode.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_char_p] + [ctypes.c_void_p] * 2
+    encode.argtypes = (
+        [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_char_p] + [ctypes.c_void_p] * 2
+    )
     assert encode(6, 22, 0, len(data), data, ctypes.byref(size), result) == 1
     return result.raw[: size.value]

@@ -9,6 +9,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 
 from graphs.errors import FeedError, FetchError, ModelError
+from graphs.feeds import generate_feeds
 from graphs.load import load
 from graphs.load_options import LoadOptions
 from graphs.sniff import new_message
@@ -101,7 +102,7 @@ def test_assets_are_fed_while_tables_are_filled(trained_v2):
     model = load(trained_v2, LoadOptions(batch_size=2, signature="look_up"))
     assert model.mode == "inference"
     feeds = {"look_up_x:0": X, "look_up_word:0": np.array([b"b", b"?"], object)}
-    (row, y), = model_files.run(model, feeds)
+    ((row, y),) = model_files.run(model, feeds)
     np.testing.assert_array_equal(row, [1, -1])
     np.testing.assert_array_equal(y, Y)
 
@@ -136,7 +137,7 @@ def test_a_training_step_is_made(served_v2):
 def test_inference_is_run_where_it_is_asked_for(served_v2):
     model = load(served_v2, TWO_INFERENCE)
     assert (model.mode, model.step_origin) == ("inference", "signature serving_default")
-    (y,), = model_files.run(model, {"serving_default_x:0": X})
+    ((y,),) = model_files.run(model, {"serving_default_x:0": X})
     np.testing.assert_array_equal(y, Y)
 
 
@@ -144,7 +145,7 @@ def test_saved_model_v1(served_v1):
     model = load(served_v1, TWO_INFERENCE)
     assert model.kind == "saved_model_v1"
     assert model.variables == (Variable("w", "w", "float32", (4, 3), True),)
-    (y,), = model_files.run(model, {"x:0": X})
+    ((y,),) = model_files.run(model, {"x:0": X})
     np.testing.assert_array_equal(y, Y)
 
 
@@ -221,7 +222,7 @@ def test_chunked_saved_model(served_v2, folder, brotli):
     )
     model = load(path, TWO_INFERENCE)
     assert model.meta_graph_def == whole.meta_graphs[0]
-    (y,), = model_files.run(model, {"serving_default_x:0": X})
+    ((y,),) = model_files.run(model, {"serving_default_x:0": X})
     np.testing.assert_array_equal(y, Y)
     assert tf.saved_model.load(model.saved_model_dir).w.shape == [4, 3]
     damaged = bytearray((path / "saved_model.cpb").read_bytes())
@@ -298,6 +299,11 @@ def test_tf_keras_hdf5(folder):
     assert loaded.kind == "keras"
     assert loaded.mode == "train", loaded.guessed
     assert sum(v.trainable for v in loaded.variables) == 6
+    feeds = generate_feeds(loaded.graph_def, loaded.feeds, loaded.fetches, seed=0)
+    (ids,) = feeds.values()
+    assert ids.dtype == np.float32 and set(ids.ravel()) <= set(range(10))
+    losses = [values[0] for values in model_files.run(loaded, feeds, times=2)]
+    assert losses[1] < losses[0]
 
 
 def test_keras_code_is_not_run(folder):
