@@ -1,0 +1,183 @@
+"""Simulated annealing from the best of many starts, from coarse groups to single ops."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.placement import Infeasible, Outcome
+from graphs.problem import Problem
+from tfplace.grouping.coarsen import coarsen
+from tfplace.grouping.quotient import colocation_units
+from tfplace.placers.etf import EarliestTaskFirst
+from tfplace.placers.heft import Heft
+from tfplace.placers.metis import Metis
+from tfplace.placers.moves import Neighbourhood, neighbourhood
+from tfplace.placers.single import Single
+from tfplace.placers.topological import Topological
+from tfplace.trial import Proposal
+
+STARTS = (Single, Topological, EarliestTaskFirst, Heft, Metis)
+
+
+@dataclasses.dataclass(frozen=True)
+class AnnealingConfig:
+    """How local search goes about it; the figures behind the defaults stand in BUILD_NOTES.
+
+    Attributes:
+      level_sizes: groups per level, coarse to fine; colocation units come last. A level that
+        the graph is too small for is left out.
+      first_cycle_trials: trials of the first pass through all levels; each pass is twice as long
+        as the one before, so any budget is used well.
+      hot, cold: temperature at the start and end of a level, as a share of the step time:
+        exp(-ln(new / old) / temperature) is the chance to take a worse placement.
+      max_batch: most neighbours proposed at once. All are neighbours of one placement, and those
+        after the first that is taken are wasted, so there are fewer while many are taken.
+      overflow_weight: what a device's worth of missing memory adds, in step times.
+    """
+
+    level_sizes: Sequence[int] = (32, 128, 512)
+    first_cycle_trials: int = 1000
+    hot: float = 0.02
+    cold: float = 0.0005
+    max_batch: int = 16
+    overflow_weight: float = 10.0
+
+
+class LocalSearch:
+    """Anneals; never ends by itself.
+
+    A first proposal holds all starts: the one that was handed in, one device, m-TOPO, m-ETF, HEFT
+    and minimum cuts. Then pass after pass anneals the groups of each level, coarse to fine: the
+    first pass from the best start, every later one from the best placement so far.
+
+    Evaluations are the evaluator's and each counts as a trial; nothing is simulated in secret but
+    what a start needs to fit memory.
+
+    Source: Kirkpatrick, Gelatt, Vecchi 1983 (annealing); Moulitsas and Karypis for coarse to fine.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int = 0,
+        start: IntArray | None = None,
+        config: AnnealingConfig | None = None,
+    ) -> None:
+        """Prepares levels; starts are made by the first propose().
+
+        Args:
+          problem: what is to be placed.
+          seed: of moves and acceptance.
+          start: a legal placement i4[N] to begin with, or None.
+          config: how to anneal.
+        """
+        self._problem = problem
+        self._seed = seed
+        self._config = config or AnnealingConfig()
+        self._rng = np.random.default_rng(seed)
+        self._start = start
+        self._levels: list[Neighbourhood] = []
+        self._plan: list[tuple[int, int]] = []  # (level, trials) of this pass, last first
+        self._cycle_trials = self._config.first_cycle_trials
+        self._level: Neighbourhood | None = None
+        self._level_trials = self._level_left = 0
+        self._acceptance = 0.5
+        self._current: IntArray | None = None
+        self._energy = self._best_energy = math.inf
+        self._best: IntArray | None = None
+
+    def propose(self) -> Proposal | None:
+        """The starts first; then neighbours of the current placement; None if no op is free."""
+        if self._best is None:
+            return Proposal(self._starts())
+        if not self._levels:
+            self._levels = _levels(self._problem, self._config.level_sizes, self._seed)
+            if not self._levels:
+                return None
+        if self._level_left <= 0:
+            self._next_level()
+        assert self._level is not None and self._current is not None
+        size = round(0.2 / max(self._acceptance, 1e-3))
+        size = min(max(size, 2), self._config.max_batch, self._level_left)
+        return Proposal(
+            np.stack([self._level.neighbour(self._current, self._rng) for _ in range(size)])
+        )
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """Takes starts or neighbours: keeps the best, and moves to the first acceptable one."""
+        energies = [self._energy_of(outcome) for outcome in outcomes]
+        if self._best is None:
+            self._keep_best(proposal.device_of_op, energies)
+            return {"best_energy": self._best_energy}
+        self._level_left -= len(energies)
+        for placement, energy in zip(proposal.device_of_op, energies, strict=True):
+            taken = self._accepts(energy)
+            self._acceptance += 0.02 * (taken - self._acceptance)
+            if taken:
+                self._current, self._energy = placement, energy
+                break
+        self._keep_best(proposal.device_of_op, energies)
+        return {
+            "best_energy": self._best_energy,
+            "temperature": self._temperature(),
+            "acceptance": self._acceptance,
+        }
+
+    def _starts(self) -> IntArray:
+        """i4[B, N]: all starts, the one handed in first."""
+        made = [placer(self._problem, self._seed).place() for placer in STARTS]
+        if self._start is not None:
+            made.insert(0, np.asarray(self._start, dtype=np.int32)[None])
+        return np.concatenate(made)
+
+    def _next_level(self) -> None:
+        """Begins the next level of this pass, or the next pass from the best placement."""
+        if not self._plan:
+            share = max(self._cycle_trials // len(self._levels), 1)
+            self._plan = [(level, share) for level in reversed(range(len(self._levels)))]
+            self._cycle_trials *= 2
+        self._current, self._energy = self._best, self._best_energy
+        level, self._level_trials = self._plan.pop()
+        self._level, self._level_left = self._levels[level], self._level_trials
+
+    def _temperature(self) -> float:
+        """Geometric from hot to cold over the trials of a level."""
+        done = 1.0 - self._level_left / max(self._level_trials, 1)
+        return self._config.hot * (self._config.cold / self._config.hot) ** done
+
+    def _accepts(self, energy: float) -> bool:
+        """Metropolis's rule on the ratio of energies."""
+        if not math.isfinite(energy):
+            return False
+        if energy <= self._energy:
+            return True
+        rise = math.log(energy / max(self._energy, 1e-300))
+        return bool(self._rng.random() < math.exp(-rise / self._temperature()))
+
+    def _energy_of(self, outcome: Outcome) -> float:
+        """Step seconds; a placement that only lacks memory costs more the more it lacks."""
+        if not isinstance(outcome, Infeasible):
+            return outcome.step_seconds
+        if outcome.reason != "memory" or not outcome.peak_bytes:
+            return math.inf
+        usable: FloatArray = self._problem.usable_bytes()
+        lacking = np.maximum(np.array(outcome.peak_bytes) - usable, 0.0) / np.maximum(usable, 1.0)
+        return outcome.step_seconds * (2.0 + self._config.overflow_weight * float(lacking.sum()))
+
+    def _keep_best(self, placements: IntArray, energies: Sequence[float]) -> None:
+        index = int(np.argmin(energies))
+        if self._best is None or energies[index] < self._best_energy:
+            self._best, self._best_energy = placements[index].copy(), energies[index]
+
+
+def _levels(problem: Problem, sizes: Sequence[int], seed: int) -> list[Neighbourhood]:
+    """The moves of each level, coarse to fine, that has anything to move."""
+    units = colocation_units(problem.graph)
+    groupings = [coarsen(problem, size, seed) for size in sizes if size < units.num_groups]
+    levels = [neighbourhood(problem, grouping) for grouping in [*groupings, units]]
+    return [level for level in levels if len(level.free)]
