@@ -1,10 +1,10 @@
 """What each op computes and moves, from TensorFlow's own Grappler.
 
-Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth. Asked for a
-device of 1 flop per nanosecond and 1 byte per nanosecond it therefore gives flops and bytes
-themselves, free of its rounding to whole nanoseconds, and one pass serves every device; a test
-holds that against Grappler's own price for a K80. Its scheduler's makespan is not used: it takes
-transfers between devices as free (SPEC section 6).
+Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth, and hands the
+seconds out in whole microseconds. Asked for a device of one flop and one byte per microsecond it
+therefore gives flops and bytes themselves, without rounding, and one pass serves every device; a
+test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used: it
+takes transfers between devices as free (SPEC section 6).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from graphs.source_model import TensorSpec
 PRICING_SECONDS = 600.0
 """Longest that Grappler may take; 170,000 ops take 20 s."""
 
+_NANOSECONDS_PER_UNIT = 1000
 # Any name does, as long as it is no GPU's: for GPUs Grappler asks the driver, once per op.
 _DEVICE_NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
 
@@ -55,16 +56,13 @@ def estimate(flat: FlatGraph, properties: TensorProperties) -> Work:
     """
     nodes = flat.graph_def.node
     unpriced = np.full(len(nodes), np.nan)
-    feeds = [spec for spec in flat.feeds if spec.shape is not None]
+    feeds = [*(spec for spec in flat.feeds if spec.shape is not None), *properties.bounds]
     result = _ask(with_feeds_as_placeholders(flat.graph_def, feeds))
     notes = []
-    if "registered_ops" in result:
-        foreign = _foreign(flat, properties, set(result["registered_ops"]))
-        if foreign:
-            notes.append(
-                f"Grappler knows no op type {', '.join(sorted({n.op for n in foreign.values()}))}"
-            )
-            result = _ask(_without(flat.graph_def, feeds, foreign, properties))
+    if unknown := result.get("unknown_op_types"):
+        notes.append(f"Grappler knows no op type {', '.join(unknown)}")
+        foreign = {node.name for node in nodes if node.op in unknown}
+        result = _ask(_without(flat.graph_def, feeds, foreign, properties))
     if "error" in result:
         notes.append(f"Grappler priced nothing: {result['error']}")
         return Work(unpriced, unpriced.copy(), notes)
@@ -82,7 +80,7 @@ def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[st
         i = index.get(priced.node)
         if i is not None:
             flops[i], memory_bytes[i] = priced.compute_time, priced.memory_time
-    return Work(flops, memory_bytes, notes)
+    return Work(flops / _NANOSECONDS_PER_UNIT, memory_bytes / _NANOSECONDS_PER_UNIT, notes)
 
 
 def _ask(graph_def: Any) -> Mapping[str, Any]:
@@ -92,14 +90,16 @@ def _ask(graph_def: Any) -> Mapping[str, Any]:
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
     meta_graph.collection_def["train_op"].node_list.value.extend(_sinks(graph_def))
     unit = device_properties_pb2.DeviceProperties(
-        type="CPU", num_cores=1, frequency=1000, bandwidth=10**6, memory_size=1 << 60
+        type="CPU", num_cores=1, frequency=1, bandwidth=1000, memory_size=1 << 60
     )
     device = device_properties_pb2.NamedDevice(name=_DEVICE_NAME, properties=unit)
+    functions = {function.signature.name for function in graph_def.library.function}
     request = {
         "meta_graph": meta_graph.SerializeToString(),
         "device": device.SerializeToString(),
+        "op_types": sorted({node.op for node in graph_def.node} - functions),
     }
-    return _run_process(request)
+    return run_grappler(request)
 
 
 def list_devices() -> list[Any]:
@@ -108,16 +108,17 @@ def list_devices() -> list[Any]:
 
     return [
         device_properties_pb2.NamedDevice.FromString(serialized)
-        for serialized in _run_process({}).get("devices", ())
+        for serialized in run_grappler({}).get("devices", ())
     ]
 
 
-def _run_process(request: Mapping[str, Any]) -> Mapping[str, Any]:
+def run_grappler(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answers a request of `graphs.grappler_process` in a process; {"error"} where that fails."""
     with tempfile.TemporaryDirectory(prefix="tfplace_grappler_") as folder:
-        return _run_process_in(pathlib.Path(folder), request)
+        return _run_in(pathlib.Path(folder), request)
 
 
-def _run_process_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
+def _run_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
     asked, answered = folder / "request", folder / "answer"
     asked.write_bytes(pickle.dumps(request))
     script = pathlib.Path(__file__).with_name("grappler_process.py")
@@ -134,8 +135,9 @@ def _run_process_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping
     except subprocess.TimeoutExpired:
         return {"error": f"no answer within {PRICING_SECONDS:.0f} s"}
     if done.returncode != 0 or not answered.exists():
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        return {"error": f"its process ended with status {done.returncode}: {' '.join(last)}"}
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        said = [line for line in lines if "Check failed" in line] or lines[-1:]
+        return {"error": f"its process ended with status {done.returncode}: {' '.join(said[:1])}"}
     result: Mapping[str, Any] = pickle.loads(answered.read_bytes())
     return result
 
@@ -149,27 +151,16 @@ def _sinks(graph_def: Any) -> list[str]:
     return sinks or [node.name for node in graph_def.node[-1:]]
 
 
-def _foreign(
-    flat: FlatGraph, properties: TensorProperties, registered: Collection[str]
-) -> dict[str, Any]:
-    """Nodes of op types that are registered here (custom ops) but not in Grappler's process."""
-    return {
-        node.name: node
-        for node in flat.graph_def.node
-        if node.op not in registered and node.name in properties.dtype_of
-    }
-
-
 def _without(
     graph_def: Any,
     feeds: Sequence[TensorSpec],
-    foreign: Mapping[str, Any],
+    foreign: Collection[str],
     properties: TensorProperties,
 ) -> Any:
     """The graph with placeholders of the inferred shapes in place of the foreign ops' outputs."""
     outputs = [
         TensorSpec(f"{name}:{index}", dtype, shape)
-        for name in foreign
+        for name in sorted(foreign)
         for index, (dtype, shape) in enumerate(
             zip(properties.dtype_of[name], properties.shape_of[name], strict=True)
         )

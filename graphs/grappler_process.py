@@ -4,9 +4,10 @@ Grappler is C++ that aborts on some malformed graphs; here that ends this proces
 two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
 
 Run as `python -P grappler_process.py REQUEST ANSWER`. REQUEST is a pickle of
-{"meta_graph": bytes, "device": bytes}, serialized MetaGraphDef and NamedDevice; ANSWER a pickle of
-{"op_performance": [bytes]} or {"error": str, "registered_ops": [str]}. The empty REQUEST asks for
-the devices of this host; ANSWER is then {"devices": [bytes]}, serialized NamedDevices.
+{"meta_graph": bytes, "device": bytes, "op_types": [str]}, serialized MetaGraphDef and NamedDevice
+and what the graph uses; ANSWER a pickle of {"op_performance": [bytes]}, {"error": str} or, since
+Grappler aborts on op types that it does not know, {"error": str, "unknown_op_types": [str]}. The
+empty REQUEST asks for the devices of this host: {"devices": [bytes]}, serialized NamedDevices.
 """
 
 from __future__ import annotations
@@ -55,12 +56,15 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
         devices = tf_cluster.TF_ListDevices(host)
         tf_cluster.TF_ShutdownCluster(host)
         return {"devices": devices}
+    unknown = sorted(set(request["op_types"]) - set(tf_cluster.TF_ListAvailableOps()))
+    if unknown:
+        return {"error": f"unknown op types {', '.join(unknown)}", "unknown_op_types": unknown}
     try:
         item = tf_item.TF_NewItem(request["meta_graph"], True, True)
         cluster = tf_cluster.TF_NewVirtualCluster([request["device"]])
         performance, _, _ = tf_cluster.TF_MeasureCosts(item, cluster, False)
     except Exception as error:  # whatever pybind makes of a C++ status
-        return {"error": str(error), "registered_ops": tf_cluster.TF_ListAvailableOps()}
+        return {"error": str(error)}
     return {"op_performance": performance}
 
 

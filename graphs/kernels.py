@@ -70,7 +70,7 @@ class Kernel:
 
     Attributes:
       device_type: "CPU", "GPU", or "DEFAULT" for every device.
-      allowed: {type attribute: names of the dtypes that it may have}.
+      allowed: {attribute: the dtypes, or other values as text, that it may have}.
       host_arguments: names of arguments that live in host memory on a GPU.
       label: the `_kernel` attribute that asks for it; empty for ordinary kernels.
     """
@@ -93,13 +93,13 @@ class KernelTable:
 
     def matching(self, node: Any, device_type: str) -> Kernel | None:
         """The kernel that a NodeDef would get on a device type, None where there is none."""
-        dtypes = None
+        values = None
         for kernel in self.of_op.get(node.op, ()):
             if not kernel.runs_on(device_type) or kernel.label != _label(node):
                 continue
-            if dtypes is None:
-                dtypes = _dtypes(node, self._attributes(node.op))
-            if all(dtypes.get(name, _NONE) <= types for name, types in kernel.allowed.items()):
+            if values is None:
+                values = _attribute_values(node, self._attributes(node.op))
+            if all(values.get(name, _NONE) <= types for name, types in kernel.allowed.items()):
                 return kernel
         return None
 
@@ -173,10 +173,7 @@ def _registered() -> Iterator[tuple[str, Kernel]]:
 
     for definition in kernels.get_all_registered_kernels().kernel:
         if definition.device_type in ("CPU", "GPU", "DEFAULT"):
-            allowed = {
-                c.name: frozenset(_dtype_name(t) for t in c.allowed_values.list.type)
-                for c in definition.constraint
-            }
+            allowed = {c.name: _values(c.allowed_values) for c in definition.constraint}
             host = frozenset(definition.host_memory_arg)
             yield definition.op, Kernel(definition.device_type, allowed, host, definition.label)
 
@@ -188,18 +185,29 @@ def _dtype_name(number: int) -> str:
     return str(tf.as_dtype(number).base_dtype.name)
 
 
+def _values(value: Any) -> frozenset[str]:
+    """The value or values of an AttrValue as text: dtype names, strings, numbers."""
+    kind = value.WhichOneof("value")
+    items = value.list if kind == "list" else value
+    if kind == "list":
+        found = [*map(_dtype_name, items.type), *(s.decode() for s in items.s)]
+        return frozenset([*found, *map(str, items.i), *map(str, items.b)])
+    if kind == "type":
+        return frozenset({_dtype_name(value.type)})
+    return frozenset({value.s.decode() if kind == "s" else str(getattr(value, kind))})
+
+
 def _label(node: Any) -> str:
     return node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
 
 
-def _dtypes(node: Any, names: Iterable[str]) -> dict[str, frozenset[str]]:
-    """{type attribute: dtypes it has}, op defaults where the node leaves it out."""
+def _attribute_values(node: Any, names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """{attribute: values it has}, op defaults where the node leaves it out."""
     found = {}
     for name in names:
         value = node.attr[name] if name in node.attr else _default(node.op, name)
         if value is not None:
-            types = value.list.type if value.WhichOneof("value") == "list" else [value.type]
-            found[name] = frozenset(_dtype_name(t) for t in types)
+            found[name] = _values(value)
     return found
 
 

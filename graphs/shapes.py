@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.errors import ModelError
@@ -30,6 +30,11 @@ HANDLE_BYTES = 8
 LARGE_CONSTANT_BYTES = 4096
 """Serialized constants above this are weights, not shapes or axes."""
 
+# Room for cuDNN's fused float16 kernels, next to nothing otherwise; its shape is never inferred.
+_SCRATCH_OUTPUTS = frozenset({("FusedBatchNormV3", 5)})
+
+_VALUE_DEPENDENT_OPS = frozenset({"Unique", "UniqueWithCounts", "Where"})
+
 _FED_PREFIX = "tfplace_fed_"
 
 
@@ -43,13 +48,17 @@ class TensorProperties:
         dimension.
       bytes_of: {node: [bytes of output i]}; an unknown dimension counts as
         `UNKNOWN_DIMENSION`, an unknown rank as a scalar.
-      unknown: tensors "op:i" that have an unknown rank or dimension, in graph order.
+      unknown: tensors "op:i" that have an unknown rank or dimension, in graph order; without
+        the scratch output of batch normalization, which is always unknown and tiny.
+      bounds: upper bounds that stand in for the shapes of outputs whose size depends on
+        values: all that Unique reads is distinct, all that Where reads is true.
     """
 
     dtype_of: Mapping[str, list[str]]
     shape_of: Mapping[str, list[Shape]]
     bytes_of: Mapping[str, list[int]]
     unknown: list[str]
+    bounds: Sequence[TensorSpec] = ()
 
 
 def infer(flat: FlatGraph) -> TensorProperties:
@@ -70,9 +79,35 @@ def infer(flat: FlatGraph) -> TensorProperties:
 
 def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
     """As `infer`, for a GraphDef and what it is fed."""
+    feeds = list(feeds)
+    properties = _infer_once(graph_def, feeds)
+    bounds: list[TensorSpec] = []
+    while new := _new_bounds(graph_def, properties):
+        bounds += new
+        properties = _infer_once(graph_def, feeds + bounds)
+    return dataclasses.replace(properties, bounds=tuple(bounds))
+
+
+def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
+    """Bounds of outputs that are unknown still, though the op's input is known."""
+    unknown = set(properties.unknown)
+    bounds = []
+    for node in graph_def.node:
+        output = f"{node.name}:0"
+        if node.op not in _VALUE_DEPENDENT_OPS or output not in unknown:
+            continue
+        source, _, index = node.input[0].partition(":")
+        shape = properties.shape_of[source][int(index or 0)]
+        if shape is None or min(shape, default=0) < 0:
+            continue
+        bound = (num_elements(shape), len(shape)) if node.op == "Where" else shape
+        bounds.append(TensorSpec(output, properties.dtype_of[node.name][0], bound))
+    return bounds
+
+
+def _infer_once(graph_def: Any, feeds: Sequence[TensorSpec]) -> TensorProperties:
     import tensorflow as tf
 
-    feeds = list(feeds)
     bare = with_feeds_as_placeholders(graph_def, feeds)
     graph = tf.Graph()
     try:
@@ -173,7 +208,9 @@ def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorP
             shape = _known(tensor.shape) if fed is None else fed
             if dtype.name not in element_bytes:
                 element_bytes[dtype.name] = _element_bytes(dtype)
-            if shape is None or min(shape, default=0) < 0:
+            if (shape is None or min(shape, default=0) < 0) and (
+                (node.op, index) not in _SCRATCH_OUTPUTS
+            ):
                 unknown.append(name)
             dtypes.append(dtype.name)
             shapes.append(shape)

@@ -105,3 +105,31 @@ def test_unregistered_op_is_a_model_error():
     graph_def.node.add(name="mine", op="NobodyRegisteredThis")
     with pytest.raises(ModelError, match="NobodyRegisteredThis"):
         shapes.infer_graph_def(graph_def)
+
+
+def test_value_dependent_sizes_are_bounded_by_what_they_are_read_from():
+    with tf.Graph().as_default() as graph:
+        ids = v1.placeholder(tf.int32, [6], name="ids")
+        distinct, _ = tf.raw_ops.Unique(x=ids, name="distinct")
+        tf.raw_ops.Where(condition=tf.not_equal(distinct, 0, name="kept"), name="where")
+        v1.placeholder(tf.float32, [None], name="open")
+    properties = shapes.infer_graph_def(graph.as_graph_def())
+    assert properties.shape_of["distinct"] == [(6,), (6,)]
+    assert properties.shape_of["where"] == [(6, 1)]
+    assert properties.bounds == (
+        TensorSpec("distinct:0", "int32", (6,)),
+        TensorSpec("where:0", "int64", (6, 1)),
+    )
+    assert properties.unknown == ["open:0"]
+
+
+def test_large_constants_keep_their_shape_and_lose_their_value():
+    with tf.Graph().as_default() as graph:
+        tf.constant(1.0, shape=[3], name="small")
+        tf.constant([float(i) for i in range(5000)], name="weights")
+    bare = shapes.with_feeds_as_placeholders(graph.as_graph_def(), [])
+    assert [(node.name, node.op) for node in bare.node] == [
+        ("small", "Const"),
+        ("weights", "Placeholder"),
+    ]
+    assert shapes.infer_graph_def(graph.as_graph_def()).shape_of["weights"] == [(5000,)]
