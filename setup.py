@@ -12,8 +12,14 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]),
-    package_data={"tfplace": ["py.typed"], "graphs": ["py.typed", "*.txt", "*.json"], "rewrite": ["py.typed"]},
+    packages=find_packages(
+        include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
+    ),
+    package_data={
+        "tfplace": ["py.typed"],
+        "graphs": ["py.typed", "*.txt", "*.json"],
+        "rewrite": ["py.typed"],
+    },
     install_requires=[
         "tensorflow>=2.21,<2.22",  # graphs, Grappler's costs, execution
         "tf-keras>=2.21,<2.22",  # the policies' layers; legacy .h5 models

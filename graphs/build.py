@@ -23,7 +23,8 @@ ALIASING_OPS = frozenset(
     "Snapshot EnsureShape _Arg _Retval".split()
 )
 VARIABLE_OPS = frozenset("VarHandleOp VariableV2 Variable TemporaryVariable".split())
-LOOP_BACK_OPS = frozenset({"NextIteration", "RefNextIteration"})
+_AFTER_ALL_OUTPUTS = 1 << 30  # sorts an op's control tensor behind its outputs
+_MAX_DIM = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +86,16 @@ class _Edges:
 
 @dataclasses.dataclass(frozen=True)
 class _Tensors:
-    """Tensors that leave their op, sorted by (op, node, output), control last of its op."""
+    """Tensors that leave their op, sorted by (op, node, output), control last of its op.
+
+    `row_of` is {(node, output) or (op, -1) for its control tensor: index}.
+    """
 
     node: np.ndarray
     output: IntArray
     num_bytes: np.ndarray
     shape: IntArray
-    key_of: dict[tuple[int, int], int]
+    row_of: dict[tuple[int, int], int]
 
 
 def _edges(nodes: Sequence[Any]) -> _Edges:
@@ -170,34 +174,32 @@ def _tensors(
 ) -> _Tensors:
     leaves = op_of_node[edges.producer] != op_of_node[edges.consumer]
     used = set(zip(edges.producer[leaves].tolist(), edges.output[leaves].tolist(), strict=True))
-    unit_size = np.bincount(op_of_node)
-    rows = []
-    control_of_op: dict[int, int] = {}
+    is_single = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
+    ops = op_of_node.tolist()
+    rows: list[tuple[int, int, int, int]] = []
+    control_node_of_op: dict[int, int] = {}
     for i, node in enumerate(nodes):
-        op = int(op_of_node[i])
-        sizes = properties.bytes_of.get(node.name, ())
-        for output, num_bytes in enumerate(sizes):
-            if unit_size[op] == 1 or (i, output) in used:
-                rows.append((op, i, output, num_bytes))
-        if (i, -1) in used and op not in control_of_op:
-            control_of_op[op] = i
-    rows += [(op, i, 1 << 30, 0) for op, i in control_of_op.items()]
+        for output, num_bytes in enumerate(properties.bytes_of.get(node.name, ())):
+            if is_single[i] or (i, output) in used:
+                rows.append((ops[i], i, output, num_bytes))
+        if (i, -1) in used:
+            control_node_of_op.setdefault(ops[i], i)
+    rows += [(op, i, _AFTER_ALL_OUTPUTS, 0) for op, i in control_node_of_op.items()]
     rows.sort()
-    node = np.array([row[1] for row in rows], dtype=np.int64)
-    output = np.array([-1 if row[2] == 1 << 30 else row[2] for row in rows], dtype=np.int32)
-    shape = np.full((len(rows), SHAPE_DIMS), -1, dtype=np.int32)
-    for row, (_, i, position, _) in enumerate(rows):
-        if position < 1 << 30:
-            dims = properties.shape_of[nodes[i].name][position]
-            if dims is not None:
-                kept = [min(d, 2**31 - 1) for d in dims[:SHAPE_DIMS]]
-                shape[row, : len(kept)] = kept
-    key_of = {
-        (op if position == 1 << 30 else i, -1 if position == 1 << 30 else position): row
-        for row, (op, i, position, _) in enumerate(rows)
-    }
-    num_bytes = np.array([row[3] for row in rows], dtype=np.int64)
-    return _Tensors(node, output, num_bytes, shape, key_of)
+    row_of_tensor: dict[tuple[int, int], int] = {}
+    shapes = np.full((len(rows), SHAPE_DIMS), -1, dtype=np.int32)
+    for row, (op, i, output, _) in enumerate(rows):
+        if output == _AFTER_ALL_OUTPUTS:
+            row_of_tensor[op, -1] = row
+            continue
+        row_of_tensor[i, output] = row
+        dims = properties.shape_of[nodes[i].name][output]
+        if dims is not None:
+            kept = [min(size, _MAX_DIM) for size in dims[:SHAPE_DIMS]]
+            shapes[row, : len(kept)] = kept
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    output_index = np.where(table[:, 2] == _AFTER_ALL_OUTPUTS, -1, table[:, 2])
+    return _Tensors(table[:, 1], output_index.astype(np.int32), table[:, 3], shapes, row_of_tensor)
 
 
 def _distinct_uses(
@@ -212,12 +214,12 @@ def _distinct_uses(
     ops = op_of_node.tolist()
     for producer, output, consumer in triples:
         if output >= 0 and ops[producer] != ops[consumer]:
-            uses.add((tensors.key_of[producer, output], ops[consumer]))
+            uses.add((tensors.row_of[producer, output], ops[consumer]))
             linked.add((ops[producer], ops[consumer]))
     for producer, output, consumer in triples:
         pair = (ops[producer], ops[consumer])
         if output < 0 and pair[0] != pair[1] and pair not in linked:
-            uses.add((tensors.key_of[ops[producer], -1], ops[consumer]))
+            uses.add((tensors.row_of[ops[producer], -1], ops[consumer]))
     ordered = np.array(sorted(uses), dtype=np.int32).reshape(-1, 2)
     return np.ascontiguousarray(ordered[:, 0]), np.ascontiguousarray(ordered[:, 1])
 
@@ -259,7 +261,5 @@ def origin_devices(
     """{Origin: device string} of every node that the model itself has."""
     devices = [device_names[d] for d in device_of_op[built.op_of_node].tolist()]
     return {
-        origin: device
-        for origin, device in zip(flat.origins, devices, strict=True)
-        if origin.node
+        origin: device for origin, device in zip(flat.origins, devices, strict=True) if origin.node
     }

@@ -93,7 +93,8 @@ def require_possible(
         if pinned[member] >= 0:
             reasons.append(f"{op_names[member]!r} is pinned to {device_names[pinned[member]]}")
         elif not np.isfinite(op_seconds[member]).all():
-            where = [device_names[d] for d in np.flatnonzero(np.isfinite(op_seconds[member]))]
+            finite = np.flatnonzero(np.isfinite(op_seconds[member])).tolist()
+            where = [device_names[d] for d in finite]
             reasons.append(f"{op_names[member]!r} has kernels only on {', '.join(where) or 'none'}")
         if len(reasons) == MAX_NAMED:
             break

@@ -311,7 +311,7 @@ class _Linker:
         reasons = {unit: self.opener.unit_reason[unit] for unit in unit_of_node}
         frames = frame_units(flat.node)
         unit_of_node.update(frames)
-        reasons.update({unit: "a v1 loop" for unit in set(frames.values())})
+        reasons.update(dict.fromkeys(frames.values(), "a v1 loop"))
         return FlatGraph(
             graph_def=flat,
             origins=tuple(origins),

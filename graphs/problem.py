@@ -52,10 +52,13 @@ class Problem:
 
     def usable_bytes(self) -> FloatArray:
         """f8[D]: memory minus reserve; a peak above it is infeasible."""
-        return self.device_memory_bytes * (1.0 - self.memory_reserve)
+        usable: FloatArray = self.device_memory_bytes.astype(np.float64) * (
+            1.0 - self.memory_reserve
+        )
+        return usable
 
     def allowed(self) -> np.ndarray:
-        """bool[N, D]: where an op may lie, by kernel and pin, alone and with its colocation group."""
+        """bool[N, D]: where an op may lie, by kernel and pin, its colocation group's too."""
         allowed = np.isfinite(self.op_seconds)
         pinned = self.pinned_device >= 0
         allowed[pinned] &= np.eye(self.num_devices, dtype=bool)[self.pinned_device[pinned]]

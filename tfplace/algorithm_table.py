@@ -68,9 +68,7 @@ def require_known(name: str) -> None:
         )
 
 
-def stages_of(
-    name: str, prepared: Prepared, seed: int, incumbent: IntArray | None
-) -> list[Stage]:
+def stages_of(name: str, prepared: Prepared, seed: int, incumbent: IntArray | None) -> list[Stage]:
     """The stages that a search with this algorithm runs, one after another.
 
     Args:

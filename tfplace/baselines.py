@@ -58,7 +58,7 @@ def baseline_candidates(
       seed: for annealing.
       on_name: told which baseline begins.
     """
-    candidates = []
+    candidates: list[Candidate] = []
     for name in NAMES:
         on_name(name)
         seconds = math.inf

@@ -42,7 +42,9 @@ def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
     if best.step_seconds < min(given.step_seconds, single.step_seconds):
         return Choice(best, "placed", _gain_sentence(best, given, single, problem))
     if single.step_seconds <= given.step_seconds:
-        return Choice(single, "kept_single", "one device is best: no placement over several beats it")
+        return Choice(
+            single, "kept_single", "one device is best: no placement over several beats it"
+        )
     return Choice(given, "kept_given", "no placement found beats the one that the model came with")
 
 

@@ -69,7 +69,9 @@ def compare(
     """
     alias = _first_of_equals(placements)
     variants = {
-        name: placed_run_graph(found, placements[name]) for name in placements if alias[name] == name
+        name: placed_run_graph(found, placements[name])
+        for name in placements
+        if alias[name] == name
     }
     results = measure_variants(variants, training_run(found), found.cluster, config)
     timed = {name: results[alias[name]] for name in placements}

@@ -82,8 +82,9 @@ def _search(
         start = None if best is None else best.device_of_op
         stages = stages_of(options.algorithm, found, options.seed, start)
     limits = Limits(options.budget_seconds, options.max_trials)
-    with evaluator_for(options.evaluator, found) as evaluator, watch.searching(
-        options.budget_seconds
+    with (
+        evaluator_for(options.evaluator, found) as evaluator,
+        watch.searching(options.budget_seconds),
     ):
         result = search(stages, evaluator, limits, watch.search)
     candidates = list(baselines)

@@ -24,7 +24,7 @@ class ProblemOptions:
     """
 
     model: str
-    load: LoadOptions = LoadOptions()
+    load: LoadOptions = dataclasses.field(default_factory=LoadOptions)
     cluster: str = "local"
     pins: Sequence[str] = ()
     no_split: Sequence[str] = ()

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tfplace.compare import Comparison
 from tfplace.predict import Prediction
 from tfplace.report import Best, Measured, Report, Timing
 from tfplace.units_text import bytes_text, seconds_text, share_text
@@ -125,6 +126,12 @@ def print_prediction(prediction: Prediction, out: Console) -> None:
 
 
 def _print_measured(measured: Measured, out: Console) -> None:
+    print_comparison(measured, out)
+    out.print(f"ran on    {_used_text(measured.devices_used)}")
+
+
+def print_comparison(measured: Measured | Comparison, out: Console) -> None:
+    """Prints step times that were measured side by side."""
     for name, timing in measured.timings.items():
         out.print(f"measured  {name}: {_timing_text(timing)}")
     low, high = measured.speedup_ci95
@@ -133,7 +140,6 @@ def _print_measured(measured: Measured, out: Console) -> None:
             f"speed-up  {measured.speedup:.2f}x over {measured.baseline} "
             f"(95 % interval {low:.2f} to {high:.2f}), through {measured.through}"
         )
-    out.print(f"ran on    {_used_text(measured.devices_used)}")
 
 
 def _timing_text(timing: Timing | str) -> str:

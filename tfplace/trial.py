@@ -29,7 +29,7 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """Placements to be evaluated; a learning policy proposes a subclass with what it needs to learn.
+    """Placements to be evaluated; a learning policy proposes a subclass with what it learns from.
 
     Attributes:
       device_of_op: i4[B, N].

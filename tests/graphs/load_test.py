@@ -17,6 +17,7 @@ from graphs.source_model import TensorSpec, Variable
 from tests.graphs import model_files
 from tests.graphs.chunked_writer import write_chunked
 
+v1 = tf.compat.v1
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
 Y = np.repeat([[6.0], [22.0]], 3, axis=1)  # X times a w of ones
 TWO = LoadOptions(batch_size=2)
@@ -371,3 +372,39 @@ def test_missing_variables_and_assets(trained_v2, folder):
     shutil.rmtree(path / "variables")
     with pytest.raises(ModelError, match="its variables are missing"):
         load(path)
+
+
+def test_iterators_are_started_and_tables_are_filled(folder):
+    graph = tf.Graph()
+    with graph.as_default():
+        dataset = tf.data.Dataset.range(3).map(lambda i: tf.cast(i, tf.float32)).repeat()
+        number = v1.data.make_initializable_iterator(dataset).get_next()
+        keys = v1.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+        row = v1.lookup.StaticHashTable(keys, -1).lookup(tf.constant("b"))
+        v = v1.get_variable("v", [], initializer=v1.ones_initializer(), use_resource=True)
+        tf.add(v * number, tf.cast(row, tf.float32), name="sum")
+    path = folder / "pipeline.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    model = load(path, LoadOptions(fetch=("sum:0",)))
+    assert model.feeds == ()
+    assert set(model.initialization.init_ops) == {
+        "MakeIterator",
+        "v/Assign",
+        next(n.name for n in graph.as_graph_def().node if n.op.startswith("LookupTableImport")),
+    }
+    assert model_files.run(model, {}, times=4) == [[2.0], [3.0], [4.0], [2.0]]
+    nothing = load(path, LoadOptions(fetch=("v/Read/ReadVariableOp:0",)))
+    assert nothing.initialization.init_ops == ("v/Assign",)
+
+
+def test_variables_that_nothing_initialises_are_named(folder):
+    graph, _ = model_files.training_graph(v1.train.GradientDescentOptimizer(0.1))
+    graph_def = graph.as_graph_def()
+    kept = [
+        n for n in graph_def.node if n.name not in ("init", "w/Assign") and "save" not in n.name
+    ]
+    del graph_def.node[:]
+    graph_def.node.extend(kept)
+    path = folder / "uninitialised.pb"
+    path.write_bytes(graph_def.SerializeToString())
+    assert load(path, TWO).initialization.random_variables == ("w",)

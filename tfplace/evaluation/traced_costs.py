@@ -20,6 +20,7 @@ from tfplace.evaluation.trace import StepTrace, TraceConfig, median_op_seconds, 
 from tfplace.evaluation.training_run import TrainingRun
 
 _log = logging.getLogger("tfplace")
+DEFAULT_TRACE = TraceConfig()
 
 
 def with_traced_seconds(
@@ -29,7 +30,7 @@ def with_traced_seconds(
     source: SourceModel,
     feeds: Mapping[str, Any],
     cluster: Cluster,
-    config: TraceConfig = TraceConfig(),
+    config: TraceConfig = DEFAULT_TRACE,
 ) -> Costs:
     """Replaces analytic seconds by traced ones, device kind by device kind.
 
@@ -109,7 +110,9 @@ def _op_seconds(
     was_seen = of_node > 0.0
     between = [_idle_seconds(trace, device) for trace in traces]
     of_node[was_seen] += float(np.median(between)) / max(int(was_seen.sum()), 1)
-    return np.bincount(built.op_of_node, weights=of_node, minlength=built.graph.num_ops)
+    total: FloatArray = np.zeros(built.graph.num_ops)
+    np.add.at(total, built.op_of_node, of_node)
+    return total
 
 
 def _idle_seconds(trace: StepTrace, device: str) -> float:
