@@ -60,7 +60,10 @@ def place_graph(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> PassR
       ModelError: a placed function is recursive.
       RewriteError: the result is not what was asked for (a defect).
     """
-    special = run_passes(graph_def, [SpecializeFunctions(device_of_origin)])
+    named_by_calls = any(origin.calls for origin in device_of_origin)
+    special = run_passes(
+        graph_def, [SpecializeFunctions(device_of_origin)] if named_by_calls else []
+    )
     places = device_of_place(CallGraph(special.graph_def), device_of_origin)
     wanted = frozenset(Origin(function, node) for function, node in places)
     # Wanted ops are not cleared, only overwritten: so placing twice changes nothing.

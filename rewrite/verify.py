@@ -183,7 +183,7 @@ class _Plan:
             given = {**self._session(source.saved_model_dir), **by_tensor}
         else:
             given = {**self._graph("given", given_graph(source), from_emitted=True), **by_tensor}
-        placed = {**self._session(self.output_dir), **by_tensor}
+        placed = {**self._session(self.output_dir), **by_tensor, "signature": name}
         yield _check(f"signature {name} (v1 Session)", given, placed)
         if not source.saved_model_dir or self.target:
             return

@@ -171,7 +171,8 @@ class _Runs:
         )
         with tf.Graph().as_default(), v1.Session(self.target, config=config) as session:
             if "saved_model" in runner:
-                v1.saved_model.load(session, runner["tags"], runner["saved_model"])
+                loaded = v1.saved_model.load(session, runner["tags"], runner["saved_model"])
+                _require_signature(loaded, runner.get("signature", ""))
             else:
                 _open_graph(session, runner)
             yield session
@@ -192,6 +193,13 @@ class _Runs:
             for label, key in runner["fetches"].items():
                 values[_label(label, step, runner)] = outputs[key].numpy()
         return values
+
+
+def _require_signature(meta_graph: Any, name: str) -> None:
+    """A signature is run by its tensors, so that it is still there has to be looked up."""
+    if name and name not in meta_graph.signature_def:
+        there = ", ".join(sorted(meta_graph.signature_def)) or "none"
+        raise ValueError(f"it has no signature {name!r}, but {there}")
 
 
 def _label(name: str, step: int, runner: Json) -> str:

@@ -53,7 +53,7 @@ def write_tf2(path: Path) -> str:
     return str(path)
 
 
-def write_keras_layer(path: Path) -> str:
+def write_keras_layers(path: Path) -> str:
     """A SavedModel of a tf_keras model with a dropout and no training step."""
     import tf_keras
 

@@ -1,0 +1,224 @@
+"""SavedModels that are written: whole, with exactly the devices that were asked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from google.protobuf import text_format
+from tensorflow.core.protobuf import saved_model_pb2
+
+from graphs.errors import ModelError, OutputError, PlacementError
+from graphs.flat_graph import Origin
+from graphs.load import load
+from graphs.sniff import sniff
+from graphs.source_model import Initialization, SourceModel, TensorSpec
+from rewrite.annotate_devices import read_devices
+from rewrite.check import check_same_model
+from rewrite.child_process import run_child
+from rewrite.clear_devices import bodies
+from rewrite.emit import emit, in_model
+from tests.rewrite.graphs import shared_function
+from tests.rewrite.placements import CPU0, CPU1
+
+
+def _meta_graph(directory: str):
+    return sniff(directory).proto.meta_graphs[0]
+
+
+def _files(directory: str) -> set[str]:
+    return {
+        os.path.relpath(Path(folder, name), directory)
+        for folder, _, names in os.walk(directory)
+        for name in names
+    }
+
+
+def test_tf2_model_is_kept_and_placed(tf2):
+    given, placed = _meta_graph(tf2.source.path), _meta_graph(tf2.emitted.path)
+
+    assert read_devices(placed.graph_def, tf2.wanted) == tf2.wanted
+    check_same_model(given.graph_def, placed.graph_def)
+    assert _files(tf2.emitted.path) == {
+        *_files(tf2.source.path),
+        "assets.extra/tfplace/report.json",
+    }
+    assert placed.signature_def == given.signature_def
+    assert placed.saver_def == given.saver_def
+    assert tf2.emitted.num_written == len(tf2.wanted)
+    assert tf2.emitted.ignored == tf2.emitted.unmatched_variables == ()
+    assert sorted(tf2.emitted.copied_functions) == [
+        f"{name}_placed_1" for name in sorted(tf2.emitted.copied_functions.values())
+    ]
+    assert len(tf2.emitted.copied_functions) >= 1
+
+
+def test_equally_named_variables_get_the_devices_of_their_own_handles(tf2):
+    """Both are called "w": only what calls capture tells them apart."""
+    placed = _meta_graph(tf2.emitted.path)
+    objects = placed.object_graph_def.nodes
+    device = {c.local_name: objects[c.node_id].variable.device for c in objects[0].children}
+    handles = {n.name: n.device for n in placed.graph_def.node if n.op == "VarHandleOp"}
+    assert sorted((handles["w"], handles["w_1"])) == [CPU0, CPU1]
+    assert sorted((device["first"], device["second"])) == [CPU0, CPU1]
+
+    found = run_child(
+        "tests.rewrite.loaded_devices",
+        {"path": tf2.emitted.path, "signature": "train_step", "feeds": {"x": [[1.0, 2.0]]}},
+        timeout_seconds=120,
+    )
+
+    assert found["variables"] == {
+        name: device[name].removeprefix("/") for name in ("first", "second")
+    }
+    assert {op: d for op, d in found["ran"].items() if op in handles} == {
+        op: d.removeprefix("/") for op, d in handles.items() if op != "unused"
+    }
+    ran = {op: d for op, d in found["ran"].items() if op.endswith(("/Tanh", "/MatMul"))}
+    tanh = {op: d for op, d in ran.items() if op.endswith("/Tanh")}
+    assert sorted(tanh.values()) == ["device:CPU:0", "device:CPU:1"]
+    assert {d for op, d in ran.items() if op not in tanh} == {"device:CPU:1"}
+
+
+def test_the_fingerprint_is_of_the_new_graph(tf2):
+    import tensorflow as tf
+
+    given = tf.saved_model.experimental.read_fingerprint(tf2.source.path)
+    placed = tf.saved_model.experimental.read_fingerprint(tf2.emitted.path)
+    assert placed.saved_model_checksum != given.saved_model_checksum
+    assert placed.checkpoint_hash == given.checkpoint_hash
+
+
+def test_emitting_twice_is_the_same_to_the_byte(tf2, tmp_path):
+    again = emit(tf2.source, tf2.wanted, tmp_path / "again", {}, overwrite=False)
+    first, second = (Path(p, "saved_model.pb") for p in (tf2.emitted.path, again.path))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_placing_the_emitted_model_on_nothing_clears_it(tf2, tmp_path):
+    cleared = emit(load(tf2.emitted.path), {}, tmp_path / "cleared", {}, overwrite=False)
+    meta_graph = _meta_graph(cleared.path)
+    assert not any(n.device for _, nodes in bodies(meta_graph.graph_def) for n in nodes)
+    assert not any(o.variable.device for o in meta_graph.object_graph_def.nodes)
+    assert _files(cleared.path) == _files(tf2.source.path)
+
+
+def test_a_made_training_step_is_left_out(keras_layers):
+    emitted = keras_layers.emitted
+    assert keras_layers.source.origins is not None
+    assert all(o.node.startswith("train_step/") for o in emitted.ignored)
+    assert emitted.ignored
+    given = _meta_graph(keras_layers.source.path)
+    placed = _meta_graph(emitted.path)
+    check_same_model(given.graph_def, placed.graph_def)
+    kept = in_model(keras_layers.source, keras_layers.wanted)
+    kept = {o: d for o, d in kept.items() if o not in emitted.ignored}
+    assert any(o.function for o in kept)
+    assert read_devices(placed.graph_def, kept) == kept
+
+
+def test_tf1_model_keeps_its_assets(tf1):
+    assert Path(tf1.emitted.path, "assets", "vocabulary.txt").read_text() == "red\ngreen\nblue\n"
+    assert read_devices(_meta_graph(tf1.emitted.path).graph_def, tf1.wanted) == tf1.wanted
+    assert "fingerprint.pb" not in _files(tf1.emitted.path)
+
+
+def test_a_text_model_with_several_meta_graphs_is_placed_in_all(tf1, tmp_path):
+    saved_model = sniff(tf1.source.path).proto
+    second = saved_model.meta_graphs.add()
+    second.CopyFrom(saved_model.meta_graphs[0])
+    second.meta_info_def.tags.append("train")
+    text = tmp_path / "text"
+    text.mkdir()
+    (text / "saved_model.pbtxt").write_text(text_format.MessageToString(saved_model))
+    for name in ("variables", "assets"):
+        (text / name).symlink_to(Path(tf1.source.path, name))
+    source = load(str(text))
+
+    emitted = emit(source, tf1.wanted, tmp_path / "out", {}, overwrite=False)
+
+    assert "saved_model.pbtxt" not in _files(emitted.path)
+    content = Path(emitted.path, "saved_model.pb").read_bytes()
+    placed = saved_model_pb2.SavedModel.FromString(content)
+    assert len(placed.meta_graphs) == 2
+    for meta_graph in placed.meta_graphs:
+        assert read_devices(meta_graph.graph_def, tf1.wanted) == tf1.wanted
+
+
+def test_a_graph_def_becomes_a_model_with_a_training_signature(graph_def):
+    assert graph_def.emitted.signature == "train_step"
+    written = sniff(Path(graph_def.emitted.path, "assets.extra/tfplace/graph.pb")).proto
+    check_same_model(sniff(graph_def.source.path).proto, written)
+    assert read_devices(written, graph_def.wanted) == graph_def.wanted
+    meta_graph = _meta_graph(graph_def.emitted.path)
+    assert read_devices(meta_graph.graph_def, graph_def.wanted) == graph_def.wanted
+    assert {n.name for n in written.node} < {n.name for n in meta_graph.graph_def.node}
+    assert not [n.name for n in meta_graph.graph_def.node if n.name.startswith("tfplace_assign")]
+    signature = meta_graph.signature_def["train_step"]
+    assert sorted(signature.inputs) == ["target", "x"]
+    assert sorted(signature.outputs) == ["loss"]
+
+
+def test_a_meta_graph_keeps_its_signatures_and_restores_its_checkpoint(meta_graph):
+    import tensorflow as tf
+
+    placed = _meta_graph(meta_graph.emitted.path)
+    assert sorted(placed.signature_def) == ["score", "train_step"]
+    assert sorted(placed.signature_def["train_step"].outputs) == ["train_op"]
+    prefix = meta_graph.source.path.removesuffix(".meta")
+    given = tf.train.load_checkpoint(prefix)
+    written = tf.train.load_checkpoint(os.path.join(meta_graph.emitted.path, "variables/variables"))
+    for name in ("w", "b"):
+        assert written.get_tensor(name).tobytes() == given.get_tensor(name).tobytes()
+
+
+def test_an_existing_output_is_refused_and_left_alone(tf2, tmp_path):
+    (tmp_path / "mine").write_text("kept")
+    with pytest.raises(OutputError, match="it exists already"):
+        emit(tf2.source, tf2.wanted, tmp_path, {}, overwrite=False)
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+def test_overwrite_replaces_the_whole_directory(tf2, tmp_path):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "old").write_text("old")
+    emit(tf2.source, tf2.wanted, out, {}, overwrite=True)
+    assert "saved_model.pb" in os.listdir(out)
+    assert "old" not in os.listdir(out)
+    assert os.listdir(tmp_path) == ["out"]
+
+
+@pytest.mark.parametrize("inside", ["", ".."])
+def test_the_model_that_is_read_is_never_overwritten(tf2, inside):
+    with pytest.raises(OutputError, match="holds the model that is read"):
+        emit(tf2.source, {}, os.path.join(tf2.source.path, inside), {}, overwrite=True)
+    assert os.path.exists(os.path.join(tf2.source.path, "saved_model.pb"))
+
+
+def test_a_placement_of_another_model_leaves_nothing(tf2, tmp_path):
+    with pytest.raises(PlacementError, match="none of the 1 placed ops is in the model"):
+        emit(tf2.source, {Origin("", "nowhere"): CPU0}, tmp_path / "out", {}, overwrite=False)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_graph_whose_variables_cannot_be_initialised_leaves_nothing(tmp_path):
+    source = SourceModel(
+        path="none.pb",
+        kind="graph_def",
+        graph_def=shared_function(),
+        feeds=(TensorSpec("x:0", "float32", (1,)),),
+        fetches=("out:0",),
+        mode="inference",
+        step_origin="fetches out:0",
+        signatures={},
+        variables=(),
+        initialization=Initialization(init_ops=("nowhere",)),
+        saved_model_dir="",
+        meta_graph_def=None,
+        guessed=(),
+    )
+    with pytest.raises(ModelError, match=r"SavedModel of 'none.pb': it failed: .*nowhere"):
+        emit(source, {Origin("", "out"): CPU1}, tmp_path / "out", {}, overwrite=False)
+    assert os.listdir(tmp_path) == []

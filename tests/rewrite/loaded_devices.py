@@ -1,0 +1,53 @@
+"""Child process: where an emitted model's variables and ops are after loading it again.
+
+`python -m tests.rewrite.loaded_devices REQUEST RESULT` with {"path", "signature", "feeds"};
+writes {"variables": {attribute: device}, "session": {op: device}, "ran": {op: device}}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import tensorflow as tf
+
+from rewrite.child_process import write_result
+
+v1 = tf.compat.v1
+
+
+def _short(device: str) -> str:
+    return device.rpartition("/")[2]
+
+
+def main(argv: list[str]) -> None:
+    request = json.loads(Path(argv[1]).read_text())
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    tf.config.set_soft_device_placement(True)
+    options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
+    loaded = tf.saved_model.load(request["path"], options=options)
+    variables = {name: _short(getattr(loaded, name).device) for name in ("first", "second")}
+    ran = v1.RunMetadata()
+    with tf.Graph().as_default():
+        config = v1.ConfigProto(device_count={"CPU": 2}, allow_soft_placement=True)
+        # Without inlining and pruning, what runs has the names that the model has.
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        with v1.Session(config=config) as session:
+            meta_graph = v1.saved_model.load(session, ["serve"], request["path"])
+            signature = meta_graph.signature_def[request["signature"]]
+            feeds = {signature.inputs[k].name: v for k, v in request["feeds"].items()}
+            fetches = [info.name for info in signature.outputs.values()]
+            trace = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+            session.run(fetches, feeds, trace, ran)
+    where = {
+        node.node_name: _short(statistics.device)
+        for statistics in ran.step_stats.dev_stats
+        for node in statistics.node_stats
+    }
+    write_result(argv[2], {"variables": variables, "ran": where})
+
+
+if __name__ == "__main__":
+    main(sys.argv)

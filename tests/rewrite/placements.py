@@ -1,0 +1,39 @@
+"""Placements for tests of emitting."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.source_model import SourceModel
+from rewrite.emit import Emitted
+
+CPU0, CPU1 = "/device:CPU:0", "/device:CPU:1"
+ON_CPU1 = frozenset({"MatMul", "Tanh", "GatherV2", "Gather", "Sub"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Placed:
+    """A model, the placement it was given, and what was emitted."""
+
+    source: SourceModel
+    flat: FlatGraph
+    wanted: Mapping[Origin, str]
+    emitted: Emitted
+
+
+def alternating(flat: FlatGraph) -> dict[Origin, str]:
+    """Some types of ops on CPU:1 and the rest on CPU:0, but each tanh of a call chain and each
+    variable on the next device in turn."""
+    wanted: dict[Origin, str] = {}
+    num_turns = 0
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
+        if not origin.node or origin in wanted:
+            continue
+        if node.op in ("Tanh", "VarHandleOp", "VariableV2"):
+            num_turns += 1
+            wanted[origin] = (CPU0, CPU1)[num_turns % 2]
+        else:
+            wanted[origin] = CPU1 if node.op in ON_CPU1 else CPU0
+    return wanted

@@ -1,0 +1,193 @@
+"""Given and emitted models run side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.feeds import generate_feeds
+from graphs.sniff import sniff
+from rewrite.place_graph import place_graph
+from rewrite.verify import verify
+from rewrite.verify_child import compared, max_abs_diff, within
+from tests.rewrite.placements import Placed
+
+LOADS = ("tf.saved_model.load", "tf.saved_model.load, variables on their devices")
+
+
+def _verify(placed: Placed, path: str = "", **more):
+    source = placed.source
+    feeds = generate_feeds(source.graph_def, source.feeds, source.fetches, 0)
+    return verify(source, path or placed.emitted.path, feeds, **more)
+
+
+def test_tf2_computes_the_same_however_it_is_loaded(tf2):
+    verified = _verify(tf2)
+
+    assert (verified.outputs_equal, verified.max_abs_diff) == (True, 0.0)
+    assert verified.not_compared == verified.differing == ()
+    run = f"the run: {tf2.source.fetches[0]}"
+    assert list(verified.compared) == [
+        *(f"{run} of step {step}" for step in (1, 2)),
+        *(f"the run: variable {name}" for name in ("unused", "w", "w_1")),
+        *(
+            f"signature {signature} ({how}): {output} of step {step}"
+            for signature, output in (("serving_default", "y"), ("train_step", "loss"))
+            for how in ("v1 Session", *LOADS)
+            for step in (1, 2)
+        ),
+    ]
+
+
+def test_a_graph_trains_through_its_new_signature(graph_def):
+    verified = _verify(graph_def)
+
+    assert (verified.outputs_equal, verified.max_abs_diff) == (True, 0.0)
+    assert list(verified.compared) == [
+        "the run: loss:0 of step 1",
+        "the run: loss:0 of step 2",
+        "the run: variable w",
+        "the run: variable b",
+        *(
+            f"signature train_step ({how}): loss:0 of step {step}"
+            for how in LOADS
+            for step in (1, 2)
+        ),
+    ]
+
+
+def test_random_outputs_are_listed_and_table_lookups_compared(tf1):
+    verified = _verify(tf1)
+
+    assert verified.outputs_equal
+    assert "signature serving_default (v1 Session): score" in verified.compared
+    random = [name for name, why in verified.not_compared if "between two runs" in why]
+    assert "signature serving_default (v1 Session): noise" in random
+    assert all("noise" in name for name in random)
+
+
+def test_a_made_training_step_is_compared_where_its_graph_is_given(keras_layers):
+    placed = place_graph(keras_layers.source.graph_def, keras_layers.wanted).graph_def
+    verified = _verify(keras_layers, placed_graph_def=placed)
+    assert verified.outputs_equal
+    label = "the run, with the training step that was made for it"
+    assert f"{label}: train_step/loss:0 of step 2" in verified.compared
+    assert f"{label}: variable dense/kernel" in verified.compared
+
+
+def test_a_changed_model_is_found_out(tf2, tmp_path):
+    """Each tanh of the emitted model became a sigmoid, and one signature is gone."""
+    wrong = tmp_path / "wrong"
+    shutil.copytree(tf2.emitted.path, wrong)
+    saved_model = sniff(wrong).proto
+    for function in saved_model.meta_graphs[0].graph_def.library.function:
+        for node in function.node_def:
+            if node.op == "Tanh":
+                node.op = "Sigmoid"
+    del saved_model.meta_graphs[0].signature_def["serving_default"]
+    (wrong / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+
+    verified = _verify(tf2, str(wrong))
+
+    assert not verified.outputs_equal
+    assert verified.max_abs_diff > 0.01
+    differing = dict(verified.differing)
+    assert "differs by" in differing[f"the run: {tf2.source.fetches[0]} of step 1"]
+    assert differing["signature serving_default (v1 Session)"] == (
+        "only the emitted model fails: it has no signature 'serving_default', but train_step"
+    )
+
+
+def test_devices_of_other_tasks_need_a_cluster(tf2, tmp_path):
+    remote = tmp_path / "remote"
+    shutil.copytree(tf2.emitted.path, remote)
+    saved_model = sniff(remote).proto
+    saved_model.meta_graphs[0].graph_def.node[0].device = "/job:worker/task:1/device:CPU:0"
+    (remote / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+
+    verified = _verify(tf2, str(remote))
+
+    assert not verified.outputs_equal
+    assert verified.compared == ()
+    assert [name for name, _ in verified.not_compared] == [
+        "the run",
+        "signature serving_default",
+        "signature train_step",
+    ]
+
+
+def test_a_crash_of_the_emitted_model_is_its_fault(tf2, monkeypatch):
+    """The child dies in the second check while it runs the emitted model."""
+    from rewrite import verify as module
+    from rewrite.child_process import ChildError
+
+    asked = []
+
+    def run_child(name, request, timeout):
+        asked.append([check["label"] for check in request["checks"]])
+        if len(asked) == 1:
+            done = {"label": asked[0][0], "values": []}
+            partial = {"outcomes": [done], "running": "placed"}
+            raise ChildError("it was killed by SIGABRT: oops", partial)
+        values = [{"name": "y", "why": "", "equal": True, "max_abs_diff": 0.0}]
+        return {"outcomes": [{"label": label, "values": values} for label in asked[1]]}
+
+    monkeypatch.setattr(module, "run_child", run_child)
+
+    verified = _verify(tf2)
+
+    assert asked[1] == asked[0][2:]
+    assert not verified.outputs_equal
+    assert verified.differing == (
+        (asked[0][1], "only the emitted model fails: it was killed by SIGABRT: oops"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "is_within"),
+    [
+        (np.float32([1.0, 1e-9]), np.float32([1.0, 9e-6]), True),
+        (np.float32([1.0, 1e-9]), np.float32([1.0, 2e-5]), False),
+        (np.float32([np.nan, np.inf]), np.float32([np.nan, np.inf]), True),
+        (np.float32([np.inf]), np.float32([-np.inf]), False),
+        (np.float64([1.0]), np.float64([1.0 + 1e-9]), False),
+        (np.float16([1.0]), np.float16([1.002]), True),
+        (np.int32([1]), np.int32([2]), False),
+        (np.float32([1.0]), np.float32([[1.0]]), False),
+        (np.array([b"a"], object), np.array([b"a"], object), True),
+        (np.array([b"a"], object), np.array([b"b"], object), False),
+        (np.array([1.0], tf.bfloat16.as_numpy_dtype), np.array([1.5], np.float32), False),
+        (
+            np.array([1.0], tf.bfloat16.as_numpy_dtype),
+            np.array([1.0078125], tf.bfloat16.as_numpy_dtype),
+            True,
+        ),
+    ],
+)
+def test_tolerance(value, other, is_within):
+    assert within(value, other, 1e-5) == is_within
+
+
+def test_differences():
+    assert max_abs_diff(np.float32([1.0, np.nan]), np.float32([3.0, np.nan])) == 2.0
+    assert max_abs_diff(np.float32([np.inf]), np.float32([np.inf])) == 0.0
+    assert max_abs_diff(np.float32([1.0]), np.float32([np.nan])) == np.inf
+    assert max_abs_diff(np.float32([1.0]), np.float32([1.0, 2.0])) == np.inf
+    assert max_abs_diff(np.array([b"a"], object), np.array([b"b"], object)) == np.inf
+    assert max_abs_diff(np.int64([5]), np.int64([3])) == 2.0
+
+
+def test_what_changes_from_run_to_run_is_not_compared():
+    first, second = {"a": np.float32([1.0])}, {"a": np.float32([2.0])}
+    [value] = compared(first, second, first, 1e-5)
+    assert value["why"] == "it differs between two runs of the model as it came"
+    assert json.dumps(value)
+
+
+def test_reports_are_written_beside_the_model(tf2):
+    assert Path(tf2.emitted.path, "assets.extra/tfplace/report.json").read_bytes() == b"{}"
