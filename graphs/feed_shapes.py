@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.errors import FeedError, FetchError
-from graphs.graph_view import PLACEHOLDERS, GraphView
+from graphs.graph_view import PLACEHOLDERS, GraphView, dtype_name
 from graphs.load_options import LoadOptions
 from graphs.names import op_of, with_index
 from graphs.nearest import nearest
@@ -96,14 +96,12 @@ def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, Te
 def _placeholder_spec(tensor: str, node: Any, producer: int) -> TensorSpec | None:
     if node.op not in PLACEHOLDERS:
         return None
-    import tensorflow as tf
-
     # An attribute that has its default, an unknown rank, may have been left out of the file.
     shape = node.attr["shape"].shape
     unknown = "shape" not in node.attr or shape.unknown_rank
     unknown |= not shape.dim and producer < _EMPTY_SHAPE_IS_SCALAR_SINCE
     sizes = None if unknown else tuple(int(dim.size) for dim in shape.dim)
-    return TensorSpec(tensor, tf.as_dtype(node.attr["dtype"].type).base_dtype.name, sizes)
+    return TensorSpec(tensor, dtype_name(node.attr["dtype"].type, f"input {node.name!r}"), sizes)
 
 
 def _more_exact(placeholder: TensorSpec | None, signature: TensorSpec | None) -> TensorSpec:

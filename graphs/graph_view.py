@@ -9,6 +9,7 @@ from typing import Any
 from graphs.errors import FetchError, ModelError
 from graphs.names import op_of, parse_input
 from graphs.nearest import nearest
+from graphs.op_outputs import op_definition
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
@@ -53,7 +54,14 @@ class GraphView:
         Args:
           fetches: tensors "op:i" or ops.
           fed: ops whose outputs are all fed: they are reached, what they use is not.
+
+        Raises:
+          FetchError: an op of `fetches` is not in the main graph.
         """
+        fetches = list(fetches)
+        for fetch in fetches:
+            if op_of(fetch) not in self.nodes:
+                self.check_tensor(fetch, "fetch")
         pending = [op_of(fetch) for fetch in fetches]
         reached = dict.fromkeys(pending)
         while pending:
@@ -86,7 +94,7 @@ class GraphView:
         return op if self.nodes[op].op in VARIABLE_OPS else ""
 
     def check_tensor(self, name: str, what: str) -> None:
-        """Checks that the op of a fetch or feed is in the main graph.
+        """Checks that a tensor "op:i" or an op is in the main graph.
 
         Raises:
           FetchError: it is not.
@@ -101,6 +109,11 @@ class GraphView:
             raise FetchError(
                 f"looking up the {what} {name!r}: wanted OP or OP:OUTPUT with a number, "
                 f"such as {op + ':0'!r}"
+            )
+        if index and int(index) >= (count := num_outputs(self.nodes[op], self.library)):
+            raise FetchError(
+                f"looking up the {what} {name!r}: {op!r} ({self.nodes[op].op}) has {count} outputs"
+                f"{', it can only be run: name it without an index' if not count else ''}"
             )
 
     def all_nodes(self) -> Iterator[Any]:
@@ -132,6 +145,25 @@ def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
     return [(name, first) for name in names if name in library]
 
 
+def num_outputs(node: Any, library: Mapping[str, Any]) -> int:
+    """How many tensors a node makes.
+
+    Raises:
+      ModelError: this TensorFlow doesn't know the op.
+    """
+    if node.op in library:
+        return len(library[node.op].signature.output_arg)
+    count = 0
+    for argument in op_definition(node.op, node.name).output_arg:
+        if argument.number_attr:
+            count += node.attr[argument.number_attr].i
+        elif argument.type_list_attr:
+            count += len(node.attr[argument.type_list_attr].list.type)
+        else:
+            count += 1
+    return count
+
+
 def argument_positions(function: Any) -> dict[str, int]:
     """{argument name: position} of a FunctionDef."""
     return {argument.name: i for i, argument in enumerate(function.signature.input_arg)}
@@ -144,3 +176,20 @@ def body_argument(function: Any, tensor: str) -> str:
     while name in nodes and nodes[name].op in _PASS_ON:
         name = parse_input(nodes[name].input[0]).op
     return "" if name in nodes else name
+
+
+def dtype_name(enum: int, of: str) -> str:
+    """The name of a DataType, references as what they refer to.
+
+    Raises:
+      ModelError: TensorFlow has no such type; `of` says what has it.
+    """
+    import tensorflow as tf
+
+    try:
+        return str(tf.as_dtype(enum).base_dtype.name)
+    except TypeError as error:
+        raise ModelError(
+            f"reading the graph: {of} has the unknown dtype {enum}; the model is damaged or made "
+            "by a newer TensorFlow"
+        ) from error

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from graphs.graph_view import PLACEHOLDERS, GraphView
+from graphs.graph_view import PLACEHOLDERS, GraphView, data_inputs
 from graphs.model_variables import used_variables
+from graphs.names import op_of
 from graphs.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.source_model import Initialization
-from graphs.variable_updates import is_assignment, is_optimizer_op
 
-_INIT_NAME = re.compile(r"(.*/)?(init|init_all_vars|global_variables_initializer)(_\d+)?")
+_INIT_NAME = re.compile(
+    r"(.*/)?(init|init_all_(vars|tables)|(global_variables|tables)_initializer)(_\d+)?"
+)
+_FILLS = re.compile(r"InitializeTable\w*|LookupTableImport\w*|MakeIterator")
 _FIRST_ASSIGN = frozenset({"Assign", "AssignVariableOp"})
 _RESTORE = frozenset({"Restore", "RestoreV2", "RestoreSlice"})
 
@@ -35,9 +38,9 @@ def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initiali
     )
 
 
-def of_graph(view: GraphView, meta_graph: Any, path: str) -> Initialization:
+def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]) -> Initialization:
     """Initialises by the graph's own ops; a checkpoint beside a MetaGraphDef is restored too."""
-    init_ops = _init_ops(view)
+    init_ops = _init_ops(view, fetches)
     saver = meta_graph.saver_def if meta_graph is not None else None
     prefix = os.path.splitext(path)[0]
     saved = os.path.isfile(prefix + ".index") or os.path.isfile(prefix)
@@ -52,32 +55,41 @@ def of_graph(view: GraphView, meta_graph: Any, path: str) -> Initialization:
     )
 
 
-def _init_ops(view: GraphView) -> tuple[str, ...]:
-    """An op that groups first assignments, and first assignments that it leaves out."""
-    first = _first_assignments(view)
-    groups = [
-        name
+def _init_ops(view: GraphView, fetches: Sequence[str]) -> tuple[str, ...]:
+    """Ops that group initialisers, widest first, and the initialisers that they leave out."""
+    initialisers = [*_first_assignments(view), *_table_and_iterator_initialisers(view, fetches)]
+    groups = {
+        name: set(view.ancestors([name]))
         for name, node in view.nodes.items()
         if node.op == "NoOp" and _INIT_NAME.fullmatch(name) and _needs_no_input(view, name)
-    ]
-    covered = view.ancestors(groups)
-    # Where groups exist, keep the widest, and another one only for what it adds.
-    groups.sort(key=lambda name: -sum(op in first for op in view.ancestors([name])))
-    kept: list[str] = []
-    done: set[str] = set()
-    for group in groups:
-        adds = set(view.ancestors([group])) - done
-        if any(is_assignment(view.nodes[op]) or "Table" in view.nodes[op].op for op in adds):
+    }
+    missing = dict.fromkeys(initialisers)
+    kept = []
+    for group in sorted(groups, key=lambda name: -len(groups[name] & missing.keys())):
+        added = groups[group] & missing.keys()
+        if added:
             kept.append(group)
-            done |= adds
-    return (*kept, *(op for op in first if op not in covered))
+            missing = {op: None for op in missing if op not in added}
+    return (*kept, *missing)
+
+
+def _table_and_iterator_initialisers(view: GraphView, fetches: Sequence[str]) -> list[str]:
+    """Ops that fill the tables and start the iterators that a run uses."""
+    needed = view.ancestors(fetches)
+    return [
+        name
+        for name, node in view.nodes.items()
+        if _FILLS.fullmatch(node.op)
+        and any(op_of(source) in needed for source in data_inputs(node))
+        and _needs_no_input(view, name)
+    ]
 
 
 def _first_assignments(view: GraphView) -> list[str]:
     """One Assign per variable: the first whose value depends on no input and no checkpoint."""
     found: dict[str, str] = {}
     for name, node in view.nodes.items():
-        if node.op not in _FIRST_ASSIGN or is_optimizer_op(node) or len(node.input) < 2:
+        if node.op not in _FIRST_ASSIGN or len(node.input) < 2:
             continue
         variable = view.variable_of(node.input[0])
         if not variable or variable in found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import zipfile
@@ -31,7 +33,8 @@ def export_keras(file: ModelFile) -> str:
     errors = []
     for loader in _loaders(config):
         try:
-            loader(file.path, directory)
+            with contextlib.redirect_stdout(io.StringIO()):  # Keras prints what it saved
+                loader(file.path, directory)
             return directory
         except Exception as error:  # what Keras raises depends on the layers in the file
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]

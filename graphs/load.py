@@ -90,17 +90,17 @@ def _source_model(
         step_origin=run.origin,
         signatures=parts.signatures,
         variables=variables,
-        initialization=_initialization(parts, view),
+        initialization=_initialization(parts, view, run),
         saved_model_dir=parts.saved_model_dir,
         meta_graph_def=parts.meta_graph,
         guessed=(*run.guessed, *feeds.guessed),
     )
 
 
-def _initialization(parts: _Parts, view: GraphView) -> Initialization:
+def _initialization(parts: _Parts, view: GraphView, run: Run) -> Initialization:
     if parts.saved_model_dir:
         return initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
-    return initialization.of_graph(view, parts.meta_graph, parts.path)
+    return initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
 
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:

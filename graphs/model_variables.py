@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from graphs.graph_view import VARIABLE_OPS, GraphView, callees, data_inputs
+from graphs.graph_view import VARIABLE_OPS, GraphView, callees, data_inputs, dtype_name
 from graphs.names import op_of
 from graphs.saved_model_file import shape_of
 from graphs.source_model import Variable
@@ -46,13 +46,11 @@ def used_variables(view: GraphView) -> list[str]:
 
 
 def _variable(node: Any, trainable: Collection[str]) -> Variable:
-    import tensorflow as tf
-
     shared = node.attr["shared_name"].s.decode("utf-8", "replace")
     return Variable(
         name=shared or node.name,
         op=node.name,
-        dtype=tf.as_dtype(node.attr["dtype"].type).name,
+        dtype=dtype_name(node.attr["dtype"].type, f"variable {node.name!r}"),
         shape=shape_of(node.attr["shape"].shape) or (),
         trainable=node.name in trainable,
     )

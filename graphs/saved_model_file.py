@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.graph_view import dtype_name
 from graphs.sniff import ModelFile
 from graphs.source_model import Signature, TensorSpec
 
@@ -81,9 +82,7 @@ def _tensor_specs(infos: Mapping[str, Any]) -> Iterator[tuple[str, TensorSpec]]:
 
 
 def _dtype(info: Any) -> str:
-    import tensorflow as tf
-
-    return tf.as_dtype(info.dtype).name if info.dtype else ""
+    return dtype_name(info.dtype, f"{info.name!r} of a signature") if info.dtype else ""
 
 
 def shape_of(proto: Any) -> tuple[int, ...] | None:

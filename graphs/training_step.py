@@ -143,22 +143,17 @@ def _update(handle: Any, gradient: Any) -> Any:
 
 
 def _natural_gradients(graph_def: Any) -> Any:
-    """Drops custom gradients that this process does not have.
+    """Drops custom gradients, whose Python functions belong to the process that built the model.
 
-    tf.custom_gradient registers a Python function under a name that only the process which built
-    the model knows. Without it the marked IdentityN passes gradients on to the ops that computed
-    the value: the same function, differentiated op by op.
+    tf.custom_gradient registers a function under a numbered name; what has that number here, if
+    anything, belongs to another graph. Without it the marked IdentityN passes gradients on to the
+    ops that computed the value: the same function, differentiated op by op.
     """
-    from tensorflow.python.framework import ops
-
     result = type(graph_def)()
     result.CopyFrom(graph_def)
     bodies = [function.node_def for function in result.library.function]
     for node in (node for nodes in (result.node, *bodies) for node in nodes):
-        if _CUSTOM_GRADIENT not in node.attr:
-            continue
-        name = node.attr[_CUSTOM_GRADIENT].s.decode("utf-8", "replace")
-        if name not in ops.gradient_registry.list():
+        if _CUSTOM_GRADIENT in node.attr:
             del node.attr[_CUSTOM_GRADIENT]
     return result
 
