@@ -268,10 +268,13 @@ def _notes(
     if missing:
         notes.append(
             f"{missing} of {len(covered)} ops have no price (loops, conditionals, unknown shapes "
-            "or op types): they count as moving their inputs and outputs once"
+            "or op types): they count as little more than moving their inputs and outputs once"
         )
     if len(flat.unit_reason):
-        notes.append(f"{len(flat.unit_reason)} loops or conditionals count as if run once")
+        notes.append(
+            f"the trip counts of {len(flat.unit_reason)} loops or conditionals are not known: ops "
+            "of a v1 loop count once, a functional one counts as moving its inputs and outputs"
+        )
     if any(device.type == "GPU" for device in cluster.devices):
         notes.append(f"what runs on GPUs is from {table.source}")
     return tuple(notes)
