@@ -154,6 +154,8 @@ def _serve(connection: Connection, runs: _Runs) -> None:
 def main(argv: Sequence[str]) -> None:
     """Serves requests until the parent closes the pipe; the first message is a RuntimeConfig."""
     connection, _ = connect_to_parent(argv)
+    import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
+
     runs = _Runs(connection.recv())
     _serve(connection, runs)
     # An ordinary exit waits for sessions on tasks that may be gone, for minutes.

@@ -60,7 +60,7 @@ def prepare_run_graph(
 
 
 def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
-    """What the fetches need, and the library; a fed op is kept, what it needs is not.
+    """What the fetches need when the feeds are given, and the library.
 
     Raises:
       KeyError: a fetch or an input is not in the graph.
@@ -76,7 +76,6 @@ def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> An
             inputs = nodes[name].input
             waiting += [op_of(i) for i in inputs if i.startswith("^") or with_index(i) not in cut]
     pruned = GraphDef(versions=graph_def.versions, library=graph_def.library)
-    # A control edge to an op whose output is fed still needs the op, but not its inputs.
     pruned.node.extend(node for node in graph_def.node if node.name in needed)
     _drop_dangling_colocation(pruned)
     return pruned
