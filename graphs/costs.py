@@ -97,12 +97,14 @@ class Costs:
       source: "analytic", "measured" or "mixed".
       covered: bool[N]; False where the seconds are a default and not a price.
       notes: sentences for the report about what was assumed.
+      flops: floating point operations of one run, as far as Grappler priced it.
     """
 
     op_seconds: FloatArray
     source: str
     covered: np.ndarray
     notes: Sequence[str] = ()
+    flops: float = 0.0
 
 
 def price(
@@ -137,7 +139,8 @@ def price(
         op_seconds[:, d] = of_kind[kind]
     covered = np.ones(num_ops, dtype=bool)
     np.logical_and.at(covered, op_of_node, covered_nodes)
-    return Costs(op_seconds, "analytic", covered, _notes(flat, work, covered, table, cluster))
+    notes = _notes(flat, work, covered, table, cluster)
+    return Costs(op_seconds, "analytic", covered, notes, float(np.nansum(work.flops)))
 
 
 def node_seconds(flat: FlatGraph, work: Work, device: Device, table: KernelTable) -> FloatArray:

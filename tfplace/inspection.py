@@ -33,7 +33,7 @@ class Inspection:
       num_colocation_groups, largest_colocation_group: ops that must lie together.
       devices_asked: {device string: ops}; "" for ops that ask for none.
       trainable_bytes, variable_bytes, constant_bytes: of the run.
-      flops: floating point operations of a step, where Grappler's shapes tell; else None.
+      flops: floating point operations of a step, as far as Grappler priced it.
       op_types: rows, the most seconds first.
       units: ops that can't be split, with why.
       unknown_shapes: tensors whose size is not known.
@@ -58,7 +58,7 @@ class Inspection:
     trainable_bytes: int
     variable_bytes: int
     constant_bytes: int
-    flops: float | None
+    flops: float
     op_types: Sequence[OpTypeRow]
     units: Mapping[str, str]
     unknown_shapes: int

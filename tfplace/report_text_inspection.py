@@ -57,7 +57,7 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
             f"(trainable {bytes_text(found.trainable_bytes)}), "
             f"constants {bytes_text(found.constant_bytes)}",
         ),
-        ("FLOPs", "unknown" if found.flops is None else f"{found.flops:.3g} a step"),
+        ("FLOPs", f"{found.flops:.3g} a step"),
         ("unknown", f"{found.unknown_shapes:,} tensors of unknown size"),
         ("unpriced", _counts(found.unpriced_ops, "", "nothing")),
     ]
