@@ -6,7 +6,6 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from tfplace.evaluation.simulator import Simulator
-from tfplace.grouping.quotient import colocation_units
 from tfplace.placers.legal import legal
 from tfplace.placers.list_scheduling import earliest_task_first, list_problem
 from tfplace.placers.memory import repaired
@@ -34,5 +33,4 @@ class EarliestTaskFirst(OneShot):
         placement = earliest_task_first(
             simulator.arrays, list_problem(simulator, only_working=True), no_favourites
         )
-        units = colocation_units(self.problem.graph)
-        return repaired(simulator, units, legal(self.problem, placement))[None]
+        return repaired(simulator, legal(self.problem, placement), self.seed)[None]

@@ -8,7 +8,7 @@ from graphs.op_graph import FloatArray, IntArray
 from tfplace.evaluation.event_heap import compiled
 from tfplace.evaluation.simulation_arrays import SimulationArrays
 from tfplace.evaluation.simulator import Simulator
-from tfplace.grouping.quotient import colocation_units, transfer_seconds
+from tfplace.grouping.quotient import transfer_seconds
 from tfplace.placers.legal import legal
 from tfplace.placers.list_scheduling import earliest_finish, list_problem
 from tfplace.placers.memory import repaired
@@ -36,8 +36,7 @@ class Heft(OneShot):
         order = np.argsort(-rank, kind="stable").astype(np.int32)
         problem = list_problem(simulator, only_working=False)
         placement = earliest_finish(simulator.arrays, problem, order)
-        units = colocation_units(self.problem.graph)
-        return repaired(simulator, units, legal(self.problem, placement))[None]
+        return repaired(simulator, legal(self.problem, placement), self.seed)[None]
 
 
 def upward_rank(

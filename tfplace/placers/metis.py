@@ -53,9 +53,8 @@ class Metis(OneShot):
         ]
         if not placements:
             placements = [np.zeros(self.problem.num_ops, dtype=np.int32)]
-        units = colocation_units(self.problem.graph)
         legals = [legal(self.problem, placement) for placement in placements]
-        fitting = np.stack([repaired(simulator, units, placement) for placement in legals])
+        fitting = np.stack([repaired(simulator, placement, self.seed) for placement in legals])
         _, first = np.unique(fitting, axis=0, return_index=True)
         return fitting[np.sort(first)]
 

@@ -103,13 +103,15 @@ class Neighbourhood:
 
     def _run(self, placement: IntArray, group: int, device: int, rng: np.random.Generator) -> bool:
         """Up to an eighth of the groups, neighbours in graph order, go to one device."""
-        start = int(np.searchsorted(self.free, group))
         length = int(rng.integers(2, max(len(self.free) // 8, 2) + 1))
-        changed = [
-            self._put(placement, int(member), device)
-            for member in self.free[start : start + length]
-        ]
-        return any(changed)
+        start = int(np.searchsorted(self.free, group))
+        last = int(self.free[min(start + length, len(self.free)) - 1])
+        ops = self.member[self.member_row[group] : self.member_row[last + 1]]
+        ops = ops[self.allowed[self.grouping.group_of_op[ops], device]]
+        if np.all(placement[ops] == device):
+            return False
+        placement[ops] = device
+        return True
 
 
 def neighbourhood(problem: Problem, grouping: Grouping) -> Neighbourhood:

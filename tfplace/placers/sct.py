@@ -8,7 +8,7 @@ from scipy import optimize, sparse
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.evaluation.simulator import Simulator
-from tfplace.grouping.quotient import colocation_units, fastest_seconds, transfer_seconds
+from tfplace.grouping.quotient import fastest_seconds, transfer_seconds
 from tfplace.placers.legal import legal
 from tfplace.placers.list_scheduling import earliest_task_first, list_problem
 from tfplace.placers.memory import repaired
@@ -46,8 +46,7 @@ class SmallCommunicationTimes(OneShot):
             list_problem(simulator, only_working=True),
             favourite_children(self.problem),
         )
-        units = colocation_units(self.problem.graph)
-        return repaired(simulator, units, legal(self.problem, placement))[None]
+        return repaired(simulator, legal(self.problem, placement), self.seed)[None]
 
 
 def favourite_children(problem: Problem, window_ops: int = WINDOW_OPS) -> IntArray:

@@ -44,4 +44,4 @@ class Topological(OneShot):
             used += unit_bytes[unit]
             unit_device[unit] = devices[turn]
         placement = legal(self.problem, unit_device[units.group_of_op])
-        return repaired(simulator, units, placement)[None]
+        return repaired(simulator, placement, self.seed)[None]
