@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.errors import FetchError, ModelError
-from graphs.names import op_of, parse_input
+from graphs.names import op_of
 from graphs.nearest import nearest
 from graphs.op_outputs import op_definition
 
@@ -169,12 +169,16 @@ def argument_positions(function: Any) -> dict[str, int]:
     return {argument.name: i for i, argument in enumerate(function.signature.input_arg)}
 
 
-def body_argument(function: Any, tensor: str) -> str:
-    """The argument that a tensor of a function body is, through identities, else ""."""
-    nodes = {node.name: node for node in function.node_def}
-    name = parse_input(tensor).op
-    while name in nodes and nodes[name].op in _PASS_ON:
-        name = parse_input(nodes[name].input[0]).op
+def body_argument(nodes: Mapping[str, Any], tensor: str) -> str:
+    """The argument that a tensor of a function body is, through identities, else "".
+
+    Args:
+      nodes: the nodes of the body by name.
+      tensor: as in their inputs.
+    """
+    name = op_of(tensor)
+    while name in nodes and nodes[name].op in _PASS_ON and nodes[name].input:
+        name = op_of(nodes[name].input[0])
     return "" if name in nodes else name
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from graphs import wire_format
 from graphs.errors import ModelError
+from graphs.riegeli import SIGNATURE
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
@@ -126,7 +127,7 @@ def _sniff_file(path: str) -> ModelFile:
     for offset, magic, what in _KNOWN_ELSEWHERE:
         if content[offset : offset + len(magic)] == magic:
             raise ModelError(f"reading model {path!r}: it is {what}")
-    if os.path.basename(path).endswith(".cpb") or _is_riegeli(content):
+    if content.startswith(SIGNATURE):
         from graphs.chunked_proto import read_chunked
 
         proto = read_chunked(path, content, new_message("saved_model"))
@@ -135,11 +136,6 @@ def _sniff_file(path: str) -> ModelFile:
         kind, proto = _parse_text(path, content) or _parse_binary(path, content)
     directory = os.path.dirname(os.path.abspath(path)) if kind == "saved_model" else ""
     return ModelFile(path, kind, proto, directory)
-
-
-def _is_riegeli(content: bytes) -> bool:
-    """The signature chunk of a Riegeli file, in which chunked protos are kept."""
-    return content[:3] == b"\x83\xaf\x70" and content[32:33] == b"s" if len(content) > 64 else False
 
 
 def _sniff_zip(path: str) -> ModelFile:

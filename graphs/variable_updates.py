@@ -80,11 +80,12 @@ class OptimizerUpdates:
             self._positions[name] = frozenset()  # a recursion adds nothing
             function = self._view.library[name]
             arguments = argument_positions(function)
+            nodes = {node.name: node for node in function.node_def}
             found = set()
             for node in function.node_def:
                 inputs = data_inputs(node)
                 for position in self._updated_positions(node):
                     if position < len(inputs):
-                        found.add(arguments.get(body_argument(function, inputs[position]), -1))
+                        found.add(arguments.get(body_argument(nodes, inputs[position]), -1))
             self._positions[name] = frozenset(found - {-1})
         return self._positions[name]

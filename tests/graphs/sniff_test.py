@@ -9,6 +9,7 @@ import pytest
 from google.protobuf import text_format
 
 from graphs.errors import ModelError
+from graphs.riegeli import SIGNATURE
 from graphs.sniff import new_message, sniff
 from graphs.wire_format import LENGTH, VARINT, CutOffError, outermost_fields
 
@@ -145,6 +146,8 @@ NO_MODELS = {
     "zip": (lambda: _zip(["a.txt"]), "a .keras file has a config.json"),
     "zipped directory": (lambda: _zip(["m/saved_model.pb"]), "unpack it and pass the directory"),
     "cut zip": (lambda: _zip(["config.json"])[:40], "a zip file that can't be read"),
+    "cut chunks": (lambda: SIGNATURE + bytes(20), "a chunk header that is cut off"),
+    "no chunks": (lambda: SIGNATURE, "its chunks don't fit together"),
     "lite": (lambda: b"\x1c\0\0\0TFL3" + bytes(100), "TensorFlow Lite"),
     "pickle": (lambda: b"\x80\x04\x95" + bytes(50), "pickle"),
 }
