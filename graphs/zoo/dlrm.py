@@ -48,7 +48,7 @@ def build(settings: Mapping[str, int]) -> Network:
         widths = [max(1, width // settings["width_divisor"]) for width in (*_BOTTOM, *_TOP)]
         with network.part(0):
             bottom = _perceptron(network, "bottom", dense, [*widths[: len(_BOTTOM)], hidden_size])
-            pairs = _interactions([tf.nn.relu(bottom), *looked_up])
+            pairs = interactions([tf.nn.relu(bottom), *looked_up])
             features = tf.concat([tf.nn.relu(bottom), pairs], 1)
             logits = _perceptron(network, "top", features, [*widths[len(_BOTTOM) :], 1])
             loss = tf.reduce_mean(
@@ -101,7 +101,7 @@ def _perceptron(network: Network, name: str, inputs: Any, widths: Sequence[int])
     return inputs
 
 
-def _interactions(vectors: Sequence[Any]) -> Any:
+def interactions(vectors: Sequence[Any]) -> Any:
     """Dot products of all pairs of n vectors f4[B, H], f4[B, n(n-1)/2]."""
     with tf.name_scope("interaction"):
         count = len(vectors)

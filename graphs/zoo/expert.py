@@ -51,6 +51,9 @@ def expert_placement(
     Returns:
       {op: GPU index, or None for the CPU}; None when no node carries a part, which is so for
       every graph that is not of the zoo.
+
+    Raises:
+      ValueError: there is no GPU, or an op is not in the graph.
     """
     if num_gpus < 1:
         raise ValueError(f"an expert places on at least 1 GPU, got {num_gpus}")
@@ -62,6 +65,12 @@ def expert_placement(
             device_of_op[node.name] = None if part == CPU else part * num_gpus // parts
     if not device_of_op:
         return None
+    op_names = list(op_names)
+    unknown = [name for name in op_names if name not in nodes]
+    if unknown:
+        raise ValueError(
+            f"placing {len(op_names)} ops as an expert: no op {unknown[0]!r} in the graph"
+        )
     return {name: _device(name, nodes, device_of_op) for name in op_names}
 
 

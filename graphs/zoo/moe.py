@@ -49,7 +49,7 @@ def build(settings: Mapping[str, int]) -> Network:
             logits = attention.projected(network, "words", states, vocab_size)
             loss = cross_entropy(logits, tf.reshape(targets, [-1]))
             loss += _BALANCE_WEIGHT * tf.add_n(balance)
-    network.train(loss, Training(lambda: v1.train.AdamOptimizer(1e-4)))
+    network.train(loss, Training(lambda: v1.train.AdamOptimizer(1e-4), dense_gradients=True))
     return network
 
 

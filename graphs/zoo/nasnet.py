@@ -124,8 +124,11 @@ def _squeezed(network: Network, name: str, images: Any, filters: int) -> Any:
 def _fitted(network: Network, previous: Any, inputs: Any, filters: int) -> Any:
     """The output of the cell before, brought to the inputs' size and `filters` channels.
 
-    Where it is twice as large, it is sampled on two grids that are a pixel apart.
+    Where it is twice as large, it is sampled on two grids that are a pixel apart. The first cell
+    has none before it and takes its inputs twice, as they are.
     """
+    if previous is inputs:
+        return inputs
     if previous.shape[1] == inputs.shape[1]:
         if previous.shape[3] == filters:
             return previous

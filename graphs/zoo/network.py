@@ -26,12 +26,16 @@ class Training:
       running_sum: add up a variable's gradients one by one. An unrolled network has one gradient
         per step and weight; adding them all at once keeps all alive: 10 GB for rnnlm's 40 steps,
         more than a K80 has left. This is tf.AggregationMethod.EXPERIMENTAL_TREE.
+      dense_gradients: make whole tensors of the gradients of embedding tables. Adam moves every row
+        of a table in every step anyway; on row gradients it looks for duplicate rows first, whose
+        number, and so the shapes after it, would depend on the batch.
       weight_decay: adds weight_decay x half the squared norm of every kernel to the loss.
     """
 
     optimizer: Callable[[], Any]
     clip_norm: float | None = None
     running_sum: bool = False
+    dense_gradients: bool = False
     weight_decay: float = 0.0
 
 
@@ -123,7 +127,8 @@ class Network:
 
     def read(self, variable: Any) -> Any:
         """Reads a variable; call once and share the tensor."""
-        return variable.read_value()
+        with tf.name_scope(f"{variable.op.name}/value/"):
+            return variable.value()
 
     def train(self, loss: Any, training: Training) -> None:
         """Adds "loss", "train_op" and "init" and gives every op its part.
@@ -137,7 +142,10 @@ class Network:
                 loss = self._decayed(loss, training.weight_decay)
             loss = tf.identity(loss, name="loss")
             apply = self._apply(loss, training)
-            tf.group(apply, *self.updates, name="train_op")
+            train_op = tf.group(apply, *self.updates, name="train_op")
+            # apply_gradients has put its own op there, which leaves out the moving averages.
+            self.graph.clear_collection(v1.GraphKeys.TRAIN_OP)
+            self.graph.add_to_collection(v1.GraphKeys.TRAIN_OP, train_op)
             tf.group(*[v.initializer for v in v1.global_variables()], name="init")
         expert.spread_parts(self.graph, self.num_parts)
 
@@ -152,6 +160,10 @@ class Network:
         variables = v1.trainable_variables()
         method = tf.AggregationMethod.EXPERIMENTAL_TREE if training.running_sum else None
         gradients = v1.gradients(loss, variables, aggregation_method=method)
+        if training.dense_gradients:
+            gradients = [
+                tf.convert_to_tensor(gradient, name="dense_gradient") for gradient in gradients
+            ]
         if training.clip_norm is not None:
             gradients, _ = tf.clip_by_global_norm(gradients, training.clip_norm, name="clip")
         pairs = list(zip(gradients, variables, strict=True))

@@ -53,7 +53,12 @@ def build(settings: Mapping[str, int]) -> Network:
         loss = _loss(network, outputs, feeds[2], settings)
     network.train(
         loss,
-        Training(lambda: v1.train.AdamOptimizer(2e-4), clip_norm=5.0, running_sum=True),
+        Training(
+            lambda: v1.train.AdamOptimizer(2e-4),
+            clip_norm=5.0,
+            running_sum=True,
+            dense_gradients=True,
+        ),
     )
     return network
 

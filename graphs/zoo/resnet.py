@@ -50,7 +50,9 @@ def build(settings: Mapping[str, int]) -> Network:
             loss = cross_entropy(logits, labels)
     network.train(
         loss,
-        Training(lambda: v1.train.MomentumOptimizer(_LEARNING_RATE, momentum=0.9), weight_decay=1e-4),
+        Training(
+            lambda: v1.train.MomentumOptimizer(_LEARNING_RATE, momentum=0.9), weight_decay=1e-4
+        ),
     )
     return network
 

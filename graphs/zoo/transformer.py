@@ -39,7 +39,7 @@ def build(settings: Mapping[str, int]) -> Network:
             with network.part(layer), tf.name_scope(f"layer_{layer}"):
                 states = _layer(network, states, bias, batch_size)
         loss = _masked_loss(network, states, words, settings)
-    network.train(loss, Training(lambda: v1.train.AdamOptimizer(1e-4)))
+    network.train(loss, Training(lambda: v1.train.AdamOptimizer(1e-4), dense_gradients=True))
     return network
 
 

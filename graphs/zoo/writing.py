@@ -77,11 +77,7 @@ def _write_graph_def(zoo_graph: ZooGraph, path: Path) -> None:
 def _meta_graph_def(zoo_graph: ZooGraph) -> Any:
     import tensorflow as tf
 
-    graph = zoo_graph.graph
-    key = tf.compat.v1.GraphKeys.TRAIN_OP
-    if not graph.get_collection(key):
-        graph.add_to_collection(key, graph.get_operation_by_name(zoo_graph.train_op))
-    with graph.as_default():
+    with zoo_graph.graph.as_default():
         return tf.compat.v1.train.export_meta_graph()
 
 
