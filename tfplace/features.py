@@ -17,7 +17,7 @@ import numpy.typing as npt
 from graphs.op_graph import SHAPE_DIMS, FloatArray, IntArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.quotient import quotient
+from tfplace.grouping.quotient import group_sums, quotient
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -52,7 +52,7 @@ def side_by_side(blocks: Mapping[str, npt.NDArray[np.generic]]) -> Features:
 
 
 def type_ids(op_types: Sequence[str]) -> tuple[IntArray, tuple[str, ...]]:
-    """Number i4[N] of each op's type, and the types in the order of their numbers (alphabetical)."""
+    """Number i4[N] of each op's type, and the types by number, in alphabetical order."""
     vocabulary, ids = np.unique(np.asarray(op_types, dtype=str), return_inverse=True)
     return ids.astype(np.int32), tuple(str(name) for name in vocabulary)
 
@@ -120,9 +120,7 @@ def group_type_counts(graph: OpGraph, grouping: Grouping) -> FloatArray:
 
 def group_output_shapes(graph: OpGraph, grouping: Grouping) -> FloatArray:
     """f8[G, 24]: `output_shapes`, summed over the ops of each group."""
-    sums = np.zeros((grouping.num_groups, MAX_OUTPUTS * SHAPE_DIMS))
-    np.add.at(sums, grouping.group_of_op, output_shapes(graph))
-    return sums
+    return group_sums(output_shapes(graph), grouping)
 
 
 def group_traffic(graph: OpGraph, grouping: Grouping) -> FloatArray:
@@ -139,18 +137,14 @@ def group_adjacency(graph: OpGraph, grouping: Grouping) -> npt.NDArray[np.bool_]
 
 def group_seconds(problem: Problem, grouping: Grouping) -> FloatArray:
     """f8[G, D]: summed op seconds of each group on each device; inf where an op has no kernel."""
-    sums = np.zeros((grouping.num_groups, problem.num_devices))
-    np.add.at(sums, grouping.group_of_op, problem.op_seconds)
-    return sums
+    return group_sums(problem.op_seconds, grouping)
 
 
 def group_output_bytes(graph: OpGraph, grouping: Grouping) -> FloatArray:
     """f8[G]: bytes of all tensors that a group's ops make."""
-    return np.bincount(
-        grouping.group_of_op[graph.tensor_producer],
-        weights=graph.tensor_bytes,
-        minlength=grouping.num_groups,
-    )
+    sums = np.zeros(grouping.num_groups)
+    np.add.at(sums, grouping.group_of_op[graph.tensor_producer], graph.tensor_bytes)
+    return sums
 
 
 def group_features(problem: Problem, grouping: Grouping) -> Features:

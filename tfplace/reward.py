@@ -67,7 +67,7 @@ def feasible(outcomes: Sequence[Outcome]) -> np.ndarray:
 
 
 def _overflow(peak_bytes: Sequence[int], usable_bytes: FloatArray) -> float:
-    """Bytes above the usable ones, over all devices, relative to all usable bytes; inf if unknown."""
+    """Bytes above the usable ones, of all devices, relative to those; inf if unknown."""
     if len(peak_bytes) != len(usable_bytes):
         return math.inf
     above = np.maximum(np.asarray(peak_bytes, dtype=np.float64) - usable_bytes, 0.0).sum()

@@ -55,8 +55,9 @@ class Spotlight:
         self._baseline = baseline.MovingAverage(decay=self.config.baseline_decay)
         self._reference = reward.reference_seconds(problem)
         self._done = False
-        self._sample = tf.function(self._policy.sample, jit_compile=True)
-        self._ascend = tf.function(self._ascent_step, jit_compile=True)
+        compiled = self.config.policy.compiled
+        self._sample = tf.function(self._policy.sample, jit_compile=compiled)
+        self._ascend = tf.function(self._ascent_step, jit_compile=compiled)
 
     def propose(self) -> GroupedProposal | None:
         """A batch of samples; one placement and then None where nothing can be chosen."""

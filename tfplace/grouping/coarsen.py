@@ -14,6 +14,7 @@ from tfplace.grouping.quotient import (
     allowed_class,
     colocation_units,
     fastest_seconds,
+    group_sums,
     in_graph_order,
     quotient,
     use_seconds,
@@ -43,14 +44,14 @@ def coarsen(problem: Problem, max_groups: int, seed: int = 0, imbalance: float =
       ValueError: max_groups is not positive.
     """
     if max_groups < 1:
-        raise ValueError(f"coarsening {problem.num_ops} ops: wanted max_groups >= 1, got {max_groups}")
+        raise ValueError(f"coarsening a problem: wanted max_groups >= 1, got {max_groups}")
     allowed = problem.allowed()
     class_of_op = allowed_class(allowed)
     seconds = fastest_seconds(problem, allowed)
     weights = use_seconds(problem)
     quota = _groups_per_class(class_of_op, seconds, allowed, max_groups)
     grouping = _contract_dear_edges(problem, class_of_op, seconds, weights, quota)
-    group_seconds = np.bincount(grouping.group_of_op, seconds, grouping.num_groups)
+    group_seconds = group_sums(seconds, grouping)
     class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
     class_of_group[grouping.group_of_op] = class_of_op
     cut = quotient(problem.graph, grouping, weights)
@@ -58,9 +59,8 @@ def coarsen(problem: Problem, max_groups: int, seed: int = 0, imbalance: float =
     label = np.zeros(grouping.num_groups, dtype=np.int64)
     for number, parts in enumerate(quota):
         members = np.flatnonzero(class_of_group == number)
-        part = _minimum_cut(
-            symmetric[members][:, members].tocsr(), group_seconds[members], int(parts), seed, imbalance
-        )
+        edges = symmetric[members][:, members].tocsr()
+        part = _minimum_cut(edges, group_seconds[members], int(parts), seed, imbalance)
         label[members] = number * (max_groups + 1) + part
     return in_graph_order(label[grouping.group_of_op])
 
@@ -72,9 +72,9 @@ def _groups_per_class(
     num_classes = int(class_of_op.max()) + 1
     choices = np.zeros(num_classes, dtype=np.int64)
     choices[class_of_op] = allowed.sum(axis=1)
-    weight = np.bincount(class_of_op, seconds, num_classes) * (choices > 1)
-    if weight.sum() == 0.0:
-        weight = np.bincount(class_of_op, minlength=num_classes) * np.float64(choices > 1)
+    weight = np.zeros(num_classes)
+    np.add.at(weight, class_of_op, seconds if seconds.any() else 1.0)
+    weight *= choices > 1
     quota = np.ones(num_classes, dtype=np.int32)
     spare = max(max_groups - num_classes, 0)
     if weight.sum() > 0.0:
@@ -99,7 +99,7 @@ def _contract_dear_edges(
     """
     grouping = colocation_units(problem.graph)
     while True:
-        group_seconds = np.bincount(grouping.group_of_op, seconds, grouping.num_groups)
+        group_seconds = group_sums(seconds, grouping)
         class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
         class_of_group[grouping.group_of_op] = class_of_op
         cut = quotient(problem.graph, grouping, weights)
@@ -135,7 +135,7 @@ def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[Fl
 def _minimum_cut(
     edges: sparse.csr_array, seconds: FloatArray, parts: int, seed: int, imbalance: float
 ) -> IntArray:
-    """i4[G] part of each vertex, 0..parts-1 at most: the dearest vertices alone, METIS for the rest."""
+    """i4[G] part of each vertex, below `parts`: the dearest vertices alone, METIS for the rest."""
     if len(seconds) <= parts:
         return np.arange(len(seconds), dtype=np.int32)
     # Ops of no time weigh a little, so that they don't all end in one part.

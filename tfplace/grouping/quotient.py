@@ -39,10 +39,17 @@ def colocation_units(graph: OpGraph) -> Grouping:
 
 
 def group_allowed(allowed: BoolArray, grouping: Grouping) -> BoolArray:
-    """bool[G, D]: the devices that every op of a group may use, from those of the ops bool[N, D]."""
+    """bool[G, D]: the devices that every op of a group may use, of those of ops bool[N, D]."""
     joint = np.ones((grouping.num_groups, allowed.shape[1]), dtype=bool)
     np.logical_and.at(joint, grouping.group_of_op, allowed)
     return joint
+
+
+def group_sums(values: FloatArray, grouping: Grouping) -> FloatArray:
+    """f8[G, ...]: sums of the values f8[N, ...] of each group's ops."""
+    sums = np.zeros((grouping.num_groups, *values.shape[1:]))
+    np.add.at(sums, grouping.group_of_op, values)
+    return sums
 
 
 def allowed_class(allowed: BoolArray) -> IntArray:

@@ -16,7 +16,9 @@ def of_variables(prefix: str, variables: Sequence[Any]) -> Snapshot:
     return {f"{prefix}/{number}": variable.numpy() for number, variable in enumerate(variables)}
 
 
-def into_variables(prefix: str, variables: Sequence[Any], snapshot: Mapping[str, np.ndarray]) -> None:
+def into_variables(
+    prefix: str, variables: Sequence[Any], snapshot: Mapping[str, np.ndarray]
+) -> None:
     """Assigns what `of_variables` took.
 
     Raises:

@@ -108,7 +108,12 @@ def _backward(
             ],
             axis=1,
         )
-        return count + 1, tf.matmul(of_gates, transposed), of_c * forget, array.write(time, of_gates)
+        return (
+            count + 1,
+            tf.matmul(of_gates, transposed),
+            of_c * forget,
+            array.write(time, of_gates),
+        )
 
     start = (
         tf.constant(0),
@@ -122,6 +127,4 @@ def _backward(
 
 def _loop(steps: int, step: Callable[..., tuple[Any, ...]], start: tuple[Any, ...]) -> Any:
     """`steps` turns of `step`, whose first value counts them; XLA needs the number to be known."""
-    return tf.while_loop(
-        lambda count, *_: count < steps, step, start, maximum_iterations=steps
-    )
+    return tf.while_loop(lambda count, *_: count < steps, step, start, maximum_iterations=steps)

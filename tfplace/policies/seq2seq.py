@@ -44,7 +44,7 @@ class LstmLayer(tf.Module):
         glorot = tf_keras.initializers.GlorotUniform(seed)
         orthogonal = tf_keras.initializers.Orthogonal(seed=seed)
         # Forget gates start open, so that gradients reach early groups (Jozefowicz et al. 2015).
-        bias = np.repeat(np.float32([0.0, 1.0, 0.0, 0.0]), units)
+        bias = np.repeat(np.array([0.0, 1.0, 0.0, 0.0], dtype=np.float32), units)
         self.units = units
         self.input_kernel = tf.Variable(glorot([inputs, 4 * units]), name="input_kernel")
         self.kernel = tf.Variable(orthogonal([units, 4 * units]), name="kernel")
@@ -164,19 +164,17 @@ class Seq2Seq(tf.Module):
         encoded, states = self._encode(sequence.features)
         num_groups, batch, _ = noise.shape
         first = self.decoder[0]
-        of_group = first.gates(
-            tf.concat([encoded[:, 0], tf.zeros_like(encoded[:, 0])], axis=-1)
-        )
+        of_group = first.gates(tf.concat([encoded[:, 0], tf.zeros_like(encoded[:, 0])], axis=-1))
         of_device = tf.matmul(self.device_embedding, first.input_kernel[self.config.units :])
         state = [tf.repeat(part, batch, 0) for pair in states for part in pair]
 
         def step(group: Tensor, before: Tensor, chosen: Any, logs: Any, *state: Tensor) -> Any:
             gates = of_group[group] + tf.gather(of_device, before)
-            x, state = self._decode_step(gates, state)
+            x, after = self._decode_step(gates, state)
             logits = self._logits(x, encoded[:, 0]) + sequence.log_prior[group]
             device = tf.argmax(logits + noise[group], axis=-1, output_type=tf.int32)
             chosen, logs = chosen.write(group, device), logs.write(group, tf.nn.log_softmax(logits))
-            return group + 1, device, chosen, logs, *state
+            return group + 1, device, chosen, logs, *after
 
         _, _, chosen, logs, *_ = tf.while_loop(
             lambda group, *_: group < num_groups,
