@@ -12,9 +12,9 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithm_table import policy_of
-from tfplace.prepare import Prepared
 from tfplace.report import Baseline
 from tfplace.search import Limits, Stage, search
+from tfplace.task import Task
 from tfplace.trial import Evaluator
 
 NAMES = ("given", "single", "topological", "etf", "local_search")
@@ -43,7 +43,7 @@ class Candidate:
 
 
 def baseline_candidates(
-    prepared: Prepared,
+    task: Task,
     evaluator: Evaluator,
     budget_seconds: float,
     seed: int,
@@ -52,7 +52,7 @@ def baseline_candidates(
     """The best placement of each baseline; an infeasible one says why.
 
     Args:
-      prepared: the problem.
+      task: the problem.
       evaluator: the simulator.
       budget_seconds: of the whole search; annealing gets a small share of it.
       seed: for annealing.
@@ -66,27 +66,27 @@ def baseline_candidates(
             seconds = min(LOCAL_SEARCH_MAX_SECONDS, budget_seconds * LOCAL_SEARCH_SHARE)
         best_so_far = best_of(candidates)
         start = None if best_so_far is None else best_so_far.device_of_op
-        candidates.append(_run(name, prepared, evaluator, Limits(seconds), seed, start))
+        candidates.append(_run(name, task, evaluator, Limits(seconds), seed, start))
     return candidates
 
 
 def _run(
     name: str,
-    prepared: Prepared,
+    task: Task,
     evaluator: Evaluator,
     limits: Limits,
     seed: int,
     start: IntArray | None,
 ) -> Candidate:
     if name == "given":
-        placement = prepared.given
+        placement = task.given
         return Candidate(name, placement, evaluator.evaluate(placement[None])[0])
-    stage = Stage(name, lambda best: policy_of(name, prepared, seed, start))
+    stage = Stage(name, lambda best: policy_of(name, task, seed, start))
     result = search([stage], evaluator, limits)
     if result.best is not None:
         return Candidate(name, result.best.placement.device_of_op, result.best.outcome)
     outcome = result.least_infeasible or Infeasible("error", f"{name} proposed no placement")
-    return Candidate(name, prepared.given, outcome)
+    return Candidate(name, task.given, outcome)
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -24,6 +24,7 @@ from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.inspection import trainable_bytes
 from tfplace.options import OptimizeOptions
 from tfplace.output_place import default_output_dir, require_free
+from tfplace.placers.bound import lower_bound_seconds
 from tfplace.predict import best_of_prediction, predict
 from tfplace.prepare import Prepared, prepare
 from tfplace.report import Measured, Report
@@ -75,12 +76,14 @@ def _search(
 ) -> tuple[list[Candidate], list[Candidate], SearchResult]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search."""
     simulator = SimulatingEvaluator(found.problem)
-    baselines = baseline_candidates(found, simulator, options.budget_seconds, options.seed)
+    baselines = baseline_candidates(
+        found.task, simulator, options.budget_seconds, options.seed
+    )
     best = best_of(baselines)
     stages = []
     if found.problem.num_devices > 1:
         start = None if best is None else best.device_of_op
-        stages = stages_of(options.algorithm, found, options.seed, start)
+        stages = stages_of(options.algorithm, found.task, options.seed, start)
     limits = Limits(options.budget_seconds, options.max_trials)
     with (
         evaluator_for(options.evaluator, found) as evaluator,
@@ -139,7 +142,7 @@ def _report(
         },
         baselines={c.name: as_reported(c, found.problem) for c in baselines},
         best=best_of_prediction(prediction),
-        lower_bound_seconds=None,
+        lower_bound_seconds=lower_bound_seconds(found.problem),
         search=_search_facts(result),
         measured=measured,
         verified=verified(found, Path(emitted.path), choice.candidate.device_of_op),

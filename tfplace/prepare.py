@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +27,9 @@ from graphs.shapes import infer
 from graphs.source_model import SourceModel
 from tfplace.evaluation.presence import is_present
 from tfplace.evaluation.traced_costs import with_traced_seconds
+from tfplace.expert import expert_placement
 from tfplace.options import ProblemOptions
+from tfplace.task import Task
 
 _log = logging.getLogger("tfplace")
 
@@ -56,6 +59,11 @@ class Prepared:
     problem: Problem
     given: IntArray
     num_unknown_shapes: int
+
+    @functools.cached_property
+    def task(self) -> Task:
+        """What an algorithm needs of it."""
+        return Task(self.problem, self.given, expert_placement(self.flat.graph_def, self.problem))
 
     @property
     def num_groups(self) -> int:

@@ -1,0 +1,41 @@
+"""What an algorithm gets: a problem, and the placements that came with the model."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from graphs.problem_file import read_problem, write_problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """A placement task.
+
+    Attributes:
+      problem: what is to be placed.
+      given: i4[N] where the model's own device strings put it.
+      expert: i4[N] where the papers' experts put it, None where nobody says.
+    """
+
+    problem: Problem
+    given: IntArray
+    expert: IntArray | None = None
+
+
+def write_task(folder: str, task: Task) -> None:
+    """Writes a task for another process."""
+    write_problem(str(Path(folder, "problem.npz")), task.problem, task.given)
+    if task.expert is not None:
+        np.save(Path(folder, "expert.npy"), task.expert)
+
+
+def read_task(folder: str) -> Task:
+    """Reads what `write_task` wrote."""
+    problem, given = read_problem(str(Path(folder, "problem.npz")))
+    expert = Path(folder, "expert.npy")
+    return Task(problem, given, np.load(expert) if expert.exists() else None)
