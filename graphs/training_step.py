@@ -103,7 +103,9 @@ def _differentiated(
                     raise _NoStepError("no float output depends on a trainable variable")
                 step = tf.group(*updates, name="update")
             return graph.as_graph_def(), (loss.name, step.name), len(updates)
-    except (LookupError, ValueError, TypeError, RuntimeError, tf.errors.OpError) as error:
+    except _NoStepError:
+        raise
+    except Exception as error:  # each op's gradient is Python of its own, and raises what it likes
         first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise _NoStepError(f"TensorFlow can't differentiate it ({first_line[:300]})") from error
 
