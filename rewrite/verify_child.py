@@ -28,6 +28,8 @@ v1 = tf.compat.v1
 _MESSAGE_LENGTH = 300
 # 84 units in the last place, as 1e-5 is for float32, would let bfloat16 off with anything.
 _LOOSEST = 1e-2
+# TensorFlow puts a traceback of the model's own code before what happened.
+_NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "File ", "Traceback", "Node:", "==")
 Json = Mapping[str, Any]
 Values = dict[str, np.ndarray]
 
@@ -65,8 +67,10 @@ def _split_cpu(count: int) -> None:
 
 
 def _message(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0][:_MESSAGE_LENGTH]
+    """The two lines that say what happened."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = [line for line in lines if line and not line.startswith(_NOT_THE_CAUSE)]
+    return (" ".join(said[:2]) or type(error).__name__)[:_MESSAGE_LENGTH]
 
 
 def compared(first: Values, second: Values, placed: Values, rtol: float) -> list[dict[str, Any]]:

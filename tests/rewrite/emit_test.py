@@ -13,13 +13,11 @@ from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.load import load
 from graphs.sniff import sniff
-from graphs.source_model import Initialization, SourceModel, TensorSpec
 from rewrite.annotate_devices import read_devices
 from rewrite.check import check_same_model
-from rewrite.child_process import run_child
+from rewrite.child_process import ChildError, run_child
 from rewrite.clear_devices import bodies
 from rewrite.emit import emit, in_model
-from tests.rewrite.graphs import shared_function
 from tests.rewrite.placements import CPU0, CPU1
 
 
@@ -203,22 +201,13 @@ def test_a_placement_of_another_model_leaves_nothing(tf2, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_a_graph_whose_variables_cannot_be_initialised_leaves_nothing(tmp_path):
-    source = SourceModel(
-        path="none.pb",
-        kind="graph_def",
-        graph_def=shared_function(),
-        feeds=(TensorSpec("x:0", "float32", (1,)),),
-        fetches=("out:0",),
-        mode="inference",
-        step_origin="fetches out:0",
-        signatures={},
-        variables=(),
-        initialization=Initialization(init_ops=("nowhere",)),
-        saved_model_dir="",
-        meta_graph_def=None,
-        guessed=(),
-    )
-    with pytest.raises(ModelError, match=r"SavedModel of 'none.pb': it failed: .*nowhere"):
-        emit(source, {Origin("", "out"): CPU1}, tmp_path / "out", {}, overwrite=False)
+def test_a_graph_whose_variables_cannot_be_initialised_leaves_nothing(
+    graph_def, tmp_path, monkeypatch
+):
+    def crashing(module, request, timeout):
+        raise ChildError("it was killed by SIGSEGV: it said nothing", {})
+
+    monkeypatch.setattr("rewrite.emit.run_child", crashing)
+    with pytest.raises(ModelError, match=r"it was killed by SIGSEGV.* check that the graph's own"):
+        emit(graph_def.source, graph_def.wanted, tmp_path / "out", {}, overwrite=False)
     assert os.listdir(tmp_path) == []
