@@ -89,6 +89,11 @@ def _run(
     return Candidate(name, task.given, outcome)
 
 
+def best_single(task: Task, evaluator: Evaluator) -> Candidate:
+    """The best device that holds everything by itself."""
+    return _run("single", task, evaluator, Limits(math.inf), 0, None)
+
+
 def best_of(candidates: Sequence[Candidate]) -> Candidate | None:
     """The fastest feasible one; the earlier of equals; None where none can run."""
     feasible = [c for c in candidates if math.isfinite(c.step_seconds)]

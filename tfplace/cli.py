@@ -105,6 +105,16 @@ COMMANDS = {
             "tfplace graph cifar10 --size=tiny --output=cifar10_saved_model",
         ),
     ),
+    "bench": Command(
+        "",
+        "compare algorithms over models and clusters at equal budgets",
+        table.BENCH + table.BUDGET + table.OUTPUT + (table.CLUSTER[1],) + table.FORMAT,
+        (
+            "tfplace bench --models=rnnlm,nmt:num_layers=4 --clusters=k80x2,k80x4 "
+            "--algorithms=random,spotlight --seeds=1,2,3 --max_trials=1000 --output=bench.json",
+        ),
+        num_arguments=0,
+    ),
     "devices": Command(
         "",
         "list the named clusters and the devices visible here",
@@ -214,8 +224,16 @@ def command_help(name: str) -> str:
     for flag in command.flags:
         lines += _flag_help(flag)
     lines += _flag_help(Flag("flagfile", "string", None, "a file of flags, one on each line"))
-    lines += ["", "examples:", *(f"  {example}" for example in command.examples)]
+    lines += ["", "examples:", *(_example(example) for example in command.examples)]
     return "\n".join(lines)
+
+
+def _example(line: str) -> str:
+    """An example, broken so that a shell still takes it."""
+    lines = textwrap.wrap(
+        line, WIDTH - 8, subsequent_indent="    ", break_on_hyphens=False, break_long_words=False
+    )
+    return " \\\n".join(f"  {part}" for part in lines)
 
 
 def _flag_help(flag: Flag) -> list[str]:

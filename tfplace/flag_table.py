@@ -86,6 +86,14 @@ SIZES = (
     Flag("vocab_size", "integer", None, "words", lower_bound=2),
 )
 
+BENCH = (
+    Flag("models", "string", "rnnlm", "benchmark graphs (nmt:num_layers=4) or paths, A,B,..."),
+    Flag("clusters", "string", "k80x2", "clusters, A,B,..."),
+    Flag("algorithms", "string", "random,local_search,spotlight", "algorithms, A,B,..."),
+    Flag("seeds", "string", "1", "seeds, 1,2,3"),
+    Flag("parallel", "integer", None, "cells at a time (default: one per core)", lower_bound=1),
+)
+
 
 def define(table: tuple[Flag, ...]) -> flags.FlagValues:
     """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""

@@ -1,0 +1,1 @@
+"""Models x clusters x algorithms x seeds at equal budgets: one table."""
