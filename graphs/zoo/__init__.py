@@ -6,7 +6,7 @@ Names and options come without TensorFlow; the first `build` imports it.
 from graphs.zoo.catalogue import NAMES, options, parse
 from graphs.zoo.expert import expert_placement
 from graphs.zoo.writing import write
-from graphs.zoo.zoo_graph import ZooGraph, build, op_table, random_feeds, step_ops
+from graphs.zoo.zoo_graph import ZooGraph, build, op_table, step_ops
 
 __all__ = [
     "NAMES",
@@ -16,7 +16,6 @@ __all__ = [
     "op_table",
     "options",
     "parse",
-    "random_feeds",
     "step_ops",
     "write",
 ]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from graphs.errors import UsageError
+from graphs.nearest import did_you_mean
 
 SIZES = ("published", "tiny")
 
@@ -186,19 +186,13 @@ ENTRIES: Mapping[str, Entry] = {
 NAMES: tuple[str, ...] = tuple(ENTRIES)
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A sentence that names the nearest known word, or all of them."""
-    known = list(known)
-    nearest = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {nearest[0]!r}?" if nearest else f"known are {', '.join(known)}."
-
-
 def entry(name: str) -> Entry:
     """The catalogue's entry; UsageError for an unknown name."""
     if name not in ENTRIES:
         raise UsageError(
-            f"looking up benchmark graph {name!r}: there is none of that name; "
+            f"looking up benchmark graph {name!r}: there is none of that name"
             + did_you_mean(name, ENTRIES)
+            + f"; known are {', '.join(ENTRIES)}"
         )
     return ENTRIES[name]
 
@@ -249,8 +243,9 @@ def _checked(name: str, key: str, value: int | str) -> int | str:
     known = ("size", *entry(name).published)
     if key not in known:
         raise UsageError(
-            f"setting option {key!r} of benchmark graph {name!r}: it has none of that name; "
+            f"setting option {key!r} of benchmark graph {name!r}: it has none of that name"
             + did_you_mean(key, known)
+            + f"; known are {', '.join(known)}"
         )
     if key == "size":
         if value not in SIZES:

@@ -25,7 +25,7 @@ def build(settings: Mapping[str, int]) -> Network:
     network = Network(1)
     with network.graph.as_default():
         outputs = network.placeholder("images", tf.float32, (batch_size, edge, edge, 3))
-        labels = network.placeholder("labels", tf.int32, (batch_size,), num_classes)
+        labels = network.placeholder("labels", tf.int32, (batch_size,))
         with network.part(0):
             width = max(1, 64 // divisor)
             outputs = _normalised(_pooled(_convolved(network, "conv1", outputs, width)))

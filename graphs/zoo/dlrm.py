@@ -41,7 +41,7 @@ def build(settings: Mapping[str, int]) -> Network:
         dense = network.placeholder("dense", tf.float32, (batch_size, _NUM_DENSE))
         looked_up = []
         for table, part in enumerate(spread(rows, range(_NUM_PARTS))):
-            ids = network.placeholder(f"ids_{table}", tf.int32, (batch_size,), rows[table])
+            ids = network.placeholder(f"ids_{table}", tf.int32, (batch_size,))
             with network.part(part), tf.name_scope(f"table_{table}"):
                 looked_up.append(_looked_up(network, ids, rows[table], hidden_size))
         labels = network.placeholder("labels", tf.float32, (batch_size,))

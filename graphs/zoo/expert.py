@@ -29,7 +29,6 @@ from typing import Any
 
 PART_ATTRIBUTE = "_tfplace_expert_part"
 PARTS_ATTRIBUTE = "_tfplace_expert_parts"
-NUM_VALUES_ATTRIBUTE = "_tfplace_num_values"
 CPU = -1
 
 # tf.gradients names the ops of X's gradient gradients/X_grad/… (or X_grad_1/… where taken), and

@@ -67,7 +67,7 @@ def build(settings: Mapping[str, int]) -> Network:
     num_classes = settings["num_classes"]
     with network.graph.as_default():
         images = network.placeholder("images", tf.float32, (batch_size, edge, edge, 3))
-        labels = network.placeholder("labels", tf.int32, (batch_size,), num_classes)
+        labels = network.placeholder("labels", tf.int32, (batch_size,))
         with network.part(0), tf.name_scope("stem"):
             images = _stem(stages, images)
         for index, (name, block) in enumerate(blocks):

@@ -31,8 +31,8 @@ def build(settings: Mapping[str, int]) -> Network:
     network = Network(settings["num_experts"])
     with network.graph.as_default():
         shape = (batch_size, num_steps)
-        tokens = network.placeholder("tokens", tf.int32, shape, vocab_size)
-        targets = network.placeholder("targets", tf.int32, shape, vocab_size)
+        tokens = network.placeholder("tokens", tf.int32, shape)
+        targets = network.placeholder("targets", tf.int32, shape)
         with network.part(0), tf.name_scope("embedding"):
             words = attention.embedding_table(network, "words", vocab_size, hidden_size)
             positions = network.weights("positions", [num_steps, hidden_size], 0.02)

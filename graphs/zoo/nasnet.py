@@ -34,7 +34,7 @@ def build(settings: Mapping[str, int]) -> Network:
     network = Network(len(plan))
     with network.graph.as_default():
         images = network.placeholder("images", tf.float32, (batch_size, edge, edge, 3))
-        labels = network.placeholder("labels", tf.int32, (batch_size,), settings["num_classes"])
+        labels = network.placeholder("labels", tf.int32, (batch_size,))
         with network.part(0), tf.name_scope("stem"):
             outputs = convolution(network, images, settings["stem_filters"], 3, 2, "VALID")
             outputs = batch_norm(network, outputs)

@@ -73,14 +73,10 @@ class Network:
         with self.graph._attr_scope({expert.PART_ATTRIBUTE: attribute}):
             yield
 
-    def placeholder(
-        self, name: str, dtype: Any, shape: Sequence[int], num_values: int | None = None
-    ) -> Any:
-        """A fed tensor of a fixed shape; `num_values`: its integers lie in [0, num_values)."""
+    def placeholder(self, name: str, dtype: Any, shape: Sequence[int]) -> Any:
+        """A fed tensor of a fixed shape."""
         with self.part(expert.CPU):
             tensor = v1.placeholder(dtype, shape, name=name)
-        if num_values is not None:
-            tensor.op._set_attr(expert.NUM_VALUES_ATTRIBUTE, attr_value_pb2.AttrValue(i=num_values))
         self.feeds.append(TensorSpec(tensor.name, tensor.dtype.name, tuple(shape)))
         return tensor
 

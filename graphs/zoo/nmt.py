@@ -39,7 +39,7 @@ def build(settings: Mapping[str, int]) -> Network:
     with network.graph.as_default():
         shape = (settings["batch_size"], settings["num_steps"])
         feeds = [
-            network.placeholder(name, tf.int32, shape, vocab_size)
+            network.placeholder(name, tf.int32, shape)
             for name in ("source_tokens", "target_inputs", "target_outputs")
         ]
         with network.part(0), tf.name_scope("source_embedding"):

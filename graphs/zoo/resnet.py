@@ -34,7 +34,7 @@ def build(settings: Mapping[str, int]) -> Network:
     network = Network(sum(repeats))
     with network.graph.as_default():
         images = network.placeholder("images", tf.float32, (batch_size, edge, edge, 3))
-        labels = network.placeholder("labels", tf.int32, (batch_size,), settings["num_classes"])
+        labels = network.placeholder("labels", tf.int32, (batch_size,))
         with network.part(0), tf.name_scope("stem"):
             images = conv_norm_relu(network, "conv", images, width, 7, 2)
             images = tf.nn.max_pool2d(images, 3, 2, "SAME", name="pool")

@@ -22,8 +22,8 @@ def build(settings: Mapping[str, int]) -> Network:
     network = Network(num_layers)
     with network.graph.as_default():
         shape = (batch_size, num_steps)
-        tokens = network.placeholder("tokens", tf.int32, shape, vocab_size)
-        targets = network.placeholder("targets", tf.int32, shape, vocab_size)
+        tokens = network.placeholder("tokens", tf.int32, shape)
+        targets = network.placeholder("targets", tf.int32, shape)
         with network.part(0), tf.name_scope("embedding"):
             steps = embedded_steps(network, tokens, vocab_size, hidden_size)
         for layer in range(num_layers):

@@ -27,14 +27,14 @@ def build(settings: Mapping[str, int]) -> Network:
     network = Network(num_layers)
     with network.graph.as_default():
         shape = (batch_size, num_steps)
-        tokens = network.placeholder("input_ids", tf.int32, shape, settings["vocab_size"])
-        mask = network.placeholder("input_mask", tf.int32, shape, 2)
-        segments = network.placeholder("segment_ids", tf.int32, shape, _NUM_SEGMENTS)
+        tokens = network.placeholder("input_ids", tf.int32, shape)
+        mask = network.placeholder("input_mask", tf.int32, shape)
+        segments = network.placeholder("segment_ids", tf.int32, shape)
         with network.part(0), tf.name_scope("embedding"):
             words = attention.embedding_table(network, "words", settings["vocab_size"], hidden_size)
             states = _embedded(network, words, tokens, segments)
-            hidden = 1.0 - tf.cast(tf.reshape(mask, [batch_size, 1, 1, num_steps]), tf.float32)
-            bias = hidden * _MASKED
+            hidden = tf.reshape(tf.equal(mask, 0), [batch_size, 1, 1, num_steps])
+            bias = tf.cast(hidden, tf.float32) * _MASKED
         for layer in range(num_layers):
             with network.part(layer), tf.name_scope(f"layer_{layer}"):
                 states = _layer(network, states, bias, batch_size)
@@ -67,12 +67,12 @@ def _masked_loss(network: Network, states: Any, words: Any, settings: Mapping[st
     """Cross entropy of the words at the masked positions."""
     batch_size, num_steps = settings["batch_size"], settings["num_steps"]
     shape = (batch_size, settings["num_masked"])
-    positions = network.placeholder("masked_positions", tf.int32, shape, num_steps)
-    labels = network.placeholder("masked_ids", tf.int32, shape, settings["vocab_size"])
+    positions = network.placeholder("masked_positions", tf.int32, shape)
+    labels = network.placeholder("masked_ids", tf.int32, shape)
     with network.part(settings["num_layers"] - 1), tf.name_scope("head"):
-        first_rows = tf.range(0, batch_size * num_steps, num_steps)
-        rows = tf.reshape(positions + tf.expand_dims(first_rows, 1), [-1])
-        masked = tf.gather(states, rows)
+        states = tf.reshape(states, [batch_size, num_steps, -1])
+        masked = tf.gather(states, positions, axis=1, batch_dims=1)
+        masked = tf.reshape(masked, [-1, settings["hidden_size"]])
         masked = tf.nn.gelu(
             attention.projected(network, "transform", masked, settings["hidden_size"])
         )

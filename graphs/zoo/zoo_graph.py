@@ -8,11 +8,9 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
-
 from graphs.errors import UsageError
 from graphs.source_model import TensorSpec
-from graphs.zoo import catalogue, expert
+from graphs.zoo import catalogue
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,21 +66,6 @@ def build(name: str, size: str = "published", **options: int | str) -> ZooGraph:
         init_op="init",
         num_parameters=sum(variable.shape.num_elements() for variable in trainable),
     )
-
-
-def random_feeds(zoo_graph: ZooGraph, seed: int = 0) -> dict[str, np.ndarray]:
-    """Valid inputs of one run: {tensor: array}, integers within their range, floats normal."""
-    generator = np.random.default_rng(seed)
-    feeds: dict[str, np.ndarray] = {}
-    for spec in zoo_graph.feeds:
-        assert spec.shape is not None
-        node = zoo_graph.graph.get_tensor_by_name(spec.tensor).op.node_def
-        if expert.NUM_VALUES_ATTRIBUTE in node.attr:
-            limit = node.attr[expert.NUM_VALUES_ATTRIBUTE].i
-            feeds[spec.tensor] = generator.integers(limit, size=spec.shape, dtype=np.int32)
-        else:
-            feeds[spec.tensor] = generator.standard_normal(spec.shape, dtype=np.float32)
-    return feeds
 
 
 def step_ops(zoo_graph: ZooGraph) -> set[str]:

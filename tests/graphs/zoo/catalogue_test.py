@@ -28,7 +28,7 @@ def test_parse_gives_name_and_options() -> None:
     [
         ("nmtt", "did you mean 'nmt'?"),
         ("nmt:num_layer=4", "did you mean 'num_layers'?"),
-        ("cifar10:zzz=4", "known are size, batch_size, image_size, num_classes, width_divisor."),
+        ("cifar10:zzz=4", "known are size, batch_size, image_size, num_classes, width_divisor"),
         ("nmt:num_layers", "wanted OPTION=VALUE"),
         ("nmt:num_layers=0", "wanted a positive integer"),
         ("nmt:num_layers=-2", "wanted a positive integer"),

@@ -10,8 +10,8 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from graphs.errors import OutputError
-from graphs.zoo import random_feeds, write, writing
-from tests.graphs.zoo.tiny_graphs import tiny
+from graphs.zoo import write, writing
+from tests.graphs.zoo.tiny_graphs import feeds_of, tiny
 
 
 def test_graph_defs_round_trip(tmp_path: Path) -> None:
@@ -36,14 +36,14 @@ def test_meta_graph_def_names_train_op_and_variables(tmp_path: Path) -> None:
         tf.compat.v1.train.import_meta_graph(meta)
         with tf.compat.v1.Session(graph=graph) as session:
             session.run("init")
-            assert np.isfinite(session.run("loss:0", random_feeds(tiny("cifar10"))))
+            assert np.isfinite(session.run("loss:0", feeds_of(tiny("cifar10"))))
 
 
 def test_saved_model_trains_through_its_signature(tmp_path: Path) -> None:
     graph = tiny("rnnlm")
     num_ops = len(graph.graph.get_operations())
     write(graph, tmp_path / "model")
-    feeds = random_feeds(graph)
+    feeds = feeds_of(graph)
     with tf.compat.v1.Session(graph=graph.graph) as session:
         session.run(graph.init_op)
         wanted = [session.run([graph.loss, graph.train_op], feeds)[0] for _ in range(2)]
