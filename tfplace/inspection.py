@@ -92,7 +92,7 @@ def inspect(found: Prepared) -> Inspection:
         trainable_bytes=trainable_bytes(source),
         variable_bytes=int(persistent[~is_constant].sum()),
         constant_bytes=int(persistent[is_constant].sum()),
-        flops=getattr(found.costs, "flops", None),
+        flops=found.costs.flops,
         op_types=_op_types(found),
         units=found.flat.unit_reason,
         unknown_shapes=found.num_unknown_shapes,

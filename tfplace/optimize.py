@@ -76,9 +76,7 @@ def _search(
 ) -> tuple[list[Candidate], list[Candidate], SearchResult]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search."""
     simulator = SimulatingEvaluator(found.problem)
-    baselines = baseline_candidates(
-        found.task, simulator, options.budget_seconds, options.seed
-    )
+    baselines = baseline_candidates(found.task, simulator, options.budget_seconds, options.seed)
     best = best_of(baselines)
     stages = []
     if found.problem.num_devices > 1:

@@ -101,7 +101,8 @@ class _Tasks:
         path = Path(self._scratch, f"{model.replace(':', '_').replace(',', '_')}.pb")
         if not path.exists():
             name, options = zoo.parse(model)
-            zoo.write(zoo.build(name, **options), str(path))
+            size = str(options.pop("size", "published"))
+            zoo.write(zoo.build(name, size, **options), str(path))
         return str(path)
 
 
