@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphs.colocation import colocation_pairs, joined_groups
-from graphs.flat_graph import FlatGraph
+from graphs.flat_graph import FlatGraph, Origin
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.shapes import TensorProperties
 
@@ -56,6 +56,7 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
         for a, b in colocation_pairs(nodes, properties.dtype_of)
         if a in index and b in index
     ]
+    pairs += _same_node_pairs(flat.origins)
     first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     use_tensor, use_op = _distinct_uses(tensors, op_of_node, edges)
     graph = OpGraph(
@@ -244,6 +245,14 @@ def _persistent_bytes(
         elif node.op in ALIASING_OPS:
             alias[i] = True
     return persistent, alias
+
+
+def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
+    """Nodes that are one NodeDef: a function called twice from one body has one device string."""
+    first: dict[Origin, int] = {}
+    for i, origin in enumerate(origins):
+        if origin.node and first.setdefault(origin, i) != i:
+            yield first[origin], i
 
 
 def _declared_bytes(node: Any) -> int:

@@ -35,6 +35,11 @@ UNIT_OPS = {
     "XlaLaunch": "compiled by XLA",
 }
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_KEPT_WHOLE = {
+    "_XlaMustCompile": "compiled by XLA",
+    "api_implements": "a function that TensorFlow may swap for another implementation",
+    "_noinline": "a function that says _noinline",
+}
 MAX_CALL_DEPTH = 200
 
 
@@ -72,8 +77,8 @@ class _Opener:
             if raw.node.op in UNIT_OPS:
                 self.unit_reason[name] = UNIT_OPS[raw.node.op]
             self.raw[name] = raw
-        elif is_compiled(raw.node, self.library[callee]):
-            self.unit_reason[name] = "compiled by XLA"
+        elif reason := kept_whole(raw.node, self.library[callee]):
+            self.unit_reason[name] = reason
             self.raw[name] = raw
         else:
             self._open_call(name, raw, callee, calls)
@@ -178,10 +183,17 @@ def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
     return node.op if node.op in library else None
 
 
-def is_compiled(node: Any, function: Any) -> bool:
-    """Whether a call is compiled as a whole (jit_compile=True)."""
-    key = "_XlaMustCompile"  # reading a missing key of a proto map would add it
-    return any(key in each.attr and each.attr[key].b for each in (node, function))
+def kept_whole(node: Any, function: Any) -> str:
+    """Why a call stays one unit; empty for calls that are opened.
+
+    TensorFlow never opens calls with these attributes: XLA compiles the whole function; a
+    function with `api_implements` may be swapped for another one (cuDNN's LSTM) at run time.
+    """
+    for key, reason in _KEPT_WHOLE.items():  # reading a missing key of a proto map would add it
+        for each in (node, function):
+            if key in each.attr and (each.attr[key].b or each.attr[key].s):
+                return reason
+    return ""
 
 
 def substituted(node: Any, call: Any) -> Any:
@@ -356,9 +368,7 @@ class _Linker:
 _NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
 
 
-def _pruned(
-    nodes: Sequence[Any], feeds: Sequence[TensorSpec], fetches: Sequence[str]
-) -> list[Any]:
+def _pruned(nodes: Sequence[Any], feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
     """The nodes of the main graph that the run can reach, in the order of the file."""
     by_name = {node.name: node for node in nodes}
     if len(by_name) < len(nodes):

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.flatten import called_function, is_compiled
+from graphs.flatten import called_function, kept_whole
 
 _MARK = "tfplace: copy of "
 
@@ -33,7 +33,7 @@ def mark_as_copy(function: Any, original: str) -> None:
 def opened_callee(node: Any, library: Mapping[str, Any]) -> str | None:
     """The function whose body takes the place of this call, None where it stays one unit."""
     callee = called_function(node, library)
-    if callee is None or is_compiled(node, library[callee]):
+    if callee is None or kept_whole(node, library[callee]):
         return None
     return callee
 

@@ -23,7 +23,7 @@ from tfplace.evaluation.measure import MeasureConfig
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.inspection import trainable_bytes
 from tfplace.options import OptimizeOptions
-from tfplace.output_place import default_output_dir, require_free
+from tfplace.output_place import default_output_dir, require_apart, require_free
 from tfplace.placers.bound import lower_bound_seconds
 from tfplace.predict import best_of_prediction, predict
 from tfplace.prepare import Prepared, prepare
@@ -49,6 +49,7 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     watch = watch or Watch()
     require_known(options.algorithm)
     output_dir = options.output_dir or default_output_dir(options.problem.model)
+    require_apart(output_dir, options.problem.model)
     require_free(output_dir, options.overwrite)
     watch.stage(f"reading {options.problem.model} and pricing its ops")
     found = prepare(options.problem)

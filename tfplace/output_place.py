@@ -36,6 +36,16 @@ def require_free(path: str, overwrite: bool) -> None:
         raise OutputError(f"writing {path}: {parent} is no folder that can be written to")
 
 
+def require_apart(path: str, model: str) -> None:
+    """Raises OutputError where writing to `path` would replace the model that is read."""
+    target, read = Path(os.path.realpath(path)), Path(os.path.realpath(model))
+    if target == read or target in read.parents:
+        raise OutputError(
+            f"writing {path}: the model that is read, {model}, lies there and would be lost; give "
+            "another --output_dir"
+        )
+
+
 def write_file(path: str, content: bytes, overwrite: bool) -> None:
     """Writes one file aside and renames it, so that `path` is whole or not there."""
     require_free(path, overwrite)

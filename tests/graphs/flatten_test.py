@@ -139,6 +139,30 @@ def test_compiled_functions_stay_units():
     assert list(flat.unit_reason.values()) == ["compiled by XLA"]
 
 
+def test_functions_that_tensorflow_may_swap_stay_units():
+    f = tf.function(
+        lambda x: tf.tanh(x),
+        experimental_attributes={"api_implements": "lstm_1", "api_preferred_device": "CPU"},
+    )
+    graph_def, feeds = traced(f, tf.TensorSpec([2]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    assert list(flat.unit_reason.values()) == [
+        "a function that TensorFlow may swap for another implementation"
+    ]
+
+
+def test_two_calls_of_one_function_in_one_body_share_their_devices():
+    @tf.function
+    def inner(x):
+        return tf.tanh(x)
+
+    graph_def, feeds = traced(tf.function(lambda x: inner(inner(x))), tf.TensorSpec([2]))
+    built = build_op_graph(flat := flatten(graph_def, feeds, ["out:0"]), infer(flat))
+    tanh = [i for i, op_type in enumerate(built.graph.op_types) if op_type == "Tanh"]
+    groups = built.graph.colocation_group[tanh]
+    assert len(tanh) == 2 and groups[0] == groups[1] >= 0
+
+
 def test_a_v1_loop_becomes_one_op_of_the_op_graph():
     tf.compat.v1.disable_control_flow_v2()
     try:

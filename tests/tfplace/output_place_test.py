@@ -3,7 +3,7 @@
 import pytest
 
 from graphs.errors import OutputError
-from tfplace.output_place import default_output_dir, require_free, write_file
+from tfplace.output_place import default_output_dir, require_apart, require_free, write_file
 
 
 @pytest.mark.parametrize(
@@ -27,3 +27,11 @@ def test_what_exists_is_kept_unless_told_otherwise(tmp_path):
         require_free(str(target), overwrite=False)
     write_file(str(target), b"new", overwrite=True)
     assert target.read_text() == "new"
+
+
+def test_the_model_that_is_read_is_never_the_output(tmp_path):
+    model = tmp_path / "saved"
+    for output in (model, tmp_path):
+        with pytest.raises(OutputError, match="would be lost"):
+            require_apart(str(output), str(model))
+    require_apart(str(tmp_path / "saved_placed"), str(model))
