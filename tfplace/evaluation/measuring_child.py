@@ -33,6 +33,9 @@ from tfplace.evaluation.training_run import (
 _NO_KERNEL = ("Cannot assign a device", "No OpKernel was registered", "No registered")
 _MEMORY = ("OOM when allocating", "ran out of memory", "Failed to allocate", "out of memory")
 
+_NOISE = ("Graph execution error", "Detected at node", "Node: ", "Additional GRPC", ":UNKNOWN")
+_MESSAGE_CHARACTERS = 600
+
 
 class _Runs:
     """The prepared runs of this process, by slot."""
@@ -57,7 +60,6 @@ class _Runs:
     def _prepare(self, request: PrepareRequest) -> Prepared:
         from tfplace.evaluation.step_runner import FunctionRunner, SessionRunner
 
-        self._release(ReleaseRequest(request.slot))
         why = ""
         if request.through in ("auto", "tf.function"):
             self._connect()
@@ -71,14 +73,22 @@ class _Runs:
         return self._start(request, SessionRunner, "session", why)
 
     def _start(self, request: PrepareRequest, kind: Any, through: str, why: str) -> Prepared:
+        self._release(ReleaseRequest(request.slot))
         runner = kind(request, self._runtime)
         self._runners[request.slot] = runner
+        runner.start()
         return Prepared(through, why, runner.step())
 
     def _release(self, request: ReleaseRequest) -> None:
         runner = self._runners.pop(request.slot, None)
-        if runner is not None:
+        if runner is None:
+            return
+        try:
             runner.release()
+        except Exception as error:  # of a run that could not start: no fault of the next one
+            if _reason(error) == "lost":
+                raise
+            logging.warning("variables of slot %d stay: %s", request.slot, _message(error))
 
     def _connect(self) -> None:
         """Makes the cluster's tasks devices of this process; a Session needs no such thing."""
@@ -119,7 +129,7 @@ def _reason(error: BaseException) -> str:
     """An Infeasible's reason for what TensorFlow raised; "lost" where a task is gone."""
     import tensorflow as tf
 
-    message = _message(error)
+    message = _text(error)
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         return "memory"
     if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
@@ -132,7 +142,16 @@ def _reason(error: BaseException) -> str:
 
 
 def _message(error: BaseException) -> str:
-    return f"{type(error).__name__}: {getattr(error, 'message', None) or error}"
+    """One line: what TensorFlow says, without its repetitions and stack."""
+    lines = _text(error).splitlines()
+    kept = dict.fromkeys(
+        line.strip() for line in lines if line.strip() and not line.startswith(_NOISE)
+    )
+    return f"{type(error).__name__}: {' '.join(kept)}"[:_MESSAGE_CHARACTERS]
+
+
+def _text(error: BaseException) -> str:
+    return str(getattr(error, "message", None) or error)
 
 
 def _serve(connection: Connection, runs: _Runs) -> None:

@@ -35,7 +35,11 @@ Outputs = Mapping[str, np.ndarray]
 
 
 class StepRunner(Protocol):
-    """One prepared run."""
+    """One run; `release` it also after a `start` that failed half-way."""
+
+    def start(self) -> None:
+        """Imports the graph and gives the variables their values."""
+        ...
 
     def step(self) -> Outputs:
         """Makes one step; returns, once all of it is done, its fetched tensors."""
@@ -55,19 +59,29 @@ class FunctionRunner:
     """
 
     def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
-        run = _training_run(request)
-        graph_def = _prepared_graph(request, run, runtime)
-        self._names = [with_index(f) for f in run.fetches if ":" in f]
+        self._request = request
+        self._runtime = runtime
+        self._run = _training_run(request)
+        self._names = [with_index(f) for f in self._run.fetches if ":" in f]
         # A function without a device is led by the client, which has none of the cluster's.
         remote = bool(task_prefix(runtime.device_names[0]))
         self._device = runtime.device_names[0] if remote else None
         self._has_gpu = bool(tf.config.list_logical_devices("GPU"))
-        self._destroy = _import_function(graph_def, {}, _destroy_variables(graph_def))
-        _initialize_with_functions(graph_def, run.initialization, request.seed, self._call)
+        self._feeds: list[Any] = []
+        self._destroy: Any = None
+
+    def start(self) -> None:
+        run = self._run
+        graph_def = _prepared_graph(self._request, run, self._runtime)
+        handles = _handles(graph_def)
+        self._destroy = _import_function(
+            subgraph(graph_def, handles, ()), {}, lambda graph: _destroy_ops(graph, handles)
+        )
+        seed = self._request.seed
+        _initialize_with_functions(graph_def, run.initialization, seed, self._call)
         feeds = _usable_feeds(graph_def, run)
-        self._feeds = []
         for tensor, value in feeds.items():
-            with tf.device(_feed_device(graph_def, tensor, runtime)):
+            with tf.device(_feed_device(graph_def, tensor, self._runtime)):
                 self._feeds.append(tf.identity(tf.constant(value)))
         self._function = _import_function(
             subgraph(graph_def, run.fetches, feeds), feeds, _fetch(run.fetches)
@@ -86,8 +100,9 @@ class FunctionRunner:
         return dict(zip(self._names, values, strict=True))
 
     def release(self) -> None:
-        self._call(self._destroy)
         self._feeds = []
+        if self._destroy is not None:
+            self._call(self._destroy)
 
 
 class SessionRunner:
@@ -95,6 +110,8 @@ class SessionRunner:
 
     def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
         remote = next(filter(None, runtime.addresses), "")
+        self._request = request
+        self._runtime = runtime
         self._fetches: list[str] = list(request.run.fetches)
         self._feed: dict[str, np.ndarray] = {}
         self._graph = tf.Graph()
@@ -102,15 +119,19 @@ class SessionRunner:
             f"grpc://{remote}" if remote else "", self._graph, _session_config(request, runtime)
         )
         self._destroy: Any = None
-        with self._graph.as_default():
-            if isinstance(request.run, SavedModelRun):
-                self._feed = dict(request.run.feeds)
-                v1.saved_model.load(self._session, list(request.run.tags), request.run.path)
-            else:
-                self._import(request, request.run, runtime)
-        self._run = self._session.make_callable(self._fetches, list(self._feed))
 
-    def _import(self, request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> None:
+    def start(self) -> None:
+        run = self._request.run
+        with self._graph.as_default():
+            if isinstance(run, SavedModelRun):
+                self._feed = dict(run.feeds)
+                v1.saved_model.load(self._session, list(run.tags), run.path)
+            else:
+                self._import(run)
+        self._step = self._session.make_callable(self._fetches, list(self._feed))
+
+    def _import(self, run: TrainingRun) -> None:
+        request, runtime = self._request, self._runtime
         graph_def = _prepared_graph(request, run, runtime)
         feeds = _usable_feeds(graph_def, run)
         input_map: dict[str, Any] = {}
@@ -120,6 +141,7 @@ class SessionRunner:
                 input_map[tensor] = self._resident(name, np.asarray(value))
         input_map |= _constant_feeds(graph_def, run.initialization)
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
+        self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
         initialization = run.initialization
         for name, value in _random_values(graph_def, initialization, request.seed).items():
             value_tensor = v1.placeholder(value.dtype, value.shape)
@@ -128,7 +150,6 @@ class SessionRunner:
         self._session.run(list(initialization.init_ops))
         if initialization.restore_op:
             self._session.run(initialization.restore_op)
-        self._destroy = _destroy_variables(self._graph.as_graph_def())(self._graph)
 
     def _resident(self, name: str, value: np.ndarray) -> Any:
         """A tensor read from a variable that holds the feed."""
@@ -141,7 +162,7 @@ class SessionRunner:
         return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"{name}/read")
 
     def step(self) -> Outputs:
-        values = self._run(*self._feed.values())
+        values = self._step(*self._feed.values())
         return {
             with_index(name): value
             for name, value in zip(self._fetches, values, strict=True)
@@ -238,19 +259,18 @@ def _assign(graph: Any, node: Any, value: Any) -> Any:
     return tf.raw_ops.Assign(ref=variable, value=value).op
 
 
-def _destroy_variables(graph_def: Any) -> Callable[[Any], Sequence[Any]]:
+def _handles(graph_def: Any) -> list[str]:
+    return [node.name for node in graph_def.node if node.op == "VarHandleOp"]
+
+
+def _destroy_ops(graph: Any, handles: Sequence[str]) -> list[Any]:
     """Ops that free the resource variables; TensorFlow can't free reference variables."""
-    handles = [node.name for node in graph_def.node if node.op == "VarHandleOp"]
-
-    def ops(graph: Any) -> list[Any]:
-        return [
-            tf.raw_ops.DestroyResourceOp(
-                resource=graph.get_tensor_by_name(f"{handle}:0"), ignore_lookup_error=True
-            )
-            for handle in handles
-        ]
-
-    return ops
+    return [
+        tf.raw_ops.DestroyResourceOp(
+            resource=graph.get_tensor_by_name(f"{handle}:0"), ignore_lookup_error=True
+        )
+        for handle in handles
+    ]
 
 
 def _fetch(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:

@@ -140,6 +140,7 @@ def test_an_uninitialised_variable_is_an_error_told_of_the_session(
     assert isinstance(answer, Infeasible)
     assert answer.reason == "error"
     assert "v0" in answer.message or "v1" in answer.message
+    assert "\n" not in answer.message and "Detected at" not in answer.message
 
 
 def test_a_run_that_hangs_is_a_timeout_and_the_next_gets_a_new_child(
@@ -214,13 +215,13 @@ def test_the_evaluator_measures_placements_as_they_come() -> None:
     flat = _flat(source, ["loss:0", "train"])
     cluster = cluster_of([*LOGICAL_CPUS, "/device:GPU:0"])
     op_names = [node.name for node in flat.graph_def.node]
-    placements = np.zeros((3, len(op_names)), np.int32)
+    placements = np.zeros((4, len(op_names)), np.int32)
     for op, name in enumerate(op_names):
         if "1" in name:
-            placements[1:, op] = [1, 2]
+            placements[:, op] = [0, 1, 2, 1]
     with MeasuringEvaluator(flat, op_names, run, cluster, BRIEF) as evaluator:
-        first, second, third = evaluator.evaluate(placements)
-    for outcome in (first, second):
+        first, second, third, fourth = evaluator.evaluate(placements)
+    for outcome in (first, second, fourth):
         assert isinstance(outcome, Measurement)
         assert outcome.step_seconds > 0
         assert (outcome.peak_bytes, outcome.source) == ((), "measured")

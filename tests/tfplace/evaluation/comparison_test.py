@@ -1,0 +1,142 @@
+"""The order and the recoveries of an interleaved measurement, on a process that is made up."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphs.placement import Infeasible
+from tests.tfplace.evaluation.measure_graphs import LOGICAL_CPUS, cluster_of
+from tfplace.evaluation import measure
+from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
+from tfplace.evaluation.training_run import (
+    Prepared,
+    PrepareRequest,
+    ReleaseRequest,
+    Request,
+    StepRequest,
+    TrainingRun,
+)
+
+
+class _Graph:
+    """A GraphDef that is its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def SerializeToString(self) -> bytes:
+        return self._name.encode()
+
+
+class _Process:
+    """Answers at once; a rule may make a request fail, or fail and end the process."""
+
+    def __init__(self, rule: Callable[["_Process", Request, str], Any]) -> None:
+        self._rule = rule
+        self.held: dict[int, str] = {}
+        self.log: list[str] = []
+        self.num_starts = 0
+        self.alive = False
+
+    def __call__(self, *_: Any) -> "_Process":
+        return self
+
+    def __enter__(self) -> "_Process":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.alive = False
+        self.held.clear()
+
+    def request(self, request: Request, timeout_seconds: float) -> Any:
+        if not self.alive:
+            self.alive = True
+            self.num_starts += 1
+        if isinstance(request, PrepareRequest):
+            assert request.graph_def is not None
+            self.held[request.slot] = request.graph_def.decode()
+        name = self.held[request.slot]
+        self.log.append(f"{type(request).__name__[0]}{name}")
+        answer = self._rule(self, request, name)
+        if isinstance(request, ReleaseRequest):
+            del self.held[request.slot]
+        if isinstance(answer, Infeasible) and answer.reason in ("crash", "timeout"):
+            self.close()
+        if answer is not None:
+            return answer
+        if isinstance(request, PrepareRequest):
+            through = "tf.function" if request.through == "auto" else request.through
+            return Prepared(through, "", {})
+        return np.array([float(len(self.log))])
+
+
+def _measure(
+    monkeypatch: pytest.MonkeyPatch, process: _Process, names: Sequence[str], steps: int
+) -> dict[str, Timings | Infeasible]:
+    monkeypatch.setattr(measure, "MeasuringProcess", process)
+    config = MeasureConfig(warmup_steps=1, min_steps=steps, max_steps=steps)
+    variants = {name: _Graph(name) for name in names}
+    return measure_variants(variants, TrainingRun({}, []), cluster_of(LOGICAL_CPUS), config)
+
+
+def test_steps_are_interleaved_after_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = _Process(lambda process, request, name: None)
+    results = _measure(monkeypatch, process, "AB", 2)
+    assert process.log == ["PA", "PB", "SA", "SB", "SA", "SB", "SA", "SB"]
+    seconds = {name: list(r.step_seconds) for name, r in results.items() if isinstance(r, Timings)}
+    assert seconds == {"A": [5.0, 7.0], "B": [6.0, 8.0]}
+
+
+def test_the_others_are_prepared_again_after_a_crash_in_a_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def crashes_in_its_second_step(process: _Process, request: Request, name: str) -> Any:
+        fails = isinstance(request, StepRequest) and process.log.count("SB") == 2
+        return Infeasible("crash", "it ended") if name == "B" and fails else None
+
+    process = _Process(crashes_in_its_second_step)
+    results = _measure(monkeypatch, process, "AB", 2)
+    assert process.log == ["PA", "PB", "SA", "SB", "SA", "SB", "PA", "SA", "SA"]
+    assert results["B"] == Infeasible("crash", "it ended")
+    assert isinstance(results["A"], Timings)
+    assert list(results["A"].step_seconds) == [5.0, 9.0]
+    assert process.num_starts == 2
+
+
+def test_all_go_through_a_session_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_function_of_b(process: _Process, request: Request, name: str) -> Any:
+        through_session = isinstance(request, PrepareRequest) and name == "B"
+        return Prepared("session", "no function holds it", {}) if through_session else None
+
+    process = _Process(no_function_of_b)
+    results = _measure(monkeypatch, process, "AB", 1)
+    assert process.log[:4] == ["PA", "PB", "PA", "PB"]
+    assert [r.through for r in results.values() if isinstance(r, Timings)] == ["session"] * 2
+
+
+def test_what_does_not_fit_beside_the_others_is_timed_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def holds_one(process: _Process, request: Request, name: str) -> Any:
+        full = isinstance(request, PrepareRequest) and len(process.held) > 1
+        return Infeasible("memory", "two are too many") if full else None
+
+    process = _Process(holds_one)
+    results = _measure(monkeypatch, process, "AB", 1)
+    assert process.log == ["PA", "PB", "RB", "SA", "SA", "PB", "SB", "SB"]
+    assert [r.interleaved for r in results.values() if isinstance(r, Timings)] == [True, False]
+
+
+def test_what_does_not_fit_alone_is_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_room_for_b(process: _Process, request: Request, name: str) -> Any:
+        prepares = isinstance(request, PrepareRequest)
+        return Infeasible("memory", "too large") if prepares and name == "B" else None
+
+    results = _measure(monkeypatch, _Process(no_room_for_b), "AB", 1)
+    assert results["B"] == Infeasible("memory", "too large")
+    assert isinstance(results["A"], Timings)
