@@ -17,7 +17,7 @@ setup(
     ),
     package_data={
         "tfplace": ["py.typed"],
-        "graphs": ["py.typed", "*.txt", "*.json"],
+        "graphs": ["py.typed"], "graphs.pricing": ["*.txt"],
         "rewrite": ["py.typed"],
     },
     install_requires=[

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.colocation import joined_groups
+from graphs.building.colocation import joined_groups
 from graphs.errors import ConstraintError, UsageError
 from graphs.nearest import nearest
 from graphs.op_graph import IntArray

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.build import BuiltGraph
+from graphs.building.build import BuiltGraph
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray

@@ -18,7 +18,7 @@ from typing import Any
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
+from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
 from rewrite.child_process import ChildError, run_child

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from graphs.errors import TfplaceError
-from graphs.feeds import generate_feeds
+from graphs.loading.feeds import generate_feeds
+from graphs.loading.saved_model_file import SERVE_TAG
+from graphs.loading.sniff import sniff
 from graphs.names import with_index
-from graphs.saved_model_file import SERVE_TAG
-from graphs.sniff import sniff
 from graphs.source_model import Signature, SourceModel, TensorSpec
 from rewrite.child_process import ChildError, run_child
 from rewrite.clear_devices import ClearDevices, bodies

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.build import origin_devices
+from graphs.building.build import origin_devices
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from rewrite.place_graph import known_origins, place_graph

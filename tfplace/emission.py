@@ -89,6 +89,6 @@ def _emitted_run(
 
 def emitted_tags(emitted: Path) -> tuple[str, ...]:
     """Tags of the first MetaGraphDef."""
-    from graphs.sniff import sniff
+    from graphs.loading.sniff import sniff
 
     return tuple(sniff(emitted).proto.meta_graphs[0].meta_info_def.tags)

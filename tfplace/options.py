@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from graphs.load_options import LoadOptions
+from graphs.loading.load_options import LoadOptions
 
 
 @dataclasses.dataclass(frozen=True)

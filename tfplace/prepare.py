@@ -10,20 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from graphs.build import BuiltGraph, build_op_graph
+from graphs.building.build import BuiltGraph, build_op_graph
+from graphs.building.flatten import flatten
+from graphs.building.shapes import infer
 from graphs.cluster import Cluster
+from graphs.clusters.discovery import find_cluster
 from graphs.constraints import joined_by_user, pinned_devices, require_possible
-from graphs.costs import Costs, price
 from graphs.devices_asked import given_placement
-from graphs.discovery import find_cluster
 from graphs.errors import UsageError
-from graphs.feeds import generate_feeds, read_feeds
 from graphs.flat_graph import FlatGraph
-from graphs.flatten import flatten
-from graphs.load import load
+from graphs.loading.feeds import generate_feeds, read_feeds
+from graphs.loading.load import load
 from graphs.op_graph import IntArray
+from graphs.pricing.costs import Costs, price
 from graphs.problem import Problem
-from graphs.shapes import infer
 from graphs.source_model import SourceModel
 from tfplace.evaluation.presence import is_present
 from tfplace.evaluation.traced_costs import with_traced_seconds

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from graphs.flatten import flatten
-from graphs.load import load
-from graphs.load_options import LoadOptions
+from graphs.building.flatten import flatten
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
 from graphs.source_model import SourceModel
 from rewrite.emit import emit
 from tests.rewrite import models

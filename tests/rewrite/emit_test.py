@@ -11,8 +11,8 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.load import load
-from graphs.sniff import sniff
+from graphs.loading.load import load
+from graphs.loading.sniff import sniff
 from rewrite.annotate_devices import read_devices
 from rewrite.check import check_same_model
 from rewrite.child_process import ChildError, run_child

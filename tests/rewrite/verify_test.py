@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graphs.feeds import generate_feeds
-from graphs.sniff import sniff
+from graphs.loading.feeds import generate_feeds
+from graphs.loading.sniff import sniff
 from rewrite.place_graph import place_graph
 from rewrite.verify import verify
 from rewrite.verify_child import compared, max_abs_diff, within

@@ -14,9 +14,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from rich.table import Table
 
-    from graphs.catalogue import named, names
-    from graphs.cluster_file import cluster_to_json
-    from graphs.discovery import find_cluster
+    from graphs.clusters.catalogue import named, names
+    from graphs.clusters.cluster_file import cluster_to_json
+    from graphs.clusters.discovery import find_cluster
     from tfplace.report_text import console
     from tfplace.units_text import bytes_text
 

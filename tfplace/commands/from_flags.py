@@ -11,7 +11,7 @@ from typing import Any
 from absl import flags
 
 from graphs.errors import UsageError
-from graphs.load_options import LoadOptions
+from graphs.loading.load_options import LoadOptions
 from tfplace.options import OptimizeOptions, ProblemOptions
 from tfplace.output_place import write_file
 

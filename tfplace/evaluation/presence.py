@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from graphs import catalogue
 from graphs.cluster import Cluster
+from graphs.clusters import catalogue
 from tfplace.evaluation.device_name import device_key
 
 WORKER_JOB = "worker"

@@ -53,11 +53,13 @@ class SimulatingEvaluator:
     def _outcome(self, device_of_op: IntArray, makespan: float, peak: LongArray) -> Outcome:
         """What one placement is worth."""
         peak_bytes = tuple(peak.tolist())
-        checks = (self._broken_pin, self._missing_kernel, self._split_colocation)
-        for check in checks:
-            found = check(device_of_op)
-            if found is not None:
-                return Infeasible(*found, peak_bytes, makespan)
+        found = self._broken_pin(device_of_op)
+        if found is None and np.isinf(makespan):
+            found = self._missing_kernel(device_of_op)
+        if found is None:
+            found = self._split_colocation(device_of_op)
+        if found is not None:
+            return Infeasible(*found, peak_bytes, makespan)
         if np.any(peak > self._usable):
             return Infeasible("memory", self._memory_message(peak), peak_bytes, makespan)
         return Measurement(makespan, peak_bytes, "simulated")

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from graphs.build import BuiltGraph
+from graphs.building.build import BuiltGraph
 from graphs.cluster import Cluster, Device
-from graphs.costs import Costs
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from graphs.pricing.costs import Costs
 from graphs.source_model import SourceModel
 from tfplace.evaluation.trace import StepTrace, TraceConfig, median_op_seconds, trace_run
 from tfplace.evaluation.training_run import TrainingRun

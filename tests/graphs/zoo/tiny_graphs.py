@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 
-from graphs.feeds import generate_feeds
+from graphs.loading.feeds import generate_feeds
 from graphs.zoo import ZooGraph, build
 
 

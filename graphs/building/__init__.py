@@ -1,0 +1,1 @@
+"""Function calls opened, shapes inferred, the op graph built."""

@@ -1,0 +1,274 @@
+"""From a flat graph to the arrays of an op graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from graphs.building.colocation import colocation_pairs, joined_groups
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
+
+# Their outputs are their input's or a variable's buffer, so nothing is newly allocated.
+ALIASING_OPS = frozenset(
+    "ReadVariableOp Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient "
+    "CheckNumerics Bitcast Switch RefSwitch Merge RefMerge Enter RefEnter Exit RefExit "
+    "NextIteration RefNextIteration Assign AssignAdd AssignSub RefIdentity PlaceholderWithDefault "
+    "Snapshot EnsureShape _Arg _Retval".split()
+)
+VARIABLE_OPS = frozenset("VarHandleOp VariableV2 Variable TemporaryVariable".split())
+_AFTER_ALL_OUTPUTS = 1 << 30  # sorts an op's control tensor behind its outputs
+_MAX_DIM = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class BuiltGraph:
+    """Attributes: graph: the arrays; op_of_node: i4[nodes], the op that each flat node is in."""
+
+    graph: OpGraph
+    op_of_node: IntArray
+
+
+def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
+    """Makes the op graph of a flat graph; the nodes of a unit become one op.
+
+    Args:
+      flat: topologically ordered single ops.
+      properties: dtypes, shapes and bytes of all outputs.
+    """
+    nodes = flat.graph_def.node
+    edges = _edges(nodes)
+    op_of_node = _ops(flat, nodes, edges)
+    num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
+    names, types = _names_and_types(flat, nodes, op_of_node, num_ops)
+    tensors = _tensors(nodes, properties, op_of_node, edges)
+    persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
+    alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
+    index = {node.name: i for i, node in enumerate(nodes)}
+    pairs = [
+        (index[a], index[b])
+        for a, b in colocation_pairs(nodes, properties.dtype_of)
+        if a in index and b in index
+    ]
+    pairs += _same_node_pairs(flat.origins)
+    first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    use_tensor, use_op = _distinct_uses(tensors, op_of_node, edges)
+    graph = OpGraph(
+        op_names=names,
+        op_types=types,
+        tensor_producer=op_of_node[tensors.node],
+        tensor_output=tensors.output,
+        tensor_bytes=tensors.num_bytes,
+        tensor_alloc_bytes=alloc,
+        tensor_shape=tensors.shape,
+        use_tensor=use_tensor,
+        use_op=use_op,
+        op_persistent_bytes=persistent,
+        op_temp_bytes=np.zeros(num_ops, dtype=np.int64),
+        colocation_group=joined_groups(num_ops, op_of_node[first], op_of_node[second]),
+    )
+    return BuiltGraph(graph, op_of_node)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Edges:
+    """Edges between nodes: producer, output (-1 control) and consumer, i8[E] each."""
+
+    producer: np.ndarray
+    output: np.ndarray
+    consumer: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensors:
+    """Tensors that leave their op, sorted by (op, node, output), control last of its op.
+
+    `row_of` is {(node, output) or (op, -1) for its control tensor: index}.
+    """
+
+    node: np.ndarray
+    output: IntArray
+    num_bytes: np.ndarray
+    shape: IntArray
+    row_of: dict[tuple[int, int], int]
+
+
+def _edges(nodes: Sequence[Any]) -> _Edges:
+    index = {node.name: i for i, node in enumerate(nodes)}
+    producer, output, consumer = [], [], []
+    for i, node in enumerate(nodes):
+        for source in node.input:
+            if source.startswith("^"):
+                name, position = source[1:], -1
+            else:
+                name, _, text = source.partition(":")
+                position = int(text or 0)
+            producer.append(index[name])
+            output.append(position)
+            consumer.append(i)
+    return _Edges(*(np.array(x, dtype=np.int64) for x in (producer, output, consumer)))
+
+
+def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
+    """Numbers ops in topological order; contracts units, and any cycle that this makes."""
+    count = len(nodes)
+    label = np.arange(count)
+    if flat.unit_of_node:
+        head: dict[str, int] = {}
+        for i, node in enumerate(nodes):
+            unit = flat.unit_of_node.get(node.name)
+            if unit is not None:
+                label[i] = head.setdefault(unit, i)
+        matrix = coo_matrix(
+            (np.ones(len(edges.producer)), (label[edges.producer], label[edges.consumer])),
+            shape=(count, count),
+        )
+        _, component = connected_components(matrix, directed=True, connection="strong")
+        label = component[label]
+        if len(np.unique(label)) < count:
+            label = _topological_labels(label, edges)
+    _, inverse = np.unique(label, return_inverse=True)
+    return inverse.astype(np.int32)
+
+
+def _topological_labels(label: np.ndarray, edges: _Edges) -> np.ndarray:
+    """Renames labels so that ascending labels are a topological order of the contracted graph."""
+    size = int(label.max()) + 1
+    source, target = label[edges.producer], label[edges.consumer]
+    pairs = np.unique(np.stack([source, target], 1)[source != target], axis=0)
+    waiting = np.bincount(pairs[:, 1], minlength=size)
+    start = np.searchsorted(pairs[:, 0], np.arange(size + 1))
+    present, position = np.unique(label, return_index=True)
+    ready = [int(x) for x in present[np.argsort(position)] if waiting[x] == 0]
+    rank = np.zeros(size, dtype=np.int64)
+    for done, current in enumerate(ready):
+        rank[current] = done
+        for user in pairs[start[current] : start[current + 1], 1]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                ready.append(int(user))
+    return rank[label]
+
+
+def _names_and_types(
+    flat: FlatGraph, nodes: Sequence[Any], op_of_node: IntArray, num_ops: int
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    names, types = [""] * num_ops, [""] * num_ops
+    for op, node in zip(op_of_node.tolist(), nodes, strict=True):
+        unit = flat.unit_of_node.get(node.name)
+        if unit is None:
+            names[op], types[op] = node.name, node.op
+        elif not names[op]:
+            names[op] = unit
+            types[op] = node.op if unit == node.name else "While"
+    return tuple(names), tuple(types)
+
+
+def _tensors(
+    nodes: Sequence[Any], properties: TensorProperties, op_of_node: IntArray, edges: _Edges
+) -> _Tensors:
+    leaves = op_of_node[edges.producer] != op_of_node[edges.consumer]
+    used = set(zip(edges.producer[leaves].tolist(), edges.output[leaves].tolist(), strict=True))
+    is_single = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
+    ops = op_of_node.tolist()
+    rows: list[tuple[int, int, int, int]] = []
+    control_node_of_op: dict[int, int] = {}
+    for i, node in enumerate(nodes):
+        for output, num_bytes in enumerate(properties.bytes_of.get(node.name, ())):
+            if is_single[i] or (i, output) in used:
+                rows.append((ops[i], i, output, num_bytes))
+        if (i, -1) in used:
+            control_node_of_op.setdefault(ops[i], i)
+    rows += [(op, i, _AFTER_ALL_OUTPUTS, 0) for op, i in control_node_of_op.items()]
+    rows.sort()
+    row_of_tensor: dict[tuple[int, int], int] = {}
+    shapes = np.full((len(rows), SHAPE_DIMS), -1, dtype=np.int32)
+    for row, (op, i, output, _) in enumerate(rows):
+        if output == _AFTER_ALL_OUTPUTS:
+            row_of_tensor[op, -1] = row
+            continue
+        row_of_tensor[i, output] = row
+        dims = properties.shape_of[nodes[i].name][output]
+        if dims is not None:
+            kept = [min(size, _MAX_DIM) for size in dims[:SHAPE_DIMS]]
+            shapes[row, : len(kept)] = kept
+    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
+    output_index = np.where(table[:, 2] == _AFTER_ALL_OUTPUTS, -1, table[:, 2])
+    return _Tensors(table[:, 1], output_index.astype(np.int32), table[:, 3], shapes, row_of_tensor)
+
+
+def _distinct_uses(
+    tensors: _Tensors, op_of_node: IntArray, edges: _Edges
+) -> tuple[IntArray, IntArray]:
+    """Uses between different ops; a control edge beside a tensor edge says nothing new."""
+    uses: set[tuple[int, int]] = set()
+    linked: set[tuple[int, int]] = set()
+    triples = list(
+        zip(edges.producer.tolist(), edges.output.tolist(), edges.consumer.tolist(), strict=True)
+    )
+    ops = op_of_node.tolist()
+    for producer, output, consumer in triples:
+        if output >= 0 and ops[producer] != ops[consumer]:
+            uses.add((tensors.row_of[producer, output], ops[consumer]))
+            linked.add((ops[producer], ops[consumer]))
+    for producer, output, consumer in triples:
+        pair = (ops[producer], ops[consumer])
+        if output < 0 and pair[0] != pair[1] and pair not in linked:
+            uses.add((tensors.row_of[ops[producer], -1], ops[consumer]))
+    ordered = np.array(sorted(uses), dtype=np.int32).reshape(-1, 2)
+    return np.ascontiguousarray(ordered[:, 0]), np.ascontiguousarray(ordered[:, 1])
+
+
+def _persistent_bytes(
+    nodes: Sequence[Any], properties: TensorProperties, op_of_node: IntArray, num_ops: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """i8[N] bytes held for the whole step, and bool[nodes]: outputs are no new allocation.
+
+    Variables count at their declared shape, constants at the size of their value: TensorFlow
+    keeps a constant's tensor in its kernel for as long as the session lives.
+    """
+    persistent = np.zeros(num_ops, dtype=np.int64)
+    alias = np.zeros(len(nodes), dtype=bool)
+    for i, node in enumerate(nodes):
+        if node.op in VARIABLE_OPS:
+            persistent[op_of_node[i]] += _declared_bytes(node)
+            alias[i] = True
+        elif node.op == "Const":
+            persistent[op_of_node[i]] += sum(properties.bytes_of.get(node.name, ()))
+            alias[i] = True
+        elif node.op in ALIASING_OPS:
+            alias[i] = True
+    return persistent, alias
+
+
+def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
+    """Nodes that are one NodeDef: a function called twice from one body has one device string."""
+    first: dict[Origin, int] = {}
+    for i, origin in enumerate(origins):
+        if origin.node and first.setdefault(origin, i) != i:
+            yield first[origin], i
+
+
+def _declared_bytes(node: Any) -> int:
+    """Bytes of a variable of this shape and dtype; 0 where either is not known."""
+    import tensorflow as tf
+
+    shape = tf.TensorShape(node.attr["shape"].shape)
+    count = shape.num_elements()
+    return 0 if count is None else count * max(tf.as_dtype(node.attr["dtype"].type).size, 1)
+
+
+def origin_devices(
+    flat: FlatGraph, built: BuiltGraph, device_of_op: IntArray, device_names: Sequence[str]
+) -> Mapping[Any, str]:
+    """{Origin: device string} of every node that the model itself has."""
+    devices = [device_names[d] for d in device_of_op[built.op_of_node].tolist()]
+    return {
+        origin: device for origin, device in zip(flat.origins, devices, strict=True) if origin.node
+    }

@@ -1,0 +1,475 @@
+"""Function calls opened: from a run graph with a function library to a graph of single ops.
+
+PartitionedCall, StatefulPartitionedCall and calls by function name are replaced by the body of
+what they call, recursively; an op of a body is named by its call path, "call/inner/op". What
+can't be placed op by op stays one unit: While, If, Case, jit_compile calls, and v1 loops
+(see graphs/building/frames.py).
+
+Two no-ops per call keep TensorFlow's meaning of control edges to and from calls:
+"call/input_control" runs before the body, "call/output_control" after its side effects. A call
+whose outputs are used runs its side effects too, so their no-op joins the fetches.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs.building.frames import frame_units
+from graphs.building.op_outputs import output_offsets
+from graphs.errors import FetchError, ModelError
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.source_model import TensorSpec
+
+CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
+UNIT_OPS = {
+    "While": "a loop",
+    "StatelessWhile": "a loop",
+    "If": "a conditional",
+    "StatelessIf": "a conditional",
+    "Case": "a conditional",
+    "StatelessCase": "a conditional",
+    "SymbolicGradient": "a gradient function",
+    "MapDefun": "a mapped function",
+    "XlaLaunch": "compiled by XLA",
+}
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+_KEPT_WHOLE = {
+    "_XlaMustCompile": "compiled by XLA",
+    "api_implements": "a function that TensorFlow may swap for another implementation",
+    "_noinline": "a function that says _noinline",
+}
+MAX_CALL_DEPTH = 200
+
+
+@dataclasses.dataclass
+class _Raw:
+    """A node before names are resolved; `inputs` and `controls` are flat names or aliases."""
+
+    node: Any
+    inputs: list[str]
+    controls: list[str]
+    origin: Origin
+    device: str
+
+
+class _Opener:
+    """Collects raw nodes, aliases for call outputs and arguments, and side effects of calls."""
+
+    def __init__(self, library: Mapping[str, Any]):
+        self.library = library
+        self.raw: dict[str, _Raw] = {}
+        self.alias: dict[str, str] = {}
+        self.side_effects: dict[str, list[str]] = {}
+        self.call_outputs: dict[str, list[str]] = {}
+        self.unit_reason: dict[str, str] = {}
+
+    def open_main(self, nodes: Sequence[Any]) -> None:
+        for node in nodes:
+            inputs, controls = _split_inputs(node.input)
+            raw = _Raw(node, inputs, controls, Origin("", node.name), node.device)
+            self._add(node.name, raw, ())
+
+    def _add(self, name: str, raw: _Raw, calls: tuple[str, ...]) -> None:
+        callee = called_function(raw.node, self.library)
+        if callee is None:
+            if raw.node.op in UNIT_OPS:
+                self.unit_reason[name] = UNIT_OPS[raw.node.op]
+            self.raw[name] = raw
+        elif reason := kept_whole(raw.node, self.library[callee]):
+            self.unit_reason[name] = reason
+            self.raw[name] = raw
+        else:
+            self._open_call(name, raw, callee, calls)
+
+    def _open_call(self, name: str, call: _Raw, callee: str, calls: tuple[str, ...]) -> None:
+        if callee in calls or len(calls) >= MAX_CALL_DEPTH:
+            raise ModelError(
+                f"opening the function calls of {name!r}: function {callee!r} calls itself, and "
+                "tfplace can place functions only where they end; rewrite the recursion as a loop"
+            )
+        function = self.library[callee]
+        chain = (*calls, callee)
+        arguments = [argument.name for argument in function.signature.input_arg]
+        if len(arguments) > len(call.inputs):
+            raise ModelError(
+                f"opening the call {name!r}: function {callee!r} takes {len(arguments)} inputs, "
+                f"the call gives {len(call.inputs)}; the model is damaged, save it again"
+            )
+        local = dict(zip(arguments, call.inputs, strict=False))
+        waits = self._input_control(name, call)
+        scope = _BodyScope(name, local, function, self.library)
+        for body_node in function.node_def:
+            inputs, controls = scope.inputs_of(body_node)
+            if waits and (not body_node.input or any(i in local for i in body_node.input)):
+                controls.append(waits)
+            raw = _Raw(
+                substituted(body_node, call.node),
+                inputs,
+                controls,
+                Origin(callee, body_node.name, chain),
+                body_node.device or call.device,
+            )
+            self._add(f"{name}/{body_node.name}", raw, chain)
+        outputs = [scope.tensor(function.ret[a.name]) for a in function.signature.output_arg]
+        for index, tensor in enumerate(outputs):
+            self.alias[f"{name}:{index}"] = tensor
+        self.call_outputs[name] = outputs
+        self.side_effects[name] = [f"{name}/{op}" for op in function.control_ret.values()]
+
+    def _input_control(self, name: str, call: _Raw) -> str:
+        if not call.controls:
+            return ""
+        path = f"{name}/input_control"
+        self.raw[path] = _Raw(
+            _no_op(path), [], list(call.controls), Origin("", "", ()), call.device
+        )
+        return path
+
+
+class _BodyScope:
+    """Names inside one call of a function, made flat."""
+
+    def __init__(
+        self, path: str, arguments: Mapping[str, str], function: Any, library: Mapping[str, Any]
+    ):
+        self.path = path
+        self.arguments = arguments
+        self.library = library
+        self.nodes = {node.name: node for node in function.node_def}
+
+    def tensor(self, name: str) -> str:
+        """The flat tensor of "node:out:i", "node:out" or an argument."""
+        if name in self.arguments:
+            return self.arguments[name]
+        parts = name.split(":")
+        node = self.nodes.get(parts[0])
+        if node is None:
+            raise ModelError(
+                f"opening the call {self.path!r}: its body uses {name!r}, which is neither an "
+                "argument nor an op of it; the model is damaged, save it again"
+            )
+        if len(parts) == 1:
+            return f"{self.path}/{node.name}:0"
+        if parts[1].isdigit():
+            return f"{self.path}/{node.name}:{parts[1]}"
+        offset = output_offsets(node, self.library).get(parts[1])
+        if offset is None:
+            raise ModelError(
+                f"opening the call {self.path!r}: op {node.name!r} ({node.op}) has no output "
+                f"{parts[1]!r}; the model is damaged or made by another TensorFlow version"
+            )
+        index = offset + (int(parts[2]) if len(parts) > 2 else 0)
+        return f"{self.path}/{node.name}:{index}"
+
+    def inputs_of(self, node: Any) -> tuple[list[str], list[str]]:
+        inputs = [self.tensor(name) for name in node.input if not name.startswith("^")]
+        controls = [
+            self.arguments[name[1:]].split(":")[0]
+            if name[1:] in self.arguments
+            else f"{self.path}/{name[1:]}"
+            for name in node.input
+            if name.startswith("^")
+        ]
+        return inputs, controls
+
+
+def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
+    """The function that a node calls and that is in the library, else None."""
+    if node.op in CALL_OPS:
+        name = node.attr["f"].func.name
+        return name if name in library else None
+    return node.op if node.op in library else None
+
+
+def kept_whole(node: Any, function: Any) -> str:
+    """Why a call stays one unit; empty for calls that are opened.
+
+    TensorFlow never opens calls with these attributes: XLA compiles the whole function; a
+    function with `api_implements` may be swapped for another one (cuDNN's LSTM) at run time.
+    """
+    for key, reason in _KEPT_WHOLE.items():  # reading a missing key of a proto map would add it
+        for each in (node, function):
+            if key in each.attr and (each.attr[key].b or each.attr[key].s):
+                return reason
+    return ""
+
+
+def substituted(node: Any, call: Any) -> Any:
+    """`node` with attributes that the function leaves open taken from its call."""
+    if not any(value.placeholder for value in node.attr.values()):
+        return node
+    result = type(node)()
+    result.CopyFrom(node)
+    for key, value in node.attr.items():
+        if value.placeholder and value.placeholder in call.attr:
+            result.attr[key].CopyFrom(call.attr[value.placeholder])
+    return result
+
+
+def flatten(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> FlatGraph:
+    """Opens all function calls of a run and prunes what the run does not need.
+
+    Args:
+      graph_def: the run graph.
+      feeds: fed tensors of the run graph.
+      fetches: tensors "op:i" and ops "op" of the run graph.
+
+    Raises:
+      FetchError: a feed or fetch is not in the graph.
+      ModelError: dangling inputs, a cycle, recursion, or an op that TensorFlow doesn't know.
+    """
+    library = {function.signature.name: function for function in graph_def.library.function}
+    opener = _Opener(library)
+    opener.open_main(_pruned(graph_def.node, feeds, fetches))
+    linker = _Linker(opener, feeds)
+    linker.link(fetches)
+    return linker.flat_graph(library, graph_def)
+
+
+class _Linker:
+    """Resolves aliases backwards from the fetches, so that only what runs is kept."""
+
+    def __init__(self, opener: _Opener, feeds: Sequence[TensorSpec]):
+        self.opener = opener
+        self.feeds = feeds
+        self.fed = {_with_index(spec.tensor) for spec in feeds}
+        self.fetches: dict[str, None] = {}
+        self.inputs_of: dict[str, list[str]] = {}
+        self.controls_of: dict[str, list[str]] = {}
+        self.pending: list[str] = []
+
+    def link(self, fetches: Sequence[str]) -> None:
+        for fetch in fetches:
+            self.fetches[self._tensor(fetch) if ":" in fetch else self._control(fetch)] = None
+        while self.pending:
+            name = self.pending.pop()
+            raw = self.opener.raw.get(name)
+            if raw is None:
+                raise ModelError(
+                    f"reading the graph: op {name!r} is used but not defined; the model is "
+                    "damaged or was cut, save it again"
+                )
+            cut = f"{name}:0" in self.fed and raw.node.op not in PLACEHOLDERS
+            inputs = [] if cut else [self._tensor(tensor) for tensor in raw.inputs]
+            controls = [] if cut else [self._control(op) for op in raw.controls]
+            self.inputs_of[name] = inputs
+            self.controls_of[name] = list(dict.fromkeys(controls))
+
+    def _tensor(self, tensor: str) -> str:
+        tensor = _with_index(tensor)
+        while tensor in self.opener.alias and tensor not in self.fed:
+            self._run_call(tensor.rpartition(":")[0])
+            tensor = _with_index(self.opener.alias[tensor])
+        self._need(tensor.rpartition(":")[0])
+        return tensor
+
+    def _control(self, op: str) -> str:
+        if op in self.opener.call_outputs:
+            return self._run_call(op) or self._output_control(op)
+        self._need(op)
+        return op
+
+    def _run_call(self, call: str) -> str:
+        """Makes the side effects of a call that runs part of the run."""
+        if not self.opener.side_effects.get(call):
+            return ""
+        control = self._output_control(call)
+        self.fetches[control] = None
+        return control
+
+    def _output_control(self, call: str) -> str:
+        path = f"{call}/output_control"
+        if path not in self.opener.raw:
+            effects = list(self.opener.side_effects.get(call, ()))
+            producers = [
+                _with_index(tensor).rpartition(":")[0] for tensor in self.opener.call_outputs[call]
+            ]
+            self.opener.raw[path] = _Raw(
+                _no_op(path), [], list(dict.fromkeys(effects + producers)), Origin("", "", ()), ""
+            )
+        self._need(path)
+        return path
+
+    def _need(self, name: str) -> None:
+        if name not in self.inputs_of:
+            self.inputs_of[name] = []
+            self.controls_of[name] = []
+            self.pending.append(name)
+
+    def flat_graph(self, library: Mapping[str, Any], graph_def: Any) -> FlatGraph:
+        flat = type(graph_def)()
+        flat.versions.CopyFrom(graph_def.versions)
+        origins = []
+        shapes = {_with_index(spec.tensor): spec for spec in self.feeds}
+        for name in self._ordered():
+            raw = self.opener.raw[name]
+            spec = shapes.get(f"{name}:0")
+            if spec is not None and raw.node.op not in PLACEHOLDERS:
+                flat.node.append(_placeholder(name, spec))
+            else:
+                node = flat.node.add()
+                node.CopyFrom(raw.node)
+                node.name = name
+                node.device = raw.device
+                del node.input[:]
+                node.input.extend(_short(tensor) for tensor in self.inputs_of[name])
+                node.input.extend(f"^{op}" for op in self.controls_of[name])
+                _flatten_classes(node, raw.origin, self.inputs_of)
+            origins.append(raw.origin)
+        _copy_needed_functions(flat, library)
+        unit_of_node = {name: name for name in self.opener.unit_reason if name in self.inputs_of}
+        reasons = {unit: self.opener.unit_reason[unit] for unit in unit_of_node}
+        frames = frame_units(flat.node)
+        unit_of_node.update(frames)
+        reasons.update(dict.fromkeys(frames.values(), "a v1 loop"))
+        return FlatGraph(
+            graph_def=flat,
+            origins=tuple(origins),
+            feeds=tuple(s for s in self.feeds if _with_index(s.tensor)[:-2] in self.inputs_of),
+            fetches=tuple(self.fetches),
+            unit_of_node=unit_of_node,
+            unit_reason=reasons,
+        )
+
+    def _ordered(self) -> Iterator[str]:
+        """A topological order, stable in the order of the file; loops' back edges don't count."""
+        waiting: dict[str, int] = {}
+        users: dict[str, list[str]] = {}
+        order = {name: index for index, name in enumerate(self.opener.raw)}
+        names = sorted(self.inputs_of, key=order.__getitem__)
+        back_edges = {n for n in names if self.opener.raw[n].node.op in _NEXT_ITERATION}
+        for name in names:
+            sources = {tensor.rpartition(":")[0] for tensor in self.inputs_of[name]}
+            sources.update(self.controls_of[name])
+            sources -= back_edges
+            waiting[name] = len(sources)
+            for source in sources:
+                users.setdefault(source, []).append(name)
+        ready = [name for name in names if not waiting[name]]
+        done = 0
+        while done < len(ready):
+            name = ready[done]
+            done += 1
+            yield name
+            for user in users.get(name, ()):
+                waiting[user] -= 1
+                if not waiting[user]:
+                    ready.append(user)
+        if done < len(names):
+            stuck = next(name for name in names if waiting[name])
+            raise ModelError(
+                f"reading the graph: op {stuck!r} is part of a cycle that is no loop; a graph "
+                "must run from its inputs to its fetches, save the model again"
+            )
+
+
+_NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
+
+
+def _pruned(nodes: Sequence[Any], feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
+    """The nodes of the main graph that the run can reach, in the order of the file."""
+    by_name = {node.name: node for node in nodes}
+    if len(by_name) < len(nodes):
+        raise ModelError(
+            "reading the graph: two ops have the same name; names must be unique, save it again"
+        )
+    for what, name in [("feed", s.tensor) for s in feeds] + [("fetch", f) for f in fetches]:
+        if name.partition(":")[0] not in by_name:
+            raise FetchError(
+                f"looking up the {what} {name!r}: the graph has no op of that name; "
+                "`tfplace inspect MODEL` lists what it has"
+            )
+    fed = {_with_index(spec.tensor) for spec in feeds}
+    pending = [fetch.partition(":")[0] for fetch in fetches]
+    reached = set(pending)
+    while pending:
+        node = by_name[pending.pop()]
+        if f"{node.name}:0" in fed:
+            continue
+        for source in node.input:
+            name = source.lstrip("^").partition(":")[0]
+            if name not in reached:
+                if name not in by_name:
+                    raise ModelError(
+                        f"reading the graph: op {node.name!r} uses {source!r}, which is not "
+                        "defined; the model is damaged or was cut, save it again"
+                    )
+                reached.add(name)
+                pending.append(name)
+    return [node for node in nodes if node.name in reached]
+
+
+def _split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
+    return (
+        [_with_index(name) for name in inputs if not name.startswith("^")],
+        [name[1:] for name in inputs if name.startswith("^")],
+    )
+
+
+def _with_index(tensor: str) -> str:
+    return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def _short(tensor: str) -> str:
+    return tensor[:-2] if tensor.endswith(":0") else tensor
+
+
+def _no_op(name: str) -> Any:
+    from tensorflow.core.framework import node_def_pb2
+
+    return node_def_pb2.NodeDef(name=name, op="NoOp")
+
+
+def _placeholder(name: str, spec: TensorSpec) -> Any:
+    import tensorflow as tf
+    from tensorflow.core.framework import node_def_pb2
+
+    node = node_def_pb2.NodeDef(name=name, op="Placeholder")
+    node.attr["dtype"].type = tf.as_dtype(spec.dtype).as_datatype_enum
+    node.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
+    return node
+
+
+def _flatten_classes(node: Any, origin: Origin, known: Mapping[str, object]) -> None:
+    """Makes the names in `_class` flat; a class that names no op of the run is dropped."""
+    if "_class" not in node.attr:
+        return
+    prefix = node.name[: -len(origin.node)] if origin.function else ""
+    kept = []
+    for value in node.attr["_class"].list.s:
+        target = prefix + value.decode(errors="replace").removeprefix("loc:@")
+        if target in known:
+            kept.append(b"loc:@" + target.encode())
+    del node.attr["_class"]
+    if kept:
+        node.attr["_class"].list.s.extend(kept)
+
+
+def _copy_needed_functions(flat: Any, library: Mapping[str, Any]) -> None:
+    """Copies the functions that units still refer to, and what these refer to."""
+    pending = list(_referred_functions(flat.node, library))
+    done: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in done:
+            continue
+        done.add(name)
+        flat.library.function.add().CopyFrom(library[name])
+        pending.extend(_referred_functions(library[name].node_def, library))
+
+
+def _referred_functions(nodes: Sequence[Any], library: Mapping[str, Any]) -> Iterator[str]:
+    for node in nodes:
+        if node.op in library:
+            yield node.op
+        for value in node.attr.values():
+            kind = value.WhichOneof("value")
+            if kind == "func":
+                names = [value.func.name]
+            elif kind == "list" and value.list.func:
+                names = [func.name for func in value.list.func]
+            else:
+                continue
+            yield from (name for name in names if name in library)

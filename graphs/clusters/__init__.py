@@ -1,0 +1,1 @@
+"""Clusters by name, from files, and as they are found."""

@@ -1,0 +1,249 @@
+"""Which cluster `--cluster` means: this host, a named one, a file, workers, or TF_CONFIG.
+
+Figures of present devices are read from the operating system and from TensorFlow; what neither
+tells (memory bandwidth of CPUs, links) is a stated default until `tfplace calibrate` measures it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.cluster import Cluster, Device
+from graphs.clusters import catalogue
+from graphs.clusters.cluster_file import read_cluster
+from graphs.errors import ClusterError
+from graphs.nearest import did_you_mean
+from graphs.pricing.grappler_costs import list_devices
+
+OTHER_FORMS = ("local", "workers:N", "tf_config")
+
+CORE_BYTES_PER_SECOND = 10e9
+"""Memory bandwidth that one core reaches, about; a host's grows with its cores up to the cap."""
+HOST_BYTES_PER_SECOND = 100e9
+
+CPU_EFFICIENCY = 0.9
+"""Measured on one EPYC core: unrolled LSTM training steps reached 0.91 to 1.04 of the ideal at
+64 flops per cycle and 10 GB/s (BUILD_NOTES). Traced times replace it wherever ops can be run."""
+
+LOOPBACK = (2e9, 0.3e-3)
+"""Bytes per second and latency of TensorFlow's gRPC between processes of one host: 4 MB take
+2 to 3 ms."""
+NETWORK = (1e9, 0.5e-3)
+"""The same between hosts on 10 Gb/s Ethernet, an assumption."""
+PCIE = (10e9, 30e-6)
+"""The same between a host and its GPUs, or two of them, an assumption."""
+
+_JOB_ORDER = ("chief", "master", "worker", "ps", "evaluator")
+
+
+def find_cluster(spec: str) -> Cluster:
+    """The cluster that a `--cluster` value means.
+
+    Args:
+      spec: "local", a named cluster, a path that ends in ".json", "workers:N" or "tf_config".
+
+    Raises:
+      ClusterError: there is no such cluster, or what describes it is malformed.
+    """
+    if spec == "local":
+        return local_cluster()
+    if spec == "tf_config":
+        return tf_config_cluster(os.environ.get("TF_CONFIG", ""))
+    if spec.endswith(".json"):
+        return read_cluster(spec)
+    if spec.startswith("workers:") or spec == "workers":
+        return workers_cluster(spec.partition(":")[2])
+    if spec in catalogue.names():
+        return catalogue.named(spec)
+    known = (*OTHER_FORMS, *catalogue.names())
+    raise ClusterError(
+        f"finding cluster {spec!r}: there is none{did_you_mean(spec, known)} "
+        f"Wanted one of {', '.join(known)}, or a cluster file that ends in .json"
+    )
+
+
+def local_cluster() -> Cluster:
+    """The CPU and the GPUs that TensorFlow sees on this host.
+
+    Raises:
+      ClusterError: TensorFlow sees GPUs whose figures can't be read.
+    """
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    devices = [_this_cpu("/device:CPU:0", os.sched_getaffinity(0))]
+    if gpus:
+        devices += _local_gpus(len(gpus))
+    return _uniform("local", devices, *PCIE)
+
+
+def workers_cluster(count: str) -> Cluster:
+    """N worker processes of this host, one core each, which share its memory evenly.
+
+    Raises:
+      ClusterError: `count` is no whole number of at least 1.
+    """
+    if not re.fullmatch(r"[1-9]\d{0,3}", count):
+        raise ClusterError(
+            f"finding cluster 'workers:{count}': {count!r} is no number of workers; "
+            "wanted a form like workers:2"
+        )
+    one_core = _this_cpu("", [0])
+    memory = one_core.memory_bytes // int(count)
+    devices = [
+        dataclasses.replace(
+            one_core, name=f"/job:worker/task:{task}/device:CPU:0", memory_bytes=memory
+        )
+        for task in range(int(count))
+    ]
+    return _uniform(f"workers:{count}", devices, *LOOPBACK)
+
+
+def tf_config_cluster(text: str) -> Cluster:
+    """One CPU per task of TF_CONFIG; of its GPUs and speed TF_CONFIG says nothing.
+
+    Every task is taken to be like this host, which each device's `source` says; a cluster file
+    with addresses describes others.
+
+    Raises:
+      ClusterError: TF_CONFIG is not set or malformed.
+    """
+    where = "reading the environment variable TF_CONFIG"
+    if not text:
+        raise ClusterError(f"{where}: it is not set; wanted the JSON of a TensorFlow cluster")
+    try:
+        value = json.loads(text)
+        jobs = value["cluster"]
+        addresses = {job: _addresses(jobs[job]) for job in sorted(jobs, key=_job_rank)}
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ClusterError(
+            f"{where}: {type(error).__name__}: {error}; wanted "
+            '{"cluster": {"worker": ["host:port", ...]}, ...}'
+        ) from error
+    here = _this_cpu("", os.sched_getaffinity(0))
+    devices = [
+        dataclasses.replace(
+            here,
+            name=f"/job:{job}/task:{task}/device:CPU:0",
+            address=address,
+            source="TF_CONFIG names the address only; taken to be like this host",
+        )
+        for job, tasks in addresses.items()
+        for task, address in enumerate(tasks)
+    ]
+    if not devices:
+        raise ClusterError(f"{where}: it names no task")
+    hosts = {device.address.rpartition(":")[0] for device in devices}
+    return _uniform("tf_config", devices, *(LOOPBACK if len(hosts) == 1 else NETWORK))
+
+
+def _addresses(value: Any) -> Sequence[str]:
+    if isinstance(value, Mapping):  # sparse form: {"3": "host:port"}
+        value = [value[str(i)] for i in range(len(value))]
+    if not isinstance(value, list) or not all(isinstance(a, str) and ":" in a for a in value):
+        raise TypeError(f"a job has {value!r}, not a list of host:port")
+    return value
+
+
+def _job_rank(job: str) -> tuple[int, str]:
+    return (_JOB_ORDER.index(job) if job in _JOB_ORDER else len(_JOB_ORDER), job)
+
+
+def _this_cpu(name: str, cores: Sequence[int] | set[int]) -> Device:
+    number = len(cores)
+    return Device(
+        name=name,
+        type="CPU",
+        memory_bytes=_memory_bytes(),
+        efficiency=CPU_EFFICIENCY,
+        architecture=_cpu_architecture(),
+        cores=number,
+        frequency_mhz=_frequency_mhz(),
+        bandwidth_bytes_per_second=min(number * CORE_BYTES_PER_SECOND, HOST_BYTES_PER_SECOND),
+        source="this host's /proc; memory bandwidth assumed",
+    )
+
+
+def _local_gpus(count: int) -> list[Device]:
+    found = [device for device in list_devices() if device.properties.type == "GPU"]
+    if len(found) != count:
+        raise ClusterError(
+            f"looking at this host's GPUs: TensorFlow lists {count}, but Grappler could read the "
+            f"figures of {len(found)}; describe them in a cluster file (--cluster=FILE.json)"
+        )
+    return [
+        Device(
+            name=f"/device:GPU:{i}",
+            type="GPU",
+            memory_bytes=int(device.properties.memory_size),
+            efficiency=_gpu_efficiency(device.properties.environment["architecture"]),
+            architecture=device.properties.environment["architecture"],
+            cores=int(device.properties.num_cores),
+            frequency_mhz=int(device.properties.frequency),
+            bandwidth_bytes_per_second=float(device.properties.bandwidth) * 1e3,
+            source=f"CUDA's properties of this host's {device.properties.model}",
+        )
+        for i, device in enumerate(found)
+    ]
+
+
+def _gpu_efficiency(architecture: str) -> float:
+    """That of the named clusters' GPU of the same or the next older compute capability."""
+    known = {
+        device.architecture: device.efficiency
+        for name in catalogue.names()
+        for device in catalogue.named(name).devices
+        if device.type == "GPU"
+    }
+    older = [a for a in known if _version(a) <= _version(architecture)]
+    return known[max(older or known, key=_version)]
+
+
+def _version(architecture: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", architecture))
+
+
+def _memory_bytes() -> int:
+    """The host's memory, or the control group's limit where that is lower."""
+    text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
+    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
+    if match is None:
+        raise ClusterError("looking at this host: /proc/meminfo has no MemTotal")
+    total = int(match.group(1)) * 1024
+    limit = pathlib.Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
+        total = min(total, int(text))
+    return total
+
+
+def _frequency_mhz() -> int:
+    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _cpuinfo(), re.MULTILINE)
+    return round(float(match.group(1))) if match else Device.frequency_mhz
+
+
+def _cpu_architecture() -> str:
+    flags = set(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", _cpuinfo(), re.M)).split())
+    for flag, name in (("avx512f", "avx512"), ("avx2", "avx2"), ("avx", "avx"), ("sse2", "sse")):
+        if flag in flags:
+            return name
+    return "neon" if "asimd" in flags else ""
+
+
+def _cpuinfo() -> str:
+    return pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+
+
+def _uniform(name: str, devices: Sequence[Device], rate: float, latency: float) -> Cluster:
+    size = len(devices)
+    rates, latencies = np.full((size, size), rate), np.full((size, size), latency)
+    np.fill_diagonal(rates, np.inf)
+    np.fill_diagonal(latencies, 0.0)
+    return Cluster(name, "duplex", tuple(devices), latencies, rates)

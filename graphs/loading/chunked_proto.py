@@ -1,0 +1,144 @@
+"""Protos that TensorFlow's splitter wrote in chunks, put together again.
+
+Source: tensorflow/tools/proto_splitter (chunk.proto and its in-depth guide). TensorFlow's Python
+package leaves its merger out, so that `tf.saved_model.load` can't read such files either.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from graphs.errors import ModelError
+from graphs.loading.riegeli import read_records
+
+_UINT64, _UINT32, _INT64, _INT32, _BOOL, _STRING, _MESSAGE = 4, 13, 3, 5, 8, 9, 11
+# {message: [(field, number, type, repeated, message type)]}, of chunk.proto.
+_SCHEMA: dict[str, list[tuple[str, int, int, bool, str]]] = {
+    "ChunkInfo": [("type", 1, _INT32, False, ""), ("offset", 3, _UINT64, False, "")],
+    "MapKey": [
+        ("s", 1, _STRING, False, ""),
+        ("boolean", 2, _BOOL, False, ""),
+        ("ui32", 3, _UINT32, False, ""),
+        ("ui64", 4, _UINT64, False, ""),
+        ("i32", 5, _INT32, False, ""),
+        ("i64", 6, _INT64, False, ""),
+    ],
+    "FieldIndex": [
+        ("field", 1, _UINT32, False, ""),
+        ("map_key", 2, _MESSAGE, False, "MapKey"),
+        ("index", 3, _UINT64, False, ""),
+    ],
+    "ChunkedField": [
+        ("field_tag", 1, _MESSAGE, True, "FieldIndex"),
+        ("message", 3, _MESSAGE, False, "ChunkedMessage"),
+    ],
+    "ChunkedMessage": [
+        ("chunk_index", 1, _UINT64, False, ""),
+        ("chunked_fields", 2, _MESSAGE, True, "ChunkedField"),
+    ],
+    "ChunkMetadata": [
+        ("chunks", 2, _MESSAGE, True, "ChunkInfo"),
+        ("message", 3, _MESSAGE, False, "ChunkedMessage"),
+    ],
+}
+
+
+def read_chunked(path: str, content: bytes, message: Any) -> Any:
+    """Fills `message` from the content of a .cpb file and returns it.
+
+    Raises:
+      ModelError: the file is damaged or cut off.
+    """
+    from google.protobuf import message as protobuf
+
+    records = read_records(content, path)
+    try:
+        *_, last = records.values()
+        metadata = message_class("ChunkMetadata")()
+        metadata.ParseFromString(last)
+        chunks = [records[chunk.offset] for chunk in metadata.chunks]
+        _merge(message, metadata.message, chunks)
+    except (ValueError, LookupError, TypeError, AttributeError, protobuf.DecodeError) as error:
+        raise ModelError(
+            f"reading the chunked model {path!r}: its chunks don't fit together ({error!r}); "
+            "copy or save the model again"
+        ) from error
+    return message
+
+
+def _merge(message: Any, chunked: Any, chunks: Sequence[bytes]) -> None:
+    """Merges a chunk into `message`, then the chunks of its fields, outer ones first."""
+    if chunked.HasField("chunk_index"):
+        message.MergeFromString(chunks[chunked.chunk_index])
+    for field in sorted(chunked.chunked_fields, key=_order):
+        _merge_field(message, field, chunks)
+
+
+def _order(chunked_field: Any) -> tuple[tuple[int, ...], int]:
+    """Parents before what lies in them, list elements by index; the order of map keys is free."""
+    path = tuple(
+        tag.field if tag.HasField("field") else tag.index for tag in chunked_field.field_tag
+    )
+    return path, chunked_field.message.chunk_index
+
+
+def _merge_field(message: Any, chunked_field: Any, chunks: Sequence[bytes]) -> None:
+    tags = list(chunked_field.field_tag)
+    while tags:
+        field = message.DESCRIPTOR.fields_by_number[tags.pop(0).field]
+        key = tags.pop(0) if tags and not tags[0].HasField("field") else None
+        if field.message_type is None:
+            _set_value(message, field, key, chunks[chunked_field.message.chunk_index])
+            return
+        message = _inner(message, field, key)
+    _merge(message, chunked_field.message, chunks)
+
+
+def _inner(message: Any, field: Any, key: Any) -> Any:
+    """The message in a field, made where it is not there yet."""
+    value = getattr(message, field.name)
+    if field.message_type.GetOptions().map_entry:
+        return value[getattr(key.map_key, key.map_key.ListFields()[0][0].name)]
+    if key is not None:
+        while len(value) <= key.index:
+            value.add()
+        return value[key.index]
+    value.SetInParent()
+    return value
+
+
+def _set_value(message: Any, field: Any, key: Any, chunk: bytes) -> None:
+    """A chunk that is the value of a bytes or string field itself."""
+    value = chunk.decode() if field.type == _STRING else chunk
+    if key is None:
+        setattr(message, field.name, value)
+        return
+    values = getattr(message, field.name)
+    while len(values) <= key.index:
+        values.append(type(value)())
+    values[key.index] = value
+
+
+@functools.cache
+def message_class(name: str) -> Any:
+    """A message class of chunk.proto, which TensorFlow's Python package leaves out."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name="tfplace/chunk.proto", package="tfplace.chunks", syntax="proto2"
+    )
+    for message, fields in _SCHEMA.items():
+        descriptor = file.message_type.add(name=message)
+        for field, number, kind, repeated, type_name in fields:
+            descriptor.field.add(
+                name=field,
+                number=number,
+                type=kind,
+                label=3 if repeated else 1,
+                type_name=f".tfplace.chunks.{type_name}" if type_name else None,
+            )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"tfplace.chunks.{name}"))

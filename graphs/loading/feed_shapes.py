@@ -1,0 +1,227 @@
+"""What a run is fed, with every dimension known: declared, told, or guessed and said."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphs.errors import FeedError, FetchError
+from graphs.loading.graph_view import PLACEHOLDERS, GraphView, dtype_name
+from graphs.loading.load_options import LoadOptions
+from graphs.names import op_of, with_index
+from graphs.nearest import nearest
+from graphs.source_model import Signature, TensorSpec
+
+GUESSED_BATCH = 32
+# Of images [batch, height, width, channels], and of any other dimension (a sequence's length).
+GUESSED_IMAGE_SIZE = 224
+GUESSED_SIZE = 16
+# Before this GraphDef version an empty shape of a Placeholder meant an unknown one.
+_EMPTY_SHAPE_IS_SCALAR_SINCE = 24
+_MUST_BE_FED = frozenset({"Placeholder", "PlaceholderV2"})
+# Ops that need more of an input than a scalar.
+_WANT_RANK = frozenset(
+    {"MatMul", "BatchMatMul", "BatchMatMulV2", "Conv1D", "Conv2D", "Conv3D", "MaxPool", "AvgPool"}
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Feeds:
+    """Attributes:
+    specs: what a run is fed; shapes are complete.
+    guessed: sentences about dimensions that nobody told.
+    """
+
+    specs: tuple[TensorSpec, ...]
+    guessed: tuple[str, ...]
+
+
+def find_feeds(
+    view: GraphView,
+    fetches: Sequence[str],
+    signature: Signature | None,
+    all_signatures: Mapping[str, Signature],
+    options: LoadOptions,
+) -> Feeds:
+    """The placeholders and signature inputs that `fetches` need, with complete shapes.
+
+    Raises:
+      FetchError: --input_shape names no input.
+      FeedError: a given shape contradicts the declared one, or a rank can't be guessed.
+    """
+    declared = _declared(view, fetches, signature, all_signatures)
+    told = _told_shapes(declared, signature, all_signatures, options)
+    specs, guessed = [], []
+    for spec in declared:
+        shape, sentences = _completed(view, spec, told.get(spec.tensor), options.batch_size)
+        specs.append(dataclasses.replace(spec, shape=shape))
+        guessed.extend(sentences)
+    if options.batch_size is not None:
+        _check_batch(declared, specs, options.batch_size)
+    return Feeds(tuple(specs), tuple(guessed))
+
+
+def _declared(
+    view: GraphView,
+    fetches: Sequence[str],
+    signature: Signature | None,
+    all_signatures: Mapping[str, Signature],
+) -> list[TensorSpec]:
+    """Specs as declared by placeholders, made more exact by signatures."""
+    from_signature = dict(_signature_inputs([signature] if signature else []))
+    reached = view.ancestors(fetches, {op_of(tensor) for tensor in from_signature})
+    exact = {**dict(_signature_inputs(all_signatures.values())), **from_signature}
+    producer = view.graph_def.versions.producer
+    found = {}
+    for name, node in view.nodes.items():
+        if name not in reached:
+            continue
+        tensors = [t for t in from_signature if op_of(t) == name]
+        if not tensors and node.op in _MUST_BE_FED:
+            tensors = [f"{name}:0"]
+        for tensor in tensors:
+            found[tensor] = _more_exact(
+                _placeholder_spec(tensor, node, producer), exact.get(tensor)
+            )
+    return list(found.values())
+
+
+def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, TensorSpec]]:
+    for signature in signatures:
+        for spec in signature.inputs.values():
+            yield with_index(spec.tensor), spec
+
+
+def _placeholder_spec(tensor: str, node: Any, producer: int) -> TensorSpec | None:
+    if node.op not in PLACEHOLDERS:
+        return None
+    # An attribute that has its default, an unknown rank, may have been left out of the file.
+    shape = node.attr["shape"].shape
+    unknown = "shape" not in node.attr or shape.unknown_rank
+    unknown |= not shape.dim and producer < _EMPTY_SHAPE_IS_SCALAR_SINCE
+    sizes = None if unknown else tuple(int(dim.size) for dim in shape.dim)
+    return TensorSpec(tensor, dtype_name(node.attr["dtype"].type, f"input {node.name!r}"), sizes)
+
+
+def _more_exact(placeholder: TensorSpec | None, signature: TensorSpec | None) -> TensorSpec:
+    if placeholder is None or signature is None:
+        spec = placeholder or signature
+        assert spec is not None  # a fed tensor is a placeholder's or a signature's
+        return dataclasses.replace(spec, tensor=with_index(spec.tensor))
+    if placeholder.shape is None or signature.shape is None:
+        return dataclasses.replace(placeholder, shape=placeholder.shape or signature.shape)
+    if len(placeholder.shape) != len(signature.shape):
+        return placeholder
+    both = zip(placeholder.shape, signature.shape, strict=True)
+    return dataclasses.replace(placeholder, shape=tuple(p if p >= 0 else s for p, s in both))
+
+
+def _told_shapes(
+    declared: Sequence[TensorSpec],
+    signature: Signature | None,
+    all_signatures: Mapping[str, Signature],
+    options: LoadOptions,
+) -> dict[str, tuple[int, ...]]:
+    """{tensor: shape} from --input_shape, whose names may be a signature's arguments."""
+    known: dict[str, str] = {}
+    for candidate in [*all_signatures.values(), *([signature] if signature else [])]:
+        known.update({name: with_index(spec.tensor) for name, spec in candidate.inputs.items()})
+    for spec in declared:
+        known.update({spec.tensor: spec.tensor, op_of(spec.tensor): spec.tensor})
+    fed = {spec.tensor for spec in declared}
+    told = {}
+    for name, shape in options.input_shape.items():
+        if known.get(name) not in fed:
+            names = [op_of(spec.tensor) for spec in declared]
+            raise FetchError(
+                f"reading --input_shape {name}: the run has no input {name!r}, it has "
+                f"{', '.join(names) or 'none'}; nearest: {nearest(name, names)}"
+            )
+        told[known[name]] = tuple(shape)
+    return told
+
+
+def _completed(
+    view: GraphView, spec: TensorSpec, told: tuple[int, ...] | None, batch_size: int | None
+) -> tuple[tuple[int, ...], list[str]]:
+    """A shape without unknown dimensions, and sentences about the guesses in it."""
+    if told is not None:
+        _check_told(spec, told)
+        return told, []
+    name = op_of(spec.tensor)
+    if spec.shape is None:
+        wanting = [u for u in view.users[name] if view.nodes[u].op in _WANT_RANK]
+        if wanting:
+            raise FeedError(
+                f"shaping the input {name!r}: the model declares no rank and {wanting[0]!r} "
+                f"({view.nodes[wanting[0]].op}) needs one; give it with --input_shape {name}=..."
+            )
+        return (), [f"input {name}: rank unknown, taken as a scalar"]
+    shape, guessed = list(spec.shape), []
+    for position, size in enumerate(shape):
+        if size >= 0:
+            continue
+        if position == 0 and batch_size is not None:
+            shape[0] = batch_size
+            continue
+        shape[position] = _guess(spec.shape, position)
+        guessed.append(f"input {name}: dimension {position} unknown, taken as {shape[position]}")
+    return tuple(shape), guessed
+
+
+def _guess(shape: tuple[int, ...], position: int) -> int:
+    if position == 0:
+        return GUESSED_BATCH
+    is_image = len(shape) == 4 and shape[3] in (1, 3, 4) and position in (1, 2)
+    return GUESSED_IMAGE_SIZE if is_image else GUESSED_SIZE
+
+
+def _check_told(spec: TensorSpec, told: tuple[int, ...]) -> None:
+    declared = spec.shape
+    if declared is None:
+        return
+    fits = len(told) == len(declared) and all(
+        d in (-1, t) for d, t in zip(declared, told, strict=True)
+    )
+    if not fits:
+        raise FeedError(
+            f"reading --input_shape {op_of(spec.tensor)}={','.join(map(str, told))}: the model "
+            f"declares {_readable(declared)}; give a shape that fits it"
+        )
+
+
+def _check_batch(
+    declared: Sequence[TensorSpec], specs: Sequence[TensorSpec], batch_size: int
+) -> None:
+    if any(spec.shape and spec.shape[0] == batch_size for spec in specs):
+        return
+    fixed = [f"{op_of(spec.tensor)} {_readable(spec.shape)}" for spec in declared]
+    raise FeedError(
+        f"filling in --batch_size {batch_size}: no input has an unknown leading dimension, they "
+        f"are {', '.join(fixed) or 'none'}; leave the flag out"
+    )
+
+
+def _readable(shape: tuple[int, ...] | None) -> str:
+    if shape is None:
+        return "(unknown rank)"
+    return "[" + ",".join("?" if size < 0 else str(size) for size in shape) + "]"
+
+
+def write_shapes(graph_def: Any, specs: Sequence[TensorSpec]) -> Any:
+    """A copy of `graph_def` whose fed placeholders have the shapes of `specs`."""
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    shapes = {op_of(spec.tensor): spec.shape for spec in specs}
+    for node in result.node:
+        shape = shapes.get(node.name)
+        if shape is None or node.op not in PLACEHOLDERS:
+            continue
+        proto = node.attr["shape"].shape
+        proto.Clear()
+        for size in shape:
+            proto.dim.add(size=size)
+        if "_output_shapes" in node.attr:
+            del node.attr["_output_shapes"]
+    return result

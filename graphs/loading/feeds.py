@@ -1,0 +1,174 @@
+"""Arrays to feed a run with: made up so that the run works, or read from a file."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.errors import FeedError
+from graphs.names import op_of
+from graphs.nearest import nearest
+from graphs.source_model import TensorSpec
+
+FeedArrays = dict[str, np.ndarray]
+
+INTEGER_LIMIT = 100
+"""Integers that index nothing are below this: small enough to be sizes, counts or steps."""
+
+# Keras declares the ids that an Embedding takes as floats.
+_MAY_INDEX = ("int", "uint", "float", "bfloat")
+
+
+def generate_feeds(
+    graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str], seed: int
+) -> FeedArrays:
+    """Random arrays that a run can be fed with, the same for the same seed.
+
+    Floats are standard normal, complex too; bools are even; integers lie in [0, limit), where
+    the limit is the size of what they index (rows of an embedding table, classes of a loss,
+    the depth of a one-hot) or INTEGER_LIMIT, and so do floats that are cast to an index;
+    strings are decimal numbers below INTEGER_LIMIT.
+
+    Args:
+      graph_def: the run graph, calls open or not.
+      feeds: what is fed; shapes complete.
+      fetches: what the run asks for.
+      seed: of the arrays. An array depends on the seed and its tensor's name alone.
+
+    Returns:
+      {tensor "op:i": array of its dtype and shape}.
+
+    Raises:
+      FeedError: a dtype that can't be made up, such as a resource.
+    """
+    limits = _limits(graph_def, feeds, fetches)
+    return {spec.tensor: _random(spec, limits.get(spec.tensor), seed) for spec in feeds}
+
+
+def _limits(
+    graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]
+) -> Mapping[str, int | None]:
+    numbers = [spec.tensor for spec in feeds if spec.dtype.startswith(_MAY_INDEX)]
+    if not numbers:
+        return {}
+    from graphs.building.flatten import flatten
+    from graphs.building.shapes import infer
+    from graphs.loading.index_ranges import IndexRanges
+
+    flat = flatten(graph_def, feeds, fetches)
+    ranges = IndexRanges(flat.graph_def, infer(flat))
+    return {tensor: ranges.limit(tensor) for tensor in numbers}
+
+
+def _random(spec: TensorSpec, limit: int | None, seed: int) -> np.ndarray:
+    """One array; `limit` is exclusive."""
+    import tensorflow as tf
+
+    shape = spec.shape
+    if shape is None or any(size < 0 for size in shape):
+        raise FeedError(
+            f"making up the input {spec.tensor!r}: its shape {shape} is not complete; give it "
+            f"with --input_shape {op_of(spec.tensor)}=..."
+        )
+    rng = np.random.default_rng([seed, zlib.crc32(spec.tensor.encode())])
+    dtype = tf.as_dtype(spec.dtype)
+    if dtype == tf.bool:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype == tf.string:
+        return np.asarray(rng.integers(0, INTEGER_LIMIT, shape)).astype(np.bytes_).astype(object)
+    if dtype.is_integer:
+        # Quantized and narrow integers can hold less than the limit.
+        top = min(limit or INTEGER_LIMIT, int(dtype.max) + 1)
+        return np.asarray(rng.integers(0, top, shape)).astype(dtype.as_numpy_dtype)
+    if dtype.is_complex:
+        values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+        return np.asarray(values).astype(dtype.as_numpy_dtype)
+    if dtype.is_floating and limit is not None:
+        return np.asarray(rng.integers(0, limit, shape)).astype(dtype.as_numpy_dtype)
+    if dtype.is_floating:
+        return np.asarray(rng.standard_normal(shape)).astype(dtype.as_numpy_dtype)
+    raise FeedError(
+        f"making up the input {spec.tensor!r}: a {spec.dtype} has no values to make up; choose "
+        "another run with --fetch or --signature, or give its arrays with --feed"
+    )
+
+
+def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> FeedArrays:
+    """Reads an .npz of inputs, one array per feed, named "op" or "op:i".
+
+    Args:
+      path: the file.
+      feeds: what is fed; shapes complete.
+
+    Returns:
+      {tensor "op:i": array}, in the order of `feeds`.
+
+    Raises:
+      FeedError: no such file, no .npz, or arrays that are missing, unknown, or of another dtype
+        or shape.
+    """
+    arrays = _read_npz(os.fspath(path))
+    known = {name: spec for spec in feeds for name in (spec.tensor, op_of(spec.tensor))}
+    found: FeedArrays = {}
+    for name, array in arrays.items():
+        spec = known.get(name)
+        if spec is None:
+            raise FeedError(
+                f"reading inputs from {os.fspath(path)!r}: the run has no input {name!r}, it has "
+                f"{_names(feeds)}; nearest: {nearest(name, [op_of(s.tensor) for s in feeds])}"
+            )
+        found[spec.tensor] = _checked(os.fspath(path), spec, array)
+    missing = [spec for spec in feeds if spec.tensor not in found]
+    if missing:
+        raise FeedError(
+            f"reading inputs from {os.fspath(path)!r}: found no array for {_names(missing)}; "
+            "add one for each input of the run"
+        )
+    return {spec.tensor: found[spec.tensor] for spec in feeds}
+
+
+def _read_npz(path: str) -> dict[str, np.ndarray]:
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if not isinstance(archive, np.lib.npyio.NpzFile):
+            raise ValueError("a single array")
+        with archive:
+            return {name: archive[name] for name in archive.files}
+    except FileNotFoundError as error:
+        raise FeedError(f"reading inputs from {path!r}: there is no such file") from error
+    except Exception as error:  # numpy, zipfile and zlib each have their own
+        raise FeedError(
+            f"reading inputs from {path!r}: found {error}; wanted an .npz of plain arrays, "
+            "write it with numpy.savez"
+        ) from error
+
+
+def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
+    """The array in its feed's dtype; numpy's strings are taken for TensorFlow's."""
+    import tensorflow as tf
+
+    wanted = tf.as_dtype(spec.dtype)
+    if spec.shape is not None and array.shape != spec.shape:
+        raise FeedError(
+            f"reading inputs from {path!r}: {spec.tensor!r} has shape {list(array.shape)}, wanted "
+            f"{list(spec.shape)}; give the shape with --batch_size or --input_shape, or change "
+            "the array"
+        )
+    if wanted == tf.string and array.dtype.kind in "SU":
+        return array.astype(object)
+    if wanted == tf.bfloat16 and array.dtype == np.dtype("V2"):
+        return array.view(wanted.as_numpy_dtype)  # numpy saves bfloat16 as two bytes of anything
+    if array.dtype != wanted.as_numpy_dtype:
+        raise FeedError(
+            f"reading inputs from {path!r}: {spec.tensor!r} is {array.dtype}, wanted "
+            f"{spec.dtype}; convert it with .astype({spec.dtype!r})"
+        )
+    return array
+
+
+def _names(specs: Sequence[TensorSpec]) -> str:
+    return ", ".join(op_of(spec.tensor) for spec in specs) or "none"

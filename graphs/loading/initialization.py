@@ -1,0 +1,120 @@
+"""How the variables of a graph get their values before the first run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from graphs.loading.graph_view import PLACEHOLDERS, GraphView, data_inputs
+from graphs.loading.model_variables import used_variables
+from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
+from graphs.names import op_of
+from graphs.source_model import Initialization
+
+_INIT_NAME = re.compile(
+    r"(.*/)?(init|init_all_(vars|tables)|(global_variables|tables)_initializer)(_\d+)?"
+)
+_FILLS = re.compile(r"InitializeTable\w*|LookupTableImport\w*|MakeIterator")
+_FIRST_ASSIGN = frozenset({"Assign", "AssignVariableOp"})
+_RESTORE = frozenset({"Restore", "RestoreV2", "RestoreSlice"})
+
+
+def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initialization:
+    """Restores the checkpoint and runs the main op, as TensorFlow's loader does."""
+    saver = meta_graph.saver_def
+    prefix = checkpoint_prefix(meta_graph, directory)
+    init_ops = [name for name in main_ops(meta_graph) if name in view.nodes]
+    has_saver = bool(prefix) and saver.restore_op_name in view.nodes
+    ready = [*init_ops, saver.restore_op_name] if has_saver else init_ops
+    return Initialization(
+        init_ops=tuple(init_ops),
+        restore_op=saver.restore_op_name if has_saver else "",
+        filename_tensor=saver.filename_tensor_name if has_saver else "",
+        checkpoint_prefix=prefix if has_saver else "",
+        asset_feeds=asset_feeds(meta_graph, directory),
+        random_variables=_not_covered(view, ready),
+    )
+
+
+def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]) -> Initialization:
+    """Initialises by the graph's own ops; a checkpoint beside a MetaGraphDef is restored too."""
+    init_ops = _init_ops(view, fetches)
+    saver = meta_graph.saver_def if meta_graph is not None else None
+    prefix = os.path.splitext(path)[0]
+    saved = os.path.isfile(prefix + ".index") or os.path.isfile(prefix)
+    if saver is None or not saved or saver.restore_op_name not in view.nodes:
+        return Initialization(init_ops=init_ops, random_variables=_not_covered(view, init_ops))
+    return Initialization(
+        init_ops=init_ops,
+        restore_op=saver.restore_op_name,
+        filename_tensor=saver.filename_tensor_name,
+        checkpoint_prefix=prefix,
+        random_variables=_not_covered(view, [*init_ops, saver.restore_op_name]),
+    )
+
+
+def _init_ops(view: GraphView, fetches: Sequence[str]) -> tuple[str, ...]:
+    """Ops that group initialisers, widest first, and the initialisers that they leave out."""
+    initialisers = [*_first_assignments(view), *_table_and_iterator_initialisers(view, fetches)]
+    groups = {
+        name: set(view.ancestors([name]))
+        for name, node in view.nodes.items()
+        if node.op == "NoOp" and _INIT_NAME.fullmatch(name) and _needs_no_input(view, name)
+    }
+    missing = dict.fromkeys(initialisers)
+    kept = []
+    for group in sorted(groups, key=lambda name: -len(groups[name] & missing.keys())):
+        added = groups[group] & missing.keys()
+        if added:
+            kept.append(group)
+            missing = {op: None for op in missing if op not in added}
+    return (*kept, *missing)
+
+
+def _table_and_iterator_initialisers(view: GraphView, fetches: Sequence[str]) -> list[str]:
+    """Ops that fill the tables and start the iterators that a run uses."""
+    needed = view.ancestors(fetches)
+    return [
+        name
+        for name, node in view.nodes.items()
+        if _FILLS.fullmatch(node.op)
+        and any(op_of(source) in needed for source in data_inputs(node))
+        and _needs_no_input(view, name)
+    ]
+
+
+def _first_assignments(view: GraphView) -> list[str]:
+    """One Assign per variable: the first whose value depends on no input and no checkpoint."""
+    found: dict[str, str] = {}
+    for name, node in view.nodes.items():
+        if node.op not in _FIRST_ASSIGN or len(node.input) < 2:
+            continue
+        variable = view.variable_of(node.input[0])
+        if not variable or variable in found:
+            continue
+        cone = view.ancestors([node.input[1]])
+        if variable not in cone and _is_free(view, cone):
+            found[variable] = name
+    return list(found.values())
+
+
+def _needs_no_input(view: GraphView, name: str) -> bool:
+    return _is_free(view, view.ancestors([name]))
+
+
+def _is_free(view: GraphView, ops: Iterable[str]) -> bool:
+    """Whether none of the ops has to be fed or reads a checkpoint."""
+    types = {view.nodes[op].op for op in ops}
+    return not types & (PLACEHOLDERS - {"PlaceholderWithDefault"} | _RESTORE)
+
+
+def _not_covered(view: GraphView, ops: Iterable[str]) -> tuple[str, ...]:
+    """Names of the variables that running `ops` gives no value."""
+    covered = view.ancestors(ops)
+    return tuple(
+        view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace") or op
+        for op in used_variables(view)
+        if op not in covered
+    )

@@ -1,0 +1,120 @@
+"""The variables of a graph, and which of them training changes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from graphs.loading.graph_view import VARIABLE_OPS, GraphView, callees, data_inputs, dtype_name
+from graphs.loading.saved_model_file import shape_of
+from graphs.loading.variable_updates import OptimizerUpdates
+from graphs.names import op_of
+from graphs.source_model import Variable
+
+_LOOKS_ONLY = frozenset({"ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized"})
+_TRAINABLE_COLLECTION = "trainable_variables"
+
+
+def find_variables(
+    view: GraphView, meta_graph: Any, updates: OptimizerUpdates
+) -> tuple[Variable, ...]:
+    """All variables of the main graph that something uses.
+
+    Exported Keras models have variables left over that are read by ops nobody reads.
+    What is trainable is said by the TRAINABLE_VARIABLES collection, else by the object graph,
+    else it is what an optimizer updates.
+    """
+    ops = used_variables(view)
+    trainable = _from_collection(view, meta_graph)
+    if trainable is None:
+        trainable = _from_objects(view, meta_graph, ops)
+    if trainable is None:
+        trainable = {variable for found in updates.variables_of.values() for variable in found}
+    return tuple(_variable(view.nodes[op], trainable) for op in ops)
+
+
+def used_variables(view: GraphView) -> list[str]:
+    """Variable ops with a user other than an op that looks at them for nobody."""
+    return [
+        name
+        for name, node in view.nodes.items()
+        if node.op in VARIABLE_OPS
+        and any(
+            view.users[user] or view.nodes[user].op not in _LOOKS_ONLY for user in view.users[name]
+        )
+    ]
+
+
+def _variable(node: Any, trainable: Collection[str]) -> Variable:
+    shared = node.attr["shared_name"].s.decode("utf-8", "replace")
+    return Variable(
+        name=shared or node.name,
+        op=node.name,
+        dtype=dtype_name(node.attr["dtype"].type, f"variable {node.name!r}"),
+        shape=shape_of(node.attr["shape"].shape) or (),
+        trainable=node.name in trainable,
+    )
+
+
+def _from_collection(view: GraphView, meta_graph: Any) -> set[str] | None:
+    """Variable ops in the collection; None where the model has no such collection."""
+    if meta_graph is None or _TRAINABLE_COLLECTION not in meta_graph.collection_def:
+        return None
+    from google.protobuf import message
+    from tensorflow.core.framework import variable_pb2
+
+    found = set()
+    for packed in meta_graph.collection_def[_TRAINABLE_COLLECTION].bytes_list.value:
+        definition = variable_pb2.VariableDef()
+        try:
+            definition.ParseFromString(packed)
+        except message.DecodeError:
+            continue  # a collection of the user's own that has this name
+        if op_of(definition.variable_name) in view.nodes:
+            found.add(view.variable_of(definition.variable_name))
+    return found - {""}
+
+
+def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] | None:
+    """Variable ops that the object graph calls trainable; None where there is no object graph."""
+    if meta_graph is None or not meta_graph.HasField("object_graph_def"):
+        return None
+    objects = meta_graph.object_graph_def
+    captured = dict(_captured(view, objects))
+    by_name: dict[str, list[Any]] = {}
+    for node in objects.nodes:
+        if node.HasField("variable"):
+            by_name.setdefault(node.variable.name, []).append(node.variable)
+    found = set()
+    for op in ops:
+        if op in captured:
+            saved = [captured[op]]
+        else:
+            shared = view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace")
+            saved = by_name.get(shared, []) or by_name.get(op, [])
+        if any(variable.trainable for variable in saved):
+            found.add(op)
+    return found
+
+
+def _captured(view: GraphView, objects: Any) -> Iterator[tuple[str, Any]]:
+    """(variable op, SavedVariable), from what the functions of calls are bound to.
+
+    The last inputs of a call are, in order, the objects that its concrete function captured;
+    names can't tell, because many variables may be called "kernel".
+    """
+    concrete: Mapping[str, Any] = objects.concrete_functions
+    for node in view.graph_def.node:
+        for function, _ in callees(node, view.library):
+            if function not in concrete:
+                continue
+            bound = list(concrete[function].bound_inputs)
+            inputs = data_inputs(node)
+            if not bound or len(bound) > len(inputs):
+                continue
+            for tensor, object_id in zip(inputs[-len(bound) :], bound, strict=True):
+                op = view.variable_of(tensor)
+                if op and object_id < len(objects.nodes):
+                    saved = objects.nodes[object_id]
+                    if saved.HasField("variable"):
+                        yield op, saved.variable

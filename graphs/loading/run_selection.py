@@ -1,0 +1,244 @@
+"""What one run of a model is: which ops are fetched, and how that was found out."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from graphs.errors import FetchError, ModelError
+from graphs.loading.graph_view import PLACEHOLDERS, GraphView, callees
+from graphs.loading.load_options import LoadOptions
+from graphs.loading.variable_updates import OptimizerUpdates, is_assignment
+from graphs.names import op_of
+from graphs.nearest import nearest
+from graphs.source_model import Signature
+
+TRAIN_SIGNATURES = ("train_step", "train")
+DEFAULT_SIGNATURE = "serving_default"
+# tf.compat.v1's names of the collection and of the signature that hold the training op.
+TRAIN_OP_COLLECTION = "train_op"
+TRAIN_OP_SIGNATURE = "__saved_model_train_op"
+_TRAIN_OP_NAME = re.compile(r"(.*/)?train_op")
+# Ops that group or count updates: tf.group's NoOp, and the global step's increment.
+_GROUPING = frozenset({"NoOp", "AssignAdd", "AssignAddVariableOp", "Identity"})
+_SAVER_OP = re.compile(r"(Save|Restore)(V2|Slices?)?|MergeV2Checkpoints|ShardedFile\w+")
+_NEVER_FETCHED = re.compile(
+    r"NoOp|Const|Assert|Print\w*|VarHandleOp|VarIsInitializedOp|IsVariableInitialized|VariableV2|Variable|ReadVariableOp|\w*Summary\w*"
+    r"|Placeholder\w*|DestroyResourceOp|\w*HashTable\w*|InitializeTable\w*|LookupTableImport\w*"
+    r"|\w*Dataset\w*|Iterator\w*|MakeIterator|Queue\w*|\w*Queue\w*|DisableCopyOnRead"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """Attributes:
+    fetches: tensors "op:i" and ops "op".
+    mode: "train" or "inference".
+    origin: how the run was found, one sentence.
+    signature: name of the signature that is run; empty where it is none.
+    step_wanted: whether a training step is to be made of these fetches.
+    guessed: sentences about what was decided without being told.
+    """
+
+    fetches: tuple[str, ...]
+    mode: str
+    origin: str
+    signature: str = ""
+    step_wanted: bool = False
+    guessed: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class RunSources:
+    """Where a run can be found.
+
+    Attributes:
+      view: the main graph and its library.
+      updates: what an optimizer changes in it.
+      signatures: {name: Signature}.
+      train_ops: of the train_op collection or signature.
+      makes_step: whether a training step may be made without being asked for: the model is a
+        SavedModel or Keras model with trainable variables.
+    """
+
+    view: GraphView
+    updates: OptimizerUpdates
+    signatures: Mapping[str, Signature]
+    train_ops: Sequence[str]
+    makes_step: bool
+
+
+def select_run(sources: RunSources, options: LoadOptions) -> Run:
+    """Finds the run: what was asked for, a training run that is there, one to make, or a sink.
+
+    Raises:
+      FetchError: a fetch or signature that was asked for is not in the model.
+      ModelError: nothing can be run.
+    """
+    if options.fetch:
+        return _asked(sources, options)
+    if options.signature:
+        return _signature_run(sources, options)
+    if options.mode != "inference":
+        found = _training_run(sources)
+        if found is not None:
+            return found
+    return _other_run(sources, options)
+
+
+def _asked(sources: RunSources, options: LoadOptions) -> Run:
+    for fetch in options.fetch:
+        sources.view.check_tensor(fetch, "fetch")
+    found = _mode_of(sources, options.fetch)
+    mode = options.mode or found
+    # A step can be made of tensors only; an op that groups unknown updates is run as it is.
+    wanted = mode == "train" and found != "train" and all(":" in f for f in options.fetch)
+    return Run(options.fetch, mode, f"fetches {', '.join(options.fetch)}", "", wanted)
+
+
+def _signature_run(sources: RunSources, options: LoadOptions) -> Run:
+    name = options.signature
+    if name not in sources.signatures:
+        raise FetchError(
+            f"looking up the signature {name!r}: the model has "
+            f"{', '.join(sorted(sources.signatures)) or 'no signatures'}; nearest: "
+            f"{nearest(name, sources.signatures)}"
+        )
+    fetches = signature_fetches(sources.signatures[name])
+    trains = name in TRAIN_SIGNATURES or _mode_of(sources, fetches) == "train"
+    mode = options.mode or ("train" if trains else "inference")
+    return Run(fetches, mode, f"signature {name}", name, mode == "train" and not trains)
+
+
+def _training_run(sources: RunSources) -> Run | None:
+    """A training run that is in the model, most explicit first."""
+    for name in TRAIN_SIGNATURES:
+        if name in sources.signatures:
+            fetches = signature_fetches(sources.signatures[name])
+            return Run(fetches, "train", f"signature {name}", name)
+    view = sources.view
+    in_collection = [name for name in sources.train_ops if op_of(name) in view.nodes]
+    if in_collection:
+        return Run(tuple(in_collection), "train", "the train_op collection")
+    named = [name for name in view.nodes if _TRAIN_OP_NAME.fullmatch(name)]
+    if named:
+        fetch = min(named, key=lambda name: (name.count("/"), len(name)))
+        return Run((fetch,), "train", f"the op {fetch}", guessed=_choice("train op", fetch, named))
+    group = _update_group(sources)
+    if group:
+        origin = f"the optimizer's updates, {_named(group)}"
+        return Run(group, "train", origin, guessed=(f"the training op was found as {origin}",))
+    return None
+
+
+def _update_group(sources: RunSources) -> tuple[str, ...]:
+    """The op that waits for most of the optimizer's updates, or the updates themselves."""
+    updates = list(sources.updates.variables_of)
+    if not updates:
+        return ()
+    view = sources.view
+    waits_for: dict[str, set[str]] = {name: {name} for name in updates}
+    pending = list(updates)
+    while pending:
+        name = pending.pop()
+        for user in view.users[name]:
+            if not _waits(view.nodes[user], view.nodes[name]):
+                continue
+            known = waits_for.setdefault(user, set())
+            if not waits_for[name] <= known:
+                known |= waits_for[name]
+                pending.append(user)
+    order = {name: index for index, name in enumerate(view.nodes)}
+    cover = max(len(covered) for covered in waits_for.values())
+    best = [name for name, covered in waits_for.items() if len(covered) == cover]
+    # The last of a chain: the increment of the global step waits for the group of updates.
+    last = [name for name in best if not any(user in best for user in view.users[name])]
+    fetch = min(last or best, key=lambda name: order[name])
+    rest = [name for name in updates if name not in waits_for[fetch]]
+    return (fetch, *rest)
+
+
+def _waits(user: Any, op: Any) -> bool:
+    """Whether `user` groups or counts what `op` belongs to.
+
+    The increment of the global step waits through its constant: graph builders drop the control
+    edge that the constant's own one implies.
+    """
+    if op.op == "Const":
+        return user.op in _GROUPING
+    return user.op in _GROUPING | {"Const"} and f"^{op.name}" in user.input
+
+
+def _other_run(sources: RunSources, options: LoadOptions) -> Run:
+    """A signature or the sinks: to make a training step of, or as an inference run."""
+    mode = "train" if options.mode == "train" or sources.makes_step else "inference"
+    if options.mode == "inference":
+        mode = "inference"
+    runnable = {name: s for name, s in sources.signatures.items() if s.outputs}
+    if runnable:
+        name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in runnable else min(runnable)
+        guessed = _choice("signature", name, list(runnable))
+        fetches = signature_fetches(runnable[name])
+        return Run(fetches, mode, f"signature {name}", name, mode == "train", guessed)
+    fetches = sinks(sources.view)
+    if not fetches:
+        raise ModelError(
+            "looking for something to run: the graph has no signature, no training op and no op "
+            "whose result nobody uses; name what to run with --fetch"
+        )
+    origin = f"the ops whose results nobody uses, {_named(fetches)}"
+    guessed = (f"no training op was found; a run fetches {origin}",)
+    return Run(fetches, mode, origin, "", mode == "train", guessed)
+
+
+def sinks(view: GraphView) -> tuple[str, ...]:
+    """Ops that compute something nobody in the graph uses, saving and initialising left out."""
+    saving = view.descendants(
+        name for name, node in view.nodes.items() if _saves_or_restores(view, node)
+    )
+    found = [
+        name
+        for name, node in view.nodes.items()
+        if not view.users[name]
+        and name not in saving
+        and not _NEVER_FETCHED.fullmatch(node.op)
+        and not is_assignment(node)
+    ]
+    fed = view.descendants(name for name, node in view.nodes.items() if node.op in PLACEHOLDERS)
+    with_inputs = [name for name in found if name in fed]
+    return tuple(f"{name}:0" for name in with_inputs or found)
+
+
+def _saves_or_restores(view: GraphView, node: Any) -> bool:
+    """Whether an op, or a function that it calls, is a saver's."""
+    if _SAVER_OP.fullmatch(node.op):
+        return True
+    return any(
+        _SAVER_OP.fullmatch(inner.op)
+        for name, _ in callees(node, view.library)
+        for inner in view.library[name].node_def
+    )
+
+
+def signature_fetches(signature: Signature) -> tuple[str, ...]:
+    """What running a signature fetches, in the order of its output names."""
+    outputs = [signature.outputs[name].tensor for name in sorted(signature.outputs)]
+    return tuple(dict.fromkeys(outputs))
+
+
+def _mode_of(sources: RunSources, fetches: Iterable[str]) -> str:
+    ancestors = sources.view.ancestors(fetches)
+    return "train" if any(op in ancestors for op in sources.updates.variables_of) else "inference"
+
+
+def _choice(what: str, taken: str, of: Sequence[str]) -> tuple[str, ...]:
+    if len(of) < 2:
+        return ()
+    return (f"{what} {taken} was taken of {len(of)}: {', '.join(sorted(of)[:8])}",)
+
+
+def _named(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:4])
+    return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

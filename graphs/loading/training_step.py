@@ -1,0 +1,184 @@
+"""A training step for a model that came without one.
+
+loss = sum over float outputs y of mean(y^2);  w <- w - 0.01 * dloss/dw for every trainable w.
+The loss means nothing; the step has the ops, shapes and dependencies of real training, which is
+what a placement is about. Function calls are opened first, because TensorFlow differentiates
+ops of one graph and because gradients of a call could not be placed op by op.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.source_model import SourceModel, Variable
+
+LEARNING_RATE = 0.01
+SCOPE = "train_step"
+_CUSTOM_GRADIENT = "_gradient_op_type"
+
+
+class _NoStepError(Exception):
+    """Why no training step can be made: half a sentence."""
+
+
+def with_training_step(model: SourceModel, required: bool) -> SourceModel:
+    """The model with a training step made from what its run fetches.
+
+    The run graph keeps every op of the model and gets the opened forward ops (named by their
+    call path; `origins` says where they stand in the model) and the step's own.
+
+    Args:
+      model: its run computes outputs; it is left as it is.
+      required: whether a step was asked for; else a model that can't have one is given back as
+        an inference run that says why.
+
+    Raises:
+      ModelError: a step is required and can't be made.
+    """
+    from graphs.building.flatten import flatten
+
+    try:
+        flat = flatten(model.graph_def, model.feeds, model.fetches)
+        needed = {node.name for node in flat.graph_def.node}
+        trained = [v for v in model.variables if _is_trained(v) and v.op in needed]
+        if not trained:
+            raise _NoStepError("its run reads no trainable variable")
+        differentiated, fetches, num_updated = _differentiated(flat, trained)
+    except _NoStepError as error:
+        if required:
+            raise ModelError(
+                f"making a training step for {model.path!r} from {model.step_origin}: {error}; "
+                "name the training op with --fetch, or use --mode=inference"
+            ) from error
+        reason = f"no training step could be made, because {error}: the run is an inference run"
+        return dataclasses.replace(model, mode="inference", guessed=(*model.guessed, reason))
+    origin = (
+        f"a training step made from {num_updated} trainable variables: gradient descent on the "
+        f"mean squares of the float outputs of {model.step_origin}"
+    )
+    effects = [fetch for fetch in flat.fetches if ":" not in fetch]
+    return dataclasses.replace(
+        model,
+        graph_def=_merged(model.graph_def, differentiated),
+        fetches=(*fetches, *effects),
+        mode="train",
+        step_origin=origin,
+        guessed=(*model.guessed, f"the model has no training step; the run is {origin}"),
+        origins=_origins(flat),
+    )
+
+
+def _is_trained(variable: Variable) -> bool:
+    return variable.trainable and variable.dtype in ("float16", "bfloat16", "float32", "float64")
+
+
+def _differentiated(
+    flat: FlatGraph, trained: Sequence[Variable]
+) -> tuple[Any, tuple[str, ...], int]:
+    """The flat graph with loss, gradients and updates; what to fetch; variables updated.
+
+    Raises:
+      _NoStepError: TensorFlow can't differentiate it.
+    """
+    import tensorflow as tf
+
+    graph = tf.Graph()
+    try:
+        with graph.as_default():
+            tf.compat.v1.import_graph_def(_natural_gradients(flat.graph_def), name="")
+            with tf.name_scope(SCOPE):
+                loss = _loss(graph, flat.fetches)
+                handles = [graph.get_tensor_by_name(f"{v.op}:0") for v in trained]
+                gradients = tf.compat.v1.gradients(loss, handles)
+                updates = [
+                    _update(handle, gradient)
+                    for handle, gradient in zip(handles, gradients, strict=True)
+                    if gradient is not None
+                ]
+                if not updates:
+                    raise _NoStepError("no float output depends on a trainable variable")
+                step = tf.group(*updates, name="update")
+            return graph.as_graph_def(), (loss.name, step.name), len(updates)
+    except _NoStepError:
+        raise
+    except Exception as error:  # each op's gradient is Python of its own, and raises what it likes
+        first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise _NoStepError(f"TensorFlow can't differentiate it ({first_line[:300]})") from error
+
+
+def _loss(graph: Any, fetches: Sequence[str]) -> Any:
+    import tensorflow as tf
+
+    outputs = [graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch]
+    squares = [
+        tf.reduce_mean(tf.square(tf.cast(output, tf.float32)))
+        for output in outputs
+        if output.dtype.is_floating
+    ]
+    if not squares:
+        raise _NoStepError("it has no float output")
+    return tf.add_n(squares, name="loss")
+
+
+def _update(handle: Any, gradient: Any) -> Any:
+    """The op that subtracts LEARNING_RATE * gradient from a variable, sparsely where it is so."""
+    import tensorflow as tf
+
+    is_resource = handle.dtype == tf.resource
+    rate = tf.constant(LEARNING_RATE, gradient.dtype.base_dtype)
+    if isinstance(gradient, tf.IndexedSlices):
+        values = gradient.values * rate
+        if is_resource:
+            return tf.raw_ops.ResourceScatterSub(
+                resource=handle, indices=gradient.indices, updates=values
+            )
+        return tf.raw_ops.ScatterSub(
+            ref=handle, indices=gradient.indices, updates=values, use_locking=True
+        ).op
+    if is_resource:
+        return tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=rate, delta=gradient)
+    return tf.raw_ops.ApplyGradientDescent(var=handle, alpha=rate, delta=gradient).op
+
+
+def _natural_gradients(graph_def: Any) -> Any:
+    """Drops custom gradients, whose Python functions belong to the process that built the model.
+
+    tf.custom_gradient registers a function under a numbered name; what has that number here, if
+    anything, belongs to another graph. Without it the marked IdentityN passes gradients on to the
+    ops that computed the value: the same function, differentiated op by op.
+    """
+    result = type(graph_def)()
+    result.CopyFrom(graph_def)
+    bodies = [function.node_def for function in result.library.function]
+    for node in (node for nodes in (result.node, *bodies) for node in nodes):
+        if _CUSTOM_GRADIENT in node.attr:
+            del node.attr[_CUSTOM_GRADIENT]
+    return result
+
+
+def _merged(original: Any, step: Any) -> Any:
+    """All ops of the original, those of the step in their place, and both function libraries."""
+    result = type(original)()
+    result.versions.CopyFrom(original.versions)
+    in_step = {node.name for node in step.node}
+    result.node.extend(node for node in original.node if node.name not in in_step)
+    result.node.extend(step.node)
+    result.library.CopyFrom(original.library)
+    known = {function.signature.name for function in original.library.function}
+    added = [f for f in step.library.function if f.signature.name not in known]
+    result.library.function.extend(added)
+    gradients = {gradient.function_name for gradient in original.library.gradient}
+    result.library.gradient.extend(
+        gradient for gradient in step.library.gradient if gradient.function_name not in gradients
+    )
+    return result
+
+
+def _origins(flat: FlatGraph) -> Mapping[str, Origin]:
+    """{flat op: where it stands in the model} of the forward ops."""
+    names = (node.name for node in flat.graph_def.node)
+    return dict(zip(names, flat.origins, strict=True))

@@ -1,0 +1,91 @@
+"""Which ops of a graph change variables, and which of them do it as an optimizer does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.loading.graph_view import (
+    GraphView,
+    argument_positions,
+    body_argument,
+    callees,
+    data_inputs,
+)
+
+# ApplyAdam, ResourceApplyAdam, SparseApplyAdagrad, ResourceSparseApplyFtrlV2, ...
+_APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
+# What SGD written by hand and Keras optimizers use. AssignAdd is not among them: counters and
+# metrics use it.
+_SUBTRACT = frozenset(
+    {
+        "AssignSub",
+        "AssignSubVariableOp",
+        "ScatterSub",
+        "ResourceScatterSub",
+        "ScatterNdSub",
+        "ResourceScatterNdSub",
+    }
+)
+# Batch normalisation's moving averages subtract too, and are not trained.
+_MOVING_AVERAGE = re.compile(r"AssignMovingAvg|moving_(mean|variance|average)", re.IGNORECASE)
+_ASSIGN = re.compile(r"(Resource)?(Scatter\w*|Assign\w*)$")
+
+
+def is_optimizer_op(node: Any) -> bool:
+    """Whether the op itself (not what it calls) updates its input 0 as an optimizer does."""
+    if _APPLY.match(node.op):
+        return True
+    return node.op in _SUBTRACT and not _MOVING_AVERAGE.search(node.name)
+
+
+def is_assignment(node: Any) -> bool:
+    """Whether the op writes the variable that is its input 0."""
+    return bool(_ASSIGN.match(node.op) or _APPLY.match(node.op))
+
+
+class OptimizerUpdates:
+    """Finds the ops and variables that an optimizer changes, also through calls."""
+
+    def __init__(self, view: GraphView):
+        self._view = view
+        self._positions: dict[str, frozenset[int]] = {}
+        self.variables_of: Mapping[str, tuple[str, ...]] = {
+            node.name: updated
+            for node in view.graph_def.node
+            if (updated := self._updated_variables(node)) is not None
+        }
+
+    def _updated_variables(self, node: Any) -> tuple[str, ...] | None:
+        """The variable ops that a main-graph node updates; None where it updates nothing."""
+        positions = self._updated_positions(node)
+        if not positions:
+            return None
+        inputs = data_inputs(node)
+        found = [self._view.variable_of(inputs[i]) for i in sorted(positions) if i < len(inputs)]
+        return tuple(dict.fromkeys(op for op in found if op))
+
+    def _updated_positions(self, node: Any) -> frozenset[int]:
+        if is_optimizer_op(node):
+            return frozenset({0})
+        found: set[int] = set()
+        for name, first in callees(node, self._view.library):
+            found.update(first + position for position in self._function_positions(name))
+        return frozenset(found)
+
+    def _function_positions(self, name: str) -> frozenset[int]:
+        """Positions of the arguments that a function updates."""
+        if name not in self._positions:
+            self._positions[name] = frozenset()  # a recursion adds nothing
+            function = self._view.library[name]
+            arguments = argument_positions(function)
+            nodes = {node.name: node for node in function.node_def}
+            found = set()
+            for node in function.node_def:
+                inputs = data_inputs(node)
+                for position in self._updated_positions(node):
+                    if position < len(inputs):
+                        found.add(arguments.get(body_argument(nodes, inputs[position]), -1))
+            self._positions[name] = frozenset(found - {-1})
+        return self._positions[name]

@@ -1,0 +1,283 @@
+"""Seconds of every op on every device of a cluster, from Grappler's flops and bytes.
+
+  seconds[i, d] = (flops[i] / peak[d] + bytes[i] / bandwidth[d]) / efficiency[d]
+
+which is Grappler's ideal time over the share of it that real training reaches, with three rules
+of our own: an op that launches a kernel on a GPU takes at least `GPU_LAUNCH_SECONDS`; an op that
+only hands on a buffer takes none; an op without a kernel on a device type takes forever there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties
+from graphs.cluster import Cluster, Device
+from graphs.flat_graph import FlatGraph
+from graphs.op_graph import FloatArray, IntArray
+from graphs.pricing.grappler_costs import Work, estimate
+from graphs.pricing.kernels import BUFFER_OPS, KernelTable, kernel_table
+
+GPU_LAUNCH_SECONDS = 5e-6
+"""Least time of a kernel on a GPU: launching one takes the driver 2 to 5 us, and TensorFlow's
+executor adds its part. NVIDIA measured 3.8 us per short kernel launched back to back on a V100
+("Getting Started with CUDA Graphs", 2019). On a CPU, calling a kernel took 0.3 us where we
+measured it (BUILD_NOTES), too little to matter, so CPUs have no such floor."""
+
+# fp32 lanes per multiprocessor by compute capability (CUDA C programming guide, table of
+# arithmetic instructions). Grappler knows these up to Volta and takes 64 for all later ones.
+_LANES = (("2.", 32), ("3.", 192), ("5.", 128), ("6.0", 64), ("6.", 128), ("7.", 64), ("8.0", 64))
+_LATER_LANES = 128
+
+# fp32 flops per core and cycle: two fused multiply-add units of this width. Grappler counts 1,
+# which makes a CPU as slow as if it had no vector instructions.
+_CPU_FLOPS_PER_CYCLE = {"avx512": 64, "avx2": 32, "avx": 16, "sse": 8, "neon": 16, "scalar": 2}
+_DEFAULT_CPU_ARCHITECTURE = "avx2"
+
+# Op types that compute much and that Grappler prices as if they only moved their tensors.
+_MOVES_ONLY = frozenset(
+    [
+        "Conv3D",
+        "Conv3DBackpropFilterV2",
+        "Conv3DBackpropInputV2",
+        "CudnnRNN",
+        "CudnnRNNV2",
+        "CudnnRNNV3",
+        "CudnnRNNBackprop",
+        "CudnnRNNBackpropV2",
+        "CudnnRNNBackpropV3",
+        "Svd",
+        "Qr",
+        "SelfAdjointEigV2",
+        "Cholesky",
+        "CholeskyGrad",
+        "MatrixInverse",
+        "MatrixSolve",
+        "MatrixTriangularSolve",
+        "Lu",
+        "FFT",
+        "FFT2D",
+        "FFT3D",
+        "IFFT",
+        "IFFT2D",
+        "IFFT3D",
+        "RFFT",
+        "IRFFT",
+        "TopK",
+        "TopKV2",
+        "NonMaxSuppressionV3",
+        "NonMaxSuppressionV4",
+        "NonMaxSuppressionV5",
+        "CTCLoss",
+        "CTCLossV2",
+        "PyFunc",
+        "PyFuncStateless",
+        "EagerPyFunc",
+        "LSTMBlockCell",
+        "BlockLSTM",
+        "BlockLSTMV2",
+        "BlockLSTMGrad",
+        "BlockLSTMGradV2",
+        "GRUBlockCell",
+        "GRUBlockCellGrad",
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Costs:
+    """What ops cost, and how that is known.
+
+    Attributes:
+      op_seconds: f8[N, D]; inf where the op has no kernel.
+      source: "analytic", "measured" or "mixed".
+      covered: bool[N]; False where the seconds are a default and not a price.
+      notes: sentences for the report about what was assumed.
+      flops: floating point operations of one run, as far as Grappler priced it.
+    """
+
+    op_seconds: FloatArray
+    source: str
+    covered: np.ndarray
+    notes: Sequence[str] = ()
+    flops: float = 0.0
+
+
+def price(
+    flat: FlatGraph, properties: TensorProperties, op_of_node: IntArray, cluster: Cluster
+) -> Costs:
+    """Prices every op on every device of a cluster, whether the devices are present or not.
+
+    An op that is a unit of several nodes costs what its nodes cost, each run once. What Grappler
+    can't price counts as moving its inputs and outputs once, and is not covered.
+
+    Args:
+      flat: single ops.
+      properties: dtypes, shapes and bytes of all their outputs.
+      op_of_node: i4[nodes] the op that each node is in.
+      cluster: the devices.
+
+    Returns:
+      Costs of N = max(op_of_node) + 1 ops on the cluster's D devices; source "analytic".
+    """
+    work = estimate(flat, properties)
+    table = kernel_table()
+    covered_nodes = _covered(flat, properties, work)
+    work = _with_defaults(flat, properties, work)
+    num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
+    op_seconds = np.zeros((num_ops, cluster.num_devices))
+    of_kind: dict[tuple[Any, ...], FloatArray] = {}
+    for d, device in enumerate(cluster.devices):
+        kind = _kind(device)
+        if kind not in of_kind:
+            seconds = node_seconds(flat, work, device, table)
+            of_kind[kind] = np.bincount(op_of_node, seconds, num_ops).astype(np.float64)
+        op_seconds[:, d] = of_kind[kind]
+    covered = np.ones(num_ops, dtype=bool)
+    np.logical_and.at(covered, op_of_node, covered_nodes)
+    notes = _notes(flat, work, covered, table, cluster)
+    return Costs(op_seconds, "analytic", covered, notes, float(np.nansum(work.flops)))
+
+
+def node_seconds(flat: FlatGraph, work: Work, device: Device, table: KernelTable) -> FloatArray:
+    """f8[nodes]: seconds of each node on a device; see the module docstring."""
+    ideal = work.flops / flops_per_second(device) + work.memory_bytes / (
+        device.bandwidth_bytes_per_second / device.slots
+    )
+    seconds = ideal / device.efficiency
+    for i, node in enumerate(flat.graph_def.node):
+        if not runs_on(node, device.type, table, flat.graph_def.library):
+            seconds[i] = np.inf
+        elif node.op in BUFFER_OPS:
+            seconds[i] = 0.0
+        elif seconds[i] < GPU_LAUNCH_SECONDS and table.launches(node, device.type):
+            seconds[i] = GPU_LAUNCH_SECONDS
+    return seconds
+
+
+def flops_per_second(device: Device) -> float:
+    """Peak fp32 rate of one of the device's slots, as Grappler computes it but for two points.
+
+    Multiprocessors of later GPUs than Volta and the vector instructions of CPUs count as they
+    are. Slots share the device's cores evenly.
+    """
+    cycles = device.cores * device.frequency_mhz * 1e6 / device.slots
+    if device.type == "GPU":
+        lanes = next(
+            (n for prefix, n in _LANES if device.architecture.startswith(prefix)), _LATER_LANES
+        )
+        return cycles * lanes * 2
+    known = _CPU_FLOPS_PER_CYCLE
+    return cycles * known.get(device.architecture, known[_DEFAULT_CPU_ARCHITECTURE])
+
+
+def runs_on(node: Any, device_type: str, table: KernelTable, library: Any = None) -> bool:
+    """Whether a node, and for a unit everything in its functions, has a kernel there.
+
+    An op type without any registration, here or shipped (a custom op of another process, say),
+    is taken to run on CPUs only.
+    """
+    if node.op not in table.of_op:
+        return device_type == "CPU"
+    if table.matching(node, device_type) is None:
+        return False
+    if library is None or not any(_functions_of(node)):
+        return True
+    body_of = {function.signature.name: function for function in library.function}
+    return all(
+        inner.op in body_of or runs_on(inner, device_type, table)
+        for inner in _inner_nodes(node, body_of)
+    )
+
+
+def _inner_nodes(node: Any, body_of: Mapping[str, Any]) -> list[Any]:
+    found: list[Any] = []
+    pending, seen = list(_functions_of(node)), set()
+    while pending:
+        name = pending.pop()
+        if name in seen or name not in body_of:
+            continue
+        seen.add(name)
+        for inner in body_of[name].node_def:
+            found.append(inner)
+            pending.extend(_functions_of(inner))
+            pending.append(inner.op)
+    return found
+
+
+def _functions_of(node: Any) -> list[str]:
+    names = []
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        if kind == "func":
+            names.append(value.func.name)
+        elif kind == "list":
+            names.extend(function.name for function in value.list.func)
+    return names
+
+
+def _covered(flat: FlatGraph, properties: TensorProperties, work: Work) -> np.ndarray:
+    """bool[nodes]: priced by Grappler, with all shapes known, and as more than a move."""
+    unknown = {tensor.partition(":")[0] for tensor in properties.unknown}
+    covered = ~np.isnan(work.flops)
+    for i, node in enumerate(flat.graph_def.node):
+        if node.op in BUFFER_OPS and node.name not in flat.unit_of_node:
+            covered[i] = True
+        elif (
+            node.op in _MOVES_ONLY
+            or node.name in flat.unit_of_node
+            or node.name in unknown
+            or any(source.partition(":")[0] in unknown for source in node.input)
+        ):
+            covered[i] = False
+    return covered
+
+
+def _with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> Work:
+    """Nodes without a price: no flops, and all inputs and outputs moved once."""
+    flops, memory_bytes = work.flops.copy(), work.memory_bytes.copy()
+    nodes = flat.graph_def.node
+    for i in np.flatnonzero(np.isnan(flops)):
+        moved = sum(properties.bytes_of.get(nodes[i].name, ()))
+        for source in nodes[i].input:
+            name, _, output = source.partition(":")
+            sizes = properties.bytes_of.get(name, ())
+            moved += sizes[int(output or 0)] if int(output or 0) < len(sizes) else 0
+        flops[i], memory_bytes[i] = 0.0, float(moved)
+    return Work(flops, memory_bytes, work.notes)
+
+
+def _kind(device: Device) -> tuple[Any, ...]:
+    return (
+        device.type,
+        device.architecture,
+        device.cores,
+        device.frequency_mhz,
+        device.bandwidth_bytes_per_second,
+        device.efficiency,
+        device.slots,
+    )
+
+
+def _notes(
+    flat: FlatGraph, work: Work, covered: np.ndarray, table: KernelTable, cluster: Cluster
+) -> tuple[str, ...]:
+    notes = list(work.notes)
+    missing = int((~covered).sum())
+    if missing:
+        notes.append(
+            f"{missing} of {len(covered)} ops have no price (loops, conditionals, unknown shapes "
+            "or op types): they count as little more than moving their inputs and outputs once"
+        )
+    if len(flat.unit_reason):
+        notes.append(
+            f"the trip counts of {len(flat.unit_reason)} loops or conditionals are not known: ops "
+            "of a v1 loop count once, a functional one counts as moving its inputs and outputs"
+        )
+    if any(device.type == "GPU" for device in cluster.devices):
+        notes.append(f"what runs on GPUs is from {table.source}")
+    return tuple(notes)

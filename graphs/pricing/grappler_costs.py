@@ -1,0 +1,177 @@
+"""What each op computes and moves, from TensorFlow's own Grappler.
+
+Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth, and hands the
+seconds out in whole microseconds. Asked for a device of one flop and one byte per microsecond it
+therefore gives flops and bytes themselves, without rounding, and one pass serves every device; a
+test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used: it
+takes transfers between devices as free (SPEC section 6).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
+from graphs.flat_graph import FlatGraph
+from graphs.op_graph import FloatArray
+from graphs.source_model import TensorSpec
+
+PRICING_SECONDS = 600.0
+"""Longest that Grappler may take; 170,000 ops take 20 s."""
+
+_NANOSECONDS_PER_UNIT = 1000
+# Any name does, as long as it is no GPU's: for GPUs Grappler asks the driver, once per op.
+_DEVICE_NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """What the nodes of a flat graph compute and move, each run once.
+
+    Attributes:
+      flops: f8[nodes]; nan where Grappler did not price the node.
+      memory_bytes: f8[nodes] read and written; nan likewise.
+      notes: sentences about what Grappler could not do.
+    """
+
+    flops: FloatArray
+    memory_bytes: FloatArray
+    notes: Sequence[str]
+
+
+def estimate(flat: FlatGraph, properties: TensorProperties) -> Work:
+    """Asks Grappler, in a process of its own, what every node computes and moves.
+
+    A graph that Grappler refuses or dies of gets no prices, and a note that says why.
+    """
+    nodes = flat.graph_def.node
+    unpriced = np.full(len(nodes), np.nan)
+    feeds = [*(spec for spec in flat.feeds if spec.shape is not None), *properties.bounds]
+    result = _ask(with_feeds_as_placeholders(flat.graph_def, feeds))
+    notes = []
+    if unknown := result.get("unknown_op_types"):
+        notes.append(f"Grappler knows no op type {', '.join(unknown)}")
+        foreign = {node.name for node in nodes if node.op in unknown}
+        result = _ask(_without(flat.graph_def, feeds, foreign, properties))
+    if "error" in result:
+        notes.append(f"Grappler priced nothing: {result['error']}")
+        return Work(unpriced, unpriced.copy(), notes)
+    return _work(nodes, result["op_performance"], notes)
+
+
+def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[str]) -> Work:
+    from tensorflow.core.grappler.costs import op_performance_data_pb2
+
+    index = {node.name: i for i, node in enumerate(nodes)}
+    flops, memory_bytes = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
+    priced = op_performance_data_pb2.OpPerformance()
+    for serialized in performance:
+        priced.ParseFromString(serialized)
+        i = index.get(priced.node)
+        if i is not None:
+            flops[i], memory_bytes[i] = priced.compute_time, priced.memory_time
+    return Work(flops / _NANOSECONDS_PER_UNIT, memory_bytes / _NANOSECONDS_PER_UNIT, notes)
+
+
+def _ask(graph_def: Any) -> Mapping[str, Any]:
+    """Runs the pricing process on a GraphDef; {"error": ...} where it fails or dies."""
+    from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
+
+    meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
+    meta_graph.collection_def["train_op"].node_list.value.extend(_sinks(graph_def))
+    unit = device_properties_pb2.DeviceProperties(
+        type="CPU", num_cores=1, frequency=1, bandwidth=1000, memory_size=1 << 60
+    )
+    device = device_properties_pb2.NamedDevice(name=_DEVICE_NAME, properties=unit)
+    functions = {function.signature.name for function in graph_def.library.function}
+    request = {
+        "meta_graph": meta_graph.SerializeToString(),
+        "device": device.SerializeToString(),
+        "op_types": sorted({node.op for node in graph_def.node} - functions),
+    }
+    return run_grappler(request)
+
+
+def list_devices() -> list[Any]:
+    """NamedDevices of this host with what CUDA says of its GPUs; none where Grappler fails."""
+    from tensorflow.core.protobuf import device_properties_pb2
+
+    return [
+        device_properties_pb2.NamedDevice.FromString(serialized)
+        for serialized in run_grappler({}).get("devices", ())
+    ]
+
+
+def run_grappler(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Answers a request of `grappler_process` in a process; {"error"} where that fails."""
+    with tempfile.TemporaryDirectory(prefix="tfplace_grappler_") as folder:
+        return _run_in(pathlib.Path(folder), request)
+
+
+def _run_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    asked, answered = folder / "request", folder / "answer"
+    asked.write_bytes(pickle.dumps(request))
+    script = pathlib.Path(__file__).with_name("grappler_process.py")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-P", str(script), str(asked), str(answered)],
+            cwd=folder,
+            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=PRICING_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"error": f"no answer within {PRICING_SECONDS:.0f} s"}
+    if done.returncode != 0 or not answered.exists():
+        lines = done.stderr.decode(errors="replace").strip().splitlines()
+        said = [line for line in lines if "Check failed" in line] or lines[-1:]
+        return {"error": f"its process ended with status {done.returncode}: {' '.join(said[:1])}"}
+    result: Mapping[str, Any] = pickle.loads(answered.read_bytes())
+    return result
+
+
+def _sinks(graph_def: Any) -> list[str]:
+    """Nodes that nothing uses: from them everything is reached, so that all of it is priced."""
+    used = {
+        source.lstrip("^").partition(":")[0] for node in graph_def.node for source in node.input
+    }
+    sinks = [node.name for node in graph_def.node if node.name not in used]
+    return sinks or [node.name for node in graph_def.node[-1:]]
+
+
+def _without(
+    graph_def: Any,
+    feeds: Sequence[TensorSpec],
+    foreign: Collection[str],
+    properties: TensorProperties,
+) -> Any:
+    """The graph with placeholders of the inferred shapes in place of the foreign ops' outputs."""
+    outputs = [
+        TensorSpec(f"{name}:{index}", dtype, shape)
+        for name in sorted(foreign)
+        for index, (dtype, shape) in enumerate(
+            zip(properties.dtype_of[name], properties.shape_of[name], strict=True)
+        )
+    ]
+    graph = with_feeds_as_placeholders(graph_def, [*feeds, *outputs])
+    kept = [node for node in graph.node if node.name not in foreign]
+    bare = type(graph)(library=graph.library, versions=graph.versions)
+    for node in kept:
+        copy = bare.node.add()
+        copy.CopyFrom(node)
+        inputs = [s for s in node.input if s.lstrip("^").partition(":")[0] not in foreign]
+        del copy.input[:]
+        copy.input.extend(inputs)
+    return bare

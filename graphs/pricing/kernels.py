@@ -1,0 +1,238 @@
+"""Which ops have a kernel on which device type, and which kernels launch nothing.
+
+The running TensorFlow's kernel registry answers; a CUDA build registers its GPU kernels also
+where no GPU is present. A CPU-only build has none of them, so the GPU registrations of the
+CUDA build of TensorFlow 2.21.0 lie beside this file (gpu_kernels.txt, written by
+`python -m graphs.pricing.kernels`), and stand in with a note.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
+
+# Their kernels only hand on a buffer or do nothing: no kernel is launched on a GPU.
+BUFFER_OPS = frozenset(
+    [
+        "NoOp",
+        "Const",
+        "Identity",
+        "IdentityN",
+        "Reshape",
+        "Squeeze",
+        "ExpandDims",
+        "StopGradient",
+        "PreventGradient",
+        "Bitcast",
+        "EnsureShape",
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "VarHandleOp",
+        "VariableV2",
+        "Variable",
+        "ReadVariableOp",
+        "RefIdentity",
+        "ControlTrigger",
+        "Switch",
+        "RefSwitch",
+        "Merge",
+        "RefMerge",
+        "Enter",
+        "RefEnter",
+        "Exit",
+        "RefExit",
+        "NextIteration",
+        "RefNextIteration",
+        "LoopCond",
+        "Shape",
+        "ShapeN",
+        "Size",
+        "Rank",
+        "_Arg",
+        "_Retval",
+        "VarIsInitializedOp",
+        "IsVariableInitialized",
+        "Assert",
+        "CheckNumerics",
+    ]
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One registration.
+
+    Attributes:
+      device_type: "CPU", "GPU", or "DEFAULT" for every device.
+      allowed: {attribute: the dtypes, or other values as text, that it may have}.
+      host_arguments: names of arguments that live in host memory on a GPU.
+      label: the `_kernel` attribute that asks for it; empty for ordinary kernels.
+    """
+
+    device_type: str
+    allowed: Mapping[str, frozenset[str]]
+    host_arguments: frozenset[str]
+    label: str = ""
+
+    def runs_on(self, device_type: str) -> bool:
+        return self.device_type in (device_type, "DEFAULT")
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelTable:
+    """Attributes: of_op: {op type: its kernels}; source: where they are from, for reports."""
+
+    of_op: Mapping[str, Sequence[Kernel]]
+    source: str
+
+    def matching(self, node: Any, device_type: str) -> Kernel | None:
+        """The kernel that a NodeDef would get on a device type, None where there is none."""
+        values = None
+        for kernel in self.of_op.get(node.op, ()):
+            if not kernel.runs_on(device_type) or kernel.label != _label(node):
+                continue
+            if values is None:
+                values = _attribute_values(node, self._attributes(node.op))
+            if all(values.get(name, _NONE) <= types for name, types in kernel.allowed.items()):
+                return kernel
+        return None
+
+    def _attributes(self, op: str) -> frozenset[str]:
+        return frozenset(name for kernel in self.of_op[op] for name in kernel.allowed)
+
+    def launches(self, node: Any, device_type: str) -> bool:
+        """Whether running the node launches a kernel on a GPU: no for buffers and host values."""
+        kernel = self.matching(node, device_type)
+        if device_type != "GPU" or kernel is None or node.op in BUFFER_OPS:
+            return False
+        outputs = _output_arguments(node.op)
+        return not outputs or not outputs <= kernel.host_arguments
+
+
+_NONE = frozenset({"(not given)"})
+
+
+@functools.cache
+def kernel_table() -> KernelTable:
+    """The running TensorFlow's kernels, with the shipped GPU ones where it has none."""
+    import tensorflow as tf
+
+    table: dict[str, list[Kernel]] = {}
+    for op, kernel in _registered():
+        table.setdefault(op, []).append(kernel)
+    if any(kernel.device_type == "GPU" for kernel in table.get("MatMul", ())):
+        return KernelTable(table, f"the kernels of TensorFlow {tf.__version__}")
+    for op, kernel in read_kernels(SHIPPED_GPU_KERNELS.read_text(encoding="utf-8").splitlines()):
+        table.setdefault(op, []).append(kernel)
+    return KernelTable(
+        table,
+        f"TensorFlow {tf.__version__} here has no GPU kernels; those of the CUDA build of "
+        "2.21.0 were assumed",
+    )
+
+
+def read_kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
+    """Reads `written_kernels` lines: "Op DEVICE label attr=dtype,dtype;... host,arguments"."""
+    for line in lines:
+        if line and not line.startswith("#"):
+            op, device_type, label, constraints, host = line.split(" ")
+            allowed = {
+                name: frozenset(types.split(","))
+                for name, _, types in (c.partition("=") for c in constraints.split(";") if c)
+            }
+            arguments = frozenset(filter(None, host.split(",")))
+            yield op, Kernel(device_type, allowed, arguments, label)
+
+
+def written_kernels(kernels: Iterable[tuple[str, Kernel]]) -> list[str]:
+    """One line per kernel, sorted; kernels that differ in one attribute's dtypes become one."""
+    merged: dict[tuple[Any, ...], dict[str, set[str]]] = {}
+    for op, kernel in kernels:
+        fixed = tuple(sorted((n, ",".join(sorted(t))) for n, t in kernel.allowed.items()))
+        first, rest = fixed[:1], fixed[1:]
+        key = (op, kernel.device_type, kernel.label, rest, ",".join(sorted(kernel.host_arguments)))
+        into = merged.setdefault((*key, tuple(n for n, _ in first)), {})
+        for name, types in first:
+            into.setdefault(name, set()).update(types.split(","))
+    lines = []
+    for (op, device_type, label, rest, host, _), first_types in merged.items():
+        constraints = [f"{n}={','.join(sorted(t))}" for n, t in first_types.items()]
+        constraints += [f"{n}={t}" for n, t in rest]
+        lines.append(f"{op} {device_type} {label} {';'.join(constraints)} {host}")
+    return sorted(lines)
+
+
+def _registered() -> Iterator[tuple[str, Kernel]]:
+    from tensorflow.python.framework import kernels
+
+    for definition in kernels.get_all_registered_kernels().kernel:
+        if definition.device_type in ("CPU", "GPU", "DEFAULT"):
+            allowed = {c.name: _values(c.allowed_values) for c in definition.constraint}
+            host = frozenset(definition.host_memory_arg)
+            yield definition.op, Kernel(definition.device_type, allowed, host, definition.label)
+
+
+@functools.cache
+def _dtype_name(number: int) -> str:
+    import tensorflow as tf
+
+    return str(tf.as_dtype(number).base_dtype.name)
+
+
+def _values(value: Any) -> frozenset[str]:
+    """The value or values of an AttrValue as text: dtype names, strings, numbers."""
+    kind = value.WhichOneof("value")
+    items = value.list if kind == "list" else value
+    if kind == "list":
+        found = [*map(_dtype_name, items.type), *(s.decode() for s in items.s)]
+        return frozenset([*found, *map(str, items.i), *map(str, items.b)])
+    if kind == "type":
+        return frozenset({_dtype_name(value.type)})
+    return frozenset({value.s.decode() if kind == "s" else str(getattr(value, kind))})
+
+
+def _label(node: Any) -> str:
+    return node.attr["_kernel"].s.decode() if "_kernel" in node.attr else ""
+
+
+def _attribute_values(node: Any, names: Iterable[str]) -> dict[str, frozenset[str]]:
+    """{attribute: values it has}, op defaults where the node leaves it out."""
+    found = {}
+    for name in names:
+        value = node.attr[name] if name in node.attr else _default(node.op, name)
+        if value is not None:
+            found[name] = _values(value)
+    return found
+
+
+@functools.cache
+def _default(op: str, name: str) -> Any:
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(op)
+    for attribute in definition.attr if definition else ():
+        if attribute.name == name and attribute.HasField("default_value"):
+            return attribute.default_value
+    return None
+
+
+@functools.cache
+def _output_arguments(op: str) -> frozenset[str]:
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(op)
+    return frozenset(argument.name for argument in definition.output_arg) if definition else _NONE
+
+
+if __name__ == "__main__":
+    import tensorflow
+
+    print(f"# GPU kernels registered by the CUDA build of TensorFlow {tensorflow.__version__}")
+    for text in written_kernels((op, k) for op, k in _registered() if k.device_type == "GPU"):
+        print(text)

@@ -1,0 +1,234 @@
+"""Opening function calls: names, side effects, control edges, units, damaged graphs."""
+
+import pytest
+import tensorflow as tf
+
+from graphs.building.build import build_op_graph
+from graphs.building.flatten import flatten
+from graphs.building.shapes import infer
+from graphs.errors import FetchError, ModelError
+from graphs.flat_graph import Origin
+from graphs.source_model import TensorSpec
+
+
+def traced(function, *specs):
+    """The GraphDef of a tf.function called from a main graph, with placeholders x0, x1, ..."""
+    with tf.Graph().as_default() as graph:
+        inputs = [
+            tf.compat.v1.placeholder(s.dtype, s.shape, name=f"x{i}") for i, s in enumerate(specs)
+        ]
+        tf.identity(function(*inputs), name="out")
+    feeds = [TensorSpec(f"x{i}:0", s.dtype.name, tuple(s.shape)) for i, s in enumerate(specs)]
+    return graph.as_graph_def(), feeds
+
+
+def run(graph_def, feeds, fetches):
+    with tf.Graph().as_default():
+        tf.import_graph_def(graph_def, name="")
+        with tf.compat.v1.Session() as session:
+            return session.run(fetches, feeds)
+
+
+def test_nested_calls_become_single_ops_that_compute_the_same():
+    @tf.function
+    def inner(x):
+        return tf.tanh(x) * 2.0
+
+    @tf.function
+    def outer(x):
+        return inner(x) + inner(x + 1.0)
+
+    graph_def, feeds = traced(outer, tf.TensorSpec([2, 3]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    types = [node.op for node in flat.graph_def.node]
+    assert "PartitionedCall" not in types and types.count("Tanh") == 2
+    assert not flat.graph_def.library.function
+    value = [[0.1, 0.2, 0.3], [1.0, 2.0, 3.0]]
+    given = run(graph_def, {"x0:0": value}, "out:0")
+    assert run(flat.graph_def, {"x0:0": value}, flat.fetches[0]).tolist() == given.tolist()
+    tanh = [o for o, n in zip(flat.origins, flat.graph_def.node, strict=True) if n.op == "Tanh"]
+    assert {o.node for o in tanh} == {"Tanh"}
+    assert all(o.function.startswith("__inference_inner") and len(o.calls) == 2 for o in tanh)
+
+
+def test_the_order_is_topological_and_the_names_are_call_paths():
+    @tf.function
+    def f(x):
+        return tf.nn.relu(x, name="relu")
+
+    graph_def, feeds = traced(f, tf.TensorSpec([2]))
+    call = next(n.name for n in graph_def.node if "PartitionedCall" in n.op)
+    flat = flatten(graph_def, feeds, ["out"])
+    position = {node.name: i for i, node in enumerate(flat.graph_def.node)}
+    assert f"{call}/relu" in position
+    for node in flat.graph_def.node:
+        for source in node.input:
+            assert position[source.lstrip("^").partition(":")[0]] < position[node.name]
+
+
+def test_a_call_keeps_its_side_effects_though_only_its_output_is_fetched():
+    with tf.Graph().as_default() as graph:
+        variable = tf.compat.v1.get_variable("v", [], use_resource=True)
+
+        @tf.function
+        def step(handle):
+            value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value + 1.0)
+            return value * 2.0
+
+        tf.identity(step(variable.handle), name="out")
+    flat = flatten(graph.as_graph_def(), [], ["out:0"])
+    assert "AssignVariableOp" in [node.op for node in flat.graph_def.node]
+    assert any(fetch.endswith("/output_control") for fetch in flat.fetches)
+    built = build_op_graph(flat, infer(flat))
+    together = {
+        name
+        for name, group in zip(
+            built.graph.op_names, built.graph.colocation_group.tolist(), strict=True
+        )
+        if group == built.graph.colocation_group[built.graph.op_names.index("v")]
+    }
+    assert {name.rpartition("/")[2] for name in together} == {
+        "v",
+        "ReadVariableOp",
+        "AssignVariableOp",
+    }
+
+
+def test_control_edges_to_and_from_a_call_go_through_its_two_no_ops():
+    @tf.function
+    def f(x):
+        tf.print("side effect")
+        return x + 1.0
+
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+        first = tf.no_op(name="first")
+        with tf.control_dependencies([first]):
+            y = f(x)
+        with tf.control_dependencies([y.op]):
+            tf.identity(x, name="out")
+    flat = flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (2,))], ["out:0"])
+    nodes = {node.name: node for node in flat.graph_def.node}
+    call = y.op.name
+    assert list(nodes[f"{call}/input_control"].input) == ["^first"]
+    assert f"^{call}/output_control" in nodes["out"].input
+    assert f"^{call}/input_control" in nodes[f"{call}/add"].input
+
+
+def test_functional_loops_stay_units_and_keep_their_functions():
+    @tf.function
+    def f(x):
+        return tf.while_loop(lambda i: tf.reduce_sum(i) < 10.0, lambda i: (i + 1.0,), (x,))[0]
+
+    graph_def, feeds = traced(f, tf.TensorSpec([2]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    loops = [n.name for n in flat.graph_def.node if n.op in ("While", "StatelessWhile")]
+    assert len(loops) == 1
+    assert flat.unit_reason == {loops[0]: "a loop"}
+    assert len(flat.graph_def.library.function) == 2
+
+
+def test_compiled_functions_stay_units():
+    @tf.function(jit_compile=True)
+    def f(x):
+        return tf.tanh(x) + 1.0
+
+    graph_def, feeds = traced(f, tf.TensorSpec([2]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    assert list(flat.unit_reason.values()) == ["compiled by XLA"]
+
+
+def test_functions_that_tensorflow_may_swap_stay_units():
+    f = tf.function(
+        lambda x: tf.tanh(x),
+        experimental_attributes={"api_implements": "lstm_1", "api_preferred_device": "CPU"},
+    )
+    graph_def, feeds = traced(f, tf.TensorSpec([2]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    assert list(flat.unit_reason.values()) == [
+        "a function that TensorFlow may swap for another implementation"
+    ]
+
+
+def test_two_calls_of_one_function_in_one_body_share_their_devices():
+    @tf.function
+    def inner(x):
+        return tf.tanh(x)
+
+    graph_def, feeds = traced(tf.function(lambda x: inner(inner(x))), tf.TensorSpec([2]))
+    built = build_op_graph(flat := flatten(graph_def, feeds, ["out:0"]), infer(flat))
+    tanh = [i for i, op_type in enumerate(built.graph.op_types) if op_type == "Tanh"]
+    groups = built.graph.colocation_group[tanh]
+    assert len(tanh) == 2 and groups[0] == groups[1] >= 0
+
+
+def test_a_v1_loop_becomes_one_op_of_the_op_graph():
+    tf.compat.v1.disable_control_flow_v2()
+    try:
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+            y = tf.compat.v1.while_loop(
+                lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), (0, x), name="loop"
+            )[1]
+            tf.identity(y, name="out")
+    finally:
+        tf.compat.v1.enable_control_flow_v2()
+    flat = flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (2,))], ["out:0"])
+    units = set(flat.unit_of_node.values())
+    assert len(units) == 1
+    members = {name for name, unit in flat.unit_of_node.items() if unit in units}
+    assert {"loop/mul", "loop/Enter", "loop/Exit_1", "loop/NextIteration"} <= members
+    assert "out" not in members and "x" not in members
+    built = build_op_graph(flat, infer(flat))
+    assert list(built.graph.op_types).count("While") == 1
+    producer = built.graph.tensor_producer[built.graph.use_tensor]
+    assert (producer < built.graph.use_op).all()
+
+
+def test_unknown_fetches_and_damaged_graphs_are_told():
+    graph_def, feeds = traced(tf.function(lambda x: x + 1.0), tf.TensorSpec([2]))
+    with pytest.raises(FetchError, match="nothing_there"):
+        flatten(graph_def, feeds, ["nothing_there"])
+    graph_def.node[-1].input[0] = "gone"
+    with pytest.raises(ModelError, match="gone"):
+        flatten(graph_def, feeds, ["out:0"])
+
+
+def test_a_cycle_is_told():
+    with tf.Graph().as_default() as graph:
+        a = tf.constant(1.0, name="a")
+        b = tf.identity(a, name="b")
+        tf.identity(b, name="c")
+    graph_def = graph.as_graph_def()
+    next(n for n in graph_def.node if n.name == "b").input[0] = "c"
+    with pytest.raises(ModelError, match="cycle"):
+        flatten(graph_def, [], ["c"])
+
+
+def test_recursion_is_refused():
+    graph_def, feeds = traced(tf.function(lambda x: tf.tanh(x)), tf.TensorSpec([2]))
+    function = graph_def.library.function[0]
+    tanh = next(n for n in function.node_def if n.op == "Tanh")
+    call = next(n for n in graph_def.node if "PartitionedCall" in n.op)
+    tanh.op = "PartitionedCall"
+    for key in ("f", "Tin", "Tout"):
+        tanh.attr[key].CopyFrom(call.attr[key])
+    for output in function.ret:
+        function.ret[output] = function.ret[output].replace(":y:", ":output:")
+    next(n for n in function.node_def if n.op == "Identity").input[0] = f"{tanh.name}:output:0"
+    with pytest.raises(ModelError, match="calls itself"):
+        flatten(graph_def, feeds, ["out:0"])
+
+
+def test_feeding_a_tensor_in_the_middle_cuts_the_graph_there():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2], name="x")
+        middle = tf.tanh(x, name="middle")
+        tf.exp(middle, name="out")
+    flat = flatten(graph.as_graph_def(), [TensorSpec("middle:0", "float32", (2,))], ["out:0"])
+    assert [(n.name, n.op) for n in flat.graph_def.node] == [
+        ("middle", "Placeholder"),
+        ("out", "Exp"),
+    ]
+    assert flat.origins[1] == Origin("", "out")

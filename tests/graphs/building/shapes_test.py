@@ -1,0 +1,135 @@
+"""Dtype, shape and bytes of tensors before a run."""
+
+import pytest
+import tensorflow as tf
+
+from graphs.building import shapes
+from graphs.errors import ModelError
+from graphs.source_model import TensorSpec
+
+v1 = tf.compat.v1
+
+
+def _matmul_graph():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [None, 3], name="x")
+        w = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[3, 5], shared_name="w", name="w")
+        read = tf.raw_ops.ReadVariableOp(resource=w, dtype=tf.float32, name="read")
+        product = tf.raw_ops.MatMul(a=x, b=read, name="product")
+        tf.raw_ops.Split(
+            axis=tf.constant(0, name="axis"), value=product, num_split=2, name="halves"
+        )
+        tf.raw_ops.AsString(input=product, name="text")
+    return graph.as_graph_def()
+
+
+def test_complete_feed_makes_everything_known():
+    properties = shapes.infer_graph_def(_matmul_graph(), [TensorSpec("x:0", "float32", (4, 3))])
+    assert properties.dtype_of == {
+        "x": ["float32"],
+        "w": ["resource"],
+        "read": ["float32"],
+        "product": ["float32"],
+        "axis": ["int32"],
+        "halves": ["float32", "float32"],
+        "text": ["string"],
+    }
+    assert properties.shape_of == {
+        "x": [(4, 3)],
+        "w": [()],
+        "read": [(3, 5)],
+        "product": [(4, 5)],
+        "axis": [()],
+        "halves": [(2, 5), (2, 5)],
+        "text": [(4, 5)],
+    }
+    assert properties.bytes_of == {
+        "x": [48],
+        "w": [8],
+        "read": [60],
+        "product": [80],
+        "axis": [4],
+        "halves": [40, 40],
+        "text": [480],
+    }
+    assert properties.unknown == []
+
+
+def test_unknown_batch_is_listed_and_counts_as_one():
+    properties = shapes.infer_graph_def(_matmul_graph())
+    assert properties.shape_of["product"] == [(-1, 5)]
+    assert properties.bytes_of["product"] == [20]
+    assert properties.unknown == ["x:0", "product:0", "halves:0", "halves:1", "text:0"]
+
+
+def test_unknown_rank_counts_as_a_scalar():
+    with tf.Graph().as_default() as graph:
+        v1.placeholder(tf.float64, None, name="x")
+    properties = shapes.infer_graph_def(graph.as_graph_def())
+    assert properties.shape_of == {"x": [None]}
+    assert properties.bytes_of == {"x": [8]}
+    assert properties.unknown == ["x:0"]
+
+
+def test_feed_of_an_inner_tensor_reaches_its_users_and_leaves_the_graph_alone():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, None, name="x")
+        _, second = tf.raw_ops.Unpack(value=x, num=2, name="pair")
+        tf.raw_ops.Relu(features=second, name="relu")
+    graph_def = graph.as_graph_def()
+    before = graph_def.SerializeToString(deterministic=True)
+    properties = shapes.infer_graph_def(graph_def, [TensorSpec("pair:1", "float32", (7,))])
+    assert properties.shape_of == {"x": [None], "pair": [None, (7,)], "relu": [(7,)]}
+    assert properties.unknown == ["x:0", "pair:0"]
+    assert graph_def.SerializeToString(deterministic=True) == before
+
+
+def test_reference_variable_and_stray_colocation():
+    with tf.Graph().as_default() as graph:
+        tf.raw_ops.VariableV2(shape=[2, 2], dtype=tf.float32, name="v")
+    graph_def = graph.as_graph_def()
+    graph_def.node[0].attr["_class"].list.s.append(b"loc:@pruned_away")
+    graph_def.node[0].device = "/device:GPU:7"
+    properties = shapes.infer_graph_def(graph_def)
+    assert properties.dtype_of == {"v": ["float32"]}
+    assert properties.bytes_of == {"v": [16]}
+
+
+def test_feed_that_contradicts_the_graph_is_a_model_error():
+    with pytest.raises(ModelError, match=r"inferring tensor shapes.*--batch_size"):
+        shapes.infer_graph_def(_matmul_graph(), [TensorSpec("x:0", "float32", (4, 9))])
+
+
+def test_unregistered_op_is_a_model_error():
+    graph_def = v1.GraphDef()
+    graph_def.node.add(name="mine", op="NobodyRegisteredThis")
+    with pytest.raises(ModelError, match="NobodyRegisteredThis"):
+        shapes.infer_graph_def(graph_def)
+
+
+def test_value_dependent_sizes_are_bounded_by_what_they_are_read_from():
+    with tf.Graph().as_default() as graph:
+        ids = v1.placeholder(tf.int32, [6], name="ids")
+        distinct, _ = tf.raw_ops.Unique(x=ids, name="distinct")
+        tf.raw_ops.Where(condition=tf.not_equal(distinct, 0, name="kept"), name="where")
+        v1.placeholder(tf.float32, [None], name="open")
+    properties = shapes.infer_graph_def(graph.as_graph_def())
+    assert properties.shape_of["distinct"] == [(6,), (6,)]
+    assert properties.shape_of["where"] == [(6, 1)]
+    assert properties.bounds == (
+        TensorSpec("distinct:0", "int32", (6,)),
+        TensorSpec("where:0", "int64", (6, 1)),
+    )
+    assert properties.unknown == ["open:0"]
+
+
+def test_large_constants_keep_their_shape_and_lose_their_value():
+    with tf.Graph().as_default() as graph:
+        tf.constant(1.0, shape=[3], name="small")
+        tf.constant([float(i) for i in range(5000)], name="weights")
+    bare = shapes.with_feeds_as_placeholders(graph.as_graph_def(), [])
+    assert [(node.name, node.op) for node in bare.node] == [
+        ("small", "Const"),
+        ("weights", "Placeholder"),
+    ]
+    assert shapes.infer_graph_def(graph.as_graph_def()).shape_of["weights"] == [(5000,)]

@@ -1,0 +1,208 @@
+"""Cluster files: what they mean, and that they are read strictly."""
+
+import copy
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
+from graphs.clusters import catalogue
+from graphs.clusters.cluster_file import (
+    cluster_from_json,
+    cluster_to_json,
+    parse_bytes,
+    read_cluster,
+    write_cluster,
+)
+from graphs.errors import ClusterError
+
+PAIR = {
+    "name": "pair",
+    "devices": [
+        {"name": "/device:CPU:0", "memory": "16GB"},
+        {
+            "name": "/device:GPU:0",
+            "type": "GPU",
+            "memory": "12GiB",
+            "slots": 2,
+            "efficiency": 0.5,
+            "architecture": "7.0",
+            "cores": 80,
+            "frequency_mhz": 1530,
+            "bandwidth_bytes_per_second": 9e11,
+        },
+    ],
+    "links": [
+        {
+            "from": "/device:CPU:0",
+            "to": "/device:GPU:0",
+            "bytes_per_second": 1.2e10,
+            "latency_seconds": 1e-5,
+        }
+    ],
+    "default_link": {"bytes_per_second": 6e9, "latency_seconds": 0},
+}
+
+
+def _equal(a: Cluster, b: Cluster) -> bool:
+    return (
+        (a.name, a.communication, a.devices) == (b.name, b.communication, b.devices)
+        and np.array_equal(a.link_latency, b.link_latency)
+        and np.array_equal(a.link_bytes_per_second, b.link_bytes_per_second)
+    )
+
+
+def test_a_whole_file():
+    cluster = cluster_from_json(PAIR)
+    assert (cluster.name, cluster.communication) == ("pair", "duplex")
+    assert cluster.devices == (
+        Device("/device:CPU:0", "CPU", 16 * 10**9),
+        Device(
+            "/device:GPU:0",
+            "GPU",
+            12 * 2**30,
+            slots=2,
+            efficiency=0.5,
+            architecture="7.0",
+            cores=80,
+            frequency_mhz=1530,
+            bandwidth_bytes_per_second=9e11,
+        ),
+    )
+    np.testing.assert_array_equal(cluster.link_bytes_per_second, [[np.inf, 1.2e10], [6e9, np.inf]])
+    np.testing.assert_array_equal(cluster.link_latency, [[0, 1e-5], [0, 0]])
+
+
+@pytest.mark.parametrize("name", catalogue.names())
+def test_named_clusters_survive_a_round_trip(name, tmp_path):
+    path = str(tmp_path / "cluster.json")
+    write_cluster(catalogue.named(name), path)
+    assert _equal(read_cluster(path), catalogue.named(name))
+
+
+_positive = st.floats(min_value=1e-9, max_value=1e18)
+
+
+@given(
+    memory=st.lists(st.integers(1, 2**50), min_size=1, max_size=4),
+    rate=_positive,
+    latency=st.floats(min_value=0, max_value=10),
+    communication=st.sampled_from(COMMUNICATION_RULES),
+    text=st.text(max_size=10),
+)
+def test_any_cluster_survives_a_round_trip(memory, rate, latency, communication, text):
+    size = len(memory)
+    devices = tuple(
+        Device(f"/job:worker/task:{i}/device:CPU:0", "CPU", m, address="h:1", source=text)
+        for i, m in enumerate(memory)
+    )
+    rates, latencies = np.full((size, size), rate), np.full((size, size), latency)
+    np.fill_diagonal(rates, np.inf)
+    np.fill_diagonal(latencies, 0)
+    cluster = Cluster("x" + text, communication, devices, latencies, rates)
+    assert _equal(cluster_from_json(json.loads(json.dumps(cluster_to_json(cluster)))), cluster)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("12GiB", 12 * 2**30),
+        ("16GB", 16 * 10**9),
+        (" 1.5 kib", 1536),
+        ("7", 7),
+        (5, 5),
+        (2.0, 2),
+        ("3TB", 3 * 10**12),
+    ],
+)
+def test_sizes(text, size):
+    assert parse_bytes("'memory'", text) == size
+
+
+@pytest.mark.parametrize(
+    "bad", ["", "12GiBs", "-1GB", "0", 0, -3, True, None, float("nan"), float("inf"), [], "1e9"]
+)
+def test_no_sizes(bad):
+    with pytest.raises(ClusterError, match=r"'memory' is .*; wanted a positive size"):
+        parse_bytes("'memory'", bad)
+
+
+def _changed(path, value):
+    """PAIR with the value at a path replaced, or removed where value is None."""
+    changed = copy.deepcopy(PAIR)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    if value is None:
+        del inner[path[-1]]
+    else:
+        inner[path[-1]] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["nam"], "x", "the cluster has an unknown key 'nam'; did you mean 'name'?"),
+        (["name"], None, "the cluster has no 'name', which is required"),
+        (["name"], "", "the cluster's 'name' is empty"),
+        (["communication"], "duplx", "'communication' is 'duplx'.*did you mean 'duplex'?"),
+        (["devices"], [], "at least one device"),
+        (["devices"], {}, "at least one device"),
+        (["devices", 0], 3, "device 0 is 3; wanted a JSON object"),
+        (["devices", 0, "memory"], None, "device 0 has no 'memory'"),
+        (["devices", 0, "memroy"], 1, "unknown key 'memroy'; did you mean 'memory'?"),
+        (["devices", 0, "memory"], "many", "'memory' of device '/device:CPU:0' is 'many'"),
+        (["devices", 0, "name"], "CPU:0", "named 'CPU:0'; wanted a form like /device:GPU:0"),
+        (["devices", 0, "name"], "/device:GPU:0", "'/device:GPU:0' stands there twice"),
+        (["devices", 0, "name"], "/device:TPU:0", "is a TPU; only CPU and GPU"),
+        (["devices", 0, "type"], "GPU", "has 'type' 'GPU'; its name says 'CPU'"),
+        (["devices", 1, "slots"], 0, "'slots' 0; wanted a number above 0"),
+        (["devices", 1, "slots"], 1.5, "'slots' 1.5; wanted a whole number"),
+        (["devices", 1, "slots"], True, "'slots' true; wanted a number above 0"),
+        (["devices", 1, "efficiency"], 1.1, "'efficiency' 1.1; wanted 0 < efficiency <= 1"),
+        (["devices", 1, "efficiency"], float("nan"), "'efficiency' nan; wanted a number above 0"),
+        (["devices", 1, "cores"], "80", "'cores' \"80\"; wanted a number above 0"),
+        (["devices", 1, "architecture"], 7.0, "'architecture' 7.0; wanted a string"),
+        (["links"], {}, "'links' has to be a list"),
+        (["links", 0, "to"], "/device:GPU:1", "names device '/device:GPU:1', which there is not"),
+        (["links", 0, "to"], "/device:CPU:0", "leads from '/device:CPU:0' to itself"),
+        (["links", 0, "latency_seconds"], -1, "'latency_seconds' -1; wanted a number of at least"),
+        (["links", 0, "bytes_per_second"], 0, "'bytes_per_second' 0; wanted a number above 0"),
+        (["links", 0, "latency_seconds"], None, "link 0 has no 'latency_seconds'"),
+        (["links"], PAIR["links"] * 2, "link 1 is a second link from '/device:CPU:0'"),
+        (["default_link"], None, "no link leads from '/device:GPU:0' to '/device:CPU:0'"),
+        (["default_link", "latency"], 1, "did you mean 'latency_seconds'?"),
+    ],
+)
+def test_what_is_wrong_is_said(path, value, message):
+    with pytest.raises(ClusterError, match=message.replace("?", r"\?")) as caught:
+        cluster_from_json(_changed(path, value))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON"),
+        ("[]", "the cluster is \\[\\]; wanted a JSON object"),
+        ('{"name": "a", "name": "b", "devices": []}', "key 'name' stands twice"),
+        ("\ufeff{}", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_no_cluster_file(text, message, tmp_path):
+    path = tmp_path / "c.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ClusterError, match=f"reading cluster file {path}: .*{message}"):
+        read_cluster(str(path))
+
+
+def test_missing_file_and_folder(tmp_path):
+    with pytest.raises(ClusterError, match=r"reading cluster file .*No such file"):
+        read_cluster(str(tmp_path / "none.json"))
+    with pytest.raises(ClusterError, match=r"writing cluster file .*No such file"):
+        write_cluster(catalogue.named("k80x2"), str(tmp_path / "none" / "c.json"))

@@ -1,0 +1,98 @@
+"""What `--cluster` values mean on this host."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from graphs.clusters import catalogue
+from graphs.clusters.cluster_file import write_cluster
+from graphs.clusters.discovery import find_cluster, tf_config_cluster
+from graphs.errors import ClusterError
+
+
+def test_local_is_led_by_this_hosts_cpu():
+    cluster = find_cluster("local")
+    cpu = cluster.devices[0]
+    assert (cluster.name, cpu.name, cpu.type) == ("local", "/device:CPU:0", "CPU")
+    assert cpu.cores == len(os.sched_getaffinity(0))
+    assert cpu.memory_bytes > 2**28
+    assert cpu.slots == 1
+
+
+def test_workers_share_the_host():
+    one, three = find_cluster("workers:1"), find_cluster("workers:3")
+    assert three.name == "workers:3"
+    assert three.device_names == (
+        "/job:worker/task:0/device:CPU:0",
+        "/job:worker/task:1/device:CPU:0",
+        "/job:worker/task:2/device:CPU:0",
+    )
+    assert {device.cores for device in three.devices} == {1}
+    assert {device.memory_bytes for device in three.devices} == {one.devices[0].memory_bytes // 3}
+    assert three.link_latency[0, 1] == 0.3e-3
+    assert three.link_bytes_per_second[2, 0] == 2e9
+    assert (np.diag(three.link_latency) == 0).all()
+
+
+@pytest.mark.parametrize("spec", ["workers:0", "workers:", "workers", "workers:two", "workers:-1"])
+def test_no_number_of_workers(spec):
+    with pytest.raises(ClusterError, match="is no number of workers; wanted a form like workers:2"):
+        find_cluster(spec)
+
+
+def test_names_and_files(tmp_path):
+    assert find_cluster("k80x2").devices == catalogue.named("k80x2").devices
+    path = str(tmp_path / "mine.json")
+    write_cluster(catalogue.named("t4x4"), path)
+    assert find_cluster(path).devices == catalogue.named("t4x4").devices
+
+
+def test_unknown_name_lists_the_known():
+    with pytest.raises(ClusterError, match=r"did you mean 'local'\?.*workers:N.*k80x2.*\.json"):
+        find_cluster("locl")
+
+
+def test_tf_config_has_a_cpu_per_task_chief_first():
+    text = json.dumps(
+        {
+            "cluster": {"ps": ["b:3"], "worker": {"0": "a:1", "1": "b:1"}, "chief": ["a:0"]},
+            "task": {"type": "worker", "index": 0},
+        }
+    )
+    cluster = tf_config_cluster(text)
+    assert [(d.name, d.address) for d in cluster.devices] == [
+        ("/job:chief/task:0/device:CPU:0", "a:0"),
+        ("/job:worker/task:0/device:CPU:0", "a:1"),
+        ("/job:worker/task:1/device:CPU:0", "b:1"),
+        ("/job:ps/task:0/device:CPU:0", "b:3"),
+    ]
+    assert cluster.link_bytes_per_second[0, 1] == 1e9
+
+
+def test_tf_config_on_one_host_uses_its_loopback():
+    cluster = tf_config_cluster('{"cluster": {"worker": ["localhost:1", "localhost:2"]}}')
+    assert cluster.link_bytes_per_second[0, 1] == 2e9
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "it is not set"),
+        ("{", "JSONDecodeError"),
+        ("[]", "TypeError"),
+        ("{}", "KeyError: 'cluster'"),
+        ('{"cluster": {"worker": "a:1"}}', "not a list of host:port"),
+        ('{"cluster": {"worker": {"1": "a:1"}}}', "KeyError: '0'"),
+        ('{"cluster": {}}', "it names no task"),
+    ],
+)
+def test_malformed_tf_config(text, message):
+    with pytest.raises(ClusterError, match=message):
+        tf_config_cluster(text)
+
+
+def test_tf_config_is_read_from_the_environment(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}')
+    assert find_cluster("tf_config").device_names == ("/job:worker/task:0/device:CPU:0",)

@@ -1,0 +1,150 @@
+"""Inputs that are made up, and inputs that are read."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.errors import FeedError
+from graphs.loading.feeds import generate_feeds, read_feeds
+from graphs.source_model import TensorSpec
+
+v1 = tf.compat.v1
+
+
+def _limit(build, dtype=tf.int64, size=4000):
+    """The limit that the values of a placeholder have that `build` uses."""
+    graph = tf.Graph()
+    with graph.as_default():
+        ids = v1.placeholder(dtype, [size], name="ids")
+        out = tf.identity(build(ids), name="out")
+    specs = [TensorSpec("ids:0", dtype.name, (size,))]
+    (values,) = generate_feeds(graph.as_graph_def(), specs, [out.name], seed=0).values()
+    assert values.min() == 0
+    return values.max() + 1
+
+
+def _table(rows, resource=True):
+    return v1.get_variable("table", [rows, 2], use_resource=resource)
+
+
+def _called(ids):
+    function = tf.function(lambda table, ids: tf.gather(table, ids))
+    return function(tf.zeros([7, 2]), ids)
+
+
+@pytest.mark.parametrize(
+    ("build", "limit"),
+    [
+        (lambda ids: tf.gather(_table(7), ids), 7),
+        (lambda ids: tf.gather(_table(7, resource=False), ids), 7),
+        (lambda ids: tf.gather(tf.zeros([3, 9]), ids, axis=1), 9),
+        (lambda ids: tf.gather(_table(7), tf.reshape(tf.cast(ids, tf.int32), [-1, 2])), 7),
+        (lambda ids: tf.gather(_table(7), tf.unstack(tf.transpose(ids[:, None]))[0]), 7),
+        (lambda ids: tf.gather(_table(7), tf.concat([ids[:9], ids[9:]], 0)), 7),
+        (lambda ids: tf.gather(_table(7), tf.unique(ids)[0]), 7),
+        (lambda ids: tf.gather(_table(7), tf.unique(ids)[1]), 100),
+        (_called, 7),
+        (lambda ids: tf.one_hot(ids, 11), 11),
+        (
+            lambda ids: tf.nn.sparse_softmax_cross_entropy_with_logits(
+                ids, tf.matmul(tf.zeros([4000, 3]), tf.zeros([3, 5]))
+            ),
+            5,
+        ),
+        (lambda ids: tf.math.unsorted_segment_sum(tf.zeros([4000]), ids, 6), 6),
+        (lambda ids: tf.add(tf.reduce_sum(tf.one_hot(ids, 11)), tf.gather(_table(7), ids)), 7),
+        (lambda ids: ids + 1, 100),
+    ],
+)
+def test_integers_stay_below_what_they_index(build, limit):
+    assert _limit(build) == limit
+
+
+def test_floats_that_are_cast_to_an_index_are_whole():
+    def build(ids):
+        return tf.gather(_table(7), tf.cast(ids, tf.int32))
+
+    assert _limit(build, tf.float32) == 7
+
+
+def test_dtypes_shapes_and_seeds():
+    specs = [
+        TensorSpec(f"{dtype}:0", dtype, shape)
+        for dtype, shape in [
+            ("float32", (3, 2)),
+            ("bfloat16", (2,)),
+            ("complex64", (2,)),
+            ("bool", (50,)),
+            ("string", (3,)),
+            ("uint8", (4,)),
+            ("int32", ()),
+            ("float64", (0, 2)),
+        ]
+    ]
+    graph = tf.Graph()
+    with graph.as_default():
+        for spec in specs:
+            v1.placeholder(tf.as_dtype(spec.dtype), spec.shape, name=spec.dtype)
+    fetches = [spec.tensor for spec in specs]
+    feeds = generate_feeds(graph.as_graph_def(), specs, fetches, seed=3)
+    assert list(feeds) == fetches
+    for spec in specs:
+        assert feeds[spec.tensor].shape == spec.shape
+        assert feeds[spec.tensor].dtype == tf.as_dtype(spec.dtype).as_numpy_dtype
+    assert set(feeds["bool:0"]) == {False, True}
+    assert all(isinstance(value, bytes) for value in feeds["string:0"])
+    with graph.as_default(), v1.Session() as session:
+        session.run(fetches, feeds)
+    again = generate_feeds(graph.as_graph_def(), specs, fetches, seed=3)
+    other = generate_feeds(graph.as_graph_def(), specs, fetches, seed=4)
+    for tensor, values in feeds.items():
+        np.testing.assert_array_equal(values, again[tensor])
+    assert not np.array_equal(feeds["float32:0"], other["float32:0"])
+
+
+def test_what_can_not_be_made_up():
+    with pytest.raises(FeedError, match="a resource has no values"):
+        generate_feeds(tf.compat.v1.GraphDef(), [TensorSpec("r:0", "resource", ())], [], 0)
+    with pytest.raises(FeedError, match="is not complete"):
+        generate_feeds(tf.compat.v1.GraphDef(), [TensorSpec("s:0", "string", (-1,))], [], 0)
+
+
+SPECS = [TensorSpec("x:0", "float32", (2, 3)), TensorSpec("a/s:0", "string", (1,))]
+
+
+def test_reading(tmp_path):
+    path = tmp_path / "feeds.npz"
+    x = np.ones((2, 3), np.float32)
+    np.savez(path, **{"a/s:0": np.array(["hello"]), "x": x})
+    feeds = read_feeds(path, SPECS)
+    assert list(feeds) == ["x:0", "a/s:0"]
+    np.testing.assert_array_equal(feeds["x:0"], x)
+    assert feeds["a/s:0"].tolist() == ["hello"]
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.ones((2, 3), np.float32)}, r"no array for a/s; add one"),
+        ({"X": np.ones(1)}, "has no input 'X', it has x, a/s"),
+        ({"x": np.ones((3, 2), np.float32)}, r"shape \[3, 2\], wanted \[2, 3\]"),
+        ({"x": np.ones((2, 3))}, "is float64, wanted float32"),
+        ({"x": np.array([[None] * 3] * 2)}, "wanted an .npz of plain arrays"),
+    ],
+)
+def test_reading_what_does_not_fit(tmp_path, arrays, message):
+    path = tmp_path / "feeds.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(FeedError, match=message):
+        read_feeds(path, SPECS)
+
+
+def test_reading_what_is_no_npz(tmp_path):
+    with pytest.raises(FeedError, match="there is no such file"):
+        read_feeds(tmp_path / "nothing.npz", SPECS)
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(FeedError, match=r"wanted an \.npz"):
+        read_feeds(tmp_path / "text.npz", SPECS)
+    np.save(tmp_path / "one.npy", np.ones(3))
+    with pytest.raises(FeedError, match="a single array"):
+        read_feeds(tmp_path / "one.npy", SPECS)

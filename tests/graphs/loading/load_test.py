@@ -1,0 +1,410 @@
+"""Models of every kind, loaded and run."""
+
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import text_format
+
+from graphs.errors import FeedError, FetchError, ModelError
+from graphs.loading.feeds import generate_feeds
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from graphs.loading.sniff import new_message
+from graphs.source_model import TensorSpec, Variable
+from tests.graphs.loading import model_files
+from tests.graphs.loading.chunked_writer import write_chunked
+
+v1 = tf.compat.v1
+X = np.arange(8, dtype=np.float32).reshape(2, 4)
+Y = np.repeat([[6.0], [22.0]], 3, axis=1)  # X times a w of ones
+TWO = LoadOptions(batch_size=2)
+TWO_INFERENCE = LoadOptions(batch_size=2, mode="inference")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def trained_v2(folder):
+    """A TensorFlow 2 SavedModel with serving and training signatures and an asset."""
+    vocabulary = folder / "words.txt"
+    vocabulary.write_text("a\nb\n")
+    model = model_files.TrainedDense(str(vocabulary))
+    path = folder / "trained_v2"
+    signatures = {
+        "serving_default": model.serve,
+        "look_up": model.look_up,
+        "train_step": model.train_step,
+    }
+    tf.saved_model.save(model, str(path), signatures=signatures)
+    return path
+
+
+@pytest.fixture(scope="module")
+def served_v2(folder):
+    """A TensorFlow 2 SavedModel that only serves."""
+    model = model_files.Dense()
+    path = folder / "served_v2"
+    tf.saved_model.save(model, str(path), signatures={"serving_default": model.serve})
+    return path
+
+
+@pytest.fixture(scope="module")
+def served_v1(folder):
+    path = folder / "served_v1"
+    model_files.write_saved_model_v1(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def checkpointed(folder):
+    """A MetaGraphDef with its checkpoint, whose w is all ones."""
+    graph, saver = model_files.training_graph(tf.compat.v1.train.GradientDescentOptimizer(0.5))
+    prefix = str(folder / "checkpointed")
+    with graph.as_default(), tf.compat.v1.Session() as session:
+        session.run("init")
+        value = graph.get_operation_by_name("w/Assign").inputs[1]
+        session.run("w/Assign", {value: np.ones((4, 3), np.float32)})
+        saver.save(session, prefix)
+    return folder / "checkpointed.meta"
+
+
+def test_train_step_signature(trained_v2):
+    model = load(trained_v2, TWO)
+    assert (model.kind, model.mode, model.step_origin) == (
+        "saved_model_v2",
+        "train",
+        "signature train_step",
+    )
+    assert set(model.feeds) == {
+        TensorSpec("train_step_x:0", "float32", (2, 4)),
+        TensorSpec("train_step_labels:0", "int32", (2,)),
+    }
+    assert {v for v in model.variables if v.dtype == "float32"} == {
+        Variable("w", "w", "float32", (4, 3), True),
+        Variable("b", "b", "float32", (3,), True),
+    }
+    assert [v.trainable for v in model.variables if v.dtype == "int64"] == [False]
+    assert model.saved_model_dir == str(trained_v2)
+    assert model.guessed == ()
+    assert model.origins is None
+    feeds = {"train_step_x:0": X, "train_step_labels:0": np.array([0, 1], np.int32)}
+    (first,), (second,) = model_files.run(model, feeds, times=2)
+    np.testing.assert_allclose(first, np.log(3), rtol=1e-6)
+    assert second != first
+
+
+def test_assets_are_fed_while_tables_are_filled(trained_v2):
+    model = load(trained_v2, LoadOptions(batch_size=2, signature="look_up"))
+    assert model.mode == "inference"
+    feeds = {"look_up_x:0": X, "look_up_word:0": np.array([b"b", b"?"], object)}
+    ((row, y),) = model_files.run(model, feeds)
+    np.testing.assert_array_equal(row, [1, -1])
+    np.testing.assert_array_equal(y, Y)
+
+
+def test_a_path_to_the_file_in_the_directory(trained_v2):
+    model = load(trained_v2 / "saved_model.pb", TWO)
+    assert model.saved_model_dir == str(trained_v2)
+    assert model.kind == "saved_model_v2"
+
+
+def test_a_training_step_is_made(served_v2):
+    model = load(served_v2, TWO)
+    assert model.mode == "train"
+    assert model.step_origin == (
+        "a training step made from 2 trainable variables: gradient descent on the mean squares "
+        "of the float outputs of signature serving_default"
+    )
+    assert any("no training step" in sentence for sentence in model.guessed)
+    origin = model.origins["StatefulPartitionedCall/StatefulPartitionedCall/matmul"]
+    assert origin.node == "matmul"
+    assert origin.function.startswith("__inference_serve")
+    assert not any(name.startswith("train_step/") for name in model.origins)
+    losses = [values[0] for values in model_files.run(model, {"serving_default_x:0": X}, times=2)]
+    # mean(y^2) = (6^2 + 22^2) / 2; then w - 0.01 dL/dw and b - 0.01 dL/db.
+    np.testing.assert_allclose(losses[0], 260.0)
+    y = Y[:, :1]
+    w = 1.0 - 0.01 * X.T @ (2 * y / 6)
+    b = -0.01 * np.sum(2 * y / 6)
+    np.testing.assert_allclose(losses[1], np.mean((X @ w + b) ** 2), rtol=1e-5)
+
+
+def test_inference_is_run_where_it_is_asked_for(served_v2):
+    model = load(served_v2, TWO_INFERENCE)
+    assert (model.mode, model.step_origin) == ("inference", "signature serving_default")
+    ((y,),) = model_files.run(model, {"serving_default_x:0": X})
+    np.testing.assert_array_equal(y, Y)
+
+
+def test_saved_model_v1(served_v1):
+    model = load(served_v1, TWO_INFERENCE)
+    assert model.kind == "saved_model_v1"
+    assert model.variables == (Variable("w", "w", "float32", (4, 3), True),)
+    ((y,),) = model_files.run(model, {"x:0": X})
+    np.testing.assert_array_equal(y, Y)
+
+
+def test_a_training_step_of_reference_variables(served_v1):
+    model = load(served_v1, TWO)
+    first, second = (values[0] for values in model_files.run(model, {"x:0": X}, times=2))
+    np.testing.assert_allclose(first, 260.0)
+    assert second < first
+
+
+def test_tags_choose(folder):
+    path = folder / "two_tags"
+    model_files.write_saved_model_v1(path, ("train",), ("gpu", "serve"))
+    assert load(path, LoadOptions(tags=("serve", "gpu"), mode="inference")).mode == "inference"
+    with pytest.raises(ModelError, match=r"\{train\} \{gpu,serve\}, wanted \{serve\}"):
+        load(path)
+
+
+def test_saved_model_as_text(served_v2, folder):
+    path = folder / "text"
+    shutil.copytree(served_v2, path)
+    proto = new_message("saved_model")
+    proto.ParseFromString((path / "saved_model.pb").read_bytes())
+    (path / "saved_model.pb").unlink()
+    (path / "saved_model.pbtxt").write_text(text_format.MessageToString(proto))
+    assert load(path, TWO).graph_def == load(served_v2, TWO).graph_def
+
+
+def test_saved_model_under_another_name(served_v2, folder):
+    path = folder / "renamed"
+    shutil.copytree(served_v2, path)
+    (path / "saved_model.pb").rename(path / "model.bin")
+    model = load(path / "model.bin", TWO_INFERENCE)
+    assert model.kind == "saved_model_v2"
+    assert tf.saved_model.load(model.saved_model_dir).w.shape == [4, 3]
+
+
+@pytest.mark.parametrize("brotli", [False, True])
+def test_chunked_saved_model(served_v2, folder, brotli):
+    """The function library and a large constant lie in chunks of their own.
+
+    Files of this writer were read by TensorFlow's own C++ merger once, with equal results.
+    """
+    path = folder / f"chunked_{brotli}"
+    shutil.copytree(served_v2, path)
+    whole = new_message("saved_model")
+    whole.ParseFromString((path / "saved_model.pb").read_bytes())
+    constant = whole.meta_graphs[0].graph_def.node.add(name="large", op="Const")
+    constant.attr["dtype"].type = tf.uint8.as_datatype_enum
+    constant.attr["value"].tensor.dtype = tf.uint8.as_datatype_enum
+    constant.attr["value"].tensor.tensor_shape.dim.add(size=200_000)
+    content = np.random.default_rng(0).bytes(200_000)  # more than two Riegeli blocks
+    base = new_message("saved_model")
+    base.CopyFrom(whole)
+    constant.attr["value"].tensor.tensor_content = content
+    graph = base.meta_graphs[0].graph_def
+    library = graph.library.SerializeToString()
+    graph.ClearField("library")
+    signature = base.meta_graphs[0].signature_def["serving_default"]
+    packed_signature = signature.SerializeToString()
+    signature.Clear()
+    (path / "saved_model.pb").unlink()
+    meta_graph = [2, ("index", 0)]
+    node = [1, ("index", len(graph.node) - 1)]
+    write_chunked(
+        path / "saved_model.cpb",
+        [[base.SerializeToString(), library], [content, packed_signature]],
+        [
+            ([*meta_graph, 2, *node, 5, ("key", "value"), 8, 4], 2),
+            ([*meta_graph, 2, 2], 1),
+            ([*meta_graph, 5, ("key", "serving_default")], 3),
+        ],
+        brotli,
+    )
+    model = load(path, TWO_INFERENCE)
+    assert model.meta_graph_def == whole.meta_graphs[0]
+    ((y,),) = model_files.run(model, {"serving_default_x:0": X})
+    np.testing.assert_array_equal(y, Y)
+    assert tf.saved_model.load(model.saved_model_dir).w.shape == [4, 3]
+    damaged = bytearray((path / "saved_model.cpb").read_bytes())
+    damaged[70_000] ^= 1
+    (path / "saved_model.cpb").write_bytes(damaged)
+    with pytest.raises(ModelError, match="a damaged chunk at byte"):
+        load(path)
+
+
+def test_meta_graph_with_a_checkpoint(checkpointed):
+    model = load(checkpointed, TWO)
+    assert (model.kind, model.mode, model.step_origin) == (
+        "meta_graph_def",
+        "train",
+        "the train_op collection",
+    )
+    assert model.saved_model_dir == ""
+    assert model.initialization.checkpoint_prefix == str(checkpointed)[: -len(".meta")]
+    assert model.initialization.random_variables == ()
+    assert [v.name for v in model.variables if v.trainable] == ["w"]
+    both = load(checkpointed, LoadOptions(batch_size=2, fetch=(*model.fetches, "loss:0")))
+    first, second = (values[-1] for values in model_files.run(both, {"x:0": X}, times=2))
+    np.testing.assert_allclose(first, 260.0)
+    assert second != first
+
+
+@pytest.mark.parametrize("resource", [False, True])
+@pytest.mark.parametrize("binary", [False, True])
+def test_graph_def(folder, resource, binary):
+    graph, _ = model_files.training_graph(tf.compat.v1.train.AdamOptimizer(), resource)
+    name = f"graph_{resource}_{binary}"
+    path = tf.io.write_graph(graph.as_graph_def(), str(folder), name, as_text=not binary)
+    model = load(path, TWO)
+    assert (model.kind, model.mode, model.fetches) == ("graph_def", "train", ("Adam",))
+    assert model.step_origin == "the optimizer's updates, Adam"
+    assert [v.name for v in model.variables if v.trainable] == ["w"]
+    assert model.initialization.init_ops == ("init",)
+    assert model.initialization.random_variables == ()
+    assert model_files.run(model, {"x:0": X}) == [[None]]
+
+
+def test_keras_zip_and_hdf5(folder):
+    import keras
+
+    inputs = keras.Input((4,), name="features")
+    outputs = keras.layers.Dense(3, kernel_initializer="ones")(inputs)
+    keras_model = keras.Model(inputs, outputs)
+    for name in ("model.keras", "model.h5"):
+        keras_model.save(folder / name)
+        renamed = folder / (name + ".bin")
+        (folder / name).rename(renamed)
+        model = load(renamed, TWO)
+        assert (model.kind, model.mode, model.path) == ("keras", "train", str(renamed))
+        assert sorted(v.shape for v in model.variables if v.trainable) == [(3,), (4, 3)]
+        feed = model.feeds[0].tensor
+        losses = [values[0] for values in model_files.run(model, {feed: X}, times=2)]
+        np.testing.assert_allclose(losses[0], 260.0)
+        assert losses[1] < losses[0]
+
+
+def test_tf_keras_hdf5(folder):
+    import tf_keras
+
+    model = tf_keras.Sequential(
+        [
+            tf_keras.layers.Embedding(10, 4, input_length=5),
+            tf_keras.layers.LSTM(3),
+            tf_keras.layers.Dense(2),
+        ]
+    )
+    path = folder / "tf_keras.h5"
+    model.save(path)
+    loaded = load(path, TWO)
+    assert loaded.kind == "keras"
+    assert loaded.mode == "train", loaded.guessed
+    assert sum(v.trainable for v in loaded.variables) == 6
+    feeds = generate_feeds(loaded.graph_def, loaded.feeds, loaded.fetches, seed=0)
+    (ids,) = feeds.values()
+    assert ids.dtype == np.float32 and set(ids.ravel()) <= set(range(10))
+    losses = [values[0] for values in model_files.run(loaded, feeds, times=2)]
+    assert losses[1] < losses[0]
+
+
+def test_keras_code_is_not_run(folder):
+    import keras
+
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x * 2, name="evil")])
+    for name in ("lambda.keras", "lambda.h5"):
+        model.save(folder / name)
+        with pytest.raises(ModelError, match="'evil' is a Lambda with Python code"):
+            load(folder / name)
+
+
+def test_keras_weights_only_and_damage(folder):
+    import h5py
+
+    with h5py.File(folder / "weights.h5", "w") as file:
+        file["kernel"] = np.ones(3)
+    with pytest.raises(ModelError, match="weights only"):
+        load(folder / "weights.h5")
+    (folder / "cut.h5").write_bytes((folder / "weights.h5").read_bytes()[:600])
+    with pytest.raises(ModelError, match="damaged"):
+        load(folder / "cut.h5")
+    with zipfile.ZipFile(folder / "unknown.keras", "w") as archive:
+        archive.writestr("config.json", '{"class_name": "NoSuchModel", "config": {}}')
+        archive.writestr("metadata.json", '{"keras_version": "3.0.0"}')
+    with pytest.raises(ModelError, match="Keras can't load it"):
+        load(folder / "unknown.keras")
+
+
+def test_shapes_are_told_or_guessed_and_written_into_the_graph(served_v2):
+    model = load(served_v2, LoadOptions(mode="inference"))
+    assert model.feeds == (TensorSpec("serving_default_x:0", "float32", (32, 4)),)
+    assert model.guessed == ("input serving_default_x: dimension 0 unknown, taken as 32",)
+    (node,) = [n for n in model.graph_def.node if n.name == "serving_default_x"]
+    assert [dim.size for dim in node.attr["shape"].shape.dim] == [32, 4]
+    for name in ("x", "serving_default_x", "serving_default_x:0"):
+        told = load(served_v2, LoadOptions(mode="inference", input_shape={name: (5, 4)}))
+        assert told.feeds[0].shape == (5, 4)
+        assert told.guessed == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        (LoadOptions(fetch=("nope",)), FetchError, "has no op 'nope'"),
+        (LoadOptions(fetch=("NoOp:x",)), FetchError, "wanted OP or OP:OUTPUT"),
+        (LoadOptions(signature="serving"), FetchError, "nearest: 'serving_default'"),
+        (LoadOptions(input_shape={"xx": (2, 4)}), FetchError, "no input 'xx'"),
+        (LoadOptions(input_shape={"x": (2, 5)}), FeedError, r"declares \[\?,4\]"),
+        (LoadOptions(tags=("train",)), ModelError, r"tags \{serve\}, wanted \{train\}"),
+    ],
+)
+def test_what_does_not_exist_is_an_error(served_v2, options, error, message):
+    with pytest.raises(error, match=message) as caught:
+        load(served_v2, options)
+    assert type(caught.value) is error
+
+
+def test_missing_variables_and_assets(trained_v2, folder):
+    path = folder / "incomplete"
+    shutil.copytree(trained_v2, path)
+    shutil.rmtree(path / "assets")
+    with pytest.raises(ModelError, match=r"asset 'words.txt' is missing"):
+        load(path)
+    shutil.rmtree(path / "variables")
+    with pytest.raises(ModelError, match="its variables are missing"):
+        load(path)
+
+
+def test_iterators_are_started_and_tables_are_filled(folder):
+    graph = tf.Graph()
+    with graph.as_default():
+        dataset = tf.data.Dataset.range(3).map(lambda i: tf.cast(i, tf.float32)).repeat()
+        number = v1.data.make_initializable_iterator(dataset).get_next()
+        keys = v1.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+        row = v1.lookup.StaticHashTable(keys, -1).lookup(tf.constant("b"))
+        v = v1.get_variable("v", [], initializer=v1.ones_initializer(), use_resource=True)
+        tf.add(v * number, tf.cast(row, tf.float32), name="sum")
+    path = folder / "pipeline.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    model = load(path, LoadOptions(fetch=("sum:0",)))
+    assert model.feeds == ()
+    assert set(model.initialization.init_ops) == {
+        "MakeIterator",
+        "v/Assign",
+        next(n.name for n in graph.as_graph_def().node if n.op.startswith("LookupTableImport")),
+    }
+    assert model_files.run(model, {}, times=4) == [[2.0], [3.0], [4.0], [2.0]]
+    nothing = load(path, LoadOptions(fetch=("v/Read/ReadVariableOp:0",)))
+    assert nothing.initialization.init_ops == ("v/Assign",)
+
+
+def test_variables_that_nothing_initialises_are_named(folder):
+    graph, _ = model_files.training_graph(v1.train.GradientDescentOptimizer(0.1))
+    graph_def = graph.as_graph_def()
+    kept = [
+        n for n in graph_def.node if n.name not in ("init", "w/Assign") and "save" not in n.name
+    ]
+    del graph_def.node[:]
+    graph_def.node.extend(kept)
+    path = folder / "uninitialised.pb"
+    path.write_bytes(graph_def.SerializeToString())
+    assert load(path, TWO).initialization.random_variables == ("w",)
