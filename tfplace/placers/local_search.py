@@ -21,6 +21,9 @@ from tfplace.placers.single import Single
 from tfplace.placers.topological import Topological
 from tfplace.trial import Proposal
 
+# A small graph soon needs no more of the first, cool pass.
+FIRST_PASS_TRIALS_PER_UNIT = 20
+
 STARTS = (Single, Topological, EarliestTaskFirst, Heft, Metis)
 
 
@@ -31,19 +34,21 @@ class AnnealingConfig:
     Attributes:
       level_sizes: groups per level, coarse to fine; colocation units come last. A level that
         the graph is too small for is left out.
-      first_cycle_trials: trials of the first pass through all levels; each pass is twice as long
-        as the one before, so any budget is used well.
+      first_pass_trials: most trials of the first pass through all levels; each pass is twice as
+        long as the one before, so any budget is used well.
       hot, cold: temperature at the start and end of a level, as a share of the step time:
-        exp(-ln(new / old) / temperature) is the chance to take a worse placement.
+        exp(-ln(new / old) / temperature) is the chance to take a worse placement. `hot` is the
+        first pass's; each pass begins twice as hot as the one before, up to `hottest`.
       max_batch: most neighbours proposed at once. All are neighbours of one placement, and those
         after the first that is taken are wasted, so there are fewer while many are taken.
       overflow_weight: what a device's worth of missing memory adds, in step times.
     """
 
     level_sizes: Sequence[int] = (32, 128, 512)
-    first_cycle_trials: int = 1000
-    hot: float = 0.02
-    cold: float = 0.0005
+    first_pass_trials: int = 1000
+    hot: float = 0.002
+    hottest: float = 0.1
+    cold: float = 0.0002
     max_batch: int = 16
     overflow_weight: float = 10.0
 
@@ -52,13 +57,14 @@ class LocalSearch:
     """Anneals; never ends by itself.
 
     A first proposal holds all starts: the one that was handed in, one device, m-TOPO, m-ETF, HEFT
-    and minimum cuts. Then pass after pass anneals the groups of each level, coarse to fine: the
-    first pass from the best start, every later one from the best placement so far.
+    and minimum cuts. Then pass after pass anneals the groups of each level, coarse to fine, each
+    level from the best placement so far. Every pass groups anew, with its own seed, since where
+    the borders of coarse groups lie decides what a coarse move can do.
 
     Evaluations are the evaluator's and each counts as a trial; nothing is simulated in secret but
     what a start needs to fit memory.
 
-    Source: Kirkpatrick, Gelatt, Vecchi 1983 (annealing); Moulitsas and Karypis for coarse to fine.
+    Source: Kirkpatrick, Gelatt, Vecchi 1983 (annealing); Karypis and Kumar 1998 (coarse to fine).
     """
 
     def __init__(
@@ -81,39 +87,34 @@ class LocalSearch:
         self._config = config or AnnealingConfig()
         self._rng = np.random.default_rng(seed)
         self._start = start
-        self._levels: list[Neighbourhood] = []
-        self._plan: list[tuple[int, int]] = []  # (level, trials) of this pass, last first
-        self._cycle_trials = self._config.first_cycle_trials
+        self._levels: list[Neighbourhood] = []  # still to come in this pass
+        self._num_passes = 0
+        self._hot, self._cold = self._config.hot, self._config.cold
         self._level: Neighbourhood | None = None
-        self._level_trials = self._level_left = 0
+        self._level_trials, self._level_left = 1, 0
         self._acceptance = 0.5
         self._current: IntArray | None = None
-        self._energy = self._best_energy = math.inf
+        self._energy = math.inf
         self._best: IntArray | None = None
+        self._best_rank = (True, math.inf)  # (infeasible, energy): any feasible one is better
 
     def propose(self) -> Proposal | None:
         """The starts first; then neighbours of the current placement; None if no op is free."""
         if self._best is None:
             return Proposal(self._starts())
-        if not self._levels:
-            self._levels = _levels(self._problem, self._config.level_sizes, self._seed)
-            if not self._levels:
-                return None
-        if self._level_left <= 0:
-            self._next_level()
+        if self._level_left <= 0 and not self._next_level():
+            return None
         assert self._level is not None and self._current is not None
         size = round(0.2 / max(self._acceptance, 1e-3))
         size = min(max(size, 2), self._config.max_batch, self._level_left)
-        return Proposal(
-            np.stack([self._level.neighbour(self._current, self._rng) for _ in range(size)])
-        )
+        return Proposal(self._level.neighbours(self._current, size, self._rng))
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Takes starts or neighbours: keeps the best, and moves to the first acceptable one."""
         energies = [self._energy_of(outcome) for outcome in outcomes]
         if self._best is None:
-            self._keep_best(proposal.device_of_op, energies)
-            return {"best_energy": self._best_energy}
+            self._keep_best(proposal, outcomes, energies)
+            return {"best_energy": self._best_rank[1]}
         self._level_left -= len(energies)
         for placement, energy in zip(proposal.device_of_op, energies, strict=True):
             taken = self._accepts(energy)
@@ -121,9 +122,9 @@ class LocalSearch:
             if taken:
                 self._current, self._energy = placement, energy
                 break
-        self._keep_best(proposal.device_of_op, energies)
+        self._keep_best(proposal, outcomes, energies)
         return {
-            "best_energy": self._best_energy,
+            "best_energy": self._best_rank[1],
             "temperature": self._temperature(),
             "acceptance": self._acceptance,
         }
@@ -135,20 +136,31 @@ class LocalSearch:
             made.insert(0, np.asarray(self._start, dtype=np.int32)[None])
         return np.concatenate(made)
 
-    def _next_level(self) -> None:
-        """Begins the next level of this pass, or the next pass from the best placement."""
-        if not self._plan:
-            share = max(self._cycle_trials // len(self._levels), 1)
-            self._plan = [(level, share) for level in reversed(range(len(self._levels)))]
-            self._cycle_trials *= 2
-        self._current, self._energy = self._best, self._best_energy
-        level, self._level_trials = self._plan.pop()
-        self._level, self._level_left = self._levels[level], self._level_trials
+    def _next_level(self) -> bool:
+        """Begins a level, of the next pass if need be; False if nothing can be moved."""
+        if not self._levels:
+            config = self._config
+            self._levels = _levels(self._problem, config.level_sizes, self._seed + self._num_passes)
+            if not self._levels:
+                return False
+            num_free = len(self._levels[-1].free)
+            trials = min(config.first_pass_trials, FIRST_PASS_TRIALS_PER_UNIT * num_free)
+            # The fewer there are to move, the more each move changes.
+            scale = config.first_pass_trials / trials
+            trials <<= self._num_passes
+            self._level_trials = max(trials // len(self._levels), 1)
+            self._hot = min(scale * config.hot * 2**self._num_passes, config.hottest)
+            self._cold = min(scale * config.cold, self._hot)
+            self._num_passes += 1
+        self._current, self._energy = self._best, self._best_rank[1]
+        self._level = self._levels.pop(0)
+        self._level_left = self._level_trials
+        return True
 
     def _temperature(self) -> float:
         """Geometric from hot to cold over the trials of a level."""
-        done = 1.0 - self._level_left / max(self._level_trials, 1)
-        return self._config.hot * (self._config.cold / self._config.hot) ** done
+        done = 1.0 - self._level_left / self._level_trials
+        return self._hot * (self._cold / self._hot) ** done
 
     def _accepts(self, energy: float) -> bool:
         """Metropolis's rule on the ratio of energies."""
@@ -169,10 +181,16 @@ class LocalSearch:
         lacking = np.maximum(np.array(outcome.peak_bytes) - usable, 0.0) / np.maximum(usable, 1.0)
         return outcome.step_seconds * (2.0 + self._config.overflow_weight * float(lacking.sum()))
 
-    def _keep_best(self, placements: IntArray, energies: Sequence[float]) -> None:
-        index = int(np.argmin(energies))
-        if self._best is None or energies[index] < self._best_energy:
-            self._best, self._best_energy = placements[index].copy(), energies[index]
+    def _keep_best(
+        self, proposal: Proposal, outcomes: Sequence[Outcome], energies: Sequence[float]
+    ) -> None:
+        ranks = [
+            (isinstance(outcome, Infeasible), energy)
+            for outcome, energy in zip(outcomes, energies, strict=True)
+        ]
+        index = min(range(len(ranks)), key=ranks.__getitem__)
+        if self._best is None or ranks[index] < self._best_rank:
+            self._best, self._best_rank = proposal.device_of_op[index].copy(), ranks[index]
 
 
 def _levels(problem: Problem, sizes: Sequence[int], seed: int) -> list[Neighbourhood]:

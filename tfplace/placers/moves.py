@@ -12,9 +12,9 @@ from graphs.problem import Problem
 from tfplace.grouping.quotient import BoolArray, group_allowed
 
 # Shares of the kinds of move; what is left moves one group to a device drawn for its speed.
-FOLLOW_SHARE = 0.35
-RUN_SHARE = 0.25
+FOLLOW_SHARE = 0.45
 SWAP_SHARE = 0.1
+RUN_SHARE = 0.2
 
 # How often to draw again when a draw changes nothing.
 MAX_DRAWS = 20
@@ -28,44 +28,60 @@ class Neighbourhood:
       grouping: what moves as one.
       free: i4[F] groups that may use more than one device, in graph order.
       allowed: bool[G, D].
-      device_weights: f8[G, D] rows sum to 1: 1 / seconds, so that a group is seldom sent
-        where it is slow; 0 where it may not be.
+      device_limits: f8[G, D] running sums of 1 / seconds, 0 for devices that it may not use: a
+        group is seldom sent where it is slow.
       member_row: i8[G+1], member: i8[N] ops by group.
-      producer, consumer: i4[E] groups at the ends of each use that leaves a group.
+      producer, consumer: i4[E] groups at the ends of each use that leaves a group, of which one
+        at least is free.
     """
 
     grouping: Grouping
     free: IntArray
     allowed: BoolArray
-    device_weights: FloatArray
+    device_limits: FloatArray
     member_row: np.ndarray
     member: np.ndarray
     producer: IntArray
     consumer: IntArray
 
-    def neighbour(self, device_of_op: IntArray, rng: np.random.Generator) -> IntArray:
-        """i4[N]: a copy with one move made.
+    def neighbours(self, device_of_op: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+        """i4[count, N]: copies with one move made in each.
 
         Args:
           device_of_op: i4[N], legal. Groups may be split over devices: other groupings moved
-            parts of them.
-          rng: draws the move.
+            parts of them; then the group's first op says where it lies.
+          count: how many.
+          rng: draws the moves.
         """
-        placement = device_of_op.copy()
-        for _ in range(MAX_DRAWS):
-            if self._move(placement, rng):
-                break
-        return placement
+        placements = np.repeat(device_of_op[None], count, axis=0)
+        device_of_group = device_of_op[self.member[self.member_row[:-1]]]
+        cut = np.flatnonzero(device_of_group[self.producer] != device_of_group[self.consumer])
+        for placement in placements:
+            for _ in range(MAX_DRAWS):
+                if self._move(placement, device_of_group, cut, rng):
+                    break
+        return placements
 
-    def _move(self, placement: IntArray, rng: np.random.Generator) -> bool:
+    def _move(
+        self,
+        placement: IntArray,
+        device_of_group: IntArray,
+        cut: np.ndarray,
+        rng: np.random.Generator,
+    ) -> bool:
         """Makes one random move; returns whether anything changed."""
         kind = rng.random()
-        if kind < FOLLOW_SHARE and len(self.producer):
-            return self._follow(placement, rng)
+        if kind < FOLLOW_SHARE and len(cut):
+            # One end of a cut edge goes where the other is, which saves a transfer.
+            edge = cut[rng.integers(len(cut))]
+            ends = int(self.producer[edge]), int(self.consumer[edge])
+            goes, stays = ends if rng.random() < 0.5 else ends[::-1]
+            return self._put(placement, goes, int(device_of_group[stays]))
         if kind < FOLLOW_SHARE + SWAP_SHARE:
-            return self._swap(placement, rng)
+            return self._swap(placement, device_of_group, rng)
         group = int(self.free[rng.integers(len(self.free))])
-        device = int(rng.choice(len(self.device_weights[group]), p=self.device_weights[group]))
+        limits = self.device_limits[group]
+        device = int(np.searchsorted(limits, rng.random() * limits[-1], side="right"))
         if kind < FOLLOW_SHARE + SWAP_SHARE + RUN_SHARE:
             return self._run(placement, group, device, rng)
         return self._put(placement, group, device)
@@ -80,21 +96,12 @@ class Neighbourhood:
         placement[ops] = device
         return True
 
-    def _device(self, placement: IntArray, group: int) -> int:
-        """Where a group's first op lies."""
-        return int(placement[self.member[self.member_row[group]]])
-
-    def _follow(self, placement: IntArray, rng: np.random.Generator) -> bool:
-        """One end of an edge goes where the other is, which saves a transfer if it was cut."""
-        edge = rng.integers(len(self.producer))
-        ends = int(self.producer[edge]), int(self.consumer[edge])
-        goes, stays = ends if rng.random() < 0.5 else ends[::-1]
-        return self._put(placement, goes, self._device(placement, stays))
-
-    def _swap(self, placement: IntArray, rng: np.random.Generator) -> bool:
+    def _swap(
+        self, placement: IntArray, device_of_group: IntArray, rng: np.random.Generator
+    ) -> bool:
         """Two groups exchange devices, which keeps the balance."""
         first, second = (int(group) for group in self.free[rng.integers(len(self.free), size=2)])
-        here, there = self._device(placement, first), self._device(placement, second)
+        here, there = int(device_of_group[first]), int(device_of_group[second])
         if here == there or not (self.allowed[first, there] and self.allowed[second, here]):
             return False
         self._put(placement, first, there)
@@ -122,7 +129,6 @@ def neighbourhood(problem: Problem, grouping: Grouping) -> Neighbourhood:
     np.add.at(seconds, grouping.group_of_op, finite)
     # Groups of no time go anywhere alike.
     speed = np.where(allowed, 1.0 / (seconds + 1e-9), 0.0)
-    weights = speed / np.maximum(speed.sum(axis=1, keepdims=True), 1e-300)
     producer, consumer, _ = problem.graph.op_edges()
     source, target = grouping.group_of_op[producer], grouping.group_of_op[consumer]
     free = allowed.sum(axis=1) > 1
@@ -133,7 +139,7 @@ def neighbourhood(problem: Problem, grouping: Grouping) -> Neighbourhood:
         grouping=grouping,
         free=np.flatnonzero(free).astype(np.int32),
         allowed=allowed,
-        device_weights=weights,
+        device_limits=np.cumsum(speed, axis=1),
         member_row=row,
         member=np.argsort(grouping.group_of_op, kind="stable"),
         producer=source[leaves],
