@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tfplace
-from graphs.build import origin_devices
+from graphs.building.build import origin_devices
 from graphs.cluster import Cluster
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, Emitted, emit
