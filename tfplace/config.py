@@ -14,9 +14,11 @@ class GroupingConfig:
     """How ops become groups.
 
     Attributes:
-      method: "minimum_cut" (coarsen.py) or "colocation" (ColocRL's rule).
-      max_groups: count, 1 to N; for "minimum_cut" only. tfplace's choice: local search over
-        32 to 64 groups of an unrolled LSTM came as low as over 128, in fewer trials.
+      method: "minimum_cut" (coarsen.py), or "colocation" (ColocRL's rule) and minimum cuts of
+        what is still more than max_groups.
+      max_groups: count, 1 to N. tfplace's choice: local search over 32 to 128 groups of RNNLM,
+        NMT and Inception-V3 came to within 2 % of each other's step times, except NMT on four
+        devices; a policy learns fewer faster.
       imbalance: share of the mean group's seconds, 0 to 10. tfplace's choice.
     """
 
@@ -49,24 +51,160 @@ class Seq2SeqConfig:
 
 
 @dataclasses.dataclass(frozen=True)
+class AdamConfig:
+    """Adam (Kingma & Ba 2015) with clipping by global norm.
+
+    Attributes:
+      learning_rate: above 0.
+      gradient_clip: global norm, above 0.
+    """
+
+    learning_rate: float = 1e-3
+    gradient_clip: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class SpotlightConfig:
     """Spotlight (Gao, Chen, Li, ICML 2018).
 
     Attributes:
       grouping, policy: see there.
+      optimizer: tfplace's choice; rates of 1e-3 and 3e-3 did equally well.
       batch_size: placements per update, 1 to 1000. tfplace's choice.
       ascent_steps: per update, 1 to 100. 10: read.
       kl_weight: β, 0 or more. 1: read.
-      learning_rate: of Adam, above 0. tfplace's choice: 1e-3 and 3e-3 did equally well.
-      gradient_clip: global norm, above 0. tfplace's choice.
       baseline_decay: γ of the moving average, 0 to 1. 0.9: ColocRL.
     """
 
     grouping: GroupingConfig = GroupingConfig()
     policy: Seq2SeqConfig = Seq2SeqConfig()
+    optimizer: AdamConfig = AdamConfig()
     batch_size: int = 10
     ascent_steps: int = 10
     kl_weight: float = 1.0
-    learning_rate: float = 1e-3
-    gradient_clip: float = 1.0
     baseline_decay: float = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class ColocRLConfig:
+    """ColocRL (Mirhoseini et al., ICML 2017).
+
+    Attributes:
+      grouping: colocation, then its only-consumer rule: read. At most 256 groups: tfplace's
+        choice; the paper's graphs had 83 to 280 (memory), today's have over a thousand.
+      policy: one layer: tfplace's choice.
+      optimizer: tfplace's choice.
+      batch_size: placements per update; "several": second-hand.
+      baseline_decay: 0.9: memory.
+      warm_up_trials: after so many, only placements that run teach: memory; the number is
+        tfplace's choice.
+    """
+
+    grouping: GroupingConfig = GroupingConfig(method="colocation", max_groups=256)
+    policy: Seq2SeqConfig = Seq2SeqConfig(num_layers=1, bidirectional=False)
+    optimizer: AdamConfig = AdamConfig(learning_rate=1e-2)
+    batch_size: int = 10
+    baseline_decay: float = 0.9
+    warm_up_trials: int = 500
+
+
+@dataclasses.dataclass(frozen=True)
+class PostConfig:
+    """Post (Gao, Chen, Li, NeurIPS 2018).
+
+    Attributes:
+      grouping: see there.
+      batch_size: K, placements per proximal update. 10: memory.
+      ascent_steps: per proximal update. 10: read ("about ten").
+      step_size: of gradient ascent. 1: memory.
+      kl_weight: β. 1: as Spotlight.
+      elite_period: N, placements per cross-entropy update, a multiple of K. 50: memory.
+      elite_fraction: 0.1: read.
+      epsilon: ε at the start, 0 to 1. 0.1: memory.
+      epsilon_trials: trials until ε has fallen to 0, linearly. 2400: the paper's whole run (read).
+      baseline_decay: γ of the moving average. 0.9: ColocRL.
+    """
+
+    grouping: GroupingConfig = GroupingConfig()
+    batch_size: int = 10
+    ascent_steps: int = 10
+    step_size: float = 1.0
+    kl_weight: float = 1.0
+    elite_period: int = 50
+    elite_fraction: float = 0.1
+    epsilon: float = 0.1
+    epsilon_trials: int = 2400
+    baseline_decay: float = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class GrouperConfig:
+    """HDP's Grouper.
+
+    Attributes:
+      num_groups: G. 256: second-hand.
+      units: of the hidden layer. 64: second-hand.
+      type_units: of the op-type embedding. 20: second-hand.
+      start: "minimum_cut": the untrained Grouper puts an op into its group of coarsen.py with
+        probability `start_probability`; "uniform": into any group alike, as the paper's.
+      start_probability: 0 to 1, exclusive.
+    """
+
+    num_groups: int = 256
+    units: int = 64
+    type_units: int = 20
+    start: str = "minimum_cut"
+    start_probability: float = 0.999
+
+
+@dataclasses.dataclass(frozen=True)
+class HierarchicalConfig:
+    """HDP (Mirhoseini, Goldie et al., ICLR 2018).
+
+    Attributes:
+      grouper: see there.
+      policy: bi-LSTM: read; logits 5·tanh, temperature 10: read.
+      optimizer: clip 1.0: read.
+      placements_per_grouping: 4: read.
+      noise_updates: updates with noise on the logits. 500: second-hand.
+      noise_scale: standard deviation of the noise. tfplace's choice.
+      valid_only_updates: after so many, only placements that run teach. 500: second-hand.
+      baseline_decay: γ of the moving average. tfplace's choice.
+    """
+
+    grouper: GrouperConfig = GrouperConfig()
+    policy: Seq2SeqConfig = Seq2SeqConfig(num_layers=1, logit_bound=5.0, temperature=10.0)
+    optimizer: AdamConfig = AdamConfig(learning_rate=1e-1)
+    placements_per_grouping: int = 4
+    noise_updates: int = 500
+    noise_scale: float = 0.1
+    valid_only_updates: int = 500
+    baseline_decay: float = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class PlacetoConfig:
+    """Placeto (Addanki et al., NeurIPS 2019).
+
+    Attributes:
+      grouping: see there.
+      units: of embeddings and hidden layers. tfplace's choice.
+      rounds: of message passing. 8: read.
+      optimizer: clip 1.25, first rate 1e-3: read.
+      last_learning_rate: reached linearly. 1e-4: read.
+      decay_episodes: episodes until then. tfplace's choice.
+      entropy_weight: of the entropy bonus. tfplace's choice.
+      baseline_episodes: the baseline of a visit is the mean over so many. 10: read.
+      start_from_best: whether an episode starts from the best placement so far, rather than
+        from the first one. tfplace's choice.
+    """
+
+    grouping: GroupingConfig = GroupingConfig()
+    units: int = 16
+    rounds: int = 8
+    optimizer: AdamConfig = AdamConfig(learning_rate=1e-3, gradient_clip=1.25)
+    last_learning_rate: float = 1e-4
+    decay_episodes: int = 500
+    entropy_weight: float = 0.01
+    baseline_episodes: int = 10
+    start_from_best: bool = True

@@ -13,11 +13,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
 
 from graphs.op_graph import SHAPE_DIMS, FloatArray, IntArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.quotient import group_sums, quotient
+from tfplace.grouping.quotient import fastest_seconds, group_sums, quotient
 
 FeatureArray = npt.NDArray[np.float32]
 
@@ -110,19 +111,6 @@ def op_features(problem: Problem) -> Features:
     )
 
 
-def group_type_counts(graph: OpGraph, grouping: Grouping) -> FloatArray:
-    """f8[G, V]: ops of each type in each group."""
-    ids, vocabulary = type_ids(graph.op_types)
-    counts = np.zeros((grouping.num_groups, len(vocabulary)))
-    np.add.at(counts, (grouping.group_of_op, ids), 1.0)
-    return counts
-
-
-def group_output_shapes(graph: OpGraph, grouping: Grouping) -> FloatArray:
-    """f8[G, 24]: `output_shapes`, summed over the ops of each group."""
-    return group_sums(output_shapes(graph), grouping)
-
-
 def group_traffic(graph: OpGraph, grouping: Grouping) -> FloatArray:
     """f8[G, G]: bytes that group i's tensors carry to uses in group j; diagonal 0."""
     _, _, size = graph.op_edges()
@@ -131,40 +119,62 @@ def group_traffic(graph: OpGraph, grouping: Grouping) -> FloatArray:
 
 def group_adjacency(graph: OpGraph, grouping: Grouping) -> npt.NDArray[np.bool_]:
     """bool[G, G]: whether group j uses a tensor, or waits for an op, of group i; diagonal False."""
-    edges = quotient(graph, grouping, np.ones(len(graph.use_op)))
-    return edges.toarray() > 0.0
+    producer, consumer, _ = graph.op_edges()
+    adjacency = np.zeros((grouping.num_groups, grouping.num_groups), dtype=bool)
+    adjacency[grouping.group_of_op[producer], grouping.group_of_op[consumer]] = True
+    np.fill_diagonal(adjacency, False)
+    return adjacency
 
 
-def group_seconds(problem: Problem, grouping: Grouping) -> FloatArray:
-    """f8[G, D]: summed op seconds of each group on each device; inf where an op has no kernel."""
-    return group_sums(problem.op_seconds, grouping)
+@dataclasses.dataclass(frozen=True)
+class OpTable:
+    """What the features of any grouping are sums of.
 
-
-def group_output_bytes(graph: OpGraph, grouping: Grouping) -> FloatArray:
-    """f8[G]: bytes of all tensors that a group's ops make."""
-    sums = np.zeros(grouping.num_groups)
-    np.add.at(sums, grouping.group_of_op[graph.tensor_producer], graph.tensor_bytes)
-    return sums
-
-
-def group_features(problem: Problem, grouping: Grouping) -> Features:
-    """What the sequence-to-sequence policies see of each group, each block about 0 to 1.
-
-    Blocks: type_counts V and output_shapes 24 (logarithms), successors G and predecessors G
-    (0 or 1), seconds 1 (share of the total on the fastest device), output_bytes 1 (logarithm).
+    Attributes:
+      type_counts: f8[N, V] sparse, a single 1 in each row.
+      output_shapes: f8[N, 24].
+      seconds: f8[N] on the fastest device that the op may use.
+      output_bytes: f8[N] of all tensors that the op makes.
     """
+
+    type_counts: sparse.csr_array
+    output_shapes: FloatArray
+    seconds: FloatArray
+    output_bytes: FloatArray
+
+
+def op_table(problem: Problem) -> OpTable:
+    """The table of a problem's ops."""
     graph = problem.graph
+    ids, vocabulary = type_ids(graph.op_types)
+    counts = (np.ones(graph.num_ops), ids, np.arange(graph.num_ops + 1))
+    size = np.zeros(graph.num_ops)
+    np.add.at(size, graph.tensor_producer, graph.tensor_bytes)
+    return OpTable(
+        type_counts=sparse.csr_array(counts, shape=(graph.num_ops, len(vocabulary))),
+        output_shapes=output_shapes(graph),
+        seconds=fastest_seconds(problem, problem.allowed()),
+        output_bytes=size,
+    )
+
+
+def group_features(graph: OpGraph, table: OpTable, grouping: Grouping) -> Features:
+    """What the sequence-to-sequence policies see of each group, each block from 0 to 1.
+
+    Blocks: type_counts V, output_shapes 24 and output_bytes 1 (logarithms of sums over the
+    group's ops), seconds 1 (share of all groups'), successors G and predecessors G (0 or 1).
+    """
     adjacency = group_adjacency(graph, grouping)
-    seconds = group_seconds(problem, grouping).min(axis=1)
-    seconds = np.where(np.isfinite(seconds), seconds, 0.0)[:, np.newaxis]
+    seconds = group_sums(table.seconds, grouping)[:, np.newaxis]
+    size = group_sums(table.output_bytes, grouping)[:, np.newaxis]
     return side_by_side(
         {
-            "type_counts": _log_share(group_type_counts(graph, grouping)),
-            "output_shapes": _log_share(group_output_shapes(graph, grouping)),
+            "type_counts": _log_share(group_sums(table.type_counts, grouping).toarray()),
+            "output_shapes": _log_share(group_sums(table.output_shapes, grouping)),
+            "output_bytes": _log_share(size),
+            "seconds": seconds / max(float(seconds.sum()), 1e-12),
             "successors": adjacency,
             "predecessors": adjacency.T,
-            "seconds": seconds / max(float(seconds.sum()), 1e-12),
-            "output_bytes": _log_share(group_output_bytes(graph, grouping)[:, np.newaxis]),
         }
     )
 
@@ -172,4 +182,5 @@ def group_features(problem: Problem, grouping: Grouping) -> Features:
 def _log_share(values: FloatArray) -> FloatArray:
     """log(1 + x) over its largest value: 0 to 1."""
     logs = np.log1p(values)
-    return logs / max(float(logs.max(initial=0.0)), 1e-12)
+    shares: FloatArray = logs / max(float(logs.max(initial=0.0)), 1e-12)
+    return shares

@@ -51,23 +51,30 @@ def test_at_most_six_neighbours_each_way():
 def test_group_blocks_of_a_diamond():
     problem, groups = diamond(size=8), grouping(0, 1, 1, 2)
     graph = problem.graph
-    np.testing.assert_array_equal(features.group_type_counts(graph, groups), [[1], [2], [1]])
+    table = features.op_table(problem)
+    np.testing.assert_array_equal(table.type_counts.toarray(), [[1]] * 4)
+    np.testing.assert_array_equal(table.output_bytes, [8] * 4)
+    np.testing.assert_array_equal(table.seconds, [1] * 4)
     np.testing.assert_array_equal(
         features.group_adjacency(graph, groups), [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
     )
     np.testing.assert_array_equal(
         features.group_traffic(graph, groups), [[0, 16, 0], [0, 0, 16], [0, 0, 0]]
     )
-    np.testing.assert_array_equal(features.group_seconds(problem, groups), [[1, 1], [2, 2], [1, 1]])
-    np.testing.assert_array_equal(features.group_output_bytes(graph, groups), [8, 16, 8])
+    blocks = features.group_features(graph, table, groups)
+    np.testing.assert_allclose(blocks.block("seconds"), [[0.25], [0.5], [0.25]])
+    np.testing.assert_allclose(
+        blocks.block("type_counts"), np.log([[2], [3], [2]]) / np.log(3), rtol=1e-6
+    )
+    np.testing.assert_array_equal(blocks.block("predecessors"), [[0, 0, 0], [1, 0, 0], [0, 1, 0]])
 
 
 def test_columns_are_disjoint_and_cover_everything():
     problem = unrolled_lstm()
-    half = np.arange(problem.num_ops) // (problem.num_ops // 2 + 1)
+    halves = Grouping((np.arange(problem.num_ops) % 2).astype(np.int32), 2)
     for table in (
         features.op_features(problem),
-        features.group_features(problem, Grouping(half.astype(np.int32), 2)),
+        features.group_features(problem.graph, features.op_table(problem), halves),
     ):
         covered = np.concatenate(
             [np.arange(part.start, part.stop) for part in table.columns.values()]
@@ -85,4 +92,12 @@ def test_block_reads_the_columns_that_were_put_in():
 
 def test_an_op_without_a_kernel_leaves_features_finite():
     problem = build_problem([Op("a", seconds=(1.0, np.inf)), Op("b", seconds=(np.inf, 1.0))])
-    assert np.isfinite(features.group_features(problem, grouping(0, 0)).values).all()
+    table = features.op_table(problem)
+    assert np.isfinite(features.group_features(problem.graph, table, grouping(0, 0)).values).all()
+
+
+def test_an_empty_group_is_all_zero():
+    problem = diamond()
+    groups = Grouping(np.array([0, 0, 2, 2], dtype=np.int32), 3)
+    table = features.group_features(problem.graph, features.op_table(problem), groups)
+    assert not table.values[1].any()

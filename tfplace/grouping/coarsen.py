@@ -24,7 +24,13 @@ from tfplace.grouping.quotient import (
 _METIS_TOTAL = 500_000_000
 
 
-def coarsen(problem: Problem, max_groups: int, seed: int = 0, imbalance: float = 0.1) -> Grouping:
+def coarsen(
+    problem: Problem,
+    max_groups: int,
+    seed: int = 0,
+    imbalance: float = 0.1,
+    start: Grouping | None = None,
+) -> Grouping:
     """Groups whose ops exchange much and cost about the same.
 
     Colocation groups stay whole. Ops may share a group only where they may use the same devices:
@@ -39,6 +45,8 @@ def coarsen(problem: Problem, max_groups: int, seed: int = 0, imbalance: float =
         sets of allowed devices.
       seed: of METIS; the same seed gives the same groups.
       imbalance: how much heavier than the mean a part may be, as a share of the mean (0 to 10).
+      start: groups to stay whole, each of ops that may use the same devices; colocation groups
+        where it is None.
 
     Raises:
       ValueError: max_groups is not positive.
@@ -50,7 +58,8 @@ def coarsen(problem: Problem, max_groups: int, seed: int = 0, imbalance: float =
     seconds = fastest_seconds(problem, allowed)
     weights = use_seconds(problem)
     quota = _groups_per_class(class_of_op, seconds, allowed, max_groups)
-    grouping = _contract_dear_edges(problem, class_of_op, seconds, weights, quota)
+    start = start or colocation_units(problem.graph)
+    grouping = _contract_dear_edges(problem, start, class_of_op, seconds, weights, quota)
     group_seconds = group_sums(seconds, grouping)
     class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
     class_of_group[grouping.group_of_op] = class_of_op
@@ -87,6 +96,7 @@ def _groups_per_class(
 
 def _contract_dear_edges(
     problem: Problem,
+    grouping: Grouping,
     class_of_op: IntArray,
     seconds: FloatArray,
     weights: FloatArray,
@@ -97,7 +107,6 @@ def _contract_dear_edges(
     Linear clustering's rule (Sarkar 1989: zero an edge when that can't lengthen the schedule),
     applied to all groups at once until none is left or a class would fall below its quota.
     """
-    grouping = colocation_units(problem.graph)
     while True:
         group_seconds = group_sums(seconds, grouping)
         class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)

@@ -51,6 +51,8 @@ def grouped_problem(problem: Problem, config: GroupingConfig, seed: int) -> Grou
         grouping = coarsen(problem, config.max_groups, seed, config.imbalance)
     elif config.method == "colocation":
         grouping = colocrl_grouping(problem)
+        if grouping.num_groups > config.max_groups:
+            grouping = coarsen(problem, config.max_groups, seed, config.imbalance, grouping)
     else:
         raise ValueError(
             f"grouping {problem.num_ops} ops: method {config.method!r} is unknown; "

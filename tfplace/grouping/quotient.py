@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
@@ -45,11 +47,14 @@ def group_allowed(allowed: BoolArray, grouping: Grouping) -> BoolArray:
     return joint
 
 
-def group_sums(values: FloatArray, grouping: Grouping) -> FloatArray:
-    """f8[G, ...]: sums of the values f8[N, ...] of each group's ops."""
-    sums = np.zeros((grouping.num_groups, *values.shape[1:]))
-    np.add.at(sums, grouping.group_of_op, values)
-    return sums
+def group_sums(values: Any, grouping: Grouping) -> Any:
+    """f8[G, ...]: sums of the values f8[N, ...] of each group's ops; sparse if these are."""
+    size = len(grouping.group_of_op)
+    member = sparse.csc_array(
+        (np.ones(size), grouping.group_of_op, np.arange(size + 1)),
+        shape=(grouping.num_groups, size),
+    )
+    return member @ values
 
 
 def allowed_class(allowed: BoolArray) -> IntArray:
