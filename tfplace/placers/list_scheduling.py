@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numba
 import numpy as np
 
-from graphs.op_graph import FloatArray, IntArray
+from graphs.op_graph import FloatArray, IntArray, LongArray
 from tfplace.evaluation.event_heap import compiled
 from tfplace.evaluation.simulation_arrays import SimulationArrays
 from tfplace.evaluation.simulator import Simulator
@@ -63,6 +62,33 @@ def list_problem(simulator: Simulator, only_working: bool) -> ListProblem:
     return ListProblem(allowed, units.group_of_op, unit_bytes, problem.usable_bytes())
 
 
+class _ListState(NamedTuple):
+    """A schedule that grows.
+
+    Attributes:
+      device_of_op: i4[N] -1 until the op is placed.
+      op_end: f8[N] seconds.
+      arrival: f8[N, D] when a ready op's last input is on each device.
+      unit_device: i4[G] -1 until the unit's first op is placed.
+      room: f8[D] bytes.
+      slot_free: f8[D, S] seconds.
+      kept_for: i4[D] the op that a device is kept for, -1 for none; kept_until: f8[D] seconds.
+      pending: i4[N] inputs whose producer is not placed.
+      ready: i4[N] ops without such inputs, in any order.
+    """
+
+    device_of_op: IntArray
+    op_end: FloatArray
+    arrival: FloatArray
+    unit_device: IntArray
+    room: FloatArray
+    slot_free: FloatArray
+    kept_for: IntArray
+    kept_until: FloatArray
+    pending: IntArray
+    ready: IntArray
+
+
 def earliest_task_first(
     arrays: SimulationArrays, problem: ListProblem, favourite: IntArray
 ) -> IntArray:
@@ -78,110 +104,87 @@ def earliest_task_first(
     Returns:
       i4[N] devices.
     """
-    device_of_op = np.full(len(problem.allowed), -1, dtype=np.int32)
-    _earliest_task_first(arrays, problem, favourite, device_of_op)
-    return device_of_op
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _earliest_task_first(
-    arrays: SimulationArrays, problem: ListProblem, favourite: IntArray, device_of_op: IntArray
-) -> None:
     num_ops, num_devices = problem.allowed.shape
-    arrival = np.zeros((num_ops, num_devices))
-    op_end = np.zeros(num_ops)
-    pending = arrays.num_inputs.copy()
-    unit_device = np.full(len(problem.unit_bytes), -1, dtype=np.int32)
-    room = problem.room.copy()
-    slot_free = np.zeros((num_devices, arrays.slots.max()))
-    kept_for = np.full(num_devices, -1, dtype=np.int32)
-    kept_until = np.zeros(num_devices)
-    ready = np.empty(num_ops, dtype=np.int32)
+    state = _ListState(
+        device_of_op=np.full(num_ops, -1, dtype=np.int32),
+        op_end=np.zeros(num_ops),
+        arrival=np.zeros((num_ops, num_devices)),
+        unit_device=np.full(len(problem.unit_bytes), -1, dtype=np.int32),
+        room=problem.room.copy(),
+        slot_free=np.zeros((num_devices, int(arrays.slots.max(initial=1)))),
+        kept_for=np.full(num_devices, -1, dtype=np.int32),
+        kept_until=np.zeros(num_devices),
+        pending=arrays.num_inputs.copy(),
+        ready=np.empty(num_ops, dtype=np.int32),
+    )
+    _earliest_task_first(arrays, problem, favourite, state)
+    return state.device_of_op
+
+
+@compiled
+def _earliest_task_first(
+    arrays: SimulationArrays, problem: ListProblem, favourite: IntArray, state: _ListState
+) -> None:
     num_ready = 0
-    for op in range(num_ops):
-        if pending[op] == 0:
-            ready[num_ready] = op
+    for op in range(len(state.pending)):
+        if state.pending[op] == 0:
+            state.ready[num_ready] = op
             num_ready += 1
     while num_ready > 0:
-        free = np.empty(num_devices)
-        for device in range(num_devices):
-            free[device] = slot_free[device, : arrays.slots[device]].min()
-        place, device, start = _earliest(
-            problem, ready[:num_ready], arrival, free, unit_device, room, kept_for, kept_until
-        )
-        op = ready[place]
+        place, device, start = _earliest(arrays, problem, state, num_ready)
+        op = state.ready[place]
         num_ready -= 1
-        ready[place] = ready[num_ready]
-        unit = problem.unit_of_op[op]
-        if unit_device[unit] < 0:
-            unit_device[unit] = device
-            room[device] -= problem.unit_bytes[unit]
-        device_of_op[op] = device
-        op_end[op] = start + arrays.op_seconds[op, device]
-        slot = slot_free[device, : arrays.slots[device]].argmin()
-        slot_free[device, slot] = op_end[op]
-        child = favourite[op]
-        kept_for[device] = child
-        if child >= 0:
-            kept_until[device] = op_end[op] + _longest_move(arrays, op, child, device)
-        for other in range(num_devices):
-            if kept_for[other] == op:
-                kept_for[other] = -1
+        state.ready[place] = state.ready[num_ready]
+        _take_room(problem, state, op, device)
+        end = start + arrays.op_seconds[op, device]
+        state.device_of_op[op] = device
+        state.op_end[op] = end
+        state.slot_free[device, _free_slot(arrays, state, device)] = end
+        for other in range(len(state.kept_for)):
+            if state.kept_for[other] == op:
+                state.kept_for[other] = -1
+        state.kept_for[device] = favourite[op]
+        if favourite[op] >= 0:
+            state.kept_until[device] = end + _longest_move(arrays, op, favourite[op], device)
         for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
             for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
                 user = arrays.use_op[index]
-                pending[user] -= 1
-                if pending[user] == 0:
-                    _find_arrivals(arrays, user, device_of_op, op_end, arrival[user])
-                    ready[num_ready] = user
+                state.pending[user] -= 1
+                if state.pending[user] == 0:
+                    for where in range(len(state.room)):
+                        state.arrival[user, where] = _arrival(arrays, state, user, where)
+                    state.ready[num_ready] = user
                     num_ready += 1
 
 
 @compiled
 def _earliest(
-    problem: ListProblem,
-    ready: IntArray,
-    arrival: FloatArray,
-    free: FloatArray,
-    unit_device: IntArray,
-    room: FloatArray,
-    kept_for: IntArray,
-    kept_until: FloatArray,
+    arrays: SimulationArrays, problem: ListProblem, state: _ListState, num_ready: int
 ) -> tuple[int, int, float]:
-    """Position in `ready`, device and start of the earliest start; ties by op, then device.
+    """Position in `ready`, device and start of the earliest start.
 
-    An op for which no device has room takes the allowed one that has most.
+    Ties go to the op that the device is kept for, then to the first op, then to the first device.
     """
     best_place, best_device, best_start = -1, -1, np.inf
     best_kept = False
-    for place in range(len(ready)):
-        op = ready[place]
-        unit = problem.unit_of_op[op]
+    for place in range(num_ready):
+        op = state.ready[place]
         latest = 0.0
-        fits = False
-        for device in range(len(free)):
+        for device in range(len(state.room)):
             if problem.allowed[op, device]:
-                latest = max(latest, arrival[op, device])
-                fits = fits or room[device] >= problem.unit_bytes[unit]
-        for device in range(len(free)):
-            if not problem.allowed[op, device]:
+                latest = max(latest, state.arrival[op, device])
+        for device in range(len(state.room)):
+            if not _may_take(problem, state, op, device):
                 continue
-            if unit_device[unit] >= 0:
-                if unit_device[unit] != device:
-                    continue
-            elif fits:
-                if room[device] < problem.unit_bytes[unit]:
-                    continue
-            elif not _has_most_room(problem.allowed[op], room, device):
-                continue
-            start = max(arrival[op, device], free[device])
-            kept = kept_for[device] == op
-            if kept_for[device] >= 0 and not kept and latest > free[device]:
-                start = max(start, kept_until[device])
+            free = state.slot_free[device, _free_slot(arrays, state, device)]
+            start = max(state.arrival[op, device], free)
+            kept = state.kept_for[device] == op
+            if state.kept_for[device] >= 0 and not kept and latest > free:
+                start = max(start, state.kept_until[device])
             better = start < best_start
-            if start == best_start:
+            if start == best_start and best_place >= 0:
                 better = (kept and not best_kept) or (
-                    kept == best_kept and best_place >= 0 and op < ready[best_place]
+                    kept == best_kept and op < state.ready[best_place]
                 )
             if better or best_place < 0:
                 best_place, best_device, best_start, best_kept = place, device, start, kept
@@ -189,14 +192,44 @@ def _earliest(
 
 
 @compiled
-def _has_most_room(allowed: BoolArray, room: FloatArray, device: int) -> bool:
-    """Whether no allowed device has more room, nor an earlier one as much."""
-    for other in range(len(room)):
-        if allowed[other] and (
-            room[other] > room[device] or (room[other] == room[device] and other < device)
+def _free_slot(arrays: SimulationArrays, state: _ListState, device: int) -> int:
+    """The slot of a device that is free first."""
+    first = 0
+    for slot in range(1, arrays.slots[device]):
+        if state.slot_free[device, slot] < state.slot_free[device, first]:
+            first = slot
+    return first
+
+
+@compiled
+def _may_take(problem: ListProblem, state: _ListState, op: int, device: int) -> bool:
+    """Whether an op may go to a device: kernel, pin, its unit's device, and room.
+
+    Where no device has room, only the allowed one that has most may take it.
+    """
+    unit = problem.unit_of_op[op]
+    if state.unit_device[unit] >= 0:
+        return state.unit_device[unit] == device
+    if not problem.allowed[op, device]:
+        return False
+    if state.room[device] >= problem.unit_bytes[unit]:
+        return True
+    for other in range(len(state.room)):
+        if problem.allowed[op, other] and (
+            state.room[other] > state.room[device]
+            or (state.room[other] == state.room[device] and other < device)
         ):
             return False
     return True
+
+
+@compiled
+def _take_room(problem: ListProblem, state: _ListState, op: int, device: int) -> None:
+    """The first op of a unit decides for all of it, and takes its memory."""
+    unit = problem.unit_of_op[op]
+    if state.unit_device[unit] < 0:
+        state.unit_device[unit] = device
+        state.room[device] -= problem.unit_bytes[unit]
 
 
 @compiled
@@ -224,23 +257,31 @@ def _move_seconds(arrays: SimulationArrays, tensor: int, source: int, target: in
 
 
 @compiled
-def _find_arrivals(
-    arrays: SimulationArrays,
-    op: int,
-    device_of_op: IntArray,
-    op_end: FloatArray,
-    arrival: FloatArray,
-) -> None:
-    """When the last input of an op is on each device, into f8[D]."""
-    for device in range(len(arrival)):
-        arrival[device] = 0.0
+def _arrival(arrays: SimulationArrays, state: _ListState, op: int, device: int) -> float:
+    """When the last input of an op is on a device; its producers are placed."""
+    latest = 0.0
     for index in range(arrays.input_row[op], arrays.input_row[op + 1]):
         tensor = arrays.input_tensor[index]
         producer = arrays.producer[tensor]
-        source = device_of_op[producer]
-        for device in range(len(arrival)):
-            there = op_end[producer] + _move_seconds(arrays, tensor, source, device)
-            arrival[device] = max(arrival[device], there)
+        source = state.device_of_op[producer]
+        there = state.op_end[producer] + _move_seconds(arrays, tensor, source, device)
+        latest = max(latest, there)
+    return latest
+
+
+class _Timelines(NamedTuple):
+    """What runs when on each slot, L of them, at most N ops each.
+
+    Attributes:
+      device: i4[L].
+      start, end: f8[L, N] seconds, ascending.
+      num_ops: i8[L].
+    """
+
+    device: IntArray
+    start: FloatArray
+    end: FloatArray
+    num_ops: LongArray
 
 
 def earliest_finish(arrays: SimulationArrays, problem: ListProblem, order: IntArray) -> IntArray:
@@ -256,82 +297,82 @@ def earliest_finish(arrays: SimulationArrays, problem: ListProblem, order: IntAr
     Returns:
       i4[N] devices.
     """
-    device_of_op = np.full(len(order), -1, dtype=np.int32)
-    _earliest_finish(arrays, problem, order, device_of_op)
-    return device_of_op
-
-
-@numba.njit(cache=True, nogil=True, error_model="numpy")
-def _earliest_finish(
-    arrays: SimulationArrays, problem: ListProblem, order: IntArray, device_of_op: IntArray
-) -> None:
     num_ops, num_devices = problem.allowed.shape
     num_slots = np.minimum(arrays.slots, MAX_TIMELINES)
-    first_slot = np.cumsum(num_slots) - num_slots
-    starts = np.empty((num_slots.sum(), num_ops))
-    ends = np.empty((num_slots.sum(), num_ops))
-    counts = np.zeros(num_slots.sum(), dtype=np.int64)
-    unit_device = np.full(len(problem.unit_bytes), -1, dtype=np.int32)
-    room = problem.room.copy()
-    op_end = np.zeros(num_ops)
-    arrival = np.zeros(num_devices)
-    for op in order:
-        _find_arrivals(arrays, op, device_of_op, op_end, arrival)
-        unit = problem.unit_of_op[op]
-        fits = (room[problem.allowed[op]] >= problem.unit_bytes[unit]).any()
-        best_device, best_slot, best_place, best_end = -1, -1, -1, np.inf
-        for device in range(num_devices):
-            if not problem.allowed[op, device]:
-                continue
-            if unit_device[unit] >= 0:
-                if unit_device[unit] != device:
-                    continue
-            elif fits:
-                if room[device] < problem.unit_bytes[unit]:
-                    continue
-            elif not _has_most_room(problem.allowed[op], room, device):
-                continue
-            seconds = arrays.op_seconds[op, device]
-            for slot in range(first_slot[device], first_slot[device] + num_slots[device]):
-                place, start = _gap(
-                    starts[slot], ends[slot], counts[slot], arrival[device], seconds
-                )
-                if start + seconds < best_end or best_device < 0:
-                    best_device, best_slot = device, slot
-                    best_place, best_end = place, start + seconds
-        if unit_device[unit] < 0:
-            unit_device[unit] = best_device
-            room[best_device] -= problem.unit_bytes[unit]
-        device_of_op[op] = best_device
-        op_end[op] = best_end
-        _insert(starts[best_slot], ends[best_slot], counts[best_slot], best_place)
-        starts[best_slot, best_place] = best_end - arrays.op_seconds[op, best_device]
-        ends[best_slot, best_place] = best_end
-        counts[best_slot] += 1
+    device = np.repeat(np.arange(num_devices, dtype=np.int32), num_slots)
+    timelines = _Timelines(
+        device,
+        np.empty((len(device), num_ops)),
+        np.empty((len(device), num_ops)),
+        np.zeros(len(device), dtype=np.int64),
+    )
+    no_times, no_ops = np.empty(0), np.empty(0, dtype=np.int32)
+    state = _ListState(
+        device_of_op=np.full(num_ops, -1, dtype=np.int32),
+        op_end=np.zeros(num_ops),
+        arrival=np.empty((0, 0)),
+        unit_device=np.full(len(problem.unit_bytes), -1, dtype=np.int32),
+        room=problem.room.copy(),
+        slot_free=np.empty((0, 0)),
+        kept_for=no_ops,
+        kept_until=no_times,
+        pending=no_ops,
+        ready=no_ops,
+    )
+    _earliest_finish(arrays, problem, order, state, timelines)
+    return state.device_of_op
 
 
 @compiled
-def _gap(
-    starts: FloatArray, ends: FloatArray, count: int, ready: float, seconds: float
-) -> tuple[int, float]:
+def _earliest_finish(
+    arrays: SimulationArrays,
+    problem: ListProblem,
+    order: IntArray,
+    state: _ListState,
+    timelines: _Timelines,
+) -> None:
+    for position in range(len(order)):
+        op = order[position]
+        best_line, best_place, best_end = -1, 0, np.inf
+        for line in range(len(timelines.device)):
+            device = timelines.device[line]
+            if not _may_take(problem, state, op, device):
+                continue
+            seconds = arrays.op_seconds[op, device]
+            place, start = _gap(timelines, line, _arrival(arrays, state, op, device), seconds)
+            if start + seconds < best_end or best_line < 0:
+                best_line, best_place, best_end = line, place, start + seconds
+        device = timelines.device[best_line]
+        _take_room(problem, state, op, device)
+        state.device_of_op[op] = device
+        state.op_end[op] = best_end
+        _insert(timelines, best_line, best_place, best_end - arrays.op_seconds[op, device])
+        timelines.end[best_line, best_place] = best_end
+
+
+@compiled
+def _gap(timelines: _Timelines, line: int, ready: float, seconds: float) -> tuple[int, float]:
     """The first gap of a timeline that takes an op: its position and the op's start."""
+    count = timelines.num_ops[line]
     low, high = 0, count
     while low < high:
         middle = (low + high) >> 1
-        if ends[middle] > ready:
+        if timelines.end[line, middle] > ready:
             high = middle
         else:
             low = middle + 1
     for place in range(low, min(count, low + MAX_GAPS)):
-        start = max(ready, ends[place - 1]) if place > 0 else ready
-        if start + seconds <= starts[place]:
+        start = max(ready, timelines.end[line, place - 1]) if place > 0 else ready
+        if start + seconds <= timelines.start[line, place]:
             return place, start
-    return count, max(ready, ends[count - 1]) if count > 0 else ready
+    return count, max(ready, timelines.end[line, count - 1]) if count > 0 else ready
 
 
 @compiled
-def _insert(starts: FloatArray, ends: FloatArray, count: int, place: int) -> None:
-    """Makes room at a position of a timeline."""
-    for index in range(count, place, -1):
-        starts[index] = starts[index - 1]
-        ends[index] = ends[index - 1]
+def _insert(timelines: _Timelines, line: int, place: int, start: float) -> None:
+    """Makes room at a position of a timeline, for an op that starts then."""
+    for index in range(timelines.num_ops[line], place, -1):
+        timelines.start[line, index] = timelines.start[line, index - 1]
+        timelines.end[line, index] = timelines.end[line, index - 1]
+    timelines.start[line, place] = start
+    timelines.num_ops[line] += 1

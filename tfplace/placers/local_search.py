@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -56,10 +56,10 @@ class AnnealingConfig:
 class LocalSearch:
     """Anneals; never ends by itself.
 
-    A first proposal holds all starts: the one that was handed in, one device, m-TOPO, m-ETF, HEFT
-    and minimum cuts. Then pass after pass anneals the groups of each level, coarse to fine, each
-    level from the best placement so far. Every pass groups anew, with its own seed, since where
-    the borders of coarse groups lie decides what a coarse move can do.
+    The first proposals are the starts: the one that was handed in, one device, m-TOPO, m-ETF,
+    HEFT and minimum cuts. Then pass after pass anneals the groups of each level, coarse to fine,
+    each level from the best placement so far. Every pass groups anew, with its own seed, since
+    where the borders of coarse groups lie decides what a coarse move can do.
 
     Evaluations are the evaluator's and each counts as a trial; nothing is simulated in secret but
     what a start needs to fit memory.
@@ -74,7 +74,7 @@ class LocalSearch:
         start: IntArray | None = None,
         config: AnnealingConfig | None = None,
     ) -> None:
-        """Prepares levels; starts are made by the first propose().
+        """Keeps what is needed; starts and levels are made when their turn comes.
 
         Args:
           problem: what is to be placed.
@@ -86,7 +86,12 @@ class LocalSearch:
         self._seed = seed
         self._config = config or AnnealingConfig()
         self._rng = np.random.default_rng(seed)
-        self._start = start
+        self._starts: list[Callable[[], IntArray]] = [
+            placer(problem, seed).place for placer in STARTS
+        ]
+        if start is not None:
+            handed_in = np.array(start, dtype=np.int32)[None]
+            self._starts.insert(0, lambda: handed_in)
         self._levels: list[Neighbourhood] = []  # still to come in this pass
         self._num_passes = 0
         self._hot, self._cold = self._config.hot, self._config.cold
@@ -100,8 +105,8 @@ class LocalSearch:
 
     def propose(self) -> Proposal | None:
         """The starts first; then neighbours of the current placement; None if no op is free."""
-        if self._best is None:
-            return Proposal(self._starts())
+        if self._starts:
+            return Proposal(self._starts.pop(0)())
         if self._level_left <= 0 and not self._next_level():
             return None
         assert self._level is not None and self._current is not None
@@ -112,7 +117,7 @@ class LocalSearch:
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Takes starts or neighbours: keeps the best, and moves to the first acceptable one."""
         energies = [self._energy_of(outcome) for outcome in outcomes]
-        if self._best is None:
+        if self._level is None:
             self._keep_best(proposal, outcomes, energies)
             return {"best_energy": self._best_rank[1]}
         self._level_left -= len(energies)
@@ -128,13 +133,6 @@ class LocalSearch:
             "temperature": self._temperature(),
             "acceptance": self._acceptance,
         }
-
-    def _starts(self) -> IntArray:
-        """i4[B, N]: all starts, the one handed in first."""
-        made = [placer(self._problem, self._seed).place() for placer in STARTS]
-        if self._start is not None:
-            made.insert(0, np.asarray(self._start, dtype=np.int32)[None])
-        return np.concatenate(made)
 
     def _next_level(self) -> bool:
         """Begins a level, of the next pass if need be; False if nothing can be moved."""
