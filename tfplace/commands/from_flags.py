@@ -72,8 +72,17 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         seed=values.seed,
         policy=values.policy,
         dump_problem=values.dump_problem,
-        command=shlex.join(["tfplace", *sys.argv[1:]]),
+        command=command_line("optimize", [model], values),
     )
+
+
+def command_line(name: str, arguments: Sequence[str], values: flags.FlagValues) -> str:
+    """The command that does the same again, whether its flags came from a line or a file."""
+    words = ["tfplace", name, *arguments]
+    for flag in (values[key] for key in values if values[key].present):
+        if flag.name != "flagfile":
+            words += flag.serialize().splitlines()
+    return shlex.join(words)
 
 
 def quiet_tensorflow(verbosity: int) -> None:
