@@ -34,14 +34,8 @@ _OP_MASK = (1 << _INSTANT_SHIFT) - 1
 
 
 @compiled
-def simulate(
-    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limit: float
-) -> float:
+def simulate(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -> float:
     """Runs one placement; the peaks are in scratch.peak, all times in scratch.
-
-    Args:
-      limit: gives up when the clock passes it: what is returned is then a lower bound of the
-        makespan that exceeds the limit, and peaks are those up to then. inf runs to the end.
 
     Returns:
       The makespan in seconds; inf where an op has no kernel on its device, and then the peaks are
@@ -90,10 +84,6 @@ def simulate(
             now = min(now, scratch.arrival_time[0])
         if counts[_COPIES] > 0:
             now = min(now, scratch.copy_time[0])
-        if now > limit:
-            for position in range(len(scratch.holders)):
-                scratch.holders[position] = 0
-            return now
         instant += 1
 
 
@@ -262,5 +252,5 @@ def simulate_batch(
     """Runs placements i4[B, N] into makespans f8[B] and peaks i8[B, D]."""
     scratch = new_scratch(arrays, 0)
     for row in range(len(device_of_op)):
-        makespans[row] = simulate(arrays, scratch, device_of_op[row], np.inf)
+        makespans[row] = simulate(arrays, scratch, device_of_op[row])
         peaks[row] = scratch.peak

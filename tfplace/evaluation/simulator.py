@@ -51,7 +51,7 @@ class Simulator:
           ValueError: if that is not a device for each op.
         """
         placement = self._checked(device_of_op, 1)
-        makespan = simulate(self.arrays, self._scratch, placement, np.inf)
+        makespan = simulate(self.arrays, self._scratch, placement)
         return float(makespan), self._scratch.peak.copy()
 
     def run_many(self, device_of_op: IntArray) -> tuple[FloatArray, LongArray]:
@@ -83,7 +83,7 @@ class Simulator:
         """
         placement = self._checked(device_of_op, 1)
         scratch: Scratch = new_scratch(self.arrays, int(self.arrays.sizes[1]))
-        makespan = float(simulate(self.arrays, scratch, placement, np.inf))
+        makespan = float(simulate(self.arrays, scratch, placement))
         if np.isinf(makespan):
             raise ValueError(
                 "scheduling a placement: an op never ends; place ops only where "

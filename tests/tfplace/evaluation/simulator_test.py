@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from tests.builders import Machine, Op, build_problem, chain, fan_out, random_problem, two_towers
 from tests.reference_simulator import reference_run
 from tfplace.evaluation.schedule import memory_use
-from tfplace.evaluation.simulation_kernel import simulate
 from tfplace.evaluation.simulator import Simulator
 
 
@@ -153,16 +152,3 @@ def test_agrees_with_the_reference(seed):
         assert found_peaks.tolist() == peaks
     schedule = simulator.schedule(placement)
     assert [int(use.bytes.max()) for use in memory_use(problem, schedule)] == peaks
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.integers(0, 2**32))
-def test_a_limit_gives_a_lower_bound_and_leaves_scratch_clean(seed):
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng, max_ops=14)
-    placement = rng.integers(0, problem.num_devices, problem.num_ops).astype(np.int32)
-    simulator = Simulator(problem, num_threads=1)
-    makespan, _ = simulator.run(placement)
-    bound = simulate(simulator.arrays, simulator._scratch, placement, makespan * 0.5)
-    assert makespan * 0.5 <= bound <= makespan
-    assert simulator.run(placement)[0] == makespan
