@@ -61,3 +61,9 @@ class ConstraintError(TfplaceError):
     """Pins, colocation and kernels contradict each other."""
 
     exit_status = 4
+
+
+class VerificationError(TfplaceError):
+    """The emitted model computes something else than the model as it came: a defect."""
+
+    exit_status = 70

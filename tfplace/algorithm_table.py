@@ -34,6 +34,11 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         "tfplace.placers.topological", "Topological", "m-TOPO: cuts of the topological order"
     ),
     "etf": Algorithm("tfplace.placers.etf", "EarliestTaskFirst", "m-ETF: earliest task first"),
+    "sct": Algorithm(
+        "tfplace.placers.sct", "SmallCommunicationTimes", "m-SCT: favourite children from an LP"
+    ),
+    "heft": Algorithm("tfplace.placers.heft", "Heft", "HEFT: upward ranks, earliest finish"),
+    "metis": Algorithm("tfplace.placers.metis", "Metis", "balanced minimum cuts"),
     "local_search": Algorithm(
         "tfplace.placers.local_search", "LocalSearch", "simulated annealing", takes_start=True
     ),

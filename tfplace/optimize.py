@@ -10,6 +10,7 @@ from typing import Any
 import tfplace
 from graphs.building.build import origin_devices
 from graphs.cluster import Cluster
+from graphs.errors import VerificationError
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, Emitted, emit
 from rewrite.output_dir import atomic_directory
@@ -27,7 +28,7 @@ from tfplace.output_place import default_output_dir, require_apart, require_free
 from tfplace.placers.bound import lower_bound_seconds
 from tfplace.predict import best_of_prediction, predict
 from tfplace.prepare import Prepared, prepare
-from tfplace.report import Measured, Report
+from tfplace.report import Measured, Report, Verified
 from tfplace.report_files import placement_files, report_files
 from tfplace.search import Limits, SearchResult, search
 from tfplace.watch import Watch
@@ -65,6 +66,7 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
         files = placement_files(found, choice.candidate.device_of_op)
         emitted = emit(found.source, devices, made, files, overwrite=True)
         report = _report(found, options, baselines, result, choice, comparison, emitted)
+        _require_same(report.verified)
         report = dataclasses.replace(report, output_dir=output_dir)
         _write(report_files(report), made / EXTRA_DIRECTORY)
         if options.dump_problem is not None:
@@ -149,6 +151,16 @@ def _report(
         verdict_sentence=choice.sentence,
         command=options.command,
     )
+
+
+def _require_same(verified: Verified) -> None:
+    """A placed model that computes something else is worse than none: nothing is left of it."""
+    if verified.differing:
+        raise VerificationError(
+            "comparing the emitted model with the model as it came: found "
+            f"{len(verified.differing)} differences, the first: {verified.differing[0]}; wanted "
+            "equal values; nothing was written; please report it with the model"
+        )
 
 
 def _model_facts(found: Prepared) -> Mapping[str, Any]:

@@ -16,6 +16,7 @@ from tfplace.report import Best, Measured, Report, Timing
 from tfplace.units_text import bytes_text, seconds_text, share_text
 
 WIDTH = 80
+MAX_SENTENCES = 5
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
 
 
@@ -36,10 +37,9 @@ def print_report(report: Report, out: Console) -> None:
     if report.measured is not None:
         _print_measured(report.measured, out)
     _print_verified(report, out)
-    out.print(
-        Text(f"verdict   {report.verdict}: ", style=STYLE_OF_VERDICT[report.verdict])
-        + Text(report.verdict_sentence, style="not bold")
-    )
+    style = STYLE_OF_VERDICT[report.verdict]
+    verdict = Text(f"{report.verdict}: ", style=style) + Text(report.verdict_sentence)
+    out.print(_line("verdict", verdict))
     _print_how_to_load(report, out)
 
 
@@ -127,7 +127,7 @@ def print_prediction(prediction: Prediction, out: Console) -> None:
 
 def _print_measured(measured: Measured, out: Console) -> None:
     print_comparison(measured, out)
-    out.print(f"ran on    {_used_text(measured.devices_used)}")
+    out.print(_line("ran on", _used_text(measured.devices_used)))
 
 
 def print_comparison(measured: Measured | Comparison, out: Console) -> None:
@@ -157,13 +157,26 @@ def _used_text(used: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _print_verified(report: Report, out: Console) -> None:
     verified = report.verified
-    word = "equal" if verified.outputs_equal else "DIFFERENT"
-    out.print(
-        f"verified  {len(verified.compared)} values of given and emitted model compared: {word}, "
-        f"largest difference {verified.max_abs_diff:.3g}"
-    )
-    for sentence in verified.not_compared:
-        out.print(f"          not compared: {sentence}")
+    text = "nothing of given and emitted model could be compared"
+    if verified.compared:
+        text = (
+            f"{len(verified.compared)} values of given and emitted model are equal, largest "
+            f"difference {verified.max_abs_diff:.3g}"
+        )
+    out.print(_line("verified", text))
+    for sentence in verified.not_compared[:MAX_SENTENCES]:
+        out.print(_line("", f"not compared: {sentence}"))
+    if len(verified.not_compared) > MAX_SENTENCES:
+        out.print(_line("", f"and {len(verified.not_compared) - MAX_SENTENCES} more (report.json)"))
+
+
+def _line(name: str, text: str | Text) -> Table:
+    """A name and what belongs to it, wrapped beside it."""
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=9)
+    grid.add_column(overflow="fold")
+    grid.add_row(name, text)
+    return grid
 
 
 def _print_how_to_load(report: Report, out: Console) -> None:

@@ -20,12 +20,15 @@ DEFAULT_SIGNATURE = "serving_default"
 # tf.compat.v1's names of the collection and of the signature that hold the training op.
 TRAIN_OP_COLLECTION = "train_op"
 TRAIN_OP_SIGNATURE = "__saved_model_train_op"
+_LOSS_NAMES = ("loss", "total_loss")
+_FLOAT_TYPES = frozenset({1, 2, 14, 19})  # DT_FLOAT, DT_DOUBLE, DT_BFLOAT16, DT_HALF
 _TRAIN_OP_NAME = re.compile(r"(.*/)?train_op")
 # Ops that group or count updates: tf.group's NoOp, and the global step's increment.
 _GROUPING = frozenset({"NoOp", "AssignAdd", "AssignAddVariableOp", "Identity"})
 _SAVER_OP = re.compile(r"(Save|Restore)(V2|Slices?)?|MergeV2Checkpoints|ShardedFile\w+")
 _NEVER_FETCHED = re.compile(
-    r"NoOp|Const|Assert|Print\w*|VarHandleOp|VarIsInitializedOp|IsVariableInitialized|VariableV2|Variable|ReadVariableOp|\w*Summary\w*"
+    r"NoOp|Const|Assert|Print\w*|VarHandleOp|VarIsInitializedOp|IsVariableInitialized|VariableV2"
+    r"|Variable|ReadVariableOp|\w*Summary\w*"
     r"|Placeholder\w*|DestroyResourceOp|\w*HashTable\w*|InitializeTable\w*|LookupTableImport\w*"
     r"|\w*Dataset\w*|Iterator\w*|MakeIterator|Queue\w*|\w*Queue\w*|DisableCopyOnRead"
 )
@@ -84,8 +87,21 @@ def select_run(sources: RunSources, options: LoadOptions) -> Run:
     if options.mode != "inference":
         found = _training_run(sources)
         if found is not None:
-            return found
+            return _with_loss(found, sources.view)
     return _other_run(sources, options)
+
+
+def _with_loss(run: Run, view: GraphView) -> Run:
+    """A training run of ops alone also fetches what they lower, where the graph names it."""
+    named = [name for name in _LOSS_NAMES if name in view.nodes]
+    if not named or any(":" in fetch for fetch in run.fetches):
+        return run
+    node = view.nodes[named[0]]
+    if "T" not in node.attr or node.attr["T"].type not in _FLOAT_TYPES:
+        return run
+    return dataclasses.replace(
+        run, fetches=(f"{node.name}:0", *run.fetches), origin=f"{run.origin}, and {node.name}"
+    )
 
 
 def _asked(sources: RunSources, options: LoadOptions) -> Run:

@@ -104,10 +104,8 @@ def test_the_emitted_model_loads_and_trains(placed):
         name: tf.zeros(spec.shape, spec.dtype)
         for name, spec in step.structured_input_signature[1].items()
     }
-    before = [variable.numpy() for variable in model.variables]
-    step(**feeds)
-    after = [variable.numpy() for variable in model.variables]
-    assert any((b != a).any() for b, a in zip(before, after, strict=True))
+    losses = [float(step(**feeds)["loss"]) for _ in range(3)]
+    assert losses[2] < losses[1] < losses[0]
 
 
 def test_one_device_is_kept_and_still_emitted(tiny_rnnlm, tmp_path, capsys):

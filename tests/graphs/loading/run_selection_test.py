@@ -76,7 +76,7 @@ def test_the_collection_comes_before_names():
     graph_def = _trained()
     graph_def.node.add(name="other/train_op", op="NoOp")
     run = select_run(_sources(graph_def, train_ops=["GradientDescent"]), LoadOptions())
-    assert run == Run(("GradientDescent",), "train", "the train_op collection")
+    assert run == Run(("loss:0", "GradientDescent"), "train", "the train_op collection, and loss")
 
 
 def test_an_op_called_train_op():
@@ -84,7 +84,7 @@ def test_an_op_called_train_op():
     for name in ("tower/deep/train_op", "tower/train_op", "train_op_not"):
         graph_def.node.add(name=name, op="NoOp")
     run = select_run(_sources(graph_def), LoadOptions())
-    assert run.fetches == ("tower/train_op",)
+    assert run.fetches == ("loss:0", "tower/train_op")
     assert run.guessed == (
         "train op tower/train_op was taken of 2: tower/deep/train_op, tower/train_op",
     )
@@ -96,7 +96,7 @@ def test_an_op_called_train_op():
 )
 def test_the_optimizers_update_group_up_to_the_global_step(optimizer):
     run = select_run(_sources(_trained(optimizer)), LoadOptions())
-    assert run.fetches == (optimizer.get_name(),)
+    assert run.fetches == ("loss:0", optimizer.get_name())
     assert run.mode == "train"
 
 
