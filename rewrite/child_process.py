@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-PROJECT_ROOT = Path(__file__).resolve().parents[1]
+from graphs.child_process import child_environment
+
 _STDERR_TAIL = 2000
 
 
@@ -49,7 +50,7 @@ def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(asked), str(answered)],
                 cwd=scratch,
-                env=_environment(),
+                env=child_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,
@@ -79,15 +80,6 @@ def write_result(path: str, result: Mapping[str, Any]) -> None:
 def _written(path: Path) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return result
-
-
-def _environment() -> dict[str, str]:
-    search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(search),
-        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
-    }
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

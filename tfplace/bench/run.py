@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from graphs import zoo
+from graphs.child_process import child_environment
 from graphs.errors import TfplaceError
 from tfplace.bench.grid import Cell, Grid, cells_of, write_rows
-from tfplace.evaluation.child_process import child_environment
 from tfplace.options import ProblemOptions
 from tfplace.prepare import prepare
 from tfplace.task import write_task

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from graphs.child_process import connect_to_parent
 from graphs.op_graph import FloatArray
-from tfplace.evaluation.child_process import connect_to_parent
 from tfplace.evaluation.device_name import device_key
 from tfplace.evaluation.trace import parse_step_stats
 from tfplace.evaluation.training_run import (

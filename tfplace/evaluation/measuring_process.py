@@ -8,9 +8,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from graphs.child_process import Child, start_child
 from graphs.cluster import Cluster
 from graphs.placement import Infeasible
-from tfplace.evaluation.child_process import Child, start_child
 from tfplace.evaluation.device_name import device_key
 from tfplace.evaluation.training_run import Request, RuntimeConfig
 from tfplace.evaluation.workers import WorkerPool, start_workers

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tfplace.evaluation.child_process import connect_to_parent
+from graphs.child_process import connect_to_parent
 
 
 def main(argv: Sequence[str]) -> None:

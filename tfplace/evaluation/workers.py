@@ -14,8 +14,8 @@ import time
 from collections.abc import Sequence
 from types import TracebackType
 
+from graphs.child_process import Child, start_child
 from graphs.errors import ClusterError
-from tfplace.evaluation.child_process import Child, start_child
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3

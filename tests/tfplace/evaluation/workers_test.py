@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from graphs.child_process import child_environment
 from graphs.errors import ClusterError
 from tfplace.evaluation import workers
-from tfplace.evaluation.child_process import child_environment
 from tfplace.evaluation.workers import WorkerPool, start_workers
 
 # A process that starts a worker and a measuring child, tells their ids, and hangs.
 _PARENT = """
 import signal
-from tfplace.evaluation.child_process import start_child
+from graphs.child_process import start_child
 from tfplace.evaluation.workers import start_workers
 pool = start_workers(1)
 child = start_child("tfplace.evaluation.measuring_child")
