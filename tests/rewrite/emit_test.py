@@ -163,7 +163,7 @@ def test_a_meta_graph_keeps_its_signatures_and_restores_its_checkpoint(meta_grap
 
     placed = _meta_graph(meta_graph.emitted.path)
     assert sorted(placed.signature_def) == ["score", "train_step"]
-    assert sorted(placed.signature_def["train_step"].outputs) == ["train_op"]
+    assert sorted(placed.signature_def["train_step"].outputs) == ["loss"]
     prefix = meta_graph.source.path.removesuffix(".meta")
     given = tf.train.load_checkpoint(prefix)
     written = tf.train.load_checkpoint(os.path.join(meta_graph.emitted.path, "variables/variables"))

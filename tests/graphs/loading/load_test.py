@@ -238,7 +238,7 @@ def test_meta_graph_with_a_checkpoint(checkpointed):
     assert (model.kind, model.mode, model.step_origin) == (
         "meta_graph_def",
         "train",
-        "the train_op collection",
+        "the train_op collection, and loss",
     )
     assert model.saved_model_dir == ""
     assert model.initialization.checkpoint_prefix == str(checkpointed)[: -len(".meta")]
@@ -257,12 +257,12 @@ def test_graph_def(folder, resource, binary):
     name = f"graph_{resource}_{binary}"
     path = tf.io.write_graph(graph.as_graph_def(), str(folder), name, as_text=not binary)
     model = load(path, TWO)
-    assert (model.kind, model.mode, model.fetches) == ("graph_def", "train", ("Adam",))
-    assert model.step_origin == "the optimizer's updates, Adam"
+    assert (model.kind, model.mode, model.fetches) == ("graph_def", "train", ("loss:0", "Adam"))
+    assert model.step_origin == "the optimizer's updates, Adam, and loss"
     assert [v.name for v in model.variables if v.trainable] == ["w"]
     assert model.initialization.init_ops == ("init",)
     assert model.initialization.random_variables == ()
-    assert model_files.run(model, {"x:0": X}) == [[None]]
+    assert model_files.run(model, {"x:0": X})[0][1:] == [None]
 
 
 def test_keras_zip_and_hdf5(folder):
