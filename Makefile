@@ -11,7 +11,11 @@ $(VENV)/installed: setup.py pyproject.toml
 	touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/python -m tfplace.demo
+	mkdir -p demo
+	$(BIN)/tfplace graph rnnlm --hidden_size=1024 --num_steps=10 --vocab_size=2000 \
+	  --output=demo/rnnlm.pb --overwrite
+	$(BIN)/tfplace optimize demo/rnnlm.pb --cluster=workers:2 --budget_seconds=30 \
+	  --output_dir=demo/rnnlm_placed --overwrite
 
 test: $(VENV)/installed
 	$(BIN)/python -m pytest

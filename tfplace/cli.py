@@ -84,7 +84,7 @@ COMMANDS = {
         "MODEL",
         "predict step time, peak memory and timeline of a placement",
         table.PLACEMENT
-        + (Flag("timeline", "string", None, "write the schedule as a Chrome trace"),)
+        + table.SIMULATE
         + table.CLUSTER
         + table.RUN
         + table.CONSTRAINTS

@@ -73,6 +73,16 @@ OUTPUT = (
     Flag("overwrite", "boolean", False, "replace what is already there"),
 )
 PLACEMENT = (Flag("placement", "string", None, "a placement.json"),)
+SIMULATE = (
+    Flag("timeline", "string", None, "write the schedule as a Chrome trace"),
+    Flag(
+        "repeat",
+        "integer",
+        None,
+        "simulate it that many times on all cores and say how fast that was",
+        lower_bound=1,
+    ),
+)
 MEASURE = (
     Flag("steps", "integer", 10, "timed steps of each graph, at least", lower_bound=1),
     Flag("budget_seconds", "float", 60.0, "wall time of measuring", lower_bound=0),

@@ -22,6 +22,7 @@ from tfplace.emission import devices_used, verified
 from tfplace.evaluation.evaluators import evaluator_for
 from tfplace.evaluation.measure import MeasureConfig
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.finalists import finalists, quickest
 from tfplace.inspection import trainable_bytes
 from tfplace.options import OptimizeOptions
 from tfplace.output_place import default_output_dir, require_apart, require_free
@@ -109,6 +110,10 @@ def _measure(
     """Real runs of given, single and placed, where the devices are there."""
     if not found.is_present or found.problem.num_devices == 1 or options.evaluator == "simulate":
         return choice, None
+    if choice.verdict == "placed" and options.evaluator == "auto":
+        watch.stage(f"timing the best few placements on {found.cluster.name}")
+        rivals = finalists(found, choice.candidate, options.budget_seconds, options.seed)
+        choice = dataclasses.replace(choice, candidate=quickest(found, rivals, options.seed))
     watch.stage(f"timing given, single and placed on {found.cluster.name}")
     placements = placements_to_compare(candidates, choice.candidate)
     comparison = compare(found, placements, MeasureConfig(seed=options.seed), options.seed)

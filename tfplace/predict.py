@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 
 import numpy as np
@@ -63,6 +64,15 @@ def predict(problem: Problem, device_of_op: IntArray) -> Prediction:
         transfer_bytes=0 if schedule is None else int(schedule.transfers.bytes.sum()),
         communication=problem.communication,
     )
+
+
+def placements_per_second(problem: Problem, device_of_op: IntArray, repeat: int) -> float:
+    """How fast a placement i4[N] is simulated, `repeat` times on all cores, compiling aside."""
+    simulator = Simulator(problem)
+    simulator.run(device_of_op)
+    began = time.perf_counter()
+    simulator.run_many(np.repeat(device_of_op[None], repeat, axis=0))
+    return repeat / (time.perf_counter() - began)
 
 
 def busy_shares(problem: Problem, schedule: Schedule) -> dict[str, float]:

@@ -66,6 +66,28 @@ def feasible(outcomes: Sequence[Outcome]) -> np.ndarray:
     )
 
 
+def penalised_seconds(outcome: Outcome, reference: float, usable_bytes: FloatArray) -> float:
+    """Step time plus 2 s per GB above the usable bytes, 10 s at most, for rewards by difference.
+
+    Source: Placeto's memory penalty. Where the time is not known it is 100 times the reference;
+    a failure other than for memory is penalised by 10 s.
+
+    Args:
+      outcome: of a trial.
+      reference: seconds, above 0.
+      usable_bytes: f8[D].
+    """
+    seconds = outcome.step_seconds
+    if not 0.0 <= seconds <= 100.0 * reference:
+        seconds = 100.0 * reference
+    if isinstance(outcome, Measurement):
+        return seconds
+    above = math.inf
+    if outcome.reason == "memory" and len(outcome.peak_bytes) == len(usable_bytes):
+        above = float(np.maximum(np.asarray(outcome.peak_bytes) - usable_bytes, 0.0).sum()) / 1e9
+    return seconds + min(2.0 * above, 10.0)
+
+
 def _overflow(peak_bytes: Sequence[int], usable_bytes: FloatArray) -> float:
     """Bytes above the usable ones, of all devices, relative to those; inf if unknown."""
     if len(peak_bytes) != len(usable_bytes):

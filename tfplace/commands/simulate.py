@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 
 from absl import flags
@@ -18,7 +19,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.evaluation.simulator import Simulator
     from tfplace.evaluation.timeline import chrome_trace
     from tfplace.output_place import write_file
-    from tfplace.predict import predict
+    from tfplace.predict import placements_per_second, predict
     from tfplace.prepare import prepare
     from tfplace.report import plain
     from tfplace.report_text import console, print_prediction
@@ -36,8 +37,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     if values.timeline is not None:
         trace = chrome_trace(problem, Simulator(problem).schedule(placement))
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
+    speed = (
+        None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
+    )
     if values.format == "json":
-        print_json(plain(prediction))
+        print_json(plain({**vars(prediction), "placements_per_second": speed}))
     else:
         print_prediction(prediction, console())
+        if speed is not None:
+            print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
     return 0

@@ -13,7 +13,10 @@ Snapshot = dict[str, np.ndarray]
 
 def of_variables(prefix: str, variables: Sequence[Any]) -> Snapshot:
     """Values of TensorFlow variables, numbered in their order."""
-    return {f"{prefix}/{number}": variable.numpy() for number, variable in enumerate(variables)}
+    return {
+        f"{prefix}/{number}": np.asarray(variable.numpy())
+        for number, variable in enumerate(variables)
+    }
 
 
 def into_variables(

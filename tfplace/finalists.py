@@ -1,0 +1,84 @@
+"""The best few of a search in the simulator, decided by real runs.
+
+What the simulator doesn't know hits placements with many transfers hardest: gRPC threads compete
+with the ops for a worker's core, sends wait behind ready ops. So, beside the best prediction,
+the finalists are placements that are best where links are several times slower.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.algorithm_table import policy_of
+from tfplace.baselines import Candidate
+from tfplace.compare import placed_run_graph, training_run
+from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
+from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.evaluation.timing import summarize
+from tfplace.prepare import Prepared
+from tfplace.search import Limits, Stage, search
+from tfplace.trial import Policy
+
+SLOWER_LINKS = (4.0, 16.0)
+SEARCH_SHARE = 0.1
+FIRST_ROUND = MeasureConfig(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
+
+
+def finalists(
+    found: Prepared, chosen: Candidate, budget_seconds: float, seed: int
+) -> list[Candidate]:
+    """The chosen placement, and the best under slower links; predictions are for true links.
+
+    Args:
+      found: the problem.
+      chosen: the best prediction.
+      budget_seconds: of the whole search; each factor gets a share of it.
+      seed: for annealing.
+    """
+    simulator = SimulatingEvaluator(found.problem)
+    rivals = [chosen]
+    for factor in SLOWER_LINKS:
+        task = dataclasses.replace(found.task, problem=with_slower_links(found.problem, factor))
+        policy = policy_of("local_search", task, seed, chosen.device_of_op)
+        limits = Limits(budget_seconds * SEARCH_SHARE)
+        result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
+        if result.best is not None:
+            placement = result.best.placement.device_of_op
+            outcome = simulator.evaluate(placement[None])[0]
+            if not isinstance(outcome, Infeasible):
+                rivals.append(Candidate(f"links {factor:g} times slower", placement, outcome))
+    return rivals
+
+
+def policy_stage(policy: Policy) -> Stage:
+    """A stage of one policy that is there already."""
+    return Stage("local_search", lambda best: policy)
+
+
+def with_slower_links(problem: Problem, factor: float) -> Problem:
+    """The same problem with latencies and bytes' times `factor` times as long."""
+    return dataclasses.replace(
+        problem,
+        link_latency=problem.link_latency * factor,
+        link_bytes_per_second=problem.link_bytes_per_second / factor,
+    )
+
+
+def quickest(found: Prepared, rivals: Sequence[Candidate], seed: int) -> Candidate:
+    """The finalist with the lowest measured median; the first where none can be measured."""
+    by_placement = {rival.device_of_op.tobytes(): rival for rival in reversed(rivals)}
+    distinct = list(reversed(by_placement.values()))
+    if len(distinct) == 1:
+        return distinct[0]
+    variants = {str(i): placed_run_graph(found, r.device_of_op) for i, r in enumerate(distinct)}
+    config = dataclasses.replace(FIRST_ROUND, seed=seed)
+    results = measure_variants(variants, training_run(found), found.cluster, config)
+    medians = {
+        name: summarize(result.step_seconds).median_seconds
+        for name, result in results.items()
+        if isinstance(result, Timings)
+    }
+    return distinct[int(min(medians, key=medians.__getitem__, default="0"))]
