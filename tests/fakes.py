@@ -32,4 +32,5 @@ class Always:
 
 
 NEVER_FITS = Always(Infeasible("memory", "too large", (20, 20), 1.0))
+CRASHES = Always(Infeasible("crash", "the process died"))
 NOT_A_NUMBER = Always(Measurement(float("nan"), (), "measured"))

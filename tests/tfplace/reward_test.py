@@ -7,7 +7,7 @@ import pytest
 
 from graphs.placement import Infeasible, Measurement
 from tests.builders import Op, build_problem
-from tfplace.reward import feasible, reference_seconds, reward, rewards
+from tfplace.reward import feasible, penalised_seconds, reference_seconds, reward, rewards
 
 USABLE = np.array([10.0, 10.0])
 
@@ -64,3 +64,13 @@ def test_reference_is_each_op_on_its_fastest_device():
 
 def test_reference_of_free_ops_is_one():
     assert reference_seconds(build_problem([Op("a", seconds=0.0)])) == 1.0
+
+
+def test_penalised_seconds():
+    usable = np.array([1e9, 1e9])
+    over = Infeasible("memory", "", (3_000_000_000, 1), step_seconds=4.0)
+    assert penalised_seconds(measured(4.0), 1.0, usable) == 4.0
+    assert penalised_seconds(over, 1.0, usable) == 8.0
+    assert penalised_seconds(Infeasible("memory", "", (10**12, 1), 4.0), 1.0, usable) == 14.0
+    assert penalised_seconds(Infeasible("crash", ""), 1.0, usable) == 110.0
+    assert penalised_seconds(measured(math.nan), 2.0, usable) == 200.0

@@ -1,0 +1,120 @@
+"""Placeto's policy: message passing over the groups, then a score for each device."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+Tensor = Any  # tf.Tensor; TensorFlow ships no types
+
+
+class GraphState(NamedTuple):
+    """States of an episode, one per row; S states, G groups, D devices, F and E features.
+
+    Attributes:
+      group_features: f4[S, G, F].
+      device_features: f4[S, D, E] of each device for the group being placed.
+      placement: i4[S, G] device of each group.
+      current: i4[S] the group being placed.
+      log_prior: f4[S, D] 0 or FORBIDDEN, added to the current group's logits.
+    """
+
+    group_features: Tensor
+    device_features: Tensor
+    placement: Tensor
+    current: Tensor
+    log_prior: Tensor
+
+
+class GraphRelations(NamedTuple):
+    """What never changes in an episode.
+
+    Attributes:
+      from_parents: f4[G, G], row i averages over the groups that i uses tensors of.
+      from_children: f4[G, G], row i averages over the groups that use tensors of i.
+      pools: f4[3, G, G], rows are 1 at i's ancestors, at its descendants, and at neither.
+    """
+
+    from_parents: Tensor
+    from_children: Tensor
+    pools: Tensor
+
+
+class GraphEmbedding(tf.Module):
+    """π(d | state) = softmax_d score(e_v, pools of d, features of d).
+
+    e ← e + g(mean over neighbours of f(e)) for a number of rounds, with weights of its own for
+    each direction; then for each device d the mean embeddings of v's ancestors, descendants and
+    other groups that lie on d.
+
+    Source: Addanki et al. 2019. Departure: there the pools take all devices together and a
+    softmax of fixed width follows, with the device as a one-hot feature; here pooling is per
+    device and one network scores them all, so that a policy serves any number of devices of any
+    kind. No weight depends on G, D or the graph.
+    """
+
+    def __init__(self, widths: tuple[int, int], units: int, rounds: int, seed: int) -> None:
+        """Makes the weights.
+
+        Args:
+          widths: F and E.
+          units: of embeddings and hidden layers.
+          rounds: of message passing.
+          seed: of the weights.
+        """
+        super().__init__()
+        group_width, device_width = widths
+        seeds = iter(np.random.SeedSequence(seed).generate_state(16) // 2)
+        self._rounds = rounds
+        self.embed = _dense(group_width, units, "relu", seeds)
+        self.messages = [_dense(units, units, "relu", seeds) for _ in range(2)]
+        self.updates = [_dense(units, units, "tanh", seeds) for _ in range(2)]
+        self.score = _dense(5 * units + device_width, 2 * units, "relu", seeds)
+        self.output = tf_keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
+        self.output.build([None, 2 * units])
+
+    def log_distributions(self, relations: GraphRelations, state: GraphState) -> Tensor:
+        """log π(d), f4[S, D], for each state's current group."""
+        groups = self._embed(relations, state.group_features)
+        current = tf.gather(groups, state.current, batch_dims=1)
+        pools = self._pools(relations, state, groups)
+        num_devices = state.device_features.shape[1]
+        here = tf.repeat(current[:, tf.newaxis], num_devices, axis=1)
+        scored = self.score(tf.concat([here, pools, state.device_features], axis=-1))
+        return tf.nn.log_softmax(self.output(scored)[..., 0] + state.log_prior)
+
+    def _embed(self, relations: GraphRelations, features: Tensor) -> Tensor:
+        """f4[S, G, 2·units]: what the groups before and what those after say."""
+        start = self.embed(features)
+        towards = (relations.from_parents, relations.from_children)
+        embedded = []
+        for neighbours, message, update in zip(towards, self.messages, self.updates, strict=True):
+            x = start
+            for _ in range(self._rounds):
+                heard = tf.einsum("ij,sjk->sik", neighbours, message(x))
+                x = start + update(heard)
+            embedded.append(x)
+        return tf.concat(embedded, axis=-1)
+
+    def _pools(self, relations: GraphRelations, state: GraphState, groups: Tensor) -> Tensor:
+        """f4[S, D, 3·units]: means over the groups of each pool on each device."""
+        halves = tf.split(groups, 2, axis=-1)
+        # Ancestors are read forward, descendants backward, the others both ways.
+        values = (halves[0], halves[1], (halves[0] + halves[1]) / 2.0)
+        on_device = tf.one_hot(state.placement, state.device_features.shape[1])
+        pooled = []
+        for pool, value in zip(tf.unstack(relations.pools), values, strict=True):
+            member = tf.gather(pool, state.current)[:, :, tf.newaxis] * on_device
+            total = tf.einsum("sgd,sgk->sdk", member, value)
+            pooled.append(total / (1.0 + tf.reduce_sum(member, axis=1)[:, :, tf.newaxis]))
+        return tf.concat(pooled, axis=-1)
+
+
+def _dense(inputs: int, units: int, activation: str, seeds: Any) -> Any:
+    start = tf_keras.initializers.GlorotUniform(int(next(seeds)))
+    layer = tf_keras.layers.Dense(units, activation, kernel_initializer=start)
+    layer.build([None, inputs])
+    return layer
