@@ -16,6 +16,7 @@ from tfplace.learning.policy_gradient import policy_gradient_loss
 from tfplace.learning.snapshot import Snapshot
 from tfplace.policies.seq2seq import chosen_log_probs
 from tfplace.reward import FAILING_REWARD
+from tfplace.trial import Proposal
 
 
 class ColocRL:
@@ -45,7 +46,7 @@ class ColocRL:
         """A batch of samples; one placement and then None where nothing can be chosen."""
         return self._search.propose()
 
-    def learn(self, proposal: GroupedProposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """One policy gradient step; returns mean reward, loss and entropy."""
         return self._search.learn(proposal, outcomes)
 

@@ -19,6 +19,7 @@ from tfplace.learning.appraisal import Appraisal
 from tfplace.learning.batch import GroupedProposal, grouped_batch
 from tfplace.policies import seq2seq
 from tfplace.reward import feasible
+from tfplace.trial import Proposal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +77,9 @@ class GroupedSearch:
         devices, logs = self._learner.sample(self._sequence, noise)
         return GroupedProposal(self.grouped.device_of_op(devices), devices, logs)
 
-    def learn(self, proposal: GroupedProposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
-        """Updates the policy; returns mean reward, loss and entropy."""
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """Updates the policy from a proposal of its own; returns mean reward, loss and entropy."""
+        assert isinstance(proposal, GroupedProposal)
         rule = self._rule
         rewards = self._appraisal.rewards(outcomes)
         valid_only = rule.valid_only_from is not None and self._num_trials >= rule.valid_only_from

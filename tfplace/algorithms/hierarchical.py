@@ -25,6 +25,7 @@ from tfplace.learning.batch import Batch, GroupedProposal
 from tfplace.learning.policy_gradient import policy_gradient_loss
 from tfplace.policies import seq2seq
 from tfplace.reward import feasible
+from tfplace.trial import Proposal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,8 @@ class Hierarchical:
         self._allowed = problem.allowed()
         start = self._start(seed)
         self._has_choice = start.has_choice
+        # There are more minimum cuts than asked for where there are more sets of allowed devices.
+        self._num_groups = max(self.config.grouper.num_groups, start.grouping.num_groups)
         self._grouper = self._new_grouper(start.grouping, seed)
         self._grouper_optimizer = tf_keras.optimizers.Adam(
             self.config.grouper.optimizer.learning_rate,
@@ -86,22 +89,20 @@ class Hierarchical:
         """Placements of one sampled grouping; one and then None where nothing can be chosen."""
         if self._num_updates > 0 and not self._has_choice:
             return None
-        num_units, config = self._units.num_groups, self.config
-        uniform = tf.constant(self._rng.random(num_units), tf.float32)
+        uniform = tf.constant(self._rng.random(self._units.num_groups), tf.float32)
         group_of_unit = self._sample_groups(uniform).numpy()
         groups = group_of_unit[self._units.group_of_op]
         sequence = self._sequence(groups)
-        size = config.placements_per_grouping if self._has_choice else 1
-        shape = (self.config.grouper.num_groups, size, self._problem.num_devices)
+        size = self.config.placements_per_grouping if self._has_choice else 1
+        shape = (self._num_groups, size, self._problem.num_devices)
         devices, logs = self._placer.sample(sequence, seq2seq.gumbel_noise(self._rng, shape))
         return HierarchicalProposal(
             self._device_of_op(groups, devices), devices, logs, group_of_unit, sequence
         )
 
-    def learn(
-        self, proposal: HierarchicalProposal, outcomes: Sequence[Outcome]
-    ) -> Mapping[str, float]:
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """One policy gradient step of both parts; returns mean reward, losses and entropy."""
+        assert isinstance(proposal, HierarchicalProposal)
         rewards = self._appraisal.rewards(outcomes)
         valid_only = self._num_updates >= self.config.valid_only_updates
         teaches = feasible(outcomes) | (not valid_only)
@@ -152,19 +153,14 @@ class Hierarchical:
     def _new_grouper(self, start: Grouping, seed: int) -> Grouper:
         """A Grouper of the colocation units; a unit has the features of its first op."""
         first = np.unique(self._units.group_of_op, return_index=True)[1]
-        config = self.config.grouper
+        config = dataclasses.replace(self.config.grouper, num_groups=self._num_groups)
         started = start.group_of_op[first] if config.start == "minimum_cut" else None
-        if started is not None:
-            config = dataclasses.replace(
-                config, num_groups=max(config.num_groups, start.num_groups)
-            )
-            self.config = dataclasses.replace(self.config, grouper=config)
         ids, _ = type_ids(self._problem.graph.op_types)
         features = op_features(self._problem).values
         return Grouper(ids[first], features[first], config, started, seed)
 
     def _group_features(self, groups: IntArray) -> FeatureArray:
-        grouping = Grouping(groups, self.config.grouper.num_groups)
+        grouping = Grouping(groups, self._num_groups)
         return group_features(self._problem.graph, self._table, grouping).values
 
     def _sequence(self, groups: IntArray) -> seq2seq.Sequence:

@@ -17,6 +17,7 @@ from tfplace.learning.appraisal import Appraisal
 from tfplace.learning.batch import GroupedProposal
 from tfplace.policies.categorical import Categorical
 from tfplace.policies.seq2seq import chosen_log_probs, log_prior
+from tfplace.trial import Proposal
 
 
 class Post:
@@ -61,8 +62,9 @@ class Post:
             self.grouped.device_of_op(devices), devices, np.broadcast_to(logs, (size, *logs.shape))
         )
 
-    def learn(self, proposal: GroupedProposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Proximal steps, or at the end of a period the fit to its elite; returns scalars."""
+        assert isinstance(proposal, GroupedProposal)
         rewards = self._appraisal.rewards(outcomes)
         self._num_trials += len(outcomes)
         self._recent_devices = np.concatenate([self._recent_devices, proposal.devices])

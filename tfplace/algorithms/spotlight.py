@@ -15,6 +15,7 @@ from tfplace.learning import proximal
 from tfplace.learning.batch import GroupedProposal
 from tfplace.learning.snapshot import Snapshot
 from tfplace.policies.seq2seq import chosen_log_probs
+from tfplace.trial import Proposal
 
 
 class Spotlight:
@@ -42,7 +43,7 @@ class Spotlight:
         """A batch of samples; one placement and then None where nothing can be chosen."""
         return self._search.propose()
 
-    def learn(self, proposal: GroupedProposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Ten ascent steps on the batch; returns mean reward, loss and entropy."""
         return self._search.learn(proposal, outcomes)
 
