@@ -42,8 +42,22 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "local_search": Algorithm(
         "tfplace.placers.local_search", "LocalSearch", "simulated annealing", takes_start=True
     ),
+    "colocrl": Algorithm(
+        "tfplace.algorithms.colocrl", "ColocRL", "colocation groups, seq2seq, REINFORCE (ICML 2017)"
+    ),
+    "hierarchical": Algorithm(
+        "tfplace.algorithms.hierarchical", "Hierarchical", "HDP: Grouper and Placer (ICLR 2018)"
+    ),
     "spotlight": Algorithm(
         "tfplace.algorithms.spotlight", "Spotlight", "seq2seq policy, PPO (ICML 2018)"
+    ),
+    "post": Algorithm(
+        "tfplace.algorithms.post", "Post", "softmax per group, PPO and cross-entropy (NeurIPS 2018)"
+    ),
+    "placeto": Algorithm(
+        "tfplace.algorithms.placeto",
+        "Placeto",
+        "graph embedding, one group at a time (NeurIPS 2019)",
     ),
 }
 SPECIAL = {
