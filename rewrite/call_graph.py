@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.flatten import called_function, kept_whole
+from graphs.building.open_calls import called_function, kept_whole
 
 _MARK = "tfplace: copy of "
 
