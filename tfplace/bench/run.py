@@ -35,13 +35,15 @@ def run_grid(
     Args:
       grid: the bench.
       path: FILE.json.
-      rows: of an earlier run; those that belong to other grids stay in the file.
+      rows: of an earlier run; those that belong to other grids stay in the file, and cells
+        that failed are tried again.
       on_row: told each new row, and how many of how many are done.
 
     Returns:
       All rows of this grid, in its order.
     """
     cells = cells_of(grid)
+    rows[:] = [r for r in rows if "error" not in r or not any(c.matches(r, grid) for c in cells)]
     todo = [cell for cell in cells if not any(cell.matches(row, grid) for row in rows)]
     lock = threading.Lock()
     with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
