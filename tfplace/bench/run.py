@@ -59,7 +59,10 @@ def run_grid(
 
         with ThreadPoolExecutor(grid.parallel) as pool:
             list(pool.map(run, todo))
-    return [row for cell in cells for row in rows if cell.matches(row, grid)]
+    own = [row for cell in cells for row in rows if cell.matches(row, grid)]
+    others = [row for row in rows if not any(cell.matches(row, grid) for cell in cells)]
+    write_rows(path, own + others)
+    return own
 
 
 class _Tasks:
