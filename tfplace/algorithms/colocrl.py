@@ -15,7 +15,6 @@ from tfplace.learning.batch import GroupedProposal
 from tfplace.learning.policy_gradient import policy_gradient_loss
 from tfplace.learning.snapshot import Snapshot
 from tfplace.policies.seq2seq import chosen_log_probs
-from tfplace.reward import FAILING_REWARD
 from tfplace.trial import Proposal
 
 
@@ -24,8 +23,8 @@ class ColocRL:
 
     The baseline starts at the failing signal, so that at first every placement that runs is
     encouraged; after the warm-up only placements that run teach. Departures: one process
-    instead of many asynchronous ones, a smaller network, at most 256 groups, advantages scaled
-    to a batch's root mean square. Rewards as in `tfplace.reward`.
+    instead of many asynchronous ones, a smaller network, at most 256 groups, advantages over
+    their median size in a batch. Rewards as in `tfplace.reward`.
     """
 
     def __init__(
@@ -38,7 +37,10 @@ class ColocRL:
         """
         config = config or ColocRLConfig()
         rule = UpdateRule(
-            _loss, steps=1, first_baseline=FAILING_REWARD, valid_only_from=config.warm_up_trials
+            _loss,
+            steps=1,
+            first_baseline=config.first_baseline,
+            valid_only_from=config.warm_up_trials,
         )
         self._search = GroupedSearch(problem, seed, config, rule)
 

@@ -16,7 +16,7 @@ from graphs.problem import Problem
 from tfplace.config import PlacetoConfig
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.learning import snapshot
-from tfplace.learning.baseline import normalised
+from tfplace.learning.baseline import over_root_mean_square
 from tfplace.learning.policy_gradient import mean_entropy, policy_gradient_loss
 from tfplace.policies.graph_embedding import GraphEmbedding, GraphState
 from tfplace.policies.placement_features import (
@@ -46,10 +46,11 @@ class Visit:
 class Placeto:
     """Episodes that visit the groups in graph order, re-placing each (Addanki et al. 2019).
 
-    A visit's reward is the drop in step time, relative to the problem's reference time; returns
-    are not discounted; the baseline of a visit is the mean return at its position over the last
-    episodes. Departures: the groups (minimum cuts), scores per device (see GraphEmbedding), the
-    start of an episode (see PlacetoConfig), advantages scaled to an episode's root mean square.
+    A visit's reward is the drop in step time, relative to the problem's reference time; the
+    baseline of a visit is the mean return at its position over the last episodes. Departures:
+    the groups (minimum cuts); scores per device (see GraphEmbedding); discounted returns, higher
+    rates and where an episode starts (see PlacetoConfig); advantages scaled to an episode's root
+    mean square.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class Placeto:
         progress = min(self._num_episodes / self.config.decay_episodes, 1.0)
         first, last = self.config.optimizer.learning_rate, self.config.last_learning_rate
         self._optimizer.learning_rate.assign(first + (last - first) * progress)
-        advantages = normalised(returns - baseline)
+        advantages = over_root_mean_square(returns - baseline)
         states = [visit.state for visit in self._visits]
         loss, entropy = self._descend(
             GraphState(*(tf.concat(part, axis=0) for part in zip(*states, strict=True))),

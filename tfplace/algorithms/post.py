@@ -24,8 +24,8 @@ class Post:
     """Every K placements proximal ascent, every N a closed-form fit to the elite (NeurIPS 2018).
 
     Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the penalty form of
-    the proximal objective, the moving-average baseline, advantages scaled to a batch's root mean
-    square, a linear fall of ε. The elite is that of the last N placements.
+    the proximal objective, the moving-average baseline, advantages over their median size in a
+    batch, a linear fall of ε. The elite is that of the last N placements.
     """
 
     def __init__(self, problem: Problem, seed: int = 0, config: PostConfig | None = None) -> None:

@@ -22,8 +22,8 @@ class Spotlight:
     """Proximal policy optimisation of a sequence-to-sequence policy (Gao et al., ICML 2018).
 
     Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the size of the
-    network, Adam and its rate, the batch of ten, the moving-average baseline, advantages scaled
-    to a batch's root mean square. Rewards as in `tfplace.reward`.
+    network, Adam and its rate, the batch of ten, the moving-average baseline, advantages over
+    their median size in a batch. Rewards as in `tfplace.reward`.
     """
 
     def __init__(

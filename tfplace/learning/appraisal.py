@@ -10,7 +10,7 @@ from graphs.op_graph import FloatArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace import reward
-from tfplace.learning.baseline import MovingAverage, advantages, normalised
+from tfplace.learning.baseline import MovingAverage, advantages, over_median
 
 
 class Appraisal:
@@ -33,11 +33,11 @@ class Appraisal:
         return reward.rewards(outcomes, self.reference, self._usable)
 
     def advantages(self, rewards: FloatArray) -> FloatArray:
-        """f8[B], scaled to unit root mean square; the baseline then takes the rewards in."""
+        """f8[B], over their median size; the baseline then takes the rewards in."""
         value = self._baseline.value
         self._baseline = self._baseline.updated(rewards)
         value = self._baseline.value if value is None else value
-        return rewards if value is None else normalised(advantages(rewards, value))
+        return rewards if value is None else over_median(advantages(rewards, value))
 
     @property
     def state(self) -> np.ndarray:

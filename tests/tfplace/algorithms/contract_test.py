@@ -29,30 +29,23 @@ GROUPS = GroupingConfig(max_groups=9)
 SEQ2SEQ = Seq2SeqConfig(units=8, num_layers=1, bidirectional=False, compiled=False)
 FAST = AdamConfig(learning_rate=1e-2)
 SMALL = {
-    ColocRL: ColocRLConfig(GROUPS, SEQ2SEQ, AdamConfig(learning_rate=3e-2)),
-    Hierarchical: HierarchicalConfig(GrouperConfig(num_groups=9), SEQ2SEQ),
+    ColocRL: ColocRLConfig(GROUPS, SEQ2SEQ, FAST, first_baseline=None),
+    Hierarchical: HierarchicalConfig(GrouperConfig(num_groups=9), SEQ2SEQ, FAST),
     Spotlight: SpotlightConfig(GROUPS, SEQ2SEQ, FAST),
     Post: PostConfig(GROUPS, elite_period=20),
     Placeto: PlacetoConfig(GROUPS, units=8, rounds=2, optimizer=FAST, last_learning_rate=1e-2),
 }
-# Seed and trials of a search for the one best placement among 2^9.
-BUDGET = {
-    ColocRL: (0, 800),
-    Hierarchical: (2, 600),
-    Spotlight: (0, 250),
-    Post: (0, 250),
-    Placeto: (0, 600),
-}
-TOWERS = two_towers(4, machine=Machine(num_devices=2, bandwidth=1e6))
-WANTED = WantedDevices([0, 1] * 4 + [1])
+# Trials after which it should have learned that the other tower belongs on the other device.
+BUDGET = {ColocRL: 300, Hierarchical: 300, Spotlight: 150, Post: 150, Placeto: 200}
+TOWERS = two_towers(2, machine=Machine(num_devices=2, bandwidth=1e6))
+WANTED = WantedDevices([0, 1, 0, 1, 1])
 ALL = pytest.mark.parametrize("algorithm", list(SMALL), ids=lambda each: each.__name__)
 
 
 @ALL
 def test_finds_the_known_optimum_and_learns(algorithm):
-    seed, num_trials = BUDGET[algorithm]
-    policy = algorithm(TOWERS, seed=seed, config=SMALL[algorithm])
-    outcomes, placements = search(policy, WANTED, num_trials)
+    policy = algorithm(TOWERS, seed=0, config=SMALL[algorithm])
+    outcomes, placements = search(policy, WANTED, BUDGET[algorithm])
     assert min(outcome.step_seconds for outcome in outcomes) == 1.0
     wrong = (placements != WANTED.wanted).mean(axis=1)
     assert wrong[-20:].mean() < 0.75 * wrong[:20].mean()
@@ -82,10 +75,10 @@ def test_a_state_of_another_size_is_refused(algorithm):
 
 
 @ALL
-@pytest.mark.parametrize("evaluator", [NEVER_FITS, NOT_A_NUMBER], ids=["infeasible", "nan"])
-def test_no_feasible_placement_keeps_everything_finite(algorithm, evaluator):
+def test_no_feasible_placement_keeps_everything_finite(algorithm):
     policy = algorithm(chain(4), config=SMALL[algorithm])
-    search(policy, evaluator, 10)
+    search(policy, NEVER_FITS, 10)
+    search(policy, NOT_A_NUMBER, 10)
     weights = {name: value for name, value in policy.state().items() if "policy/" in name}
     assert weights
     assert all(np.isfinite(value).all() for value in weights.values())
