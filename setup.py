@@ -16,7 +16,7 @@ setup(
         include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
     ),
     package_data={
-        "tfplace": ["py.typed"],
+        "tfplace": ["py.typed"], "tfplace.policies": ["shipped/*"],
         "graphs": ["py.typed"], "graphs.pricing": ["*.txt"],
         "rewrite": ["py.typed"],
     },

@@ -115,6 +115,16 @@ COMMANDS = {
         ),
         num_arguments=0,
     ),
+    "train": Command(
+        "",
+        "train one policy over a family of graphs, for optimize --policy",
+        table.TRAIN + table.SEED + table.OUTPUT + table.FORMAT,
+        (
+            "tfplace train --family=rnnlm --output=rnnlm.npz",
+            "tfplace train --family=nmt --clusters=k80x4 --episodes=500 --output=nmt.npz",
+        ),
+        num_arguments=0,
+    ),
     "devices": Command(
         "",
         "list the named clusters and the devices visible here",

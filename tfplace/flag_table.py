@@ -61,7 +61,7 @@ ALGORITHM = (
         "simulate; measure; auto: search in the simulator, then measure the best",
         ("auto", "simulate", "measure"),
     ),
-    Flag("policy", "string", None, "a checkpoint from `tfplace train`"),
+    Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
 )
 OUTPUT_DIR = (
     Flag("output_dir", "string", None, "where the SavedModel goes (default: MODEL_placed)"),
@@ -102,6 +102,13 @@ BENCH = (
     Flag("algorithms", "string", "random,local_search,spotlight", "algorithms, A,B,..."),
     Flag("seeds", "string", "1", "seeds, 1,2,3"),
     Flag("parallel", "integer", None, "cells at a time (default: one per core)", lower_bound=1),
+)
+TRAIN = (
+    Flag("family", "string", "rnnlm", "graphs to train on: variations of rnnlm, nmt or cifar10"),
+    Flag("clusters", "string", "k80x2,k80x4", "clusters, A,B,..."),
+    Flag("num_graphs", "integer", 32, "a quarter of them is held out", lower_bound=2),
+    Flag("episodes", "integer", None, "episodes in all, at most", lower_bound=0),
+    Flag("budget_seconds", "float", 300.0, "wall time of the training", lower_bound=0),
 )
 
 
