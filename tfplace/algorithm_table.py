@@ -11,6 +11,7 @@ from graphs.nearest import did_you_mean
 from graphs.op_graph import IntArray
 from tfplace.search import Stage
 from tfplace.task import Task
+from tfplace.training.checkpoint import Checkpoint
 from tfplace.trial import Policy
 
 
@@ -82,7 +83,13 @@ def require_known(name: str) -> None:
         )
 
 
-def stages_of(name: str, task: Task, seed: int, incumbent: IntArray | None) -> list[Stage]:
+def stages_of(
+    name: str,
+    task: Task,
+    seed: int,
+    incumbent: IntArray | None,
+    trained: Checkpoint | None = None,
+) -> list[Stage]:
     """The stages that a search with this algorithm runs, one after another.
 
     Args:
@@ -90,10 +97,19 @@ def stages_of(name: str, task: Task, seed: int, incumbent: IntArray | None) -> l
       task: the problem.
       seed: of its random choices.
       incumbent: the best baseline i4[N], which "auto" goes on from; the others start afresh.
+      trained: what --policy names, or None; then `name` is its algorithm.
     """
+    if trained is not None:
+        return [Stage(name, lambda best: _trained(trained, task, seed))]
     if name != "auto":
         return [Stage(name, lambda best: policy_of(name, task, seed, best))]
     return [_auto_stage(each, share, task, seed, incumbent) for each, share in AUTO]
+
+
+def _trained(checkpoint: Checkpoint, task: Task, seed: int) -> Policy:
+    from tfplace.training.trained_policy import placeto_from
+
+    return placeto_from(checkpoint, task.problem, seed)
 
 
 def _auto_stage(

@@ -32,6 +32,8 @@ from tfplace.prepare import Prepared, prepare
 from tfplace.report import Measured, Report, Verified
 from tfplace.report_files import placement_files, report_files
 from tfplace.search import Limits, SearchResult, search
+from tfplace.training.checkpoint import Checkpoint
+from tfplace.training.trained_policy import algorithm_with_policy
 from tfplace.watch import Watch
 
 
@@ -50,13 +52,15 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     """
     watch = watch or Watch()
     require_known(options.algorithm)
+    algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
+    options = dataclasses.replace(options, algorithm=algorithm)
     output_dir = options.output_dir or default_output_dir(options.problem.model)
     require_apart(output_dir, options.problem.model)
     require_free(output_dir, options.overwrite)
     watch.stage(f"reading {options.problem.model} and pricing its ops")
     found = prepare(options.problem)
     watch.stage(f"trying the baselines on {found.cluster.name}")
-    baselines, candidates, result = _search(found, options, watch)
+    baselines, candidates, result = _search(found, options, watch, trained)
     choice = choose(candidates, found.problem)
     choice, comparison = _measure(found, options, candidates, choice, watch)
     with atomic_directory(output_dir, options.overwrite) as made:
@@ -76,7 +80,7 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
 
 
 def _search(
-    found: Prepared, options: OptimizeOptions, watch: Watch
+    found: Prepared, options: OptimizeOptions, watch: Watch, trained: Checkpoint | None
 ) -> tuple[list[Candidate], list[Candidate], SearchResult]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search."""
     simulator = SimulatingEvaluator(found.problem)
@@ -85,7 +89,7 @@ def _search(
     stages = []
     if found.problem.num_devices > 1:
         start = None if best is None else best.device_of_op
-        stages = stages_of(options.algorithm, found.task, options.seed, start)
+        stages = stages_of(options.algorithm, found.task, options.seed, start, trained)
     limits = Limits(options.budget_seconds, options.max_trials)
     with (
         evaluator_for(options.evaluator, found) as evaluator,

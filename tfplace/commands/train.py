@@ -68,7 +68,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
     return [
         f"trained   {facts['family']} on {', '.join(facts['clusters'])}: "
         f"{facts['episodes']:,} episodes, {facts['seconds']:.0f} s",
-        f"held out  {held['num_tasks']} graphs on clusters; step time of the best single device = 1",
+        f"held out  {held['num_tasks']} tasks; step time on the best single device = 1",
         *(f"  {name:<34}{'does not fit' if x is None else f'{x:.3f}'}" for name, x in rows),
         f"written   {facts['output']}",
         "use it    tfplace optimize MODEL --policy=" + facts["output"],

@@ -16,6 +16,7 @@ from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.placers.random import Random
 from tfplace.placers.single import Single
 from tfplace.search import Limits, Stage, search
+from tfplace.trial import Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +94,7 @@ def _seconds(outcome: Outcome) -> float:
     return outcome.step_seconds if isinstance(outcome, Measurement) else math.inf
 
 
-def _seconds_of_best(trial: object) -> float:
+def _seconds_of_best(trial: Trial | None) -> float:
     """Of the best single device; 1.0 where none can run all, which keeps ratios finite."""
-    outcome = getattr(trial, "outcome", None)
-    return outcome.step_seconds if isinstance(outcome, Measurement) else 1.0
+    seconds = math.inf if trial is None else _seconds(trial.outcome)
+    return seconds if seconds < math.inf else 1.0

@@ -1,0 +1,39 @@
+"""A family of graphs and a policy that train in a second."""
+
+import dataclasses
+
+import pytest
+
+from tfplace.training import families
+
+
+@pytest.fixture(scope="session")
+def small_config():
+    from tfplace.training.train import CONFIG
+
+    grouping = dataclasses.replace(CONFIG.grouping, max_groups=4)
+    return dataclasses.replace(CONFIG, units=4, rounds=1, grouping=grouping)
+
+
+@pytest.fixture(scope="session")
+def small_family():
+    """Replaces rnnlm's variations by four tiny graphs."""
+    with pytest.MonkeyPatch.context() as patch:
+        options = {"size": ("tiny",), "num_steps": (1, 2), "batch_size": (2, 4)}
+        patch.setitem(families.FAMILIES, "rnnlm", options)
+        yield "rnnlm"
+
+
+@pytest.fixture(scope="session")
+def recipe(small_family):
+    from tfplace.training.checkpoint import Recipe
+
+    return Recipe(small_family, ("k80x2",), num_graphs=3, seed=5)
+
+
+@pytest.fixture(scope="session")
+def trained(recipe, small_config):
+    """What four episodes on two graphs give."""
+    from tfplace.training.train import TrainingLimits, train
+
+    return train(recipe, TrainingLimits(4, 600.0), config=small_config).checkpoint

@@ -1,0 +1,105 @@
+"""Training: weights move, a resumed run is the same run, held-out graphs teach nothing."""
+
+import json
+
+import numpy as np
+import pytest
+
+from graphs.errors import UsageError
+from tests.builders import Machine, Op, build_problem
+from tfplace.cli import main
+from tfplace.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
+from tfplace.training.judge import HeldOut, geometric_mean
+from tfplace.training.train import Trainer, TrainingLimits, train
+from tfplace.training.trained_policy import algorithm_with_policy, placeto_from
+
+
+def _two_independent_ops():
+    """One device takes 2 seconds, two take 1."""
+    return build_problem([Op("a"), Op("b")], Machine(2, types=["GPU", "GPU"]))
+
+
+def test_training_moves_the_weights_and_says_what_it_reached(trained, recipe, small_config):
+    start = Trainer(recipe, None, small_config).weights()
+    assert any(not np.array_equal(trained.arrays[name], start[name]) for name in start)
+    assert (trained.episodes, trained.recipe) == (4, recipe)
+    assert set(trained.held_out) == {"num_tasks", "num_trials", "random", "before", "after"}
+    assert trained.held_out["num_tasks"] == 1
+    assert 0 < trained.held_out["after"]["best"] <= trained.held_out["after"]["final"]
+
+
+def test_a_resumed_training_is_the_one_that_never_stopped(trained, recipe, small_config, tmp_path):
+    half = train(recipe, TrainingLimits(2, 600.0), config=small_config).checkpoint
+    path = str(tmp_path / "half.npz")
+    write_checkpoint(path, half, overwrite=False)
+    rest = train(recipe, TrainingLimits(4, 600.0), read_checkpoint(path), config=small_config)
+    assert rest.checkpoint.arrays.keys() == trained.arrays.keys()
+    for name, array in trained.arrays.items():
+        np.testing.assert_array_equal(rest.checkpoint.arrays[name], array)
+    assert rest.checkpoint.held_out["after"] == trained.held_out["after"]
+
+
+def test_going_on_with_another_recipe_is_refused(trained, small_config):
+    other = Recipe("rnnlm", ("k80x4",), num_graphs=3, seed=5)
+    with pytest.raises(UsageError, match="--overwrite"):
+        Trainer(other, trained, small_config)
+
+
+def test_judging_runs_one_episode_and_changes_nothing(trained, small_config):
+    task = HeldOut(_two_independent_ops(), small_config, seed=0)
+    before = {name: array.copy() for name, array in trained.arrays.items()}
+    first = task.policy(trained.arrays)
+    assert task.policy(trained.arrays) == first
+    assert task.num_trials == 3
+    assert {first.final, first.best, task.random()} <= {0.5, 1.0}
+    for name, array in before.items():
+        np.testing.assert_array_equal(trained.arrays[name], array)
+
+
+def test_a_placement_that_does_not_fit_leaves_no_mean():
+    assert geometric_mean([0.5, 2.0]) == pytest.approx(1.0)
+    assert geometric_mean([0.5, float("inf")]) is None
+
+
+def test_a_trained_policy_starts_on_another_graph_and_cluster(trained):
+    problem = build_problem([Op("a"), Op("b"), Op("c")], Machine(3, types=["GPU"] * 3))
+    placeto = placeto_from(trained, problem, seed=0)
+    state = placeto.state()
+    weights = [name for name in state if name.startswith("policy/")]
+    assert weights
+    for name in weights:
+        np.testing.assert_array_equal(state[name], trained.arrays[name])
+
+
+def test_a_policy_makes_auto_placeto(trained, tmp_path):
+    path = str(tmp_path / "policy.npz")
+    write_checkpoint(path, trained, overwrite=False)
+    name, checkpoint = algorithm_with_policy("auto", path)
+    assert name == "placeto" and checkpoint.recipe == trained.recipe
+    assert algorithm_with_policy("auto", None) == ("auto", None)
+
+
+def test_train_then_optimize(trained, recipe, tiny_rnnlm, tmp_path, capsys):
+    path, placed = str(tmp_path / "policy.npz"), str(tmp_path / "placed")
+    family = ["--clusters=k80x2", "--num_graphs=3", "--seed=5", "--episodes=1"]
+    assert main(["train", f"--output={path}", *family, "--format=json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["episodes"], facts["interrupted"]) == (1, False)
+    words = ["--cluster=k80x4", "--max_trials=3", "--budget_seconds=5", "--format=json"]
+    done = main(["optimize", tiny_rnnlm, f"--policy={path}", f"--output_dir={placed}", *words])
+    report = json.loads(capsys.readouterr().out)
+    assert done == 0
+    assert (report["algorithm"], report["search"]["num_trials"]) == ("placeto", 3)
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ([], "wanted FILE.npz"),
+        (["--output=p.npz", "--family=vgg"], "no such family"),
+        (["--output=p.npz", "--clusters="], "--clusters"),
+    ],
+)
+def test_usage_errors(words, found, capsys):
+    assert main(["train", *words]) == 1
+    assert found in capsys.readouterr().err
