@@ -35,10 +35,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     recipe = Recipe(values.family, clusters, values.num_graphs, values.seed)
     goes_on = os.path.exists(values.output) and not values.overwrite
     start = read_checkpoint(values.output) if goes_on else None
-    from tfplace.training.train import TrainingLimits, train
+    from tfplace.training.train import CONFIG, TrainingLimits, train
 
     limits = TrainingLimits(values.episodes, values.budget_seconds)
-    result = train(recipe, limits, start, lambda sentence: _tell(values.verbosity, sentence))
+    result = train(
+        recipe, limits, start, lambda sentence: _tell(values.verbosity, sentence), CONFIG
+    )
     write_checkpoint(values.output, result.checkpoint, overwrite=True)
     checkpoint = result.checkpoint
     facts: dict[str, Any] = {

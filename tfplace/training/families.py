@@ -25,7 +25,7 @@ FAMILIES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     },
     "nmt": {
         "batch_size": (32, 64, 128),
-        "num_layers": (2, 3),
+        "num_layers": (2, 4),
         "hidden_size": (512, 1024),
         "num_steps": (2, 3, 4),
         "vocab_size": (5_000, 10_000),

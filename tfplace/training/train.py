@@ -22,6 +22,8 @@ from tfplace.training.families import split_family
 from tfplace.training.judge import HeldOut, geometric_mean, judged
 from tfplace.training.tasks import FamilyTasks
 
+FIRST_TASKS = 4
+EPISODES_PER_TASK = 10
 # Every episode starts as the first one on an unseen graph does. Tasks differ, so the rate is lower
 # and the entropy bonus higher than for one problem: with Placeto's own, a policy trained for 60
 # episodes on three RNNLMs put all on one device (one run). With these and 8 graphs, 465 episodes
@@ -86,7 +88,7 @@ class Trainer:
         """One episode and its update; returns its last step time over the task's reference."""
         # The choice depends on the episode alone, so that a resumed training makes the same.
         rng = np.random.default_rng([self._recipe.seed, self.episodes])
-        task = int(rng.integers(len(self._tasks.names)))
+        task = int(rng.integers(num_open(self.episodes, len(self._tasks.names))))
         learner, evaluator = self._learner(task)
         own = learner.state()
         returns = self._returns.get(f"returns/{task}", own["returns"])
@@ -140,6 +142,15 @@ class Trainer:
         for name, array in start.arrays.items():
             part = self._returns if name.startswith("returns/") else self._shared
             part[name] = array
+
+
+def num_open(episodes: int, num_tasks: int) -> int:
+    """How many of the tasks are trained on after so many episodes: 4, and one more every 10.
+
+    A new task costs as long as some 20 episodes (its graph, its TensorFlow functions); all from
+    the start, a short training would do little else. The tasks are in a random order already.
+    """
+    return min(num_tasks, FIRST_TASKS + episodes // EPISODES_PER_TASK)
 
 
 def train(

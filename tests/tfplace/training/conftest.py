@@ -17,11 +17,11 @@ def small_config():
 
 @pytest.fixture(scope="session")
 def small_family():
-    """Replaces rnnlm's variations by four tiny graphs."""
+    """A family of four tiny graphs."""
     with pytest.MonkeyPatch.context() as patch:
-        options = {"size": ("tiny",), "num_steps": (1, 2), "batch_size": (2, 4)}
-        patch.setitem(families.FAMILIES, "rnnlm", options)
-        yield "rnnlm"
+        options = {"size": ("tiny",), "num_steps": (4, 6), "batch_size": (2, 4)}
+        patch.setitem(families.FAMILIES, "transformer", options)
+        yield "transformer"
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,13 @@ def test_thirty_two_graphs_are_split_24_to_8_without_overlap(family):
         assert (name, set(options)) == (family, set(FAMILIES[family]))
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_smallest_and_the_largest_variation_can_be_built(family):
+    for pick in (min, max):
+        sizes = {name: pick(values) for name, values in FAMILIES[family].items()}
+        assert zoo.build(family, **sizes).num_parameters > 0
+
+
 def test_the_seed_decides():
     assert split_family("nmt", 8, seed=1) == split_family("nmt", 8, seed=1)
     assert split_family("nmt", 8, seed=1) != split_family("nmt", 8, seed=2)

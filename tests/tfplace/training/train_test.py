@@ -10,7 +10,7 @@ from tests.builders import Machine, Op, build_problem
 from tfplace.cli import main
 from tfplace.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
 from tfplace.training.judge import HeldOut, geometric_mean
-from tfplace.training.train import Trainer, TrainingLimits, train
+from tfplace.training.train import Trainer, TrainingLimits, num_open, train
 from tfplace.training.trained_policy import algorithm_with_policy, placeto_from
 
 
@@ -39,8 +39,13 @@ def test_a_resumed_training_is_the_one_that_never_stopped(trained, recipe, small
     assert rest.checkpoint.held_out["after"] == trained.held_out["after"]
 
 
+def test_tasks_join_one_by_one():
+    assert [num_open(episodes, 6) for episodes in (0, 9, 10, 20, 500)] == [4, 4, 5, 6, 6]
+    assert num_open(0, 1) == 1
+
+
 def test_going_on_with_another_recipe_is_refused(trained, small_config):
-    other = Recipe("rnnlm", ("k80x4",), num_graphs=3, seed=5)
+    other = Recipe("transformer", ("k80x4",), num_graphs=3, seed=5)
     with pytest.raises(UsageError, match="--overwrite"):
         Trainer(other, trained, small_config)
 
@@ -79,9 +84,16 @@ def test_a_policy_makes_auto_placeto(trained, tmp_path):
     assert algorithm_with_policy("auto", None) == ("auto", None)
 
 
-def test_train_then_optimize(trained, recipe, tiny_rnnlm, tmp_path, capsys):
+def test_train_then_optimize(recipe, small_config, tiny_rnnlm, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("tfplace.training.train.CONFIG", small_config)
     path, placed = str(tmp_path / "policy.npz"), str(tmp_path / "placed")
-    family = ["--clusters=k80x2", "--num_graphs=3", "--seed=5", "--episodes=1"]
+    family = [
+        "--family=transformer",
+        "--clusters=k80x2",
+        "--num_graphs=3",
+        "--seed=5",
+        "--episodes=1",
+    ]
     assert main(["train", f"--output={path}", *family, "--format=json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["episodes"], facts["interrupted"]) == (1, False)
@@ -97,7 +109,7 @@ def test_train_then_optimize(trained, recipe, tiny_rnnlm, tmp_path, capsys):
     [
         ([], "wanted FILE.npz"),
         (["--output=p.npz", "--family=vgg"], "no such family"),
-        (["--output=p.npz", "--clusters="], "--clusters"),
+        (["--output=p.npz", "--num_graphs=3", "--clusters="], "--clusters"),
     ],
 )
 def test_usage_errors(words, found, capsys):
