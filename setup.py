@@ -16,8 +16,10 @@ setup(
         include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
     ),
     package_data={
-        "tfplace": ["py.typed"], "tfplace.policies": ["shipped/*"],
-        "graphs": ["py.typed"], "graphs.pricing": ["*.txt"],
+        "tfplace": ["py.typed"],
+        "tfplace.policies": ["shipped/*"],
+        "graphs": ["py.typed"],
+        "graphs.pricing": ["*.txt"],
         "rewrite": ["py.typed"],
     },
     install_requires=[
