@@ -17,7 +17,7 @@ setup(
     ),
     package_data={
         "tfplace": ["py.typed"],
-        "tfplace.policies": ["shipped/*"],
+        "tfplace.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],
         "graphs.pricing": ["*.txt"],
         "rewrite": ["py.typed"],
