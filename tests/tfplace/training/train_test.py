@@ -35,7 +35,13 @@ def test_a_resumed_training_is_the_one_that_never_stopped(trained, recipe, small
     rest = train(recipe, TrainingLimits(4, 600.0), read_checkpoint(path), config=small_config)
     assert rest.checkpoint.arrays.keys() == trained.arrays.keys()
     for name, array in trained.arrays.items():
-        np.testing.assert_array_equal(rest.checkpoint.arrays[name], array)
+        found = rest.checkpoint.arrays[name]
+        if array.dtype == np.float32:
+            # TensorFlow's sums may differ in the last bit within one process; an update without
+            # the optimizer's moments would differ by about the learning rate, 1e-2.
+            np.testing.assert_allclose(found, array, rtol=1e-4, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(found, array)
     assert rest.checkpoint.held_out["after"] == trained.held_out["after"]
 
 
