@@ -83,6 +83,8 @@ def _run(
         return Candidate(name, placement, evaluator.evaluate(placement[None])[0])
     stage = Stage(name, lambda best: policy_of(name, task, seed, start))
     result = search([stage], evaluator, limits)
+    if result.interrupted:
+        raise KeyboardInterrupt
     if result.best is not None:
         return Candidate(name, result.best.placement.device_of_op, result.best.outcome)
     outcome = result.least_infeasible or Infeasible("error", f"{name} proposed no placement")

@@ -146,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TfplaceError as error:
         return _fail(str(error), error.exit_status, words)
     except KeyboardInterrupt:
-        return _fail("interrupted before anything was found; nothing was written",
+        return _fail("interrupted outside the search; nothing was written",
                      EXIT_INTERRUPTED, words)  # fmt: skip
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

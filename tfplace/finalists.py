@@ -45,6 +45,8 @@ def finalists(
         policy = policy_of("local_search", task, seed, chosen.device_of_op)
         limits = Limits(budget_seconds * SEARCH_SHARE)
         result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
+        if result.interrupted:
+            raise KeyboardInterrupt
         if result.best is not None:
             placement = result.best.placement.device_of_op
             outcome = simulator.evaluate(placement[None])[0]

@@ -62,7 +62,11 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     watch.stage(f"trying the baselines on {found.cluster.name}")
     baselines, candidates, result = _search(found, options, watch, trained)
     choice = choose(candidates, found.problem)
-    choice, comparison = _measure(found, options, candidates, choice, watch)
+    comparison = None
+    try:
+        choice, comparison = _measure(found, options, candidates, choice, watch)
+    except KeyboardInterrupt:  # what the search found is still written
+        result = dataclasses.replace(result, interrupted=True)
     with atomic_directory(output_dir, options.overwrite) as made:
         watch.stage("writing the placed model and loading it again")
         devices = origin_devices(

@@ -39,9 +39,10 @@ def require_free(path: str, overwrite: bool) -> None:
 def require_apart(path: str, model: str) -> None:
     """Raises OutputError where writing to `path` would replace the model that is read."""
     target, read = Path(os.path.realpath(path)), Path(os.path.realpath(model))
-    if target == read or target in read.parents:
+    if target == read or target in read.parents or read in target.parents:
         raise OutputError(
-            f"writing {path}: the model that is read, {model}, lies there and would be lost; give "
+            f"writing {path}: the model that is read, {model}, lies there and would be lost "
+            "or copied into itself; give "
             "another --output_dir"
         )
 

@@ -142,13 +142,13 @@ def parse_bytes(where: str, value: Any) -> int:
       ClusterError: it is none of these, or not positive.
     """
     size: float | None = None
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        size = value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        size = value if 1 <= value < 2**63 else None
     elif isinstance(value, str) and (match := _SIZE.fullmatch(value)):
         number, unit = match.groups()
         scale = {key.lower(): factor for key, factor in _UNITS.items()}.get(unit.lower())
         size = None if scale is None else float(number) * scale
-    if size is None or size < 1:
+    if size is None or not 1 <= size < 2**63:
         raise ClusterError(
             f"{where} is {value!r}; wanted a positive size such as 17179869184, '16GiB' or '16GB'"
         )
@@ -264,9 +264,13 @@ def _number(
     wanted = "a number of at least 0" if zero else "a number above 0"
     if isinstance(found, bool) or not isinstance(found, int | float):
         raise ClusterError(f"{where} has {key!r} {_shown(found)}; wanted {wanted}")
-    if not math.isfinite(found) or found < 0 or (found == 0 and not zero):
+    try:
+        number = float(found)
+    except OverflowError:
+        raise ClusterError(f"{where} has a {key!r} that is too large; wanted {wanted}") from None
+    if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
         raise ClusterError(f"{where} has {key!r} {found}; wanted {wanted}")
-    return float(found)
+    return number
 
 
 def _count(where: str, value: Mapping[str, Any], key: str, default: int) -> int:

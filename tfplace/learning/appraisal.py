@@ -10,7 +10,11 @@ from graphs.op_graph import FloatArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace import reward
-from tfplace.learning.baseline import MovingAverage, advantages, over_median
+from tfplace.learning.baseline import MovingAverage, advantages, over_median, over_root_mean_square
+
+# The median of fewer is too noisy a scale: with HDP's four, placements after 1,000 trials were
+# 4 % slower than over the root mean square.
+_FEWEST_FOR_MEDIAN = 8
 
 
 class Appraisal:
@@ -33,11 +37,14 @@ class Appraisal:
         return reward.rewards(outcomes, self.reference, self._usable)
 
     def advantages(self, rewards: FloatArray) -> FloatArray:
-        """f8[B], over their median size; the baseline then takes the rewards in."""
+        """f8[B], over their typical size; the baseline then takes the rewards in."""
         value = self._baseline.value
         self._baseline = self._baseline.updated(rewards)
         value = self._baseline.value if value is None else value
-        return rewards if value is None else over_median(advantages(rewards, value))
+        if value is None:
+            return rewards
+        scaled = over_median if len(rewards) >= _FEWEST_FOR_MEDIAN else over_root_mean_square
+        return scaled(advantages(rewards, value))
 
     @property
     def state(self) -> np.ndarray:

@@ -18,10 +18,18 @@ def test_rewards_are_on_the_problems_scale():
 
 def test_the_first_batch_is_its_own_baseline():
     appraisal = Appraisal(chain(4), decay=0.5)
-    np.testing.assert_allclose(appraisal.advantages(np.array([-1.0, -3.0])), [0.6745, -0.6745])
-    # The baseline is -2 now: advantages 1 and 0, of median size ½.
-    np.testing.assert_allclose(appraisal.advantages(np.array([-1.0, -2.0])), [1.349, 0.0])
+    np.testing.assert_allclose(appraisal.advantages(np.array([-1.0, -3.0])), [1.0, -1.0])
+    # The baseline is -2 now: advantages 1 and 0, root mean square √½.
+    np.testing.assert_allclose(appraisal.advantages(np.array([-1.0, -2.0])), [2**0.5, 0.0])
     assert appraisal.state == 0.5 * -2.0 + 0.5 * -1.5
+
+
+def test_a_failure_in_a_larger_batch_leaves_the_rest_apart():
+    rewards = np.array([-1.0, -2.0] * 4 + [-1.5, -20.0])
+    # The median is -1.75: advantages ±¼ and ¾, of median size ½ ((¼ + ¾) / 2).
+    expected = np.array([0.75, -0.25] * 4 + [0.25, -18.25]) / 0.5 * 0.6745
+    expected[-1] = -3.0
+    np.testing.assert_allclose(Appraisal(chain(4), decay=0.9).advantages(rewards), expected)
 
 
 def test_a_failing_start_encourages_all_that_runs():
