@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.errors import ModelError, PlacementError
+from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.problem import Problem
 
@@ -71,8 +71,13 @@ def write_problem(path: str, problem: Problem, device_of_op: IntArray) -> None:
         for name, (dtype, _) in {**_ARRAYS, **_EXTRAS}.items()
     }
     # An open file, because numpy appends .npz to a name that doesn't end with it.
-    with open(path, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    try:
+        with open(path, "wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **arrays)
+    except OSError as error:
+        raise OutputError(
+            f"writing the problem to {path}: {error.strerror}; give another --dump_problem"
+        ) from None
 
 
 def read_problem(path: str) -> tuple[Problem, IntArray]:
