@@ -156,13 +156,6 @@ def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> A
     return bare
 
 
-def bytes_of_tensor(dtype: str, shape: Shape) -> int:
-    """Bytes of a dense tensor; see `TensorProperties.bytes_of` for what is not known."""
-    import tensorflow as tf
-
-    return _element_bytes(tf.as_dtype(dtype)) * num_elements(shape)
-
-
 def num_elements(shape: Shape) -> int:
     """Elements of a shape; unknown dimensions count as `UNKNOWN_DIMENSION`."""
     return math.prod(size if size >= 0 else UNKNOWN_DIMENSION for size in shape or ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
@@ -115,12 +115,6 @@ class GraphView:
                 f"looking up the {what} {name!r}: {op!r} ({self.nodes[op].op}) has {count} outputs"
                 f"{', it can only be run: name it without an index' if not count else ''}"
             )
-
-    def all_nodes(self) -> Iterator[Any]:
-        """The nodes of the main graph and of every function body."""
-        yield from self.graph_def.node
-        for function in self.graph_def.library.function:
-            yield from function.node_def
 
 
 def data_inputs(node: Any) -> list[str]:

@@ -13,7 +13,6 @@ from absl import flags
 from graphs.errors import UsageError
 from graphs.loading.load_options import LoadOptions
 from tfplace.options import OptimizeOptions, ProblemOptions
-from tfplace.output_place import write_file
 
 
 def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
@@ -101,11 +100,6 @@ def print_json(value: Any) -> None:
     """The one result on stdout."""
     json.dump(value, sys.stdout, indent=2, allow_nan=False)
     print()
-
-
-def write_json(path: str, value: Any, overwrite: bool = True) -> None:
-    """Writes a JSON file, whole or not at all."""
-    write_file(path, json.dumps(value, indent=2, allow_nan=False).encode() + b"\n", overwrite)
 
 
 def model_of(arguments: Sequence[str]) -> str:

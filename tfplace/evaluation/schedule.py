@@ -64,12 +64,6 @@ class Schedule:
     transfers: Transfers
     peak_bytes: LongArray
 
-    def busy_seconds(self, num_devices: int) -> FloatArray:
-        """f8[D]: seconds of all ops of each device; more than the makespan with several slots."""
-        seconds = np.zeros(num_devices)
-        np.add.at(seconds, self.device_of_op, self.op_end - self.op_start)
-        return seconds
-
 
 @dataclasses.dataclass(frozen=True)
 class HeldIntervals:
