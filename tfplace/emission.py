@@ -14,14 +14,14 @@ from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit import Emitted
 from rewrite.verify import verify
-from tfplace.compare import placed_run_graph
+from tfplace.choosing.compare import placed_run_graph
 from tfplace.evaluation.device_name import device_key
 from tfplace.evaluation.trace import TraceConfig, trace_run
 from tfplace.evaluation.trace import devices_used as devices_in
 from tfplace.evaluation.training_run import SavedModelRun
 from tfplace.evaluation.workers import start_workers
 from tfplace.prepare import Prepared
-from tfplace.report import Verified
+from tfplace.report.report import Verified
 
 _log = logging.getLogger("tfplace")
 

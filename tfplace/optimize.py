@@ -15,22 +15,22 @@ from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, Emitted, emit
 from rewrite.output_dir import atomic_directory
 from tfplace.algorithm_table import require_known, stages_of
-from tfplace.baselines import Candidate, as_reported, baseline_candidates, best_of
-from tfplace.choose import Choice, choose, confirmed
-from tfplace.compare import Comparison, compare, placements_to_compare
+from tfplace.choosing.baselines import Candidate, as_reported, baseline_candidates, best_of
+from tfplace.choosing.choose import Choice, choose, confirmed
+from tfplace.choosing.compare import Comparison, compare, placements_to_compare
+from tfplace.choosing.finalists import finalists, quickest
 from tfplace.emission import devices_used, verified
 from tfplace.evaluation.evaluators import evaluator_for
 from tfplace.evaluation.measure import MeasureConfig
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
-from tfplace.finalists import finalists, quickest
 from tfplace.inspection import trainable_bytes
 from tfplace.options import OptimizeOptions
-from tfplace.output_place import default_output_dir, require_apart, require_free
+from tfplace.output_paths import default_output_dir, require_apart, require_free
 from tfplace.placers.bound import lower_bound_seconds
 from tfplace.predict import best_of_prediction, predict
 from tfplace.prepare import Prepared, prepare
-from tfplace.report import Measured, Report, Verified
-from tfplace.report_files import placement_files, report_files
+from tfplace.report.files import placement_files, report_files
+from tfplace.report.report import Measured, Report, Verified
 from tfplace.search import Limits, SearchResult, search
 from tfplace.training.checkpoint import Checkpoint
 from tfplace.training.trained_policy import algorithm_with_policy

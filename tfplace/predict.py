@@ -14,7 +14,7 @@ from graphs.problem import Problem
 from tfplace.evaluation.schedule import Schedule
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.evaluation.simulator import Simulator
-from tfplace.report import Best
+from tfplace.report.report import Best
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,9 +25,9 @@ from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs, price
 from graphs.problem import Problem
 from graphs.source_model import SourceModel
+from tfplace.choosing.expert import expert_placement
 from tfplace.evaluation.presence import is_present
 from tfplace.evaluation.traced_costs import with_traced_seconds
-from tfplace.expert import expert_placement
 from tfplace.options import ProblemOptions
 from tfplace.task import Task
 

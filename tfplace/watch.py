@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from tfplace.report.units_text import seconds_text
 from tfplace.search import Progress as SearchProgress
-from tfplace.units_text import seconds_text
 
 LINE_EVERY_SECONDS = 10.0
 

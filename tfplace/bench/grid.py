@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import OutputError, UsageError
-from tfplace.output_place import write_file
+from tfplace.output_paths import write_file
 
 KEY = ("model", "cluster", "algorithm", "seed")
 LIMIT_KEY = ("max_trials", "budget_seconds")

@@ -22,7 +22,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.bench.grid import Grid, read_rows, split_names, whole_numbers
     from tfplace.bench.run import num_failed, run_grid
     from tfplace.bench.table import as_csv, as_markdown, draw_curves
-    from tfplace.output_place import write_file
+    from tfplace.output_paths import write_file
 
     if not values.output or not values.output.endswith(".json"):
         raise UsageError(

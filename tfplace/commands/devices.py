@@ -17,8 +17,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.clusters.catalogue import named, names
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
-    from tfplace.report_text import console
-    from tfplace.units_text import bytes_text
+    from tfplace.report.text import console
+    from tfplace.report.units_text import bytes_text
 
     cluster = find_cluster(values.cluster)
     if values.format == "json":

@@ -10,7 +10,7 @@ from absl import flags
 from graphs.errors import UsageError
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
 from tfplace.flag_table import SIZES
-from tfplace.output_place import require_free
+from tfplace.output_paths import require_free
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:

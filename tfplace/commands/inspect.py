@@ -14,9 +14,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from tfplace.inspection import inspect
     from tfplace.prepare import prepare
-    from tfplace.report import plain
-    from tfplace.report_text import console
-    from tfplace.report_text_inspection import print_inspection
+    from tfplace.report.report import plain
+    from tfplace.report.text import console
+    from tfplace.report.text_inspection import print_inspection
 
     inspection = inspect(prepare(problem_options(model_of(arguments), values), trace=False))
     if values.format == "json":

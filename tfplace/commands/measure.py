@@ -14,11 +14,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Times the given graph, and the placed one beside it if there is a placement."""
     quiet_tensorflow(values.verbosity)
     from graphs.placement_file import read_placement
-    from tfplace.compare import compare
+    from tfplace.choosing.compare import compare
     from tfplace.evaluation.measure import MeasureConfig
     from tfplace.prepare import prepare
-    from tfplace.report import plain
-    from tfplace.report_text import console, print_comparison
+    from tfplace.report.report import plain
+    from tfplace.report.text import console, print_comparison
 
     found = prepare(problem_options(model_of(arguments), values), trace=False)
     if not found.is_present:

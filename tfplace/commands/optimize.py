@@ -17,7 +17,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     require_known(values.algorithm)
     from tfplace.optimize import optimize
-    from tfplace.report_text import console, print_report
+    from tfplace.report.text import console, print_report
     from tfplace.watch import watch_for
 
     options = optimize_options(model_of(arguments), values)

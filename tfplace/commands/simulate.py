@@ -18,11 +18,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.problem_file import write_problem
     from tfplace.evaluation.simulator import Simulator
     from tfplace.evaluation.timeline import chrome_trace
-    from tfplace.output_place import write_file
+    from tfplace.output_paths import write_file
     from tfplace.predict import placements_per_second, predict
     from tfplace.prepare import prepare
-    from tfplace.report import plain
-    from tfplace.report_text import console, print_prediction
+    from tfplace.report.report import plain
+    from tfplace.report.text import console, print_prediction
 
     found = prepare(problem_options(model_of(arguments), values))
     problem = found.problem

@@ -19,7 +19,7 @@ EXIT_INTERRUPTED = 5
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
     quiet_tensorflow(values.verbosity)
-    from tfplace.output_place import require_free
+    from tfplace.output_paths import require_free
     from tfplace.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
     from tfplace.training.families import split_family
 

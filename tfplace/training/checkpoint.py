@@ -15,7 +15,7 @@ import numpy as np
 from graphs.errors import TfplaceError
 from graphs.nearest import did_you_mean
 from tfplace.learning.snapshot import Snapshot
-from tfplace.output_place import write_file
+from tfplace.output_paths import write_file
 
 KIND = "tfplace placeto policy"
 VERSION = 1

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.algorithm_table import policy_of
-from tfplace.baselines import Candidate
-from tfplace.compare import placed_run_graph, training_run
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.compare import placed_run_graph, training_run
 from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.evaluation.timing import summarize

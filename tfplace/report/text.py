@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tfplace.compare import Comparison
+from tfplace.choosing.compare import Comparison
 from tfplace.predict import Prediction
-from tfplace.report import Best, Measured, Report, Timing
-from tfplace.units_text import bytes_text, seconds_text, share_text
+from tfplace.report.report import Best, Measured, Report, Timing
+from tfplace.report.units_text import bytes_text, seconds_text, share_text
 
 WIDTH = 80
 MAX_SENTENCES = 5

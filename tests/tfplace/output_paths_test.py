@@ -3,7 +3,7 @@
 import pytest
 
 from graphs.errors import OutputError
-from tfplace.output_place import default_output_dir, require_apart, require_free, write_file
+from tfplace.output_paths import default_output_dir, require_apart, require_free, write_file
 
 
 @pytest.mark.parametrize(

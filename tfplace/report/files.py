@@ -11,8 +11,8 @@ from graphs.op_graph import IntArray
 from tfplace.evaluation.simulator import Simulator
 from tfplace.evaluation.timeline import chrome_trace
 from tfplace.prepare import Prepared
-from tfplace.report import Report
-from tfplace.report_html import html_report
+from tfplace.report.html import html_report
+from tfplace.report.report import Report
 
 
 def placement_files(found: Prepared, device_of_op: IntArray) -> dict[str, bytes]:

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from graphs.errors import MemoryLimitError
 from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.baselines import Candidate, best_of, is_on_one_device
-from tfplace.compare import Comparison
-from tfplace.units_text import bytes_text
+from tfplace.choosing.baselines import Candidate, best_of, is_on_one_device
+from tfplace.choosing.compare import Comparison
+from tfplace.report.units_text import bytes_text
 
 
 @dataclasses.dataclass(frozen=True)

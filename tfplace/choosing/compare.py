@@ -10,12 +10,12 @@ from graphs.building.build import origin_devices
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from rewrite.place_graph import known_origins, place_graph
-from tfplace.baselines import Candidate
+from tfplace.choosing.baselines import Candidate
 from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
 from tfplace.evaluation.timing import speedup, summarize
 from tfplace.evaluation.training_run import TrainingRun
 from tfplace.prepare import Prepared
-from tfplace.report import Timing
+from tfplace.report.report import Timing
 
 BASELINES = ("single", "given")  # the first of equals is named
 

@@ -12,7 +12,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithm_table import policy_of
-from tfplace.report import Baseline
+from tfplace.report.report import Baseline
 from tfplace.search import Limits, Stage, search
 from tfplace.task import Task
 from tfplace.trial import Evaluator

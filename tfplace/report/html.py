@@ -6,8 +6,8 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 
-from tfplace.report import Measured, Report, Timing
-from tfplace.units_text import bytes_text, seconds_text, share_text
+from tfplace.report.report import Measured, Report, Timing
+from tfplace.report.units_text import bytes_text, seconds_text, share_text
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --bar: #4a7fb5; --best: #2e8b57; }

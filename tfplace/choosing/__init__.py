@@ -1,0 +1,1 @@
+"""Which placement is written: baselines, predictions and real runs against each other."""
