@@ -54,7 +54,7 @@ class Scratch(NamedTuple):
 
     Attributes:
       pending: i4[N] inputs that are not there yet.
-      holders: i4[T*D] what still needs a tensor on a device: users and, where it was made,
+      holders: empty where memory is not tracked; else i4[T*D] what still needs a tensor on a device: users and, where it was made,
         transfers under way. All zero between runs.
       running: i4[D]; memory, peak: i8[D] bytes.
       channel_free: f8[C] seconds.
@@ -66,6 +66,10 @@ class Scratch(NamedTuple):
       log_key, log_time: i8[L], f8[L, 3] transfers in the order they were queued: start,
         release, arrival. L is 0 unless a schedule is wanted.
       counts: i8[5] ends, arrivals, copies, transfers, bytes transferred.
+      wanted_by: i4[D] the last tensor that a device was found to want.
+      tail: f8[N] longest path from an op's start to the end; empty where runs are not given up.
+      work_left: f8[D] seconds of ops that have not started.
+      bound: f8[1] what the makespan is at least.
     """
 
     pending: IntArray
@@ -88,6 +92,10 @@ class Scratch(NamedTuple):
     log_key: LongArray
     log_time: FloatArray
     counts: LongArray
+    wanted_by: IntArray
+    tail: FloatArray
+    work_left: FloatArray
+    bound: FloatArray
 
 
 def simulation_arrays(problem: Problem) -> SimulationArrays:
@@ -173,11 +181,27 @@ def _sum_by(owners: IntArray, amounts: LongArray, size: int) -> LongArray:
 def new_scratch(arrays: SimulationArrays, num_logged: int) -> Scratch:
     """Scratch for a problem; num_logged is sizes[1] where transfers are to be logged, else 0."""
     num_ops, num_devices = arrays.op_seconds.shape
+    num_holders = len(arrays.producer) * num_devices
+    return _scratch(arrays, num_logged, num_holders, 0)
+
+
+@numba.njit(cache=True, nogil=True)
+def timing_scratch(arrays: SimulationArrays) -> Scratch:
+    """Scratch for runs of which only the time counts and which may be given up at a limit."""
+    return _scratch(arrays, 0, 0, len(arrays.op_seconds))
+
+
+@numba.njit(cache=True, nogil=True)
+def _scratch(
+    arrays: SimulationArrays, num_logged: int, num_holders: int, num_tails: int
+) -> Scratch:
+    num_ops, num_devices = arrays.op_seconds.shape
     most = arrays.sizes[1]
     num_running = arrays.slots.sum()
+    num_copies = most if num_holders > 0 else 0
     return Scratch(
         np.zeros(num_ops, dtype=np.int32),
-        np.zeros(len(arrays.producer) * num_devices, dtype=np.int32),
+        np.zeros(num_holders, dtype=np.int32),
         np.zeros(num_devices, dtype=np.int32),
         np.zeros(num_devices, dtype=np.int64),
         np.zeros(num_devices, dtype=np.int64),
@@ -191,9 +215,13 @@ def new_scratch(arrays: SimulationArrays, num_logged: int) -> Scratch:
         np.empty(num_running, dtype=np.int64),
         np.empty(most, dtype=np.float64),
         np.empty(most, dtype=np.int64),
-        np.empty(most, dtype=np.float64),
-        np.empty(most, dtype=np.int64),
+        np.empty(num_copies, dtype=np.float64),
+        np.empty(num_copies, dtype=np.int64),
         np.empty(num_logged, dtype=np.int64),
         np.empty((num_logged, 3), dtype=np.float64),
         np.zeros(5, dtype=np.int64),
+        np.full(num_devices, -1, dtype=np.int32),
+        np.zeros(num_tails, dtype=np.float64),
+        np.zeros(num_devices, dtype=np.float64),
+        np.zeros(1, dtype=np.float64),
     )

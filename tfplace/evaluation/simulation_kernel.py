@@ -34,14 +34,25 @@ _OP_MASK = (1 << _INSTANT_SHIFT) - 1
 
 
 @compiled
-def simulate(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -> float:
+def simulate(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limit: float = np.inf
+) -> float:
     """Runs one placement; the peaks are in scratch.peak, all times in scratch.
+
+    Args:
+      arrays: the problem.
+      scratch: with holders, memory is tracked; without, only time is, in half the time.
+      device_of_op: i4[N].
+      limit: seconds; a run that can't end by then may be given up. Only without holders, which a
+        run that is given up would leave behind.
 
     Returns:
       The makespan in seconds; inf where an op has no kernel on its device, and then the peaks are
-      the persistent bytes.
+      the persistent bytes; inf where the run was given up.
     """
     if not _reset(arrays, scratch, device_of_op):
+        return np.inf
+    if limit < np.inf and _least_makespan(arrays, scratch, device_of_op) > limit:
         return np.inf
     counts = scratch.counts
     num_devices = len(arrays.slots)
@@ -69,9 +80,12 @@ def simulate(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray)
                 )
                 _arrive(arrays, scratch, device_of_op, key, instant)
             for device in range(num_devices):
-                _start_ready(arrays, scratch, device, now)
+                if scratch.ready_count[device] > 0:
+                    _start_ready(arrays, scratch, device, now)
             if counts[_ENDS] == 0 or scratch.end_time[0] != now:
                 break
+        if limit < np.inf and scratch.bound[0] > limit:
+            return np.inf
         for device in range(num_devices):
             if scratch.memory[device] > scratch.peak[device]:
                 scratch.peak[device] = scratch.memory[device]
@@ -94,6 +108,7 @@ def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -
         scratch.memory[device] = 0
         scratch.running[device] = 0
         scratch.ready_count[device] = 0
+        scratch.wanted_by[device] = -1
     for channel in range(len(scratch.channel_free)):
         scratch.channel_free[channel] = 0.0
     for kind in range(len(scratch.counts)):
@@ -139,6 +154,12 @@ def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: f
         scratch.op_start[op] = now
         scratch.op_end[op] = end
         counts[_ENDS] = push_event(scratch.end_time, scratch.end_key, counts[_ENDS], end, op)
+        if len(scratch.tail) > 0:
+            # The run takes at least until the longest path from here, or the rest of the
+            # device's work, is done.
+            left = max(scratch.tail[op], scratch.work_left[device] / arrays.slots[device])
+            scratch.bound[0] = max(scratch.bound[0], now + left)
+            scratch.work_left[device] -= arrays.op_seconds[op, device]
 
 
 @compiled
@@ -154,8 +175,10 @@ def _end(
     device = device_of_op[op]
     scratch.running[device] -= 1
     scratch.memory[device] -= arrays.end_bytes[op]
-    for index in range(arrays.input_row[op], arrays.input_row[op + 1]):
-        _let_go(arrays, scratch, device_of_op, arrays.input_tensor[index], device)
+    tracks = len(scratch.holders) > 0
+    if tracks:
+        for index in range(arrays.input_row[op], arrays.input_row[op + 1]):
+            _let_go(arrays, scratch, device_of_op, arrays.input_tensor[index], device)
     num_devices = len(arrays.slots)
     for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
         first = tensor * num_devices
@@ -163,17 +186,20 @@ def _end(
         for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
             user = arrays.use_op[index]
             where = device_of_op[user]
-            scratch.holders[first + where] += 1
+            if tracks:
+                scratch.holders[first + where] += 1
             if where != device:
                 remote = True
+                scratch.wanted_by[where] = tensor
                 continue
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0:
                 _make_ready(scratch, device, user, instant)
         if remote:
             for target in range(num_devices):
-                if target != device and scratch.holders[first + target] > 0:
-                    scratch.holders[first + device] += 1
+                if scratch.wanted_by[target] == tensor:
+                    if tracks:
+                        scratch.holders[first + device] += 1
                     _send(arrays, scratch, device, target, tensor, now)
 
 
@@ -212,7 +238,9 @@ def _send(
     counts[_ARRIVALS] = push_event(
         scratch.arrival_time, scratch.arrival_key, counts[_ARRIVALS], arrival, key
     )
-    if start > now:
+    if len(scratch.holders) == 0:
+        pass
+    elif start > now:
         counts[_COPIES] = push_event(
             scratch.copy_time, scratch.copy_key, counts[_COPIES], start, key
         )
@@ -242,7 +270,42 @@ def _arrive(
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0:
                 _make_ready(scratch, device, user, instant)
-    _let_go(arrays, scratch, device_of_op, tensor, device_of_op[arrays.producer[tensor]])
+    if len(scratch.holders) > 0:
+        _let_go(arrays, scratch, device_of_op, tensor, device_of_op[arrays.producer[tensor]])
+
+
+@compiled
+def _least_makespan(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -> float:
+    """Seconds that a placement takes at least, by its longest path and its fullest device.
+
+    Fills scratch.tail, the longest path from an op's start to the end with the moves between
+    devices, which wait for no channel, and scratch.work_left.
+    """
+    for device in range(len(arrays.slots)):
+        scratch.work_left[device] = 0.0
+    longest = 0.0
+    for op in range(len(device_of_op) - 1, -1, -1):
+        device = device_of_op[op]
+        after = 0.0
+        for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
+            for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
+                user = arrays.use_op[index]
+                where = device_of_op[user]
+                rest = scratch.tail[user]
+                if where != device:
+                    rest += (
+                        arrays.tensor_bytes[tensor] / arrays.bandwidth[device, where]
+                        + arrays.latency[device, where]
+                    )
+                after = max(after, rest)
+        seconds = arrays.op_seconds[op, device]
+        scratch.work_left[device] += seconds
+        scratch.tail[op] = seconds + after
+        longest = max(longest, scratch.tail[op])
+    for device in range(len(arrays.slots)):
+        longest = max(longest, scratch.work_left[device] / arrays.slots[device])
+    scratch.bound[0] = longest
+    return longest
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
