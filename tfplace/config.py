@@ -76,6 +76,8 @@ class SpotlightConfig:
       ascent_steps: per update, 1 to 100. 10: read.
       kl_weight: β, 0 or more. 1: read.
       baseline_decay: γ of the moving average, 0 to 1. 0.9: ColocRL.
+      start_epsilon: with a placement to start from, how much of the untrained policy is uniform,
+        0 to 1, exclusive. tfplace's choice.
     """
 
     grouping: GroupingConfig = GroupingConfig()
@@ -85,6 +87,7 @@ class SpotlightConfig:
     ascent_steps: int = 10
     kl_weight: float = 1.0
     baseline_decay: float = 0.9
+    start_epsilon: float = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +131,7 @@ class PostConfig:
       epsilon: ε at the start, 0 to 1. 0.1: memory.
       epsilon_trials: trials until ε has fallen to 0, linearly. 2400: the paper's whole run (read).
       baseline_decay: γ of the moving average. 0.9: ColocRL.
+      start_epsilon: with a placement to start from, ε of the first distribution, as Spotlight's.
     """
 
     grouping: GroupingConfig = GroupingConfig()
@@ -140,6 +144,7 @@ class PostConfig:
     epsilon: float = 0.1
     epsilon_trials: int = 2400
     baseline_decay: float = 0.9
+    start_epsilon: float = 0.1
 
 
 @dataclasses.dataclass(frozen=True)

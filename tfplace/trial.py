@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from graphs.errors import TfplaceError
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome, Placement
 
@@ -38,8 +39,17 @@ class Proposal:
     device_of_op: IntArray
 
 
+class DivergedError(TfplaceError):
+    """A policy's numbers are no numbers any more: it has nothing to propose."""
+
+    exit_status = 2
+
+
 class Policy(Protocol):
-    """Proposes placements and learns from what they are worth."""
+    """Proposes placements and learns from what they are worth.
+
+    Both methods may raise DivergedError, which ends the policy's stage of a search.
+    """
 
     def propose(self) -> Proposal | None:
         """Returns the next placements to evaluate, or None when there is nothing left to try."""

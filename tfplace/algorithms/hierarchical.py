@@ -18,11 +18,12 @@ from tfplace.config import GroupingConfig, HierarchicalConfig
 from tfplace.features import FeatureArray, group_features, op_features, op_table, type_ids
 from tfplace.grouping.feed_forward import Grouper
 from tfplace.grouping.grouped_problem import GroupedProblem, grouped_problem
-from tfplace.grouping.quotient import colocation_units
+from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums
 from tfplace.learning import snapshot
 from tfplace.learning.appraisal import Appraisal
-from tfplace.learning.batch import Batch, GroupedProposal
+from tfplace.learning.divergence import require_finite
 from tfplace.learning.policy_gradient import policy_gradient_loss
+from tfplace.learning.proposal import GroupedProposal
 from tfplace.policies import seq2seq
 from tfplace.reward import feasible
 from tfplace.trial import Proposal
@@ -44,9 +45,11 @@ class HierarchicalProposal(GroupedProposal):
 class Hierarchical:
     """Grouper and Placer trained jointly by REINFORCE (Mirhoseini, Goldie et al., ICLR 2018).
 
-    The objective is the paper's, J(θ_g, θ_d) = E[R]: as log P(grouping, devices) is a sum, each
-    part climbs its own gradient on the same advantages, clipped apart. Departures: whole
-    colocation units are grouped; the Grouper starts from minimum cuts (see GrouperConfig); an op
+    J(θ_g, θ_d) = E[R] = Σ_{g∼π_g} Σ_{d∼π_d} p(g; θ_g) p(d | g; θ_d) R_d, whose gradients are
+    ∇_θg J ≈ (1/m) Σ_i ∇ log p(g_i; θ_g) · (1/k) Σ_j (R_dj − B) and
+    ∇_θd J ≈ (1/m) Σ_i (1/k) Σ_j ∇ log p(d_j | g_i; θ_d) (R_dj − B), m groupings of k placements:
+    each part climbs its own on the same advantages, clipped apart. Departures: whole
+    colocation units are grouped; the Grouper starts from minimum cuts (see GrouperConfig); a unit
     that has no kernel on its group's device goes to its fastest device instead of failing;
     see HierarchicalConfig for the numbers.
     """
@@ -110,20 +113,12 @@ class Hierarchical:
         scalars = {"mean_reward": float(rewards.mean())}
         if not self._has_choice or not teaches.any():
             return scalars
-        advantages = np.zeros(len(rewards))
-        advantages[teaches] = self._appraisal.advantages(rewards[teaches])
-        groups = proposal.group_of_unit[self._units.group_of_op]
-        batch = Batch(
-            groups=np.broadcast_to(groups, (len(rewards), len(groups))),
-            devices=proposal.devices,
-            log_distributions=proposal.log_distributions,
-            rewards=rewards,
-            advantages=advantages,
-        )
-        placer = self._placer.learn(proposal.sequence, batch)
+        advantages = self._appraisal.advantages(rewards, teaches)
+        placer = self._placer.learn(proposal.sequence, proposal, advantages)
         advantage = tf.constant(advantages.mean(keepdims=True), tf.float32)
-        loss = self._descend(tf.constant(proposal.group_of_unit), advantage)
-        return {**scalars, **placer, "grouper_loss": float(loss)}
+        loss = float(self._descend(tf.constant(proposal.group_of_unit), advantage))
+        require_finite("HDP's Grouper", {"loss": loss})
+        return {**scalars, **placer, "grouper_loss": loss}
 
     def state(self) -> snapshot.Snapshot:
         """Weights and optimizers of both parts, random generator, baseline and update count."""
@@ -173,9 +168,11 @@ class Hierarchical:
         return seq2seq.Sequence(tf.constant(features), tf.constant(prior, tf.float32))
 
     def _fastest_devices(self) -> IntArray:
-        """i4[N]: where an op goes that may not lie on its group's device."""
-        seconds = np.where(self._allowed, self._problem.op_seconds, np.inf)
-        return seconds.argmin(axis=1).astype(np.int32)
+        """i4[N]: where an op goes that may not lie on its group's device, with its unit."""
+        seconds = np.where(self._allowed, self._problem.op_seconds, 0.0)
+        allowed = group_allowed(self._allowed, self._units)
+        fastest = np.where(allowed, group_sums(seconds, self._units), np.inf).argmin(axis=1)
+        return fastest[self._units.group_of_op].astype(np.int32)
 
     def _device_of_op(self, groups: IntArray, devices: IntArray) -> IntArray:
         """i4[B, N] of groups i4[N] and devices i4[B, G]."""

@@ -17,6 +17,7 @@ from tfplace.config import PlacetoConfig
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.learning import snapshot
 from tfplace.learning.baseline import over_root_mean_square
+from tfplace.learning.divergence import require_finite
 from tfplace.learning.policy_gradient import mean_entropy, policy_gradient_loss
 from tfplace.policies.graph_embedding import GraphEmbedding, GraphState
 from tfplace.policies.placement_features import (
@@ -165,6 +166,7 @@ class Placeto:
         """Lets the policy choose a device for a group."""
         state = self._graph_state(group)
         logs = self._log_distributions(self._relations, state).numpy()[0]
+        require_finite("Placeto", {"log-probability": logs})
         self._move(group, state, int(np.argmax(logs + self._rng.gumbel(size=len(logs)))))
 
     def _move(self, group: int, state: GraphState, device: int) -> None:
@@ -199,7 +201,9 @@ class Placeto:
             tf.constant([visit.device for visit in self._visits]),
             tf.constant(advantages, tf.float32),
         )
-        return {"loss": float(loss), "entropy": float(entropy), "return": float(returns[0])}
+        scalars = {"loss": float(loss), "entropy": float(entropy)}
+        require_finite("Placeto", scalars)
+        return {**scalars, "return": float(returns[0])}
 
     def _descent_step(self, states: GraphState, devices: Any, advantage: Any) -> Any:
         with tf.GradientTape() as tape:

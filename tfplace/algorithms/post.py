@@ -8,28 +8,50 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.config import PostConfig
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.learning import cross_entropy, proximal, snapshot
 from tfplace.learning.appraisal import Appraisal
-from tfplace.learning.batch import GroupedProposal
+from tfplace.learning.divergence import require_finite
+from tfplace.learning.proposal import GroupedProposal
 from tfplace.policies.categorical import Categorical
 from tfplace.policies.seq2seq import chosen_log_probs, log_prior
 from tfplace.trial import Proposal
 
 
 class Post:
-    """Every K placements proximal ascent, every N a closed-form fit to the elite (NeurIPS 2018).
+    """Every K placements proximal ascent, every N a closed-form fit to the elite.
+
+    Source: Gao, Chen, Li, NeurIPS 2018. f(d) = Π_g softmax(θ_g) has no network. Proximal steps
+    climb E[ f/f_old · A − β · KL(f_old ‖ f) ]; cross-entropy minimisation sets f to the device
+    frequencies among the elite, the best tenth of the last N placements, and then
+    f ← (1 − ε) f + ε/D.
 
     Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the penalty form of
     the proximal objective, the moving-average baseline, advantages over their median size in a
-    batch, a linear fall of ε. The elite is that of the last N placements.
+    batch, a linear fall of ε. With `start`, which no paper has, the search goes on from a
+    placement: see there.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0, config: PostConfig | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int = 0,
+        config: PostConfig | None = None,
+        start: IntArray | None = None,
+    ) -> None:
         """Groups the problem; the policy starts uniform.
+
+        Args:
+          problem: what is to be placed.
+          seed: of groups and samples.
+          config: numbers.
+          start: a legal placement i4[N] to go on from, or None for Post as published. Then groups
+            don't cross its borders, and f starts as if it were the elite of an earlier period,
+            with config.start_epsilon; the baseline is that of the first batch.
 
         Raises:
           ConstraintError: an op may lie on no device.
@@ -41,8 +63,11 @@ class Post:
                 f"configuring Post: elite_period {self.config.elite_period} is no multiple of "
                 f"batch_size {self.config.batch_size}; make it one"
             )
-        self.grouped = grouped_problem(problem, self.config.grouping, seed)
+        self.grouped = grouped_problem(problem, self.config.grouping, seed, start)
         self._policy = Categorical(log_prior(self.grouped.allowed))
+        if start is not None:
+            devices, epsilon = self.grouped.device_of_group(start), self.config.start_epsilon
+            self._policy.assign(cross_entropy.close_to(devices, epsilon, self.grouped.allowed))
         self._rng = np.random.default_rng(seed)
         self._appraisal = Appraisal(problem, self.config.baseline_decay)
         self._num_trials = 0
@@ -74,6 +99,7 @@ class Post:
             return scalars
         advantages = self._appraisal.advantages(rewards)
         if len(self._recent_rewards) >= self.config.elite_period:
+            # The closed form doesn't depend on where f is: proximal steps before it were in vain.
             self._fit_elite()
             return scalars
         old = tf.constant(proposal.log_distributions)
@@ -82,6 +108,7 @@ class Post:
                 old, tf.constant(proposal.devices), tf.constant(advantages, tf.float32)
             )
             scalars["loss"] = float(loss)
+        require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
         return scalars
 
     def state(self) -> snapshot.Snapshot:

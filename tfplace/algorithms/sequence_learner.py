@@ -9,11 +9,12 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from graphs.op_graph import IntArray
+from graphs.op_graph import FloatArray, IntArray
 from tfplace.config import AdamConfig, Seq2SeqConfig
 from tfplace.learning import snapshot
-from tfplace.learning.batch import Batch, ProbabilityArray
+from tfplace.learning.divergence import require_finite
 from tfplace.learning.policy_gradient import mean_entropy
+from tfplace.learning.proposal import GroupedProposal, ProbabilityArray
 from tfplace.policies import seq2seq
 
 Tensor = Any  # tf.Tensor; TensorFlow ships no types
@@ -56,21 +57,43 @@ class SequenceLearner:
     def sample(
         self, sequence: seq2seq.Sequence, noise: ProbabilityArray
     ) -> tuple[IntArray, ProbabilityArray]:
-        """Devices i4[B, G] and log π f4[B, G, D] along them, from Gumbel noise f4[G, B, D]."""
-        devices, logs = self._sample(sequence, tf.constant(noise))
-        return devices.numpy(), logs.numpy()
+        """Devices i4[B, G] and log π f4[B, G, D] along them, from Gumbel noise f4[G, B, D].
 
-    def learn(self, sequence: seq2seq.Sequence, batch: Batch, steps: int = 1) -> dict[str, float]:
-        """Takes optimizer steps on one batch; returns the last one's loss and entropy."""
+        Raises:
+          DivergedError: a probability is not a number.
+        """
+        devices, logs = (part.numpy() for part in self._sample(sequence, tf.constant(noise)))
+        require_finite("a sequence-to-sequence policy", {"log-probability": logs})
+        return devices, logs
+
+    def learn(
+        self,
+        sequence: seq2seq.Sequence,
+        proposal: GroupedProposal,
+        advantages: FloatArray,
+        steps: int = 1,
+    ) -> dict[str, float]:
+        """Takes optimizer steps on one batch; returns the last one's loss and entropy.
+
+        Args:
+          sequence: what was placed.
+          proposal: B placements of it.
+          advantages: f8[B].
+          steps: 1 or more.
+
+        Raises:
+          DivergedError: the loss is not a number.
+        """
         arguments = (
-            tf.constant(batch.log_distributions),
-            tf.constant(batch.devices),
-            tf.constant(batch.advantages, tf.float32),
+            tf.constant(proposal.log_distributions),
+            tf.constant(proposal.devices),
+            tf.constant(advantages, tf.float32),
         )
-        scalars: Mapping[str, Any] = {}
         for _ in range(steps):
-            scalars = self._descend(sequence, *arguments)
-        return {name: float(value) for name, value in scalars.items()}
+            found = self._descend(sequence, *arguments)
+        scalars = {name: float(value) for name, value in found.items()}
+        require_finite("a sequence-to-sequence policy", scalars)
+        return scalars
 
     def state(self) -> snapshot.Snapshot:
         """Weights ("policy/…") and the optimizer's moments ("optimizer/…")."""

@@ -30,6 +30,7 @@ def coarsen(
     seed: int = 0,
     imbalance: float = 0.1,
     start: Grouping | None = None,
+    placement: IntArray | None = None,
 ) -> Grouping:
     """Groups whose ops exchange much and cost about the same.
 
@@ -47,6 +48,7 @@ def coarsen(
       imbalance: how much heavier than the mean a part may be, as a share of the mean (0 to 10).
       start: groups to stay whole, each of ops that may use the same devices; colocation groups
         where it is None.
+      placement: i4[N] a legal placement whose borders no group crosses, or None.
 
     Raises:
       ValueError: max_groups is not positive.
@@ -54,7 +56,7 @@ def coarsen(
     if max_groups < 1:
         raise ValueError(f"coarsening a problem: wanted max_groups >= 1, got {max_groups}")
     allowed = problem.allowed()
-    class_of_op = allowed_class(allowed)
+    class_of_op = allowed_class(allowed, placement)
     seconds = fastest_seconds(problem, allowed)
     weights = use_seconds(problem)
     quota = _groups_per_class(class_of_op, seconds, allowed, max_groups)

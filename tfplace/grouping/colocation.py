@@ -39,17 +39,21 @@ def joined(grouping: Grouping, target_of_group: IntArray) -> Grouping:
     return in_graph_order(part[grouping.group_of_op])
 
 
-def colocrl_grouping(problem: Problem) -> Grouping:
+def colocrl_grouping(problem: Problem, placement: IntArray | None = None) -> Grouping:
     """Colocation groups, then repeatedly joins a group to its only consumer, to a fixed point.
 
     Source: Mirhoseini et al., ICML 2017, "co-locating operations"; the joining rule as in its
     successors' code. Departure: groups join only where they may use the same devices, so that
     no group is left without a device and no GPU op is dragged to the CPU by a CPU-only consumer.
 
+    Args:
+      problem: N ops.
+      placement: i4[N] a legal placement whose borders no group crosses, or None.
+
     Returns:
       A grouping that keeps colocation groups whole, numbered in graph order.
     """
-    class_of_op = allowed_class(problem.allowed())
+    class_of_op = allowed_class(problem.allowed(), placement)
     uses = np.ones(len(problem.graph.use_op))
     grouping = colocation_units(problem.graph)
     while True:

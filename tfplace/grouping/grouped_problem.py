@@ -39,20 +39,35 @@ class GroupedProblem:
         """Placements i4[B, N] of devices i4[B, G]."""
         return np.ascontiguousarray(devices[:, self.grouping.group_of_op], dtype=np.int32)
 
+    def device_of_group(self, device_of_op: IntArray) -> IntArray:
+        """Devices i4[G] of a placement i4[N] whose borders no group crosses."""
+        _, first = np.unique(self.grouping.group_of_op, return_index=True)
+        return device_of_op[first].astype(np.int32)
 
-def grouped_problem(problem: Problem, config: GroupingConfig, seed: int) -> GroupedProblem:
+
+def grouped_problem(
+    problem: Problem, config: GroupingConfig, seed: int, placement: IntArray | None = None
+) -> GroupedProblem:
     """Groups the ops as `config` says.
+
+    Args:
+      problem: N ops.
+      config: how.
+      seed: of the minimum cuts.
+      placement: i4[N] a legal placement that the groups are to be able to express, or None.
 
     Raises:
       ValueError: the method is unknown.
       ConstraintError: an op may lie nowhere.
     """
     if config.method == "minimum_cut":
-        grouping = coarsen(problem, config.max_groups, seed, config.imbalance)
+        grouping = coarsen(problem, config.max_groups, seed, config.imbalance, placement=placement)
     elif config.method == "colocation":
-        grouping = colocrl_grouping(problem)
+        grouping = colocrl_grouping(problem, placement)
         if grouping.num_groups > config.max_groups:
-            grouping = coarsen(problem, config.max_groups, seed, config.imbalance, grouping)
+            grouping = coarsen(
+                problem, config.max_groups, seed, config.imbalance, grouping, placement
+            )
     else:
         raise ValueError(
             f"grouping {problem.num_ops} ops: method {config.method!r} is unknown; "

@@ -57,13 +57,21 @@ def group_sums(values: Any, grouping: Grouping) -> Any:
     return member @ values
 
 
-def allowed_class(allowed: BoolArray) -> IntArray:
+def allowed_class(allowed: BoolArray, placement: IntArray | None = None) -> IntArray:
     """i4[N]: number of each op's distinct row of `allowed`; ops of one class may share a group.
 
     A GPU op that shares a group with a CPU-only op would have to follow it, so groups are made
     within classes.
+
+    Args:
+      allowed: bool[N, D].
+      placement: i4[N] of devices below 256 that the groups are to be able to express: ops of one
+        class lie on one of its devices, too. None where there is no such wish.
     """
-    _, number = np.unique(np.packbits(allowed, axis=1), axis=0, return_inverse=True)
+    rows = np.packbits(allowed, axis=1)
+    if placement is not None:
+        rows = np.concatenate([rows, placement[:, np.newaxis].astype(np.uint8)], axis=1)
+    _, number = np.unique(rows, axis=0, return_inverse=True)
     return number.reshape(-1).astype(np.int32)
 
 

@@ -10,6 +10,7 @@ from graphs.op_graph import FloatArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace import reward
+from tfplace.grouping.quotient import BoolArray
 from tfplace.learning.baseline import MovingAverage, advantages, over_median, over_root_mean_square
 
 # The median of fewer is too noisy a scale: with HDP's four, placements after 1,000 trials were
@@ -36,15 +37,26 @@ class Appraisal:
         """f8[B] of outcomes [B]."""
         return reward.rewards(outcomes, self.reference, self._usable)
 
-    def advantages(self, rewards: FloatArray) -> FloatArray:
-        """f8[B], over their typical size; the baseline then takes the rewards in."""
-        value = self._baseline.value
-        self._baseline = self._baseline.updated(rewards)
-        value = self._baseline.value if value is None else value
-        if value is None:
-            return rewards
-        scaled = over_median if len(rewards) >= _FEWEST_FOR_MEDIAN else over_root_mean_square
-        return scaled(advantages(rewards, value))
+    def advantages(self, rewards: FloatArray, teaches: BoolArray | None = None) -> FloatArray:
+        """A_b = (R_b − baseline) over the batch's typical |A|; the baseline then takes R in.
+
+        Args:
+          rewards: f8[B].
+          teaches: bool[B], None for all: the others neither move the baseline nor count for the
+            scale, and their advantage is 0, so that a batch keeps its (compiled) shape.
+        """
+        found = np.zeros(len(rewards))
+        teaches = np.ones(len(rewards), dtype=bool) if teaches is None else teaches
+        if not teaches.any():
+            return found
+        taught = rewards[teaches]
+        updated = self._baseline.updated(taught)
+        value = updated.value if self._baseline.value is None else self._baseline.value
+        assert value is not None  # a baseline that has seen rewards has a value
+        self._baseline = updated
+        scaled = over_median if len(taught) >= _FEWEST_FOR_MEDIAN else over_root_mean_square
+        found[teaches] = scaled(advantages(taught, value))
+        return found
 
     @property
     def state(self) -> np.ndarray:

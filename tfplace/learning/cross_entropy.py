@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
+from tfplace.grouping.quotient import BoolArray
 
 
 def elite_indices(rewards: FloatArray, fraction: float) -> IntArray:
@@ -32,7 +33,12 @@ def elite_frequencies(devices: IntArray, num_devices: int) -> FloatArray:
     return one_hot.mean(axis=0)
 
 
-def mixed(frequencies: FloatArray, epsilon: float, allowed: np.ndarray) -> FloatArray:
+def close_to(devices: IntArray, epsilon: float, allowed: BoolArray) -> FloatArray:
+    """f8[G, D]: the fit to an elite of one placement i4[G], mixed: how a search goes on from it."""
+    return mixed(elite_frequencies(devices[np.newaxis], allowed.shape[1]), epsilon, allowed)
+
+
+def mixed(frequencies: FloatArray, epsilon: float, allowed: BoolArray) -> FloatArray:
     """f ← (1 − ε) f + ε / D, with D the number of a group's allowed devices; f8[G, D].
 
     Args:

@@ -1,4 +1,4 @@
-"""Proximal policy optimisation: the KL-penalty form and the clipped form."""
+"""Proximal policy optimisation in its KL-penalty form."""
 
 from __future__ import annotations
 
@@ -36,18 +36,3 @@ def penalised_loss(ratio: Tensor, advantage: Tensor, divergence: Tensor, beta: f
     """
     surrogate = ratio * advantage[:, tf.newaxis] - beta * divergence
     return -tf.reduce_mean(tf.reduce_sum(surrogate, axis=1))
-
-
-def clipped_loss(ratio: Tensor, advantage: Tensor, epsilon: float) -> Tensor:
-    """L = −(1/B) Σ_b Σ_g min( r_bg · A_b, clip(r_bg, 1 − ε, 1 + ε) · A_b ).
-
-    Source: Schulman et al. 2017, equation 7.
-
-    Args:
-      ratio: f4[B, G].
-      advantage: f4[B].
-      epsilon: ε, above 0.
-    """
-    weight = advantage[:, tf.newaxis]
-    clipped = tf.clip_by_value(ratio, 1.0 - epsilon, 1.0 + epsilon)
-    return -tf.reduce_mean(tf.reduce_sum(tf.minimum(ratio * weight, clipped * weight), axis=1))

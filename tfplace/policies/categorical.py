@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.learning.batch import ProbabilityArray
+from tfplace.learning.proposal import ProbabilityArray
 
 Tensor = Any  # tf.Tensor; TensorFlow ships no types
 

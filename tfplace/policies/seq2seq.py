@@ -8,9 +8,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from graphs.op_graph import IntArray
+from graphs.op_graph import FloatArray, IntArray
 from tfplace.config import Seq2SeqConfig
-from tfplace.learning.batch import ProbabilityArray
+from tfplace.grouping.quotient import BoolArray
+from tfplace.learning.proposal import ProbabilityArray
 from tfplace.policies.lstm import lstm, lstm_cell
 
 Tensor = Any  # tf.Tensor; TensorFlow ships no types
@@ -19,9 +20,15 @@ Tensor = Any  # tf.Tensor; TensorFlow ships no types
 FORBIDDEN = -1e9
 
 
-def log_prior(allowed: np.ndarray) -> ProbabilityArray:
-    """f4[G, D]: 0 where a group may lie and FORBIDDEN elsewhere; to be added to logits."""
-    return np.where(allowed, 0.0, FORBIDDEN).astype(np.float32)
+def log_prior(allowed: BoolArray, frequencies: FloatArray | None = None) -> ProbabilityArray:
+    """f4[G, D] to be added to logits: 0 where a group may lie and FORBIDDEN elsewhere.
+
+    Args:
+      allowed: bool[G, D].
+      frequencies: f8[G, D] of the untrained policy, above 0 where it is allowed; None for uniform.
+    """
+    logs = np.log(np.where(allowed, 1.0 if frequencies is None else frequencies, 1.0))
+    return np.where(allowed, logs, FORBIDDEN).astype(np.float32)
 
 
 class Sequence(NamedTuple):

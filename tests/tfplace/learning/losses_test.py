@@ -61,10 +61,3 @@ def test_penalised_loss():
     loss = proximal.penalised_loss(ratio, tf.constant([1.0, -2.0]), divergence, beta=0.5)
     # rows: 2 + 1 - 0.05 = 2.95 and -1 - 2 - 0.25 = -3.25; minus their mean.
     assert float(loss) == pytest.approx(0.15)
-
-
-def test_clipped_loss():
-    ratio = tf.constant([[1.5, 0.5], [1.5, 0.5]])
-    loss = proximal.clipped_loss(ratio, tf.constant([1.0, -1.0]), epsilon=0.2)
-    # A = 1: min(1.5, 1.2) + min(0.5, 0.8) = 1.7; A = -1: min(-1.5, -1.2) + min(-0.5, -0.8) = -2.3.
-    assert float(loss) == pytest.approx(0.3)
