@@ -54,8 +54,8 @@ class Scratch(NamedTuple):
 
     Attributes:
       pending: i4[N] inputs that are not there yet.
-      holders: empty where memory is not tracked; else i4[T*D] what still needs a tensor on a device: users and, where it was made,
-        transfers under way. All zero between runs.
+      holders: i4[T*D] what still needs a tensor on a device: users and, where it was made,
+        transfers under way. All zero between runs; empty where memory is not tracked.
       running: i4[D]; memory, peak: i8[D] bytes.
       channel_free: f8[C] seconds.
       ready: i8[N] key heaps, one per device in ready[ready_row[d]:]; ready_count: i4[D].
@@ -70,6 +70,8 @@ class Scratch(NamedTuple):
       tail: f8[N] longest path from an op's start to the end; empty where runs are not given up.
       work_left: f8[D] seconds of ops that have not started.
       bound: f8[1] what the makespan is at least.
+      before: i4[N] the op that last ended on the op's device when it started, -1 for none.
+      last_ended: i4[D] the op that last ended on a device.
     """
 
     pending: IntArray
@@ -96,6 +98,8 @@ class Scratch(NamedTuple):
     tail: FloatArray
     work_left: FloatArray
     bound: FloatArray
+    before: IntArray
+    last_ended: IntArray
 
 
 def simulation_arrays(problem: Problem) -> SimulationArrays:
@@ -180,8 +184,7 @@ def _sum_by(owners: IntArray, amounts: LongArray, size: int) -> LongArray:
 @numba.njit(cache=True, nogil=True)
 def new_scratch(arrays: SimulationArrays, num_logged: int) -> Scratch:
     """Scratch for a problem; num_logged is sizes[1] where transfers are to be logged, else 0."""
-    num_ops, num_devices = arrays.op_seconds.shape
-    num_holders = len(arrays.producer) * num_devices
+    num_holders = len(arrays.producer) * len(arrays.slots)
     return _scratch(arrays, num_logged, num_holders, 0)
 
 
@@ -224,4 +227,6 @@ def _scratch(
         np.zeros(num_tails, dtype=np.float64),
         np.zeros(num_devices, dtype=np.float64),
         np.zeros(1, dtype=np.float64),
+        np.empty(num_ops, dtype=np.int32),
+        np.zeros(num_devices, dtype=np.int32),
     )

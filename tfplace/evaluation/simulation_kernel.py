@@ -109,6 +109,7 @@ def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -
         scratch.running[device] = 0
         scratch.ready_count[device] = 0
         scratch.wanted_by[device] = -1
+        scratch.last_ended[device] = -1
     for channel in range(len(scratch.channel_free)):
         scratch.channel_free[channel] = 0.0
     for kind in range(len(scratch.counts)):
@@ -152,6 +153,7 @@ def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: f
         scratch.memory[device] += arrays.start_bytes[op]
         end = now + arrays.op_seconds[op, device]
         scratch.op_start[op] = now
+        scratch.before[op] = scratch.last_ended[device]
         scratch.op_end[op] = end
         counts[_ENDS] = push_event(scratch.end_time, scratch.end_key, counts[_ENDS], end, op)
         if len(scratch.tail) > 0:
@@ -174,6 +176,7 @@ def _end(
     """Ends an op: frees what it used last, hands its tensors to local users, sends the others."""
     device = device_of_op[op]
     scratch.running[device] -= 1
+    scratch.last_ended[device] = op
     scratch.memory[device] -= arrays.end_bytes[op]
     tracks = len(scratch.holders) > 0
     if tracks:
