@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -53,11 +53,11 @@ _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
 }
 
 
-def write_problem(path: str, problem: Problem, device_of_op: IntArray) -> None:
+def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArray) -> None:
     """Writes a problem and a placement of it as .npz, to exactly this path.
 
     Args:
-      path: the file.
+      path: the file, or an open one.
       problem: what the simulator saw.
       device_of_op: i4[N] the best placement found.
     """
@@ -70,6 +70,9 @@ def write_problem(path: str, problem: Problem, device_of_op: IntArray) -> None:
         name: np.asarray(values[name], dtype=np.str_ if dtype == "U" else dtype)
         for name, (dtype, _) in {**_ARRAYS, **_EXTRAS}.items()
     }
+    if not isinstance(path, str):
+        np.savez_compressed(path, allow_pickle=False, **arrays)
+        return
     # An open file, because numpy appends .npz to a name that doesn't end with it.
     try:
         with open(path, "wb") as file:

@@ -19,6 +19,7 @@ from graphs.errors import TfplaceError, UsageError
 from graphs.nearest import did_you_mean
 from tfplace import flag_table as table
 from tfplace.flag_table import Flag
+from tfplace.interruption import interruptible
 from tfplace.native_stderr import NativeStderr
 
 EXIT_USAGE = 1
@@ -142,12 +143,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is None and "--verbosity=1" not in words:
         native_stderr.divert()
     try:
-        return _dispatch(words)
+        with interruptible():
+            return _dispatch(words)
     except TfplaceError as error:
         return _fail(str(error), error.exit_status, words)
     except KeyboardInterrupt:
-        return _fail("interrupted outside the search; nothing was written",
-                     EXIT_INTERRUPTED, words)  # fmt: skip
+        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, words)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -24,6 +24,12 @@ from tfplace.prepare import Prepared
 from tfplace.report.report import Verified
 
 _log = logging.getLogger("tfplace")
+NOT_VERIFIED = Verified(
+    outputs_equal=False,
+    max_abs_diff=0.0,
+    compared=(),
+    not_compared=("everything: interrupted before the comparison was done",),
+)
 
 
 def verified(found: Prepared, emitted: Path, device_of_op: IntArray) -> Verified:

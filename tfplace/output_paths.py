@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from graphs.errors import OutputError
 
 ENDINGS = (".pb", ".pbtxt", ".meta", ".keras", ".h5", ".hdf5")
+NAME_LENGTH = 200  # of a name's 255 bytes, so that a random ending still fits
 
 
 def default_output_dir(model: str) -> str:
@@ -23,17 +27,67 @@ def default_output_dir(model: str) -> str:
 
 
 def require_free(path: str, overwrite: bool) -> None:
-    """Raises OutputError where `path` exists already or its folder can't be written."""
-    target = Path(path)
-    if (target.exists() or target.is_symlink()) and not overwrite:
+    """Raises OutputError where `path` exists already and isn't to be replaced."""
+    if os.path.lexists(path) and not overwrite:
         raise OutputError(
             f"writing {path}: it exists already; choose another place, or say --overwrite"
         )
-    parent = target.absolute().parent
-    while not parent.exists():
-        parent = parent.parent
-    if not parent.is_dir() or not os.access(parent, os.W_OK):
-        raise OutputError(f"writing {path}: {parent} is no folder that can be written to")
+
+
+@contextlib.contextmanager
+def writable(*paths: str | None) -> Iterator[None]:
+    """Makes sure, before work begins, that these paths can be written when it ends.
+
+    A file is made beside each and removed again: as root, or in /proc, permissions say nothing.
+    Missing parent folders are made; if the block raises, those that are still empty are removed.
+
+    Args:
+      *paths: of files and directories to write; None is passed over.
+
+    Raises:
+      OutputError: one of them can't be written.
+    """
+    made: list[Path] = []
+    try:
+        for path in filter(None, paths):
+            _make_parents(Path(path).absolute(), made)
+            _try_to_write(path)
+        yield
+    except BaseException:
+        for folder in reversed(made):
+            with contextlib.suppress(OSError):  # somebody else uses it by now
+                folder.rmdir()
+        raise
+
+
+def _make_parents(target: Path, made: list[Path]) -> None:
+    missing = []
+    for folder in target.parents:
+        if os.path.lexists(folder):
+            break
+        missing.append(folder)
+    try:
+        for folder in reversed(missing):
+            folder.mkdir(exist_ok=True)
+            made.append(folder)
+    except OSError as error:
+        raise OutputError(
+            f"writing {target}: the folder {folder} can't be made ({error.strerror}); choose "
+            "another place"
+        ) from None
+
+
+def _try_to_write(path: str) -> None:
+    target = Path(path).absolute()
+    try:
+        handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
+        os.close(handle)
+        os.unlink(aside)
+    except OSError as error:
+        raise OutputError(
+            f"writing {path}: the folder {target.parent} can't be written to ({error.strerror}); "
+            "choose another place"
+        ) from None
 
 
 def require_apart(path: str, model: str) -> None:
@@ -47,17 +101,43 @@ def require_apart(path: str, model: str) -> None:
         )
 
 
+def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
+    """Raises OutputError where a file can't be: a directory, or in a directory yet to be made."""
+    if path is None:
+        return
+    if os.path.isdir(path):
+        raise OutputError(f"writing {flag}={path}: a directory stands there; give a file's name")
+    if output_dir and Path(os.path.realpath(output_dir)) in Path(os.path.realpath(path)).parents:
+        raise OutputError(
+            f"writing {flag}={path}: {output_dir} appears whole at the end, with nothing else in "
+            "it; give a place outside of it"
+        )
+
+
 def write_file(path: str, content: bytes, overwrite: bool) -> None:
-    """Writes one file aside and renames it, so that `path` is whole or not there."""
+    """Writes one file aside and renames it, so that `path` is whole or not there.
+
+    Raises:
+      OutputError: the path is taken or can't be written.
+    """
     require_free(path, overwrite)
+    write_whole(path, lambda file: file.write(content))
+
+
+def write_whole(path: str, write: Callable[[IO[bytes]], object]) -> None:
+    """Lets `write` fill a file beside `path`, which it then replaces.
+
+    Raises:
+      OutputError: it can't be written.
+    """
     target = Path(path).absolute()
     try:
-        handle, aside = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(content)
+                write(file)
             os.chmod(aside, 0o644)
-            os.rename(aside, target)
+            os.replace(aside, target)
         except BaseException:
             os.unlink(aside)
             raise

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
-import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome, Placement
-from tfplace.trial import Evaluator, Policy, Trial
+from tfplace.interruption import Interrupted, Interruption, interruptible
+from tfplace.trial import Evaluator, Policy, Proposal, Trial
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +36,14 @@ class Stage:
       name: the algorithm's, for progress and reports.
       start: makes the policy, given the best placement so far i4[N] or None.
       share: fraction (0, 1] of the remaining seconds and trials.
+      startup_seconds: what it takes before its first trial, compilation above all. Where less
+        is left, and a placement is known already, the stage is left out.
     """
 
     name: str
     start: Callable[[IntArray | None], Policy]
     share: float = 1.0
+    startup_seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +76,7 @@ class SearchResult:
       least_infeasible: an infeasible outcome to explain a failure with, or None.
       num_trials, num_infeasible, seconds: counts and wall time.
       history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
-      interrupted: whether Ctrl-C ended it.
+      interrupted: whether Ctrl-C or SIGTERM ended it.
     """
 
     best: Trial | None
@@ -145,15 +146,20 @@ def search(
 ) -> SearchResult:
     """Runs the stages one after another, each from the best found so far.
 
-    Ctrl-C ends the search after the running evaluation; what was found is returned.
+    The first Ctrl-C or SIGTERM ends the search at once; what was found is returned. The budget is
+    kept to one trial: a batch that is expected to take longer than what is left is evaluated in
+    parts, and nothing is learned that no later proposal could use.
     """
     record = _Record(time.monotonic(), on_trial)
-    with _interrupts() as interrupted:
+    with interruptible() as interruption, interruption.held():
         for stage in stages:
-            if interrupted() or _is_over(record, limits):
-                break
-            _run_stage(stage, evaluator, _stage_limits(stage, record, limits), record, on_progress,
-                       interrupted)  # fmt: skip
+            if interruption.seen or _is_over(record, limits) or _is_too_late(stage, record, limits):
+                continue
+            run = _StageRun(stage, evaluator, _stage_limits(stage, record, limits), record)
+            try:
+                run.go(interruption, on_progress)
+            except Interrupted:
+                continue
         record.history.append((max(record.num_trials - 1, 0), record.seconds, record.best_seconds))
         return SearchResult(
             best=record.best,
@@ -163,7 +169,7 @@ def search(
             num_infeasible=record.num_infeasible,
             seconds=record.seconds,
             history=tuple(record.history),
-            interrupted=interrupted(),
+            interrupted=interruption.seen,
         )
 
 
@@ -180,57 +186,74 @@ def _is_over(record: _Record, limits: Limits) -> bool:
     return out_of_trials or record.seconds >= limits.budget_seconds
 
 
-def _run_stage(
-    stage: Stage,
-    evaluator: Evaluator,
-    limits: Limits,
-    record: _Record,
-    on_progress: Callable[[Progress], None],
-    interrupted: Callable[[], bool],
-) -> None:
-    best = record.best.placement.device_of_op if record.best else None
-    policy = stage.start(best)
-    while not (interrupted() or _is_over(record, limits)):
-        proposal = policy.propose()
-        if proposal is None:
-            break
+def _is_too_late(stage: Stage, record: _Record, limits: Limits) -> bool:
+    """Whether a stage could not even begin in what is left; something else was found then."""
+    left = limits.budget_seconds - record.seconds
+    return record.best is not None and left < stage.startup_seconds
+
+
+class _StageRun:
+    """One stage from its start to its limits."""
+
+    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, record: _Record):
+        self._stage = stage
+        self._evaluator = evaluator
+        self._limits = limits
+        self._record = record
+        self._trial_seconds = 0.0  # of the last trials; the first are taken to be short
+
+    def go(self, interruption: Interruption, on_progress: Callable[[Progress], None]) -> None:
+        """Proposes, evaluates and learns; raises Interrupted at the first signal."""
+        record = self._record
+        with interruption.raising():
+            policy = self._stage.start(record.best.placement.device_of_op if record.best else None)
+        while record.best is None or not _is_over(record, self._limits):
+            with interruption.raising():
+                proposal = policy.propose()
+            if proposal is None:
+                return
+            outcomes = self._evaluated(proposal, interruption)
+            is_late = record.seconds >= self._limits.budget_seconds
+            scalars: Mapping[str, float] = {}
+            if len(outcomes) == len(proposal.device_of_op) and not is_late:
+                with interruption.raising():
+                    scalars = policy.learn(proposal, outcomes)
+            on_progress(self._progress(scalars))
+            if _is_over(record, self._limits):
+                return
+
+    def _evaluated(self, proposal: Proposal, interruption: Interruption) -> list[Outcome]:
+        """Outcomes of as many placements, at least one, as the limits allow."""
+        record, limits = self._record, self._limits
         placements = proposal.device_of_op
         if limits.max_trials is not None:
             placements = placements[: limits.max_trials - record.num_trials]
-        outcomes = evaluator.evaluate(placements)
-        for device_of_op, outcome in zip(placements, outcomes, strict=True):
-            record.add(stage.name, device_of_op, outcome)
-        scalars: Mapping[str, float] = {}
-        if len(placements) == len(proposal.device_of_op):
-            scalars = policy.learn(proposal, outcomes)
-        on_progress(
-            Progress(
-                stage.name,
-                record.num_trials,
-                record.num_infeasible,
-                record.seconds,
-                record.best_seconds,
-                scalars,
-            )
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(placements) and not (outcomes and _is_over(record, limits)):
+            part = placements[len(outcomes) :][: self._num_affordable()]
+            began = record.seconds
+            with interruption.raising():
+                found = self._evaluator.evaluate(part)
+            self._trial_seconds = (record.seconds - began) / len(part)
+            for device_of_op, outcome in zip(part, found, strict=True):
+                record.add(self._stage.name, device_of_op, outcome)
+            outcomes += found
+        return outcomes
+
+    def _num_affordable(self) -> int | None:
+        """How many trials are expected to end in time, at least one; None for any number."""
+        left = self._limits.budget_seconds - self._record.seconds
+        if self._trial_seconds <= 0.0 or not math.isfinite(left):
+            return None
+        return max(int(left / self._trial_seconds), 1)
+
+    def _progress(self, scalars: Mapping[str, float]) -> Progress:
+        record = self._record
+        return Progress(
+            self._stage.name,
+            record.num_trials,
+            record.num_infeasible,
+            record.seconds,
+            record.best_seconds,
+            scalars,
         )
-
-
-@contextlib.contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Turns the first Ctrl-C into a flag; the second one ends the process as usual."""
-    seen: list[bool] = []
-
-    def note(signum: int, frame: FrameType | None) -> None:
-        if seen:
-            raise KeyboardInterrupt
-        seen.append(True)
-
-    try:
-        previous = signal.signal(signal.SIGINT, note)
-    except ValueError:  # not in the main thread: nobody can press Ctrl-C at us
-        yield lambda: bool(seen)
-        return
-    try:
-        yield lambda: bool(seen)
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -18,6 +18,7 @@ from tfplace.choosing.compare import placed_run_graph, training_run
 from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.evaluation.timing import summarize
+from tfplace.interruption import Interrupted
 from tfplace.prepare import Prepared
 from tfplace.search import Limits, Stage, search
 from tfplace.trial import Policy
@@ -46,7 +47,7 @@ def finalists(
         limits = Limits(budget_seconds * SEARCH_SHARE)
         result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
         if result.interrupted:
-            raise KeyboardInterrupt
+            raise Interrupted
         if result.best is not None:
             placement = result.best.placement.device_of_op
             outcome = simulator.evaluate(placement[None])[0]

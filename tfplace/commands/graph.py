@@ -10,7 +10,7 @@ from absl import flags
 from graphs.errors import UsageError
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
 from tfplace.flag_table import SIZES
-from tfplace.output_paths import require_free
+from tfplace.output_paths import require_free, writable
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -30,8 +30,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             "GraphDef, .pbtxt for text, .meta for a MetaGraphDef, a folder for a SavedModel"
         )
     require_free(values.output, values.overwrite)
-    built = zoo.build(name, size=size, **options)
-    zoo.write(built, values.output, overwrite=values.overwrite)
+    with writable(values.output):
+        built = zoo.build(name, size=size, **options)
+        zoo.write(built, values.output, overwrite=values.overwrite)
     result = {
         "name": name,
         "output": os.path.abspath(values.output),

@@ -8,6 +8,7 @@ from absl import flags
 
 from tfplace.algorithm_table import require_known
 from tfplace.commands.from_flags import model_of, optimize_options, print_json, quiet_tensorflow
+from tfplace.interruption import interruptible
 
 EXIT_INTERRUPTED = 5
 
@@ -22,8 +23,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     options = optimize_options(model_of(arguments), values)
     report = optimize(options, watch_for(values.verbosity))
-    if values.format == "json":
-        print_json(report.to_json())
-    else:
-        print_report(report, console())
+    with interruptible() as interruption, interruption.held():  # everything is written
+        if values.format == "json":
+            print_json(report.to_json())
+        else:
+            print_report(report, console())
     return EXIT_INTERRUPTED if report.search["interrupted"] else 0

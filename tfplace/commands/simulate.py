@@ -9,16 +9,23 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+from tfplace.output_paths import require_file, writable, write_file, write_whole
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Predicts one placement: the file's, or the one that the model came with."""
     quiet_tensorflow(values.verbosity)
+    require_file(values.dump_problem, "--dump_problem")
+    require_file(values.timeline, "--timeline")
+    with writable(values.dump_problem, values.timeline):
+        return _simulate(arguments, values)
+
+
+def _simulate(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.evaluation.simulator import Simulator
     from tfplace.evaluation.timeline import chrome_trace
-    from tfplace.output_paths import write_file
     from tfplace.predict import placements_per_second, predict
     from tfplace.prepare import prepare
     from tfplace.report.report import plain
@@ -33,7 +40,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         )
     prediction = predict(problem, placement)
     if values.dump_problem is not None:
-        write_problem(values.dump_problem, problem, placement)
+        write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
     if values.timeline is not None:
         trace = chrome_trace(problem, Simulator(problem).schedule(placement))
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)

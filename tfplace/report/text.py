@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tfplace.choosing.compare import Comparison
+from tfplace.choosing.compare import Comparison, MemoryPeak
 from tfplace.predict import Prediction
 from tfplace.report.report import Best, Measured, Report, Timing
 from tfplace.report.units_text import bytes_text, seconds_text, share_text
@@ -37,6 +37,8 @@ def print_report(report: Report, out: Console) -> None:
     if report.measured is not None:
         _print_measured(report.measured, out)
     _print_verified(report, out)
+    if report.search["interrupted"]:
+        out.print(_line("stopped", "interrupted; this is the best found until then"))
     style = STYLE_OF_VERDICT[report.verdict]
     verdict = Text(f"{report.verdict}: ", style=style) + Text(report.verdict_sentence)
     out.print(_line("verdict", verdict))
@@ -140,6 +142,22 @@ def print_comparison(measured: Measured | Comparison, out: Console) -> None:
             f"speed-up  {measured.speedup:.2f}x over {measured.baseline} "
             f"(95 % interval {low:.2f} to {high:.2f}), through {measured.through}"
         )
+        out.print(_line("", f"placed against {measured.baseline}: {measured.verdict}"))
+    for sentence in measured.noise:
+        out.print(_line("noise", sentence))
+
+
+def print_memory(memory: Mapping[str, Mapping[str, MemoryPeak] | str], out: Console) -> None:
+    """Prints peak memory, predicted beside measured."""
+    for name, peaks in memory.items():
+        if isinstance(peaks, str):
+            out.print(_line("memory", f"{name}: could not run: {peaks}"))
+            continue
+        for device, peak in peaks.items():
+            measured = peak.measured_bytes
+            told = "not counted there" if measured is None else f"{bytes_text(measured)} measured"
+            predicted = f"{bytes_text(peak.predicted_bytes)} predicted"
+            out.print(_line("memory", f"{name}: {device}: {predicted}, {told}"))
 
 
 def _timing_text(timing: Timing | str) -> str:

@@ -1,0 +1,171 @@
+"""The first Ctrl-C ends with what is known, the second gives up, wherever they come."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+import tensorflow as tf
+
+from graphs.errors import OutputError
+from tfplace import optimize as optimize_module
+from tfplace.choosing import baselines
+from tfplace.cli import main
+from tfplace.interruption import Interrupted, interruptible
+
+
+def interrupt(number=signal.SIGINT):
+    signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_raising_work_ends_at_the_first_signal_and_held_work_notes_it(number):
+    before = signal.getsignal(number)
+    done = []
+    with interruptible() as interruption:
+        with interruption.held():
+            interrupt(number)
+            done.append("held")
+            assert interruption.seen
+        assert interruption.unless_seen(lambda: done.append("too late"), "left out") == "left out"
+        with pytest.raises(KeyboardInterrupt) as caught, interruption.held():
+            interrupt(number)
+        assert not isinstance(caught.value, Interrupted)
+        interrupt(number)  # the third disturbs nothing
+    assert done == ["held"]
+    assert signal.getsignal(number) is before
+
+
+def test_the_first_signal_raises_where_work_is_not_held():
+    with interruptible() as interruption:
+        with pytest.raises(Interrupted):
+            interrupt()
+        assert interruption.unless_seen(lambda: 1, 0) == 0
+
+
+def test_contexts_inside_one_another_share_what_was_seen():
+    with interruptible() as outer, outer.held():
+        with interruptible() as inner:
+            assert inner is outer
+            interrupt()
+        assert outer.seen
+
+
+def test_another_thread_sees_no_signal():
+    seen = []
+
+    def work():
+        with interruptible() as interruption:
+            seen.append(interruption.unless_seen(lambda: "done", "left out"))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == ["done"]
+
+
+@pytest.fixture
+def run(tiny_rnnlm, tmp_path):
+    """Runs optimize into tmp_path/deep/out; returns status and report or None."""
+
+    def run(*flags):
+        out = tmp_path / "deep" / "out"
+        words = ["optimize", tiny_rnnlm, "--cluster=k80x2", "--algorithm=random", "--max_trials=3"]
+        status = main([*words, f"--output_dir={out}", "--verbosity=-1", *flags])
+        report = out / "assets.extra/tfplace/report.json"
+        return status, json.loads(report.read_text()) if report.exists() else None
+
+    return run
+
+
+def test_during_the_baselines_what_is_known_is_written(run, monkeypatch, tmp_path):
+    policy_of = baselines.policy_of
+
+    def interrupted(name, *arguments):
+        if name == "etf":
+            interrupt()
+        return policy_of(name, *arguments)
+
+    monkeypatch.setattr(baselines, "policy_of", interrupted)
+    status, report = run()
+    assert status == 5
+    assert report["baselines"]["topological"]["feasible"]
+    for name in ("etf", "local_search"):
+        assert report["baselines"][name]["reason"] == "not tried: interrupted"
+    assert report["search"]["num_trials"] == 0 and report["search"]["interrupted"]
+    assert report["verified"]["compared"] == [] and report["lower_bound_seconds"] is None
+    assert report["verified"]["not_compared"] == [
+        "everything: interrupted before the comparison was done"
+    ]
+    out = tmp_path / "deep" / "out"
+    assert "train_step" in tf.saved_model.load(str(out)).signatures
+    assert os.listdir(out.parent) == ["out"]
+
+
+def test_before_a_placement_is_known_nothing_is_written(run, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(optimize_module, "prepare", lambda options: interrupt(signal.SIGTERM))
+    assert run() == (5, None)
+    assert capsys.readouterr().err == "tfplace: error: interrupted; nothing was written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path):
+    monkeypatch.setattr(optimize_module, "verified", lambda *arguments: interrupt(signal.SIGTERM))
+    status, report = run()
+    assert (
+        status == 5
+        and report["search"] | {"num_trials": 3, "interrupted": True} == (report["search"])
+    )
+    assert (tmp_path / "deep/out/saved_model.pb").exists()
+
+
+def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, capsys):
+    emit = optimize_module.emit
+
+    def interrupted_twice(*arguments, **options):
+        emitted = emit(*arguments, **options)
+        interrupt()
+        interrupt()
+        return emitted
+
+    monkeypatch.setattr(optimize_module, "emit", interrupted_twice)
+    assert run() == (5, None)
+    assert capsys.readouterr().err == "tfplace: error: interrupted; nothing was written\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_real_process_ends_a_long_search_with_its_best(tiny_rnnlm, tmp_path):
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "tfplace", "optimize", tiny_rnnlm, "--cluster=k80x2"]
+    words += ["--algorithm=random", "--budget_seconds=3000", f"--output_dir={out}"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        for line in process.stderr:
+            if " trials, best " in line:
+                process.send_signal(signal.SIGTERM)
+                break
+        process.stderr.read()
+    assert process.returncode == 5
+    report = json.loads((out / "assets.extra/tfplace/report.json").read_text())
+    assert report["search"]["num_trials"] > 0 and report["search"]["interrupted"]
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_outputs_are_asked_for_before_the_work(run, monkeypatch, tmp_path):
+    def prepare(options):
+        raise AssertionError("too late")
+
+    monkeypatch.setattr(optimize_module, "prepare", prepare)
+    (tmp_path / "file").write_text("")
+    for flag in (
+        f"--dump_problem={tmp_path}/file/x.npz",
+        "--dump_problem=/proc/x.npz",
+        f"--dump_problem={tmp_path}",
+        f"--dump_problem={tmp_path}/deep/out/x.npz",
+        "--output_dir=/proc/out",
+    ):
+        assert run(flag)[0] == OutputError.exit_status
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

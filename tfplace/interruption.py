@@ -1,0 +1,102 @@
+"""Ctrl-C and SIGTERM: the first asks for what is known so far, the second gives up.
+
+Work is held or raising. While it is held, the first signal is only noted; where it is raising, the
+signal ends it at once with `Interrupted`, which whoever can go on without that work catches. The
+second signal raises a plain KeyboardInterrupt everywhere, and what comes after that is ignored, so
+that nothing disturbs the cleaning up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import TypeVar
+
+Result = TypeVar("Result")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """The first Ctrl-C or SIGTERM: end what you do, keep what is known."""
+
+
+class Interruption:
+    """What signals have come, and whether the first one ends the running work."""
+
+    def __init__(self) -> None:
+        self._num_signals = 0
+        self._is_raising = True
+
+    @property
+    def seen(self) -> bool:
+        """Whether a signal has come."""
+        return self._num_signals > 0
+
+    def note(self, signum: int, frame: FrameType | None) -> None:
+        """The signal handler."""
+        self._num_signals += 1
+        if self._num_signals == 1 and self._is_raising:
+            raise Interrupted
+        if self._num_signals == 2:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The first signal inside is only noted."""
+        with self._mode(False):
+            yield
+
+    @contextlib.contextmanager
+    def raising(self) -> Iterator[None]:
+        """The first signal inside raises Interrupted; so does entering after it."""
+        with self._mode(True):
+            if self.seen:
+                raise Interrupted
+            yield
+
+    def unless_seen(self, work: Callable[[], Result], otherwise: Result) -> Result:
+        """What `work` returns; `otherwise` where a signal came before its end."""
+        try:
+            with self.raising():
+                return work()
+        except Interrupted:
+            return otherwise
+
+    @contextlib.contextmanager
+    def _mode(self, is_raising: bool) -> Iterator[None]:
+        before, self._is_raising = self._is_raising, is_raising
+        try:
+            yield
+        finally:
+            self._is_raising = before
+
+
+_running: list[Interruption] = []
+
+
+@contextlib.contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Signals go to the Interruption while inside; contexts inside one another share one.
+
+    In another thread than the main one, signals go elsewhere and none is ever seen.
+    """
+    if _running:
+        yield _running[-1]
+        return
+    interruption = Interruption()
+    before = {}
+    try:
+        for number in SIGNALS:
+            before[number] = signal.signal(number, interruption.note)
+    except ValueError:  # not the main thread
+        yield interruption
+        return
+    _running.append(interruption)
+    try:
+        yield interruption
+    finally:
+        _running.remove(interruption)
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)

@@ -1,0 +1,121 @@
+"""Everything that a run of `optimize` found out, put together as its report."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tfplace
+from graphs.cluster import Cluster
+from tfplace.choosing.baselines import Candidate, as_reported
+from tfplace.choosing.choose import Choice
+from tfplace.choosing.compare import Comparison
+from tfplace.inspection import trainable_bytes
+from tfplace.options import OptimizeOptions
+from tfplace.predict import best_of_prediction, predict
+from tfplace.prepare import Prepared
+from tfplace.report.report import Measured, Report, Verified
+from tfplace.search import SearchResult
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """What was found.
+
+    Attributes:
+      baselines: all of them, tried or not.
+      result: of the search.
+      choice: what is written.
+      timings: real runs; None where there were none.
+    """
+
+    baselines: Sequence[Candidate]
+    result: SearchResult
+    choice: Choice
+    timings: Comparison | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What it is worth.
+
+    Attributes:
+      verified: given and emitted model compared.
+      lower_bound_seconds: of every placement; None where it was not computed.
+      devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
+      interrupted: whether something was left out for a Ctrl-C or SIGTERM.
+    """
+
+    verified: Verified
+    lower_bound_seconds: float | None
+    devices_used: Mapping[str, Mapping[str, float]]
+    interrupted: bool
+
+
+def report_of(
+    found: Prepared, options: OptimizeOptions, searched: Searched, proof: Proof
+) -> Report:
+    """The report of one run."""
+    choice = searched.choice
+    prediction = predict(found.problem, choice.candidate.device_of_op)
+    measured = None
+    if searched.timings is not None:
+        measured = Measured(**vars(searched.timings), devices_used=proof.devices_used)
+    return Report(
+        tfplace_version=tfplace.__version__,
+        seed=options.seed,
+        algorithm=options.algorithm,
+        evaluator=options.evaluator,
+        model=_model_facts(found),
+        cluster=_cluster_facts(found.cluster),
+        costs={
+            "source": found.costs.source,
+            "covered_ops": float(found.costs.covered.mean()),
+            "notes": list(found.costs.notes),
+        },
+        baselines={c.name: as_reported(c, found.problem) for c in searched.baselines},
+        best=best_of_prediction(prediction),
+        lower_bound_seconds=proof.lower_bound_seconds,
+        search={**_search_facts(searched.result), "interrupted": proof.interrupted},
+        measured=measured,
+        verified=proof.verified,
+        verdict=choice.verdict,
+        verdict_sentence=choice.sentence,
+        command=options.command,
+        output_dir=str(options.output_dir),
+    )
+
+
+def _model_facts(found: Prepared) -> Mapping[str, Any]:
+    source = found.source
+    return {
+        "path": source.path,
+        "kind": source.kind,
+        "mode": source.mode,
+        "step_origin": source.step_origin,
+        "num_ops": found.problem.num_ops,
+        "num_groups": found.num_groups,
+        "trainable_bytes": trainable_bytes(source),
+        "guessed": list(source.guessed),
+        "units": [f"{name}: {why}" for name, why in found.flat.unit_reason.items()],
+    }
+
+
+def _cluster_facts(cluster: Cluster) -> Mapping[str, Any]:
+    devices = [
+        {"name": d.name, "type": d.type, "memory_bytes": d.memory_bytes} for d in cluster.devices
+    ]
+    return {"name": cluster.name, "communication": cluster.communication, "devices": devices}
+
+
+def _search_facts(result: SearchResult) -> Mapping[str, Any]:
+    return {
+        "num_trials": result.num_trials,
+        "num_infeasible": result.num_infeasible,
+        "seconds": result.seconds,
+        "trials_per_second": result.num_trials / result.seconds if result.seconds else 0.0,
+        "best_trial": None if result.best is None else result.best.index,
+        "best_stage": result.best_stage,
+        "history": result.history,
+    }
