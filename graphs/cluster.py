@@ -27,6 +27,8 @@ class Device:
       cores, frequency_mhz, bandwidth_bytes_per_second: what Grappler prices with.
       address: "host:port" of the task; empty on this host.
       source: where the figures are from.
+      op_seconds: what an op costs beside its work: the executor's dispatch, or a GPU's launch.
+      step_seconds: what the device adds to a step in which any op runs on it.
     """
 
     name: str
@@ -40,6 +42,32 @@ class Device:
     bandwidth_bytes_per_second: float = 1e10
     address: str = ""
     source: str = ""
+    op_seconds: float = 0.0
+    step_seconds: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class TransferWork:
+    """What a transfer takes of its two devices themselves, while no op runs in that slot.
+
+    A transfer of n bytes from d to e takes sender_seconds[d, e] + n * sender_seconds_per_byte[d, e]
+    of d and the receiver's likewise of e; over gRPC it is copied by the cores that compute. These
+    seconds are part of what the link's latency and bandwidth say, not in addition to them.
+
+    Attributes:
+      sender_seconds, sender_seconds_per_byte: f8[D, D]; diagonals 0.
+      receiver_seconds, receiver_seconds_per_byte: f8[D, D]; diagonals 0.
+    """
+
+    sender_seconds: FloatArray
+    sender_seconds_per_byte: FloatArray
+    receiver_seconds: FloatArray
+    receiver_seconds_per_byte: FloatArray
+
+    @classmethod
+    def none(cls, num_devices: int) -> TransferWork:
+        """Copies that take nothing of the devices, as those of a GPU's copy engines."""
+        return cls(*(np.zeros((num_devices, num_devices)) for _ in range(4)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +80,9 @@ class Cluster:
       devices: [D]; the first CPU of this host or of task 0 comes first.
       link_latency: f8[D, D] seconds; diagonal 0.
       link_bytes_per_second: f8[D, D]; diagonal inf.
+      origin: the `--cluster` value that was calibrated: "local", "workers:2"; else empty.
+      step_overhead_seconds: what the client's dispatch adds to every step, wherever ops run.
+      transfer_work: what transfers take of the devices; None means nothing.
     """
 
     name: str
@@ -59,6 +90,9 @@ class Cluster:
     devices: Sequence[Device]
     link_latency: FloatArray
     link_bytes_per_second: FloatArray
+    origin: str = ""
+    step_overhead_seconds: float = 0.0
+    transfer_work: TransferWork | None = None
 
     @property
     def num_devices(self) -> int:
@@ -67,6 +101,17 @@ class Cluster:
     @property
     def device_names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
+
+    def dispatch_seconds(self, device_of_op: IntArray) -> float:
+        """What a measured step takes beyond its makespan: the client's dispatch.
+
+        No part of SPEC section 6's makespan: add it where a prediction meets a measured step.
+
+        Args:
+          device_of_op: i4[N].
+        """
+        used = np.unique(device_of_op).tolist()
+        return self.step_overhead_seconds + sum(self.devices[d].step_seconds for d in used)
 
     def link_channels(self) -> IntArray:
         """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused.

@@ -2,6 +2,11 @@
 
 Every key but `name`, `devices` and the devices' `name` and `memory` has a default. Links are
 directed; a pair that is not listed has `default_link`, which must be there if a pair is left out.
+
+`tfplace calibrate` adds what it measured: `origin` (the `--cluster` value) and
+`step_overhead_seconds` of the cluster; `op_seconds` and `step_seconds` of a device; and of a link
+what its transfers take of the devices at its two ends, `sender_busy_seconds` and
+`receiver_busy_seconds`, each with a `..._per_byte`. All are 0 or empty where they are not given.
 """
 
 from __future__ import annotations
@@ -15,13 +20,29 @@ from typing import Any
 
 import numpy as np
 
-from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
+from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
 from graphs.errors import ClusterError
 from graphs.nearest import did_you_mean
+from graphs.op_graph import FloatArray
 
-CLUSTER_KEYS = ("name", "communication", "devices", "links", "default_link")
-LINK_KEYS = ("from", "to", "bytes_per_second", "latency_seconds")
-DEFAULT_LINK_KEYS = ("bytes_per_second", "latency_seconds")
+CLUSTER_KEYS = (
+    "name",
+    "communication",
+    "devices",
+    "links",
+    "default_link",
+    "origin",
+    "step_overhead_seconds",
+)
+_BUSY_FIELD = {
+    "sender_busy_seconds": "sender_seconds",
+    "sender_busy_seconds_per_byte": "sender_seconds_per_byte",
+    "receiver_busy_seconds": "receiver_seconds",
+    "receiver_busy_seconds_per_byte": "receiver_seconds_per_byte",
+}
+_REQUIRED_LINK_KEYS = ("bytes_per_second", "latency_seconds")
+DEFAULT_LINK_KEYS = (*_REQUIRED_LINK_KEYS, *_BUSY_FIELD)
+LINK_KEYS = ("from", "to", *DEFAULT_LINK_KEYS)
 DEVICE_KEYS = (
     "name",
     "type",
@@ -34,7 +55,11 @@ DEVICE_KEYS = (
     "bandwidth_bytes_per_second",
     "address",
     "source",
+    "op_seconds",
+    "step_seconds",
 )
+_MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds")
+_ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base ** (power + 1)
     for suffix, base in (("B", 1000), ("iB", 1024))
@@ -80,11 +105,15 @@ def write_cluster(cluster: Cluster, path: str) -> None:
 
 
 def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
-    """The JSON value of a cluster file, with every link listed and memory in bytes."""
+    """The JSON value of a cluster file, with every link listed and memory in bytes.
+
+    What only calibration tells is left out where it is 0.
+    """
     devices = [
         {
             key: device.memory_bytes if key == "memory" else getattr(device, key)
             for key in DEVICE_KEYS
+            if key not in _MEASURED_DEVICE_KEYS or getattr(device, key)
         }
         for device in cluster.devices
     ]
@@ -94,17 +123,24 @@ def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
             "to": target.name,
             "bytes_per_second": float(cluster.link_bytes_per_second[s, t]),
             "latency_seconds": float(cluster.link_latency[s, t]),
+            **_busy_to_json(cluster.transfer_work, s, t),
         }
         for s, source in enumerate(cluster.devices)
         for t, target in enumerate(cluster.devices)
         if s != t
     ]
-    return {
-        "name": cluster.name,
-        "communication": cluster.communication,
-        "devices": devices,
-        "links": links,
-    }
+    head: dict[str, Any] = {"name": cluster.name, "communication": cluster.communication}
+    if cluster.origin:
+        head["origin"] = cluster.origin
+    if cluster.step_overhead_seconds:
+        head["step_overhead_seconds"] = cluster.step_overhead_seconds
+    return {**head, "devices": devices, "links": links}
+
+
+def _busy_to_json(work: TransferWork | None, source: int, target: int) -> dict[str, float]:
+    if work is None:
+        return {}
+    return {key: float(getattr(work, field)[source, target]) for key, field in _BUSY_FIELD.items()}
 
 
 def cluster_from_json(value: Any) -> Cluster:
@@ -131,8 +167,15 @@ def cluster_from_json(value: Any) -> Cluster:
     for device_name in device_names:
         if device_names.count(device_name) > 1:
             raise ClusterError(f"device {device_name!r} stands there twice; names have to differ")
-    latency, rate = _links(value, device_names)
-    return Cluster(name, communication, tuple(devices), latency, rate)
+    origin = _text("the cluster", value, "origin", "")
+    if origin and _ORIGIN.fullmatch(origin) is None:
+        raise ClusterError(
+            f"the cluster's 'origin' is {origin!r}; wanted what was calibrated: local, workers:N, "
+            "gpu_split:N or tf_config"
+        )
+    latency, rate, work = _links(value, device_names)
+    overhead = _number("the cluster", value, "step_overhead_seconds", 0.0, zero=True)
+    return Cluster(name, communication, tuple(devices), latency, rate, origin, overhead, work)
 
 
 def parse_bytes(where: str, value: Any) -> int:
@@ -189,18 +232,22 @@ def _device(position: int, value: Any) -> Device:
         ),
         address=_text(where, value, "address", ""),
         source=_text(where, value, "source", ""),
+        op_seconds=_number(where, value, "op_seconds", 0.0, zero=True),
+        step_seconds=_number(where, value, "step_seconds", 0.0, zero=True),
     )
 
 
-def _links(value: Mapping[str, Any], names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """f8[D, D] latency and bytes per second; diagonals 0 and inf."""
-    latency, rate = np.full((len(names),) * 2, np.nan), np.full((len(names),) * 2, np.nan)
+def _links(
+    value: Mapping[str, Any], names: Sequence[str]
+) -> tuple[FloatArray, FloatArray, TransferWork | None]:
+    """f8[D, D] latency and bytes per second, diagonals 0 and inf; and what transfers take."""
+    figures = np.full((len(DEFAULT_LINK_KEYS), len(names), len(names)), np.nan)
     entries = value.get("links", [])
     if not isinstance(entries, list):
         raise ClusterError("'links' has to be a list")
     for position, entry in enumerate(entries):
         where = f"link {position}"
-        _require_keys(where, entry, LINK_KEYS, required=LINK_KEYS)
+        _require_keys(where, entry, LINK_KEYS, required=("from", "to", *_REQUIRED_LINK_KEYS))
         ends = [_text(where, entry, key, "") for key in ("from", "to")]
         for end in ends:
             if end not in names:
@@ -210,30 +257,33 @@ def _links(value: Mapping[str, Any], names: Sequence[str]) -> tuple[np.ndarray, 
         source, target = (names.index(end) for end in ends)
         if source == target:
             raise ClusterError(f"{where} leads from {ends[0]!r} to itself")
-        if not np.isnan(rate[source, target]):
+        if not np.isnan(figures[0, source, target]):
             raise ClusterError(f"{where} is a second link from {ends[0]!r} to {ends[1]!r}")
-        rate[source, target], latency[source, target] = _link_figures(where, entry)
-    np.fill_diagonal(latency, 0.0)
-    np.fill_diagonal(rate, np.inf)
-    missing = np.isnan(rate)
+        figures[:, source, target] = _link_figures(where, entry)
+    same = np.arange(len(names))
+    figures[:, same, same] = np.where(np.arange(len(figures)) == 0, np.inf, 0.0)[:, None]
+    missing = np.isnan(figures[0])
     if "default_link" in value:
         where = "'default_link'"
-        _require_keys(where, value["default_link"], DEFAULT_LINK_KEYS, required=DEFAULT_LINK_KEYS)
-        rate[missing], latency[missing] = _link_figures(where, value["default_link"])
+        _require_keys(where, value["default_link"], DEFAULT_LINK_KEYS, _REQUIRED_LINK_KEYS)
+        figures[:, missing] = np.array(_link_figures(where, value["default_link"]))[:, None]
     elif missing.any():
         source, target = np.argwhere(missing)[0]
         raise ClusterError(
             f"no link leads from {names[source]!r} to {names[target]!r}; list it under 'links' "
             "or give a 'default_link'"
         )
-    return latency, rate
+    rate, latency, *busy = figures
+    return latency, rate, TransferWork(*busy) if np.any(busy) else None
 
 
-def _link_figures(where: str, entry: Mapping[str, Any]) -> tuple[float, float]:
-    return (
-        _number(where, entry, "bytes_per_second", 0.0),
-        _number(where, entry, "latency_seconds", 0.0, zero=True),
-    )
+def _link_figures(where: str, entry: Mapping[str, Any]) -> list[float]:
+    """A link's figures in the order of DEFAULT_LINK_KEYS."""
+    rate, *others = DEFAULT_LINK_KEYS
+    return [
+        _number(where, entry, rate, 0.0),
+        *(_number(where, entry, key, 0.0, zero=True) for key in others),
+    ]
 
 
 def _require_keys(

@@ -43,3 +43,14 @@ def test_names_and_immutability():
     assert cluster.device_names == ("/device:CPU:0", "/device:CPU:1", "/device:CPU:2")
     with pytest.raises(dataclasses.FrozenInstanceError):
         cluster.name = "other"
+
+
+def test_dispatch_counts_the_devices_that_take_part():
+    devices = [
+        Device(f"/device:CPU:{i}", "CPU", 1, step_seconds=seconds)
+        for i, seconds in enumerate([1e-4, 2e-4, 4e-4])
+    ]
+    none = np.zeros((3, 3))
+    cluster = Cluster("c", "duplex", devices, none, none, step_overhead_seconds=1e-3)
+    assert cluster.dispatch_seconds(np.array([2, 0, 2, 0])) == pytest.approx(1.5e-3)
+    assert cluster.dispatch_seconds(np.array([1])) == pytest.approx(1.2e-3)

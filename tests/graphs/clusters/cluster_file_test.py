@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
+from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
 from graphs.clusters import catalogue
 from graphs.clusters.cluster_file import (
     cluster_from_json,
@@ -130,6 +130,48 @@ def test_no_sizes(bad):
         parse_bytes("'memory'", bad)
 
 
+def test_calibrated_figures_survive_a_round_trip():
+    work = TransferWork(
+        *(np.array([[0, figure], [figure / 2, 0]]) for figure in (3e-5, 5e-10, 4e-5, 6e-10))
+    )
+    devices = tuple(
+        Device(f"/job:worker/task:{i}/device:CPU:0", "CPU", 1, op_seconds=2e-7, step_seconds=6e-4)
+        for i in range(2)
+    )
+    rate, latency = np.array([[np.inf, 1e9], [3e9, np.inf]]), np.array([[0, 1e-4], [2e-4, 0]])
+    cluster = Cluster("workers:2", "duplex", devices, latency, rate, "workers:2", 9e-4, work)
+    value = cluster_to_json(cluster)
+    assert value["links"][1] == {
+        "from": "/job:worker/task:1/device:CPU:0",
+        "to": "/job:worker/task:0/device:CPU:0",
+        "bytes_per_second": 3e9,
+        "latency_seconds": 2e-4,
+        "sender_busy_seconds": 1.5e-5,
+        "sender_busy_seconds_per_byte": 2.5e-10,
+        "receiver_busy_seconds": 2e-5,
+        "receiver_busy_seconds_per_byte": 3e-10,
+    }
+    read = cluster_from_json(json.loads(json.dumps(value)))
+    assert _equal(read, cluster)
+    assert (read.origin, read.step_overhead_seconds) == ("workers:2", 9e-4)
+    for field in (
+        "sender_seconds",
+        "sender_seconds_per_byte",
+        "receiver_seconds",
+        "receiver_seconds_per_byte",
+    ):
+        np.testing.assert_array_equal(getattr(read.transfer_work, field), getattr(work, field))
+
+
+def test_a_default_link_may_say_what_transfers_take():
+    value = copy.deepcopy(PAIR)
+    value["default_link"]["receiver_busy_seconds"] = 4e-5
+    work = cluster_from_json(value).transfer_work
+    np.testing.assert_array_equal(work.receiver_seconds, [[0, 0], [4e-5, 0]])
+    np.testing.assert_array_equal(work.sender_seconds, np.zeros((2, 2)))
+    assert cluster_from_json(PAIR).transfer_work is None
+
+
 def _changed(path, value):
     """PAIR with the value at a path replaced, or removed where value is None."""
     changed = copy.deepcopy(PAIR)
@@ -174,6 +216,9 @@ def _changed(path, value):
         (["links", 0, "bytes_per_second"], 0, "'bytes_per_second' 0; wanted a number above 0"),
         (["links", 0, "latency_seconds"], None, "link 0 has no 'latency_seconds'"),
         (["links"], PAIR["links"] * 2, "link 1 is a second link from '/device:CPU:0'"),
+        (["links", 0, "sender_busy_secnds"], 1, "did you mean 'sender_busy_seconds'?"),
+        (["links", 0, "sender_busy_seconds"], -1, "'sender_busy_seconds' -1; wanted a number of"),
+        (["origin"], "here", "'origin' is 'here'; wanted what was calibrated: local, workers:N"),
         (["default_link"], None, "no link leads from '/device:GPU:0' to '/device:CPU:0'"),
         (["default_link", "latency"], 1, "did you mean 'latency_seconds'?"),
     ],
