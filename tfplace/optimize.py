@@ -14,6 +14,7 @@ from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
 from tfplace.algorithm_table import require_known, stages_of
+from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import (
     LEAST_SECONDS,
     Candidate,
@@ -37,7 +38,6 @@ from tfplace.output_paths import (
     writable,
     write_whole,
 )
-from tfplace.placers.bound import lower_bound_seconds
 from tfplace.prepare import Prepared, prepare
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import Proof, Searched, report_of

@@ -24,9 +24,9 @@ def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
         budget_seconds, num_threads.
     """
     from tfplace.algorithm_table import stages_of
+    from tfplace.bounds.lower_bound import lower_bound_seconds
     from tfplace.choosing.baselines import best_single
     from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
-    from tfplace.placers.bound import lower_bound_seconds
     from tfplace.search import Limits, search
     from tfplace.task import read_task
 

@@ -1,0 +1,152 @@
+"""A problem without what makes it hard: what every bound here may rely on, and nothing else.
+
+Dropped are the order in which a device takes ready ops and, but for some channels, what
+transfers do to each other. Kept is what SPEC section 6 makes true of every placement's schedule:
+
+* an op takes op_seconds of its device, which runs at most `slots` at once;
+* an op starts when its inputs are there: at once on the producer's device, elsewhere not before
+  latency + bytes / bandwidth after the producer's end, on the quickest link that there is;
+* a device's way in (or out) carries one transfer at a time where the channel rule says so;
+* ops of a colocation group share a device.
+
+Devices with equal costs and slots form a class; K classes. All of this holds backward in time
+too, which turns bounds on how soon an op ends into bounds on how much follows it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.problem import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceClasses:
+    """Devices that are alike.
+
+    Attributes:
+      class_of_device: i4[D].
+      num_devices: i8[K] of each class.
+      slots: f8[K] of one device of it.
+      seconds: f8[N, K]; inf where the op may not lie.
+      room_bytes: f8[K] whole usable bytes of all devices of the class together.
+    """
+
+    class_of_device: IntArray
+    num_devices: LongArray
+    slots: FloatArray
+    seconds: FloatArray
+    room_bytes: FloatArray
+
+
+@dataclasses.dataclass(frozen=True)
+class Edges:
+    """Who waits for whom: E pairs of ops, distinct, sorted by the waiting op.
+
+    Attributes:
+      row: i8[N+1]: the edges of op n are row[n] .. row[n + 1].
+      source: i8[E] the op waited for, always of a lower index.
+      cost: f8[E] seconds between the source's end and its tensor's arrival on another device.
+      hold: f8[E] seconds for which its transfer to (or from) op n occupies the way in (or out).
+    """
+
+    row: LongArray
+    source: LongArray
+    cost: FloatArray
+    hold: FloatArray
+
+
+def device_classes(problem: Problem) -> DeviceClasses:
+    """Classes in the order of their first devices."""
+    seconds = np.where(problem.allowed(), problem.op_seconds, np.inf)
+    number: dict[tuple[bytes, int], int] = {}
+    keys = [
+        (seconds[:, device].tobytes(), int(problem.device_slots[device]))
+        for device in range(problem.num_devices)
+    ]
+    class_of_device = np.array([number.setdefault(key, len(number)) for key in keys])
+    first = np.unique(class_of_device, return_index=True)[1]
+    return DeviceClasses(
+        class_of_device=class_of_device.astype(np.int32),
+        num_devices=np.bincount(class_of_device).astype(np.int64),
+        slots=problem.device_slots[first].astype(np.float64),
+        seconds=np.ascontiguousarray(seconds[:, first]),
+        room_bytes=np.bincount(class_of_device, weights=np.floor(problem.usable_bytes())).astype(
+            np.float64
+        ),
+    )
+
+
+def forward_edges(problem: Problem) -> Edges:
+    """Edges from producers to users; `hold` is of the way into the user's device."""
+    producer, consumer, _ = problem.graph.op_edges()
+    cost, hold = _transfer_seconds(problem)
+    hold = hold if _one_at_a_time(problem, inward=True) else np.zeros_like(hold)
+    return _edges(problem.num_ops, producer, consumer, cost, hold)
+
+
+def backward_edges(problem: Problem) -> Edges:
+    """Edges of the same graph with time reversed: op n stands for op N - 1 - n.
+
+    `hold` is of the way out of the producer's device, where all users of a tensor on one device
+    share a transfer: each of its U users is charged 1 / U of it.
+    """
+    producer, consumer, _ = problem.graph.op_edges()
+    cost, hold = _transfer_seconds(problem)
+    users = np.bincount(problem.graph.use_tensor, minlength=problem.graph.num_tensors)
+    shared = hold / np.maximum(users, 1)[problem.graph.use_tensor]
+    if not _one_at_a_time(problem, inward=False):
+        shared = np.zeros_like(shared)
+    last = problem.num_ops - 1
+    return _edges(problem.num_ops, last - consumer, last - producer, cost, shared)
+
+
+def _transfer_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
+    """f8[U], f8[U]: how long each use's tensor is under way at least, and holds its channels.
+
+    On one device there is no elsewhere: infinite.
+    """
+    apart = ~np.eye(problem.num_devices, dtype=bool)
+    size = problem.graph.tensor_bytes[problem.graph.use_tensor].astype(np.float64)
+    if not apart.any():
+        return np.full(len(size), np.inf), np.zeros(len(size))
+    links = np.unique(
+        np.stack([problem.link_latency[apart], problem.link_bytes_per_second[apart]]), axis=1
+    )
+    cost = np.min([size / rate + latency for latency, rate in links.T], axis=0)
+    return cost, size / problem.link_bytes_per_second[apart].max()
+
+
+def _one_at_a_time(problem: Problem, inward: bool) -> bool:
+    """Whether all transfers into (or out of) each device hold one common channel."""
+    channels = problem.link_channels if inward else problem.link_channels.transpose(1, 0, 2)
+    for device in range(problem.num_devices):
+        others = np.delete(channels[:, device], device, axis=0)
+        common = set(others[0].tolist()) if len(others) else set()
+        for pair in others:
+            common &= set(pair.tolist())
+        if not common - {-1}:
+            return False
+    return True
+
+
+def _edges(
+    num_ops: int, source: IntArray, target: IntArray, cost: FloatArray, hold: FloatArray
+) -> Edges:
+    """Joins parallel edges: the dearest cost counts, and all of their transfers."""
+    order = np.lexsort((source, target))
+    source, target, cost, hold = source[order], target[order], cost[order], hold[order]
+    first = np.ones(len(source), dtype=bool)
+    first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
+    start = np.flatnonzero(first)
+    row = np.zeros(num_ops + 1, dtype=np.int64)
+    np.cumsum(np.bincount(target[start], minlength=num_ops), out=row[1:])
+    return Edges(
+        row=row,
+        source=source[start].astype(np.int64),
+        cost=np.maximum.reduceat(cost, start) if len(start) else np.zeros(0),
+        hold=np.add.reduceat(hold, start) if len(start) else np.zeros(0),
+    )
