@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,9 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome, Placement
 from tfplace.interruption import Interrupted, Interruption, interruptible
-from tfplace.trial import Evaluator, Policy, Proposal, Trial
+from tfplace.trial import DivergedError, Evaluator, Policy, Proposal, Trial
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +80,7 @@ class SearchResult:
       num_trials, num_infeasible, seconds: counts and wall time.
       history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
       interrupted: whether Ctrl-C or SIGTERM ended it.
+      notes: why stages ended early, a sentence each.
     """
 
     best: Trial | None
@@ -87,6 +91,7 @@ class SearchResult:
     seconds: float
     history: Sequence[tuple[int, float, float]]
     interrupted: bool
+    notes: Sequence[str] = ()
 
 
 class _Record:
@@ -148,8 +153,10 @@ def search(
 
     The first Ctrl-C or SIGTERM ends the search at once; what was found is returned. The budget is
     kept to one trial: a batch that is expected to take longer than what is left is evaluated in
-    parts, and nothing is learned that no later proposal could use.
+    parts, and nothing is learned that no later proposal could use. A policy that diverges ends its
+    stage, which is logged and noted.
     """
+    notes = []
     record = _Record(time.monotonic(), on_trial)
     with interruptible() as interruption, interruption.held():
         for stage in stages:
@@ -160,6 +167,9 @@ def search(
                 run.go(interruption, on_progress)
             except Interrupted:
                 continue
+            except DivergedError as error:
+                notes.append(f"{stage.name} ended after {record.num_trials} trials: {error}")
+                _LOGGER.warning("%s", notes[-1])
         record.history.append((max(record.num_trials - 1, 0), record.seconds, record.best_seconds))
         return SearchResult(
             best=record.best,
@@ -170,6 +180,7 @@ def search(
             seconds=record.seconds,
             history=tuple(record.history),
             interrupted=interruption.seen,
+            notes=tuple(notes),
         )
 
 

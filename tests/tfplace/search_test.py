@@ -5,7 +5,7 @@ import pytest
 
 from graphs.placement import Infeasible, Measurement
 from tfplace.search import Limits, Stage, search
-from tfplace.trial import Proposal
+from tfplace.trial import DivergedError, Proposal
 
 
 class Scripted:
@@ -79,3 +79,21 @@ def test_where_nothing_runs_the_least_overfull_explains_why():
 @pytest.mark.parametrize("limits", [Limits(0.0), Limits(60, max_trials=0)])
 def test_no_budget_means_no_trial(limits):
     assert search([stage(Scripted([[[1, 1]]]))], SumOfDevices(), limits).num_trials == 0
+
+
+class Diverging(Scripted):
+    """Its numbers are no numbers any more after the first batch."""
+
+    def learn(self, proposal, outcomes):
+        raise DivergedError("training a policy: its loss became nan")
+
+
+def test_a_policy_that_diverges_ends_its_stage_and_the_next_goes_on(caplog):
+    stages = [
+        stage(Diverging([[[3]], [[0]]]), name="first"),
+        stage(Scripted([[[2]]]), name="second"),
+    ]
+    result = search(stages, SumOfDevices(), Limits(60.0))
+    assert (result.num_trials, result.best_stage) == (2, "second")
+    assert result.notes == ("first ended after 1 trials: training a policy: its loss became nan",)
+    assert caplog.messages == list(result.notes)

@@ -60,13 +60,16 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
 def _lines(facts: dict[str, Any]) -> list[str]:
     held = facts["held_out"]
+    after = held["after"] or {"final": None, "best": None}
     rows = [
         (f"random, best of {max(held['num_trials'])}", held["random"]),
         ("policy before, end of its episode", held["before"]["final"]),
         ("policy before, best on the way", held["before"]["best"]),
-        ("policy after, end of its episode", held["after"]["final"]),
-        ("policy after, best on the way", held["after"]["best"]),
+        ("policy after, end of its episode", after["final"]),
+        ("policy after, best on the way", after["best"]),
     ]
+    if held["after"] is None:  # interrupted before it was judged
+        rows = rows[:-2]
     return [
         f"trained   {facts['family']} on {', '.join(facts['clusters'])}: "
         f"{facts['episodes']:,} episodes, {facts['seconds']:.0f} s",

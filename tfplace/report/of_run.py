@@ -118,4 +118,5 @@ def _search_facts(result: SearchResult) -> Mapping[str, Any]:
         "best_trial": None if result.best is None else result.best.index,
         "best_stage": result.best_stage,
         "history": result.history,
+        "notes": list(result.notes),
     }

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from graphs.errors import UsageError
 from tfplace.algorithms.placeto import Placeto
 from tfplace.config import AdamConfig, PlacetoConfig
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.interruption import Interruption, interruptible
 from tfplace.learning.snapshot import Snapshot
 from tfplace.policies.placement_features import DEVICE_WIDTH, GROUP_WIDTH
 from tfplace.training.checkpoint import Checkpoint, Recipe, Sizes
@@ -54,7 +53,7 @@ class TrainingLimits:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
-    """Attributes: the checkpoint; interrupted: whether Ctrl-C ended the training."""
+    """Attributes: the checkpoint; interrupted: whether Ctrl-C or SIGTERM ended the training."""
 
     checkpoint: Checkpoint
     interrupted: bool
@@ -164,42 +163,46 @@ def train(
 
     Args:
       recipe: graphs, clusters, seed.
-      limits: when to stop; Ctrl-C stops it too, after the episode that runs.
+      limits: when to stop; Ctrl-C stops it too, after the episode that runs, and what was trained
+        is kept, unjudged: held_out["after"] is None.
       start: what to go on from, or None.
       tell: told what goes on.
       config: of Placeto; its sizes are kept in the checkpoint.
 
     Raises:
       TfplaceError: no such family or cluster, or `start` belongs to another recipe.
+      DivergedError: the weights are no numbers any more.
+      KeyboardInterrupt: Ctrl-C before the first episode.
     """
-    trainer = Trainer(recipe, start, config)
-    tell(f"preparing held-out graphs of {recipe.family}, which are never trained on")
-    tasks = trainer.held_out()
-    random = geometric_mean([task.random() for task in tasks])
-    before = judged(tasks, trainer.weights())
-    with _interruptible() as interrupted:
-        _run(trainer, limits, tell, interrupted)
-    facts = {
-        "num_tasks": len(tasks),
-        "num_trials": [task.num_trials for task in tasks],
-        "random": random,
-        "before": before,
-        "after": judged(tasks, trainer.weights()),
-    }
-    return TrainingResult(trainer.checkpoint(facts), interrupted())
+    with interruptible() as interruption:
+        trainer = Trainer(recipe, start, config)
+        tell(f"preparing held-out graphs of {recipe.family}, which are never trained on")
+        tasks = trainer.held_out()
+        random = geometric_mean([task.random() for task in tasks])
+        before = judged(tasks, trainer.weights())
+        with interruption.held():
+            _run(trainer, limits, tell, interruption)
+        facts = {
+            "num_tasks": len(tasks),
+            "num_trials": [task.num_trials for task in tasks],
+            "random": random,
+            "before": before,
+            "after": interruption.unless_seen(lambda: judged(tasks, trainer.weights()), None),
+        }
+        return TrainingResult(trainer.checkpoint(facts), interruption.seen)
 
 
 def _run(
     trainer: Trainer,
     limits: TrainingLimits,
     tell: Callable[[str], None],
-    interrupted: Callable[[], bool],
+    interruption: Interruption,
 ) -> None:
     began, earlier, told = time.monotonic(), trainer.seconds, 0.0
     recent: list[float] = []
     while limits.episodes is None or trainer.episodes < limits.episodes:
         seconds = time.monotonic() - began
-        if seconds >= limits.budget_seconds or interrupted():
+        if seconds >= limits.budget_seconds or interruption.seen:
             break
         recent = [*recent[-49:], trainer.episode()]
         trainer.seconds = earlier + time.monotonic() - began
@@ -210,21 +213,6 @@ def _run(
                 f"{seconds:5.0f} s, episode {trainer.episodes:,}: the last {len(recent)} ended at "
                 f"{mean:.3f} of the reference time"
             )
-
-
-@contextmanager
-def _interruptible() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C inside only sets a flag, so that an episode is never cut in half."""
-    hits: list[int] = []
-    try:
-        before = signal.signal(signal.SIGINT, lambda number, frame: hits.append(number))
-    except ValueError:  # not the main thread: signals go elsewhere
-        yield lambda: False
-        return
-    try:
-        yield lambda: bool(hits)
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _shared_part(state: Snapshot) -> Snapshot:

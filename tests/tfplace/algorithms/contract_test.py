@@ -1,5 +1,9 @@
 """What each of the five algorithms has to keep to, whatever it does inside."""
 
+import dataclasses
+import io
+import itertools
+
 import numpy as np
 import pytest
 
@@ -24,6 +28,8 @@ from tfplace.config import (
     Seq2SeqConfig,
     SpotlightConfig,
 )
+from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.trial import DivergedError
 
 GROUPS = GroupingConfig(max_groups=9)
 SEQ2SEQ = Seq2SeqConfig(units=8, num_layers=1, bidirectional=False, compiled=False)
@@ -52,13 +58,30 @@ def test_finds_the_known_optimum_and_learns(algorithm):
 
 
 @ALL
-def test_same_seed_same_trials_and_a_state_carries_on(algorithm):
+def test_finds_the_optimum_of_all_placements_in_the_simulator(algorithm):
+    problem = two_towers(3, machine=Machine(num_devices=2, bandwidth=1e6, types=["GPU", "GPU"]))
+    every = np.array(list(itertools.product(range(2), repeat=problem.num_ops)), dtype=np.int32)
+    simulator = SimulatingEvaluator(problem)
+    optimum = min(outcome.step_seconds for outcome in simulator.evaluate(every))
+    single = simulator.evaluate(np.zeros_like(every[:1]))[0].step_seconds
+    policy = algorithm(problem, seed=1, config=SMALL[algorithm])
+    outcomes, placements = search(policy, simulator, 250)
+    found = np.array([outcome.step_seconds for outcome in outcomes])
+    assert found.min() == optimum < single
+    assert found[-50:].mean() < found[:50].mean()
+    assert len(np.unique(placements[:50], axis=0)) > len(np.unique(placements[-50:], axis=0))
+
+
+@ALL
+def test_same_seed_same_trials_and_a_state_carries_on_from_a_file(algorithm):
     one, two = (algorithm(TOWERS, seed=5, config=SMALL[algorithm]) for _ in range(2))
     _, first = search(one, WANTED, 33)
     _, again = search(two, WANTED, 33)
     np.testing.assert_array_equal(first, again)
-    state = one.state()
-    assert all(isinstance(value, np.ndarray) for value in state.values())
+    file = io.BytesIO()
+    np.savez(file, **one.state())
+    file.seek(0)
+    state = dict(np.load(file, allow_pickle=False))
     _, expected = search(one, WANTED, 25)
     other = algorithm(TOWERS, seed=6, config=SMALL[algorithm])
     other.set_state(state)
@@ -98,6 +121,33 @@ def test_without_a_choice_it_ends_after_one_placement(algorithm, problem):
     expected = np.where(problem.pinned_device >= 0, problem.pinned_device, 0)
     np.testing.assert_array_equal(placements[0], expected)
     assert policy.propose() is None
+
+
+@ALL
+def test_one_group_is_placed_whole(algorithm):
+    config = SMALL[algorithm]
+    if algorithm is Hierarchical:
+        config = dataclasses.replace(config, grouper=GrouperConfig(num_groups=1))
+    else:
+        config = dataclasses.replace(config, grouping=GroupingConfig(max_groups=1))
+    _, placements = search(algorithm(chain(3), config=config), WantedDevices([1, 1, 1]), 40)
+    assert (placements == placements[:, :1]).all()
+    assert set(placements[:, 0]) == {0, 1}
+
+
+@ALL
+@pytest.mark.parametrize("part", ["policy", "grouper"])
+def test_weights_that_are_no_numbers_end_it_before_another_placement(algorithm, part):
+    policy = algorithm(TOWERS, config=SMALL[algorithm])
+    state = policy.state()
+    names = [name for name in state if name.startswith(f"{part}/")]
+    if not names:
+        assert part == "grouper" and algorithm is not Hierarchical
+        return
+    poisoned = {name: np.full_like(state[name], np.nan) for name in names}
+    policy.set_state({**state, **poisoned})
+    with pytest.raises(DivergedError, match="diverged and proposes nothing more"):
+        search(policy, WANTED, 40)
 
 
 @ALL

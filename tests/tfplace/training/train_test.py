@@ -1,6 +1,8 @@
 """Training: weights move, a resumed run is the same run, held-out graphs teach nothing."""
 
+import itertools
 import json
+import signal
 
 import numpy as np
 import pytest
@@ -121,3 +123,31 @@ def test_train_then_optimize(recipe, small_config, tiny_rnnlm, tmp_path, capsys,
 def test_usage_errors(words, found, capsys):
     assert main(["train", *words]) == 1
     assert found in capsys.readouterr().err
+
+
+def test_ctrl_c_after_some_episodes_keeps_what_was_trained(recipe, small_config):
+    sentences = []
+
+    def press(sentence):
+        sentences.append(sentence)
+        if len(sentences) == 2:  # the first of them says that graphs are prepared
+            signal.raise_signal(signal.SIGINT)
+
+    began = itertools.count(0.0, 11.0)  # each look at the clock is 11 seconds later
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfplace.training.train.time.monotonic", lambda: next(began))
+        result = train(recipe, TrainingLimits(50, 1e9), tell=press, config=small_config)
+    assert result.interrupted
+    assert 0 < result.checkpoint.episodes < 50
+    assert result.checkpoint.held_out["after"] is None
+    assert result.checkpoint.held_out["before"] is not None
+
+
+def test_ctrl_c_before_the_first_episode_has_nothing_to_keep(recipe, small_config):
+    with pytest.raises(KeyboardInterrupt):
+        train(
+            recipe,
+            TrainingLimits(1, 1e9),
+            tell=lambda sentence: signal.raise_signal(signal.SIGINT),
+            config=small_config,
+        )
