@@ -1,12 +1,12 @@
 """Child processes that never outlive this one and never see its working directory.
 
-A child is `python -P -m MODULE FD PARENT_PID …`: it talks through the inherited pipe FD, gets
-no terminal signals (own session), and dies with its parent, even when that one is killed.
+A child is `python -P -m graphs.tied PARENT_PID MODULE …`: it gets no terminal signals (own
+session) and dies with its parent, even when that one is killed. `start_child`'s talk through an
+inherited pipe.
 """
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import os
 import signal
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import IO
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
-_PR_SET_PDEATHSIG = 1
 _STDERR_TAIL_BYTES = 2000
 
 
@@ -35,22 +34,45 @@ class Child:
 
     def end(self) -> None:
         """Kills it and waits for its end; harmless when it has ended already."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        end_process(self.process)
         self.connection.close()
         self.stderr.close()
 
     def stderr_tail(self) -> str:
         """The end of what it said on stderr."""
-        size = self.stderr.seek(0, os.SEEK_END)
-        self.stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
-        return self.stderr.read().decode(errors="replace").strip()
+        return stderr_tail(self.stderr)
 
     def end_cause(self) -> str:
-        """How it ended, for a message: "killed by SIGSEGV", "exit status 3"."""
-        status = self.process.wait()
-        return f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+        """How it ended, for a message: "killed by SIGSEGV", "status 3"."""
+        return end_cause(self.process.wait())
+
+
+def end_process(process: subprocess.Popen[bytes]) -> None:
+    """Kills it and waits for its end; harmless when it has ended already."""
+    if process.poll() is None:
+        process.kill()
+    process.wait()
+
+
+def stderr_tail(stderr: IO[bytes]) -> str:
+    """The end of what a child said in the file that is its stderr."""
+    size = stderr.seek(0, os.SEEK_END)
+    stderr.seek(max(0, size - _STDERR_TAIL_BYTES))
+    return stderr.read().decode(errors="replace").strip()
+
+
+def end_cause(status: int) -> str:
+    """A returncode in words: "killed by SIGSEGV", "status 3"."""
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+
+
+def child_command(module: str, arguments: Sequence[str] = ()) -> list[str]:
+    """What to start for `python -m module ARGUMENTS` in a process that dies with this one."""
+    # The kernel's death signal comes when the starting *thread* ends, so only the main one
+    # may ask for it; the end of a pipe says the same to a child started elsewhere.
+    from_main = threading.current_thread() is threading.main_thread()
+    parent = str(os.getpid()) if from_main else "0"
+    return [sys.executable, "-P", "-m", "graphs.tied", parent, module, *arguments]
 
 
 def child_environment() -> dict[str, str]:
@@ -60,6 +82,8 @@ def child_environment() -> dict[str, str]:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(search),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        # A process that takes all of a GPU's memory leaves nothing to the others.
+        "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
     }
 
 
@@ -71,16 +95,12 @@ def start_child(module: str, arguments: Sequence[str] = ()) -> Child:
 
     Args:
       module: its `main` calls `connect_to_parent` first.
-      arguments: what follows the pipe and the parent's process id in its argv.
+      arguments: what follows the pipe in its argv.
     """
     ours, theirs = Pipe(duplex=True)
     stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
-    # The kernel's death signal comes when the starting *thread* ends, so only the main one
-    # may ask for it; the end of the pipe says the same to a child started elsewhere.
-    from_main = threading.current_thread() is threading.main_thread()
-    parent = str(os.getpid()) if from_main else "0"
     process = subprocess.Popen(
-        [sys.executable, "-P", "-m", module, str(theirs.fileno()), parent, *arguments],
+        child_command(module, [str(theirs.fileno()), *arguments]),
         cwd="/",
         env=child_environment(),
         stdin=subprocess.DEVNULL,
@@ -94,14 +114,10 @@ def start_child(module: str, arguments: Sequence[str] = ()) -> Child:
 
 
 def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:
-    """In a child: ties its life to its parent's and opens the pipe.
+    """In a child: opens the pipe.
 
     Returns:
       The pipe and the arguments that are the module's own.
     """
-    descriptor, parent, *arguments = argv
-    if int(parent):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(parent):  # it ended before the line above
-            os._exit(1)
+    descriptor, *arguments = argv
     return Connection(int(descriptor)), arguments

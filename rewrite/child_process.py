@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from graphs.child_process import child_environment
-
-_STDERR_TAIL = 2000
+from graphs.child_process import (
+    child_command,
+    child_environment,
+    end_cause,
+    end_process,
+    stderr_tail,
+)
 
 
 class ChildError(Exception):
@@ -32,6 +33,8 @@ class ChildError(Exception):
 def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
     """Runs `python -m module REQUEST RESULT`, both JSON files, away from the user's directory.
 
+    The child dies with this process, also when that is killed.
+
     Args:
       module: its main reads the first file and writes the second.
       request: JSON values; big things go as paths.
@@ -48,7 +51,7 @@ def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -
         asked.write_text(json.dumps(request))
         with Path(scratch, "stderr").open("w+b") as stderr:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(asked), str(answered)],
+                child_command(module, [str(asked), str(answered)]),
                 cwd=scratch,
                 env=child_environment(),
                 stdin=subprocess.DEVNULL,
@@ -59,13 +62,14 @@ def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -
             try:
                 status = process.wait(timeout_seconds)
             except subprocess.TimeoutExpired:
-                _end(process)
+                end_process(process)
                 message = f"it took more than {timeout_seconds:g} s"
                 raise ChildError(message, _written(answered)) from None
             finally:
-                _end(process)
+                end_process(process)
             if status:
-                message = f"{_cause(status)}: {_last_words(stderr)}"
+                cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
+                message = f"{cause}: {_last_words(stderr)}"
                 raise ChildError(message, _written(answered))
         return _written(answered)
 
@@ -82,20 +86,6 @@ def _written(path: Path) -> dict[str, Any]:
     return result
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kills the child if it still runs: also when this process is interrupted."""
-    if process.poll() is None:
-        process.kill()
-        process.wait()
-
-
-def _cause(status: int) -> str:
-    return f"it was killed by {signal.Signals(-status).name}" if status < 0 else "it failed"
-
-
-def _last_words(stderr: Any) -> str:
-    stderr.seek(0, os.SEEK_END)
-    stderr.seek(max(0, stderr.tell() - _STDERR_TAIL))
-    lines = [line.strip() for line in stderr.read().decode(errors="replace").splitlines()]
-    spoken = [line for line in lines if line]
+def _last_words(stderr: IO[bytes]) -> str:
+    spoken = [line.strip() for line in stderr_tail(stderr).splitlines() if line.strip()]
     return spoken[-1] if spoken else "it said nothing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import tempfile
@@ -11,13 +12,18 @@ from pathlib import Path
 
 from graphs.errors import OutputError
 
+_SUFFIX = ".unfinished"
+_LOCK = "lock"
+_NAME_LENGTH = 200  # of a name's 255 bytes
+
 
 @contextlib.contextmanager
 def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
     """Gives an empty directory beside `target` to write to and renames it when the block ends.
 
     All files are synced to the disk before the rename. If the block raises, nothing is left; a
-    target that was there before stays as it was until the new one is complete.
+    target that was there before stays as it was until the new one is complete. A process that is
+    killed leaves a hidden directory, which the next one with the same target removes.
 
     Raises:
       OutputError: target exists and overwrite is False, or its parent can't be written.
@@ -30,7 +36,8 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
         )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        _remove_stale(target)
+        scratch, lock = _scratch_beside(target)
     except OSError as error:
         raise OutputError(
             f"writing {str(target)!r}: {error}; give an --output_dir that can be written"
@@ -47,6 +54,43 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
         ) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+        os.close(lock)
+
+
+def _scratch_beside(target: Path) -> tuple[Path, int]:
+    """A new hidden directory and the lock in it, which the kernel frees when this process ends."""
+    while True:
+        prefix = f".{target.name[:_NAME_LENGTH]}."
+        scratch = Path(tempfile.mkdtemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent))
+        lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+        # Another process may take it for stale before the lock is held.
+        if _is_locked(lock) and (scratch / _LOCK).exists():
+            return scratch, lock
+        os.close(lock)
+
+
+def _is_locked(lock: int) -> bool:
+    """Takes a lock unless another process holds it; where there are no locks, it is nobody's."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _remove_stale(target: Path) -> None:
+    """Removes what a killed process has left beside the same target."""
+    prefix = f".{target.name[:_NAME_LENGTH]}."
+    for found in target.parent.iterdir():
+        if not (found.name.startswith(prefix) and found.name.endswith(_SUFFIX)):
+            continue
+        with contextlib.suppress(OSError):  # another process removes it at the same time
+            lock = os.open(found / _LOCK, os.O_RDWR)
+            try:
+                if _is_locked(lock):
+                    shutil.rmtree(found, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.errors import TfplaceError
+from graphs.errors import ModelError, TfplaceError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.saved_model_file import SERVE_TAG
 from graphs.loading.sniff import sniff
@@ -81,6 +81,9 @@ def verify(
         the search and so isn't in the emitted model.
       rtol: for float32, relative to a tensor's largest value; other floats in proportion to
         their precision.
+
+    Raises:
+      ModelError: the model as it came can't be loaded, since its files are damaged.
     """
     saved_model = sniff(output_dir).proto
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
@@ -97,6 +100,7 @@ def verify(
             "budget_seconds": BUDGET_SECONDS,
         }
         outcomes = _run_checks(request, checks)
+    _require_undamaged(source, outcomes)
     return _summed_up(outcomes, plan.left_out)
 
 
@@ -297,6 +301,16 @@ def _run_checks(request: Json, checks: list[Json]) -> list[Json]:
             )
             checks = checks[len(done) + 1 :]
     return outcomes
+
+
+def _require_undamaged(source: SourceModel, outcomes: Sequence[Json]) -> None:
+    """What can't be loaded as it came would not be worth anything placed."""
+    damaged = [outcome["damaged"] for outcome in outcomes if "damaged" in outcome]
+    if damaged:
+        raise ModelError(
+            f"loading the model {source.path!r} as it came: its variables are damaged "
+            f"({damaged[0]}); copy the whole model again"
+        )
 
 
 def _summed_up(outcomes: Sequence[Json], left_out: Sequence[tuple[str, str]]) -> Verified:

@@ -87,6 +87,8 @@ def _outcome(runs: _Runs, check: Json, rtol: float, tell: Callable[[str], None])
     tell("given")
     try:
         first = runs.given(check["given"])
+    except tf.errors.DataLossError as error:
+        return {"damaged": _message(error)}
     except Exception as error:  # whatever a user's model raises
         return {"not_run": _message(error)}
     tell("placed")

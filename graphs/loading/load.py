@@ -16,6 +16,7 @@ from graphs.loading import initialization, saved_model_file
 from graphs.loading.feed_shapes import find_feeds, write_shapes
 from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
+from graphs.loading.model_files import require_whole
 from graphs.loading.model_variables import find_variables
 from graphs.loading.run_selection import Run, RunSources, select_run
 from graphs.loading.sniff import ModelFile, sniff
@@ -99,8 +100,11 @@ def _source_model(
 
 def _initialization(parts: _Parts, view: GraphView, run: Run) -> Initialization:
     if parts.saved_model_dir:
-        return initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
-    return initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
+        found = initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
+    else:
+        found = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
+    require_whole(parts.path, found)
+    return found
 
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:

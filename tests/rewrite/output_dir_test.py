@@ -79,3 +79,20 @@ def test_an_unusable_parent_is_an_output_error(tmp_path):
         atomic_directory(tmp_path / "file" / "out", overwrite=False),
     ):
         pass
+
+
+def test_what_a_killed_process_left_is_removed_and_a_running_ones_kept(tmp_path):
+    target = tmp_path / "out"
+    stale = tmp_path / ".out.abc.unfinished"
+    stale.mkdir()
+    (stale / "lock").write_text("")
+    other = tmp_path / ".other.abc.unfinished"
+    other.mkdir()
+    (other / "lock").write_text("")
+    with atomic_directory(target, overwrite=False) as outer:
+        assert not stale.exists()
+        with atomic_directory(target, overwrite=True):
+            assert outer.exists()
+        assert outer.exists()
+        target.rmdir()
+    assert sorted(os.listdir(tmp_path)) == [".other.abc.unfinished", "out"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.errors import ModelError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.sniff import sniff
 from rewrite.place_graph import place_graph
@@ -103,6 +105,20 @@ def test_a_changed_model_is_found_out(tf2, tmp_path):
         "only the emitted model fails: it has no signature 'serving_default', but "
         "__saved_model_init_op, train_step"
     )
+
+
+def test_a_damaged_original_is_an_error(tf2, tmp_path):
+    """A number of the original's variables was changed: their checksum says so."""
+    damaged = tmp_path / "damaged"
+    shutil.copytree(tf2.source.saved_model_dir, damaged)
+    data = next((damaged / "variables").glob("*.data-*"))
+    content = bytearray(data.read_bytes())
+    content[0] ^= 255
+    data.write_bytes(content)
+    source = dataclasses.replace(tf2.source, saved_model_dir=str(damaged))
+    feeds = generate_feeds(source.graph_def, source.feeds, source.fetches, 0)
+    with pytest.raises(ModelError, match=r"its variables are damaged .*copy the whole model again"):
+        verify(source, tf2.emitted.path, feeds)
 
 
 def test_devices_of_other_tasks_need_a_cluster(tf2, tmp_path):
