@@ -126,6 +126,16 @@ COMMANDS = {
         ),
         num_arguments=0,
     ),
+    "calibrate": Command(
+        "",
+        "measure this machine's devices and links, write a cluster file",
+        (table.CLUSTER[0],) + table.CALIBRATE + table.OUTPUT + table.FORMAT,
+        (
+            "tfplace calibrate --cluster=workers:2 --output=workers2.json",
+            "tfplace calibrate --output=here.json --format=json",
+        ),
+        num_arguments=0,
+    ),
     "devices": Command(
         "",
         "list the named clusters and the devices visible here",

@@ -39,7 +39,7 @@ CLUSTER = (
         "string",
         "local",
         "local, a named cluster such as k80x4 (`tfplace devices` lists them), a cluster file "
-        ".json, workers:N, or tf_config",
+        ".json, workers:N, gpu_split:N, or tf_config",
     ),
     Flag("memory_reserve", "float", 0.1, "fraction of each device's memory kept free"),
 )
@@ -86,7 +86,9 @@ SIMULATE = (
 MEASURE = (
     Flag("steps", "integer", 10, "timed steps of each graph, at least", lower_bound=1),
     Flag("budget_seconds", "float", 60.0, "wall time of measuring", lower_bound=0),
+    Flag("memory", "boolean", True, "also run a few steps to measure the peak memory"),
 )
+CALIBRATE = (Flag("budget_seconds", "float", 60.0, "about how long to measure", lower_bound=0),)
 SIZES = (
     Flag("size", "enum", "published", "the papers' sizes, or small", ("published", "tiny")),
     Flag("batch_size", "integer", None, "examples of a step", lower_bound=1),

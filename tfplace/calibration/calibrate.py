@@ -1,0 +1,197 @@
+"""A cluster that is present, with measured figures in place of assumed ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from graphs.cluster import Cluster, Device, TransferWork
+from graphs.errors import ClusterError
+from tfplace.calibration.channel_rule import RuleChoice
+from tfplace.calibration.device_figures import (
+    OpFigures,
+    StepFigures,
+    measure_ops,
+    measure_steps,
+)
+from tfplace.calibration.link_figures import (
+    BusyFigures,
+    LinkFigures,
+    measure_busy,
+    measure_link,
+    measure_rule,
+)
+from tfplace.calibration.probing import Prober, ProbingLimits
+from tfplace.evaluation.measuring_process import MeasuringProcess
+from tfplace.evaluation.presence import is_present
+
+NamePair = tuple[str, str]
+BUSY_MACHINE_SHARE = 0.1
+NOISY_SPREAD = 0.5
+POOR_RESIDUAL = 0.25
+_SHARES = {"steps": 0.05, "ops": 0.15, "links": 0.4, "busy": 0.3, "rule": 0.1}
+"""Of the budget, for each stage."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """What was measured.
+
+    Attributes:
+      cluster: with it.
+      steps: what a step costs beside its ops.
+      ops: {device: figures}.
+      links: {(source, target): figures}.
+      senders, receivers: {(source, target): what a transfer takes of the source, the target}.
+      rule: how well each channel rule explains transfers that go at once.
+      background_share: of the machine's CPU time, what others used meanwhile; None if unknown.
+      warnings: sentences about what not to trust.
+      seconds: how long it took.
+    """
+
+    cluster: Cluster
+    steps: StepFigures
+    ops: Mapping[str, OpFigures]
+    links: Mapping[NamePair, LinkFigures]
+    senders: Mapping[NamePair, BusyFigures]
+    receivers: Mapping[NamePair, BusyFigures]
+    rule: RuleChoice
+    background_share: float | None
+    warnings: Sequence[str]
+    seconds: float
+
+
+def calibrate(
+    cluster: Cluster,
+    budget_seconds: float,
+    limits: ProbingLimits | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
+) -> Calibration:
+    """Measures devices and links through TensorFlow's own runtime.
+
+    Args:
+      cluster: as `find_cluster` gives it.
+      budget_seconds: about how long to measure; each figure gets at least some rounds.
+      limits: rounds and timeouts; by default as ProbingLimits has them.
+      tell: takes a sentence about what is being measured.
+
+    Raises:
+      ClusterError: its devices are not here, could not be started, or failed in between.
+    """
+    if not is_present(cluster):
+        raise ClusterError(
+            f"calibrating {cluster.name}: its devices are not present on this machine; wanted "
+            "local, workers:N, gpu_split:N, tf_config, or a file of such a cluster"
+        )
+    began = time.monotonic()
+    with MeasuringProcess(cluster) as process:
+        prober = Prober(process, cluster, limits or ProbingLimits())
+        names = cluster.device_names
+        pairs = list(itertools.permutations(names, 2))
+        seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
+        tell(f"starting {cluster.name} and timing steps")
+        steps = measure_steps(cluster, prober, seconds["steps"])
+        ops = {}
+        for device in cluster.devices:
+            tell(f"timing ops on {device.name}")
+            ops[device.name] = measure_ops(device, prober, seconds["ops"] / len(names))
+        links, senders, receivers = {}, {}, {}
+        for pair in pairs:
+            tell(f"timing transfers from {pair[0]} to {pair[1]}")
+            links[pair] = measure_link(*pair, len(pairs), prober, seconds["links"] / len(pairs))
+            busy_seconds = seconds["busy"] / len(pairs) / 2
+            senders[pair], receivers[pair] = (
+                measure_busy(end, pair, ops[end], prober, busy_seconds) for end in pair
+            )
+        rule = measure_rule(names, prober, seconds["rule"])
+        background = prober.load.background_share
+    return Calibration(
+        cluster=calibrated_cluster(cluster, steps, ops, links, senders, receivers, rule.rule),
+        steps=steps,
+        ops=ops,
+        links=links,
+        senders=senders,
+        receivers=receivers,
+        rule=rule,
+        background_share=background,
+        warnings=warnings_about(background, steps.spread, links),
+        seconds=time.monotonic() - began,
+    )
+
+
+def calibrated_cluster(
+    cluster: Cluster,
+    steps: StepFigures,
+    ops: Mapping[str, OpFigures],
+    links: Mapping[NamePair, LinkFigures],
+    senders: Mapping[NamePair, BusyFigures],
+    receivers: Mapping[NamePair, BusyFigures],
+    communication: str,
+) -> Cluster:
+    """The cluster with measured figures; what was not measured stays as it was."""
+    devices = [
+        _calibrated_device(device, ops[device.name], step_seconds)
+        for device, step_seconds in zip(cluster.devices, steps.device_seconds, strict=True)
+    ]
+    latency = cluster.link_latency.copy()
+    rate = cluster.link_bytes_per_second.copy()
+    work = TransferWork.none(len(devices))
+    index = {name: d for d, name in enumerate(cluster.device_names)}
+    for (source, target), link in links.items():
+        at = index[source], index[target]
+        latency[at], rate[at] = link.latency_seconds, link.bytes_per_second
+        for busy, fixed, per_byte in (
+            (senders[source, target], work.sender_seconds, work.sender_seconds_per_byte),
+            (receivers[source, target], work.receiver_seconds, work.receiver_seconds_per_byte),
+        ):
+            if busy.fit is not None:
+                fixed[at], per_byte[at] = busy.fit.fixed_seconds, busy.fit.seconds_per_unit
+    return dataclasses.replace(
+        cluster,
+        communication=communication,
+        devices=tuple(devices),
+        link_latency=latency,
+        link_bytes_per_second=rate,
+        origin=cluster.origin or cluster.name,
+        step_overhead_seconds=steps.overhead_seconds,
+        transfer_work=work if any(np.any(array) for array in vars(work).values()) else None,
+    )
+
+
+def _calibrated_device(device: Device, ops: OpFigures, step_seconds: float) -> Device:
+    measured = "slots, op and step overhead measured by tfplace calibrate"
+    source = device.source if measured in device.source else f"{device.source}; {measured}"
+    return dataclasses.replace(
+        device,
+        slots=ops.slots,
+        op_seconds=ops.op_seconds,
+        step_seconds=step_seconds,
+        source=source.removeprefix("; "),
+    )
+
+
+def warnings_about(
+    background_share: float | None, spread: float, links: Mapping[NamePair, LinkFigures]
+) -> list[str]:
+    """What makes the figures doubtful: other work on the machine, noise, poor fits."""
+    found = []
+    if background_share is not None and background_share > BUSY_MACHINE_SHARE:
+        found.append(
+            f"other processes used {background_share:.0%} of this machine's CPU time: the figures "
+            "are theirs too; calibrate again when it is quiet"
+        )
+    if spread > NOISY_SPREAD:
+        found.append(
+            f"equal steps differ by {spread:.0%} (p90 - p10 over the median): a noisy machine"
+        )
+    found += [
+        f"the link from {source} to {target} is no straight line: half of its sizes miss the fit "
+        f"by more than {link.fit.median_relative_residual:.0%}"
+        for (source, target), link in links.items()
+        if link.fit.median_relative_residual > POOR_RESIDUAL
+    ]
+    return found

@@ -1,0 +1,113 @@
+"""Per device: what an op and a step cost beside their work, and how many ops run at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.cluster import Cluster, Device
+from graphs.op_graph import FloatArray
+from tfplace.calibration.probe_graphs import op_chains, products, step_probe
+from tfplace.calibration.probing import Prober
+from tfplace.calibration.slot_count import choose_slots
+
+_CHAIN_LENGTH, _NUM_CHAINS = 100, 16
+_PRODUCT_SIDE = {"CPU": 384, "GPU": 2048}
+"""Of matrices whose product takes about a millisecond: far above its dispatch."""
+_PRODUCT_DEPTH = 3
+_MOST_AT_ONCE = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFigures:
+    """Attributes:
+    overhead_seconds: of every step, whichever devices take part.
+    device_seconds: [D] what each device adds that takes part.
+    spread: (p90 - p10) / median of the same step, the largest of all probes: noise.
+    """
+
+    overhead_seconds: float
+    device_seconds: Sequence[float]
+    spread: float
+
+
+@dataclasses.dataclass(frozen=True)
+class OpFigures:
+    """Attributes:
+    op_seconds: of a tiny op, its dispatch included.
+    slots: ops that run at once.
+    product_seconds: of one product of matrices of `product_side`.
+    product_side: number of rows.
+    seconds_of_count: {k: seconds of k equal chains of products at once}.
+    """
+
+    op_seconds: float
+    slots: int
+    product_seconds: float
+    product_side: int
+    seconds_of_count: Mapping[int, float]
+
+
+def measure_steps(cluster: Cluster, prober: Prober, budget_seconds: float) -> StepFigures:
+    """Times steps in which one device takes part, or all of them."""
+    names = cluster.device_names
+    taking_part = [*((name,) for name in names), *([names] if len(names) > 1 else [])]
+    seconds = prober.time({devices: step_probe(devices) for devices in taking_part}, budget_seconds)
+    spreads = [_spread(of_step) for of_step in seconds.values()]
+    alone = [float(np.median(seconds[name,])) for name in names]
+    together = float(np.median(seconds[tuple(names)]))
+    overhead, shares = split_overhead(alone, together)
+    return StepFigures(overhead, shares, max(spreads))
+
+
+def split_overhead(alone: Sequence[float], together: float) -> tuple[float, tuple[float, ...]]:
+    """Solves alone[d] = o + s[d], together = o + sum(s) for the overhead o and shares s, all >= 0.
+
+    Args:
+      alone: [D] seconds of a step of each device.
+      together: seconds of a step of all devices.
+    """
+    if len(alone) == 1:
+        return alone[0], (0.0,)
+    overhead = (sum(alone) - together) / (len(alone) - 1)
+    overhead = min(max(overhead, 0.0), *alone)
+    return overhead, tuple(seconds - overhead for seconds in alone)
+
+
+def measure_ops(device: Device, prober: Prober, budget_seconds: float) -> OpFigures:
+    """Times chains of tiny ops, and 1, 2, … equal heavy ops at once."""
+    side = _PRODUCT_SIDE[device.type]
+    counts = slot_counts(device)
+    probes = {("chain", 1): op_chains(device.name, 1, _NUM_CHAINS)}
+    probes["chain", _CHAIN_LENGTH] = op_chains(device.name, _CHAIN_LENGTH, _NUM_CHAINS)
+    probes |= {("idle", 0): step_probe([device.name])}
+    probes |= {
+        ("products", count): products(device.name, side, _PRODUCT_DEPTH, count) for count in counts
+    }
+    seconds = prober.time(probes, budget_seconds)
+    num_ops = (_CHAIN_LENGTH - 1) * _NUM_CHAINS
+    of_op = np.median(seconds["chain", _CHAIN_LENGTH] - seconds["chain", 1]) / num_ops
+    of_count = {
+        count: float(np.median(seconds["products", count] - seconds["idle", 0])) for count in counts
+    }
+    of_count = {count: max(value, 1e-9) for count, value in of_count.items()}
+    return OpFigures(
+        op_seconds=max(float(of_op), 0.0),
+        slots=choose_slots(of_count),
+        product_seconds=of_count[1] / _PRODUCT_DEPTH,
+        product_side=side,
+        seconds_of_count=of_count,
+    )
+
+
+def slot_counts(device: Device) -> list[int]:
+    """Numbers of equal ops to run at once: 1 to twice a CPU's cores, thinned out above 4."""
+    most = min(2 * device.cores, _MOST_AT_ONCE) if device.type == "CPU" else 4
+    return sorted({count for count in (1, 2, 3, 4, 6, 8, 12, 16) if count <= most})
+
+
+def _spread(seconds: FloatArray) -> float:
+    p10, median, p90 = np.percentile(seconds, [10, 50, 90])
+    return float((p90 - p10) / median)

@@ -1,0 +1,49 @@
+"""`tfplace calibrate --cluster=workers:2 --output=FILE.json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from graphs.errors import UsageError
+from tfplace.commands.from_flags import print_json, quiet_tensorflow
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Measures the cluster, writes its file, and says how good the fits are."""
+    if not values.output or not values.output.endswith(".json"):
+        raise UsageError(
+            f"writing the calibrated cluster: --output is {values.output!r}; wanted FILE.json, "
+            "which --cluster then takes"
+        )
+    quiet_tensorflow(values.verbosity)
+    from graphs.clusters.cluster_file import cluster_to_json
+    from graphs.clusters.discovery import find_cluster
+    from tfplace.calibration.calibrate import calibrate
+    from tfplace.output_paths import require_file, require_free, writable, write_file
+    from tfplace.report.text import console
+    from tfplace.report.text_calibration import calibration_to_json, print_calibration
+
+    require_file(values.output, "--output")
+    require_free(values.output, values.overwrite)
+    with writable(values.output):
+        found = calibrate(
+            find_cluster(values.cluster),
+            values.budget_seconds,
+            tell=lambda sentence: _tell(values.verbosity, sentence),
+        )
+    text = json.dumps(cluster_to_json(found.cluster), indent=2) + "\n"
+    write_file(values.output, text.encode(), values.overwrite)
+    if values.format == "json":
+        print_json(calibration_to_json(found, values.output))
+    else:
+        print_calibration(found, values.output, console())
+    return 0
+
+
+def _tell(verbosity: int, sentence: str) -> None:
+    if verbosity >= 0:
+        print(f"tfplace: {sentence}", file=sys.stderr, flush=True)

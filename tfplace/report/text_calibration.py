@@ -1,0 +1,96 @@
+"""What calibration found, for a person and as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from graphs.clusters.cluster_file import cluster_to_json
+from tfplace.calibration.calibrate import Calibration
+from tfplace.calibration.line_fit import LineFit
+from tfplace.report.report import plain
+from tfplace.report.units_text import seconds_text, share_text
+
+
+def calibration_to_json(found: Calibration, output: str) -> dict[str, Any]:
+    """The result object: the cluster file's content, and how good its figures are."""
+    return {
+        "output": output,
+        "cluster": cluster_to_json(found.cluster),
+        "step": plain(found.steps),
+        "ops": plain(found.ops),
+        "links": [
+            {
+                "from": source,
+                "to": target,
+                **plain(found.links[source, target]),
+                "sender": plain(found.senders[source, target]),
+                "receiver": plain(found.receivers[source, target]),
+            }
+            for source, target in found.links
+        ],
+        "communication": plain(found.rule),
+        "background_share": found.background_share,
+        "warnings": list(found.warnings),
+        "seconds": found.seconds,
+    }
+
+
+def print_calibration(found: Calibration, output: str, out: Console) -> None:
+    """Prints devices, links, how well lines fit, and warnings."""
+    out.print(f"cluster   {found.cluster.origin}, measured in {found.seconds:.0f} s")
+    out.print(f"step      {seconds_text(found.cluster.step_overhead_seconds)} of dispatch")
+    out.print(_devices(found))
+    if found.links:
+        out.print(_links(found))
+        rule, errors = found.rule.rule, found.rule.error_of_rule
+        misses = ", ".join(f"{name} {share_text(error)}" for name, error in errors.items())
+        out.print(f"channels  {rule}; transfers at once miss each rule by: {misses}")
+    for warning in found.warnings:
+        out.print(f"warning   {warning}")
+    out.print(f"written   {output}")
+    out.print(f"use it    tfplace optimize MODEL --cluster={output}")
+
+
+def _devices(found: Calibration) -> Table:
+    table = _table(("device", "an op", "in a step", "at once"))
+    for device in found.cluster.devices:
+        table.add_row(
+            device.name,
+            seconds_text(device.op_seconds),
+            seconds_text(device.step_seconds),
+            str(device.slots),
+        )
+    return table
+
+
+def _links(found: Calibration) -> Table:
+    table = _table(("link", "latency", "rate", "off by", "R2", "takes of sender", "of receiver"))
+    index = {name: d for d, name in enumerate(found.cluster.device_names)}
+    for (source, target), link in found.links.items():
+        table.add_row(
+            f"{index[source]} -> {index[target]}",
+            seconds_text(link.latency_seconds),
+            f"{link.bytes_per_second / 1e9:.3g} GB/s",
+            share_text(link.fit.median_relative_residual),
+            f"{link.fit.r_squared:.3f}",
+            _line_text(found.senders[source, target].fit),
+            _line_text(found.receivers[source, target].fit),
+        )
+    return table
+
+
+def _line_text(fit: LineFit | None) -> str:
+    """ "35 us + 0.5 s/GB"; "-" where nothing was seen."""
+    if fit is None:
+        return "-"
+    return f"{seconds_text(fit.fixed_seconds)} + {fit.seconds_per_unit * 1e9:.2g} s/GB"
+
+
+def _table(columns: tuple[str, ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for position, name in enumerate(columns):
+        table.add_column(name, justify="left" if position == 0 else "right")
+    return table
