@@ -23,7 +23,7 @@ from graphs.errors import ClusterError
 from graphs.nearest import did_you_mean
 from graphs.pricing.grappler_costs import list_devices
 
-OTHER_FORMS = ("local", "workers:N", "tf_config")
+OTHER_FORMS = ("local", "workers:N", "gpu_split:N", "tf_config")
 
 CORE_BYTES_PER_SECOND = 10e9
 """Memory bandwidth that one core reaches, about; a host's grows with its cores up to the cap."""
@@ -41,6 +41,10 @@ NETWORK = (1e9, 0.5e-3)
 PCIE = (10e9, 30e-6)
 """The same between a host and its GPUs, or two of them, an assumption."""
 
+SPLIT_SHARE = 0.9
+"""Of a GPU's memory, what its logical GPUs get together; CUDA and its libraries take some."""
+_SPLIT_NAME = re.compile(r"gpu_split:([1-9]\d?)")
+
 _JOB_ORDER = ("chief", "master", "worker", "ps", "evaluator")
 
 
@@ -48,7 +52,8 @@ def find_cluster(spec: str) -> Cluster:
     """The cluster that a `--cluster` value means.
 
     Args:
-      spec: "local", a named cluster, a path that ends in ".json", "workers:N" or "tf_config".
+      spec: "local", a named cluster, a path that ends in ".json", "workers:N", "gpu_split:N"
+        or "tf_config".
 
     Raises:
       ClusterError: there is no such cluster, or what describes it is malformed.
@@ -61,12 +66,14 @@ def find_cluster(spec: str) -> Cluster:
         return read_cluster(spec)
     if spec.startswith("workers:") or spec == "workers":
         return workers_cluster(spec.partition(":")[2])
+    if spec.startswith("gpu_split:") or spec == "gpu_split":
+        return gpu_split_cluster(spec)
     if spec in catalogue.names():
         return catalogue.named(spec)
     known = (*OTHER_FORMS, *catalogue.names())
     raise ClusterError(
-        f"finding cluster {spec!r}: there is none{did_you_mean(spec, known)} "
-        f"Wanted one of {', '.join(known)}, or a cluster file that ends in .json"
+        f"finding cluster {spec!r}: there is none; wanted one of {', '.join(known)}, "
+        f"or a cluster file that ends in .json{did_you_mean(spec, known)}"
     )
 
 
@@ -105,6 +112,53 @@ def workers_cluster(count: str) -> Cluster:
         for task in range(int(count))
     ]
     return _uniform(f"workers:{count}", devices, *LOOPBACK)
+
+
+def gpu_split_cluster(spec: str) -> Cluster:
+    """The CPU, and this host's first GPU as N logical GPUs with an equal share of it each.
+
+    TensorFlow runs ops of logical GPUs on streams of their own, but the kernels share one
+    device: it shows that placements run, not what several GPUs would gain.
+
+    Args:
+      spec: "gpu_split:N".
+
+    Raises:
+      ClusterError: N is no whole number from 1 to 99, or TensorFlow sees no GPU.
+    """
+    match = _SPLIT_NAME.fullmatch(spec)
+    if match is None:
+        raise ClusterError(
+            f"finding cluster {spec!r}: wanted gpu_split:N with 1 to 99 logical GPUs, "
+            "as gpu_split:2"
+        )
+    count = int(match.group(1))
+    here = local_cluster()
+    whole = next((device for device in here.devices if device.type == "GPU"), None)
+    if whole is None:
+        raise ClusterError(
+            f"finding cluster {spec!r}: TensorFlow sees no GPU on this host; wanted one to split; "
+            f"try workers:{count}, or a named cluster to simulate"
+        )
+    part = dataclasses.replace(
+        whole,
+        memory_bytes=int(whole.memory_bytes * SPLIT_SHARE) // count,
+        cores=max(1, whole.cores // count),
+        bandwidth_bytes_per_second=whole.bandwidth_bytes_per_second / count,
+        source=f"1/{count} of {whole.source}",
+    )
+    parts = [dataclasses.replace(part, name=f"/device:GPU:{i}") for i in range(count)]
+    return _uniform(spec, [here.devices[0], *parts], *PCIE)
+
+
+def gpu_split_bytes(cluster: Cluster) -> tuple[int, ...]:
+    """Memory of each logical GPU that this host's first is to be split into; empty: as it is.
+
+    The cluster's name says so, also in a file that `tfplace calibrate` wrote of it.
+    """
+    if not _SPLIT_NAME.fullmatch(cluster.name):
+        return ()
+    return tuple(device.memory_bytes for device in cluster.devices if device.type == "GPU")
 
 
 def tf_config_cluster(text: str) -> Cluster:

@@ -11,6 +11,7 @@ from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate, best_of, is_on_one_device
 from tfplace.choosing.compare import Comparison
+from tfplace.evaluation.timing import FASTER
 from tfplace.report.units_text import bytes_text
 
 
@@ -60,7 +61,7 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
         return choice
     low, high = measured.speedup_ci95
     interval = f"{measured.speedup:.2f}x (95 % interval {low:.2f} to {high:.2f})"
-    if low > 1.0:
+    if measured.verdict == FASTER:
         return dataclasses.replace(
             choice, sentence=f"measured {interval} as fast as {_title(measured.baseline)}"
         )
@@ -68,8 +69,8 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
     return Choice(
         kept,
         f"kept_{measured.baseline}",
-        f"the best placement found measured {interval} as fast as {_title(measured.baseline)}, "
-        f"not clearly faster, so {_title(measured.baseline)} is kept",
+        f"the best placement found measured {interval} as fast as {_title(measured.baseline)}: "
+        f"{measured.verdict}, so {_title(measured.baseline)} is kept",
     )
 
 

@@ -12,12 +12,25 @@ from graphs.placement import Infeasible
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.choosing.baselines import Candidate
 from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
-from tfplace.evaluation.timing import speedup, summarize
+from tfplace.evaluation.peak_memory import measure_peaks
+from tfplace.evaluation.timing import (
+    NO_DIFFERENCE,
+    confidence_of_look,
+    drift,
+    looks_at,
+    num_outliers,
+    speedup,
+    summarize,
+)
 from tfplace.evaluation.training_run import TrainingRun
+from tfplace.predict import predict
 from tfplace.prepare import Prepared
 from tfplace.report.report import Timing
 
 BASELINES = ("single", "given")  # the first of equals is named
+PLACED = "placed"
+MUCH_BACKGROUND = 0.05
+MANY_OUTLIERS = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,8 +41,13 @@ class Comparison:
       timings: {name: Timing, or a sentence why it could not run}.
       baseline: the faster of given and single; empty where neither ran, or placed did not.
       speedup: median(baseline) / median(placed); 1 where there is no baseline.
-      speedup_ci95: bootstrap interval.
+      speedup_ci95: bootstrap interval, wide enough for all looks at the runs (see `timing`).
       through: "tf.function" or "session".
+      verdict: of placed against the baseline: "faster", "slower" or "no difference seen";
+        empty where there is no baseline.
+      background_share: share of this machine's CPU time that other processes took; None where
+        it is not known.
+      noise: sentences on what disturbed the runs.
     """
 
     timings: Mapping[str, Timing | str]
@@ -37,6 +55,17 @@ class Comparison:
     speedup: float
     speedup_ci95: tuple[float, float]
     through: str
+    verdict: str = ""
+    background_share: float | None = None
+    noise: Sequence[str] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryPeak:
+    """Attributes: predicted_bytes; measured_bytes: None where no allocator counts it."""
+
+    predicted_bytes: int
+    measured_bytes: int | None
 
 
 def placed_run_graph(found: Prepared, device_of_op: IntArray) -> Any:
@@ -68,6 +97,7 @@ def compare(
       seed: of the bootstrap.
     """
     alias = _first_of_equals(placements)
+    config = dataclasses.replace(config, compared=alias.get(PLACED, ""))
     variants = {
         name: placed_run_graph(found, placements[name])
         for name in placements
@@ -75,7 +105,36 @@ def compare(
     }
     results = measure_variants(variants, training_run(found), found.cluster, config)
     timed = {name: results[alias[name]] for name in placements}
-    return _comparison(timed, seed)
+    return _comparison(timed, config, seed)
+
+
+def compare_memory(
+    found: Prepared, placements: Mapping[str, IntArray], config: MeasureConfig
+) -> dict[str, Mapping[str, MemoryPeak] | str]:
+    """{name: {device: peak}, or a sentence why it could not run}: predicted beside measured.
+
+    Args:
+      found: the problem; its devices are present.
+      placements: {name: i4[N]}; equal ones are run once.
+      config: time limits.
+    """
+    alias = _first_of_equals(placements)
+    variants = {
+        name: placed_run_graph(found, placements[name])
+        for name in placements
+        if alias[name] == name
+    }
+    measured = measure_peaks(variants, training_run(found), found.cluster, config)
+    return {name: _peaks(found, placements[name], measured[alias[name]]) for name in placements}
+
+
+def _peaks(
+    found: Prepared, device_of_op: IntArray, measured: Mapping[str, int] | Infeasible
+) -> Mapping[str, MemoryPeak] | str:
+    if isinstance(measured, Infeasible):
+        return measured.message
+    predicted = predict(found.problem, device_of_op).peak_bytes
+    return {name: MemoryPeak(int(predicted[name]), measured.get(name)) for name in predicted}
 
 
 def _first_of_equals(placements: Mapping[str, IntArray]) -> dict[str, str]:
@@ -83,23 +142,71 @@ def _first_of_equals(placements: Mapping[str, IntArray]) -> dict[str, str]:
     return {name: first.setdefault(array.tobytes(), name) for name, array in placements.items()}
 
 
-def _comparison(timed: Mapping[str, Timings | Infeasible], seed: int) -> Comparison:
+def _comparison(
+    timed: Mapping[str, Timings | Infeasible], config: MeasureConfig, seed: int
+) -> Comparison:
     timings = {name: _timing(result) for name, result in timed.items()}
     ran = {name: result for name, result in timed.items() if isinstance(result, Timings)}
     baselines = [name for name in BASELINES if name in ran]
     through = next((result.through for result in ran.values()), "tf.function")
-    if not baselines or "placed" not in ran:
-        return Comparison(timings, "", 1.0, (1.0, 1.0), through)
+    background = next((result.background_share for result in ran.values()), None)
+    result = Comparison(
+        timings,
+        "",
+        1.0,
+        (1.0, 1.0),
+        through,
+        background_share=background,
+        noise=_noise(timings, background),
+    )
+    if not baselines or PLACED not in ran:
+        return result
     best = min(baselines, key=lambda name: summarize(ran[name].step_seconds).median_seconds)
-    gain = speedup(ran[best].step_seconds, ran["placed"].step_seconds, seed)
-    return Comparison(timings, best, gain.ratio, gain.ci95, through)
+    if ran[best] is ran[PLACED]:  # one placement under two names was timed once
+        return dataclasses.replace(result, baseline=best, verdict=NO_DIFFERENCE)
+    confidence = confidence_of_look(looks_at(config.min_steps, config.max_steps))
+    gain = speedup(ran[best].step_seconds, ran[PLACED].step_seconds, seed, confidence)
+    changing = _drift_of_ratio(ran[best], ran[PLACED], seed)
+    return dataclasses.replace(
+        result,
+        baseline=best,
+        speedup=gain.ratio,
+        speedup_ci95=gain.ci95,
+        verdict=gain.verdict,
+        noise=[*result.noise, *changing],
+    )
+
+
+def _drift_of_ratio(baseline: Timings, placed: Timings, seed: int) -> list[str]:
+    """A sentence where the speed-up itself changed, which interleaving doesn't cancel."""
+    rounds = min(len(baseline.step_seconds), len(placed.step_seconds))
+    change = drift(baseline.step_seconds[:rounds] / placed.step_seconds[:rounds], seed)
+    if not change:
+        return []
+    return [f"the speed-up changed by {change:+.0%} from the first half of the runs to the second"]
+
+
+def _noise(timings: Mapping[str, Timing | str], background: float | None) -> list[str]:
+    """What disturbed the runs, a sentence each."""
+    found = []
+    if background is not None and background > MUCH_BACKGROUND:
+        found.append(f"other processes took {background:.0%} of this machine's CPU time meanwhile")
+    for name, timing in timings.items():
+        if isinstance(timing, str):
+            continue
+        if timing.drift:
+            found.append(f"{name}: step times changed by {timing.drift:+.0%} from the first half "
+                         "of the runs to the second")  # fmt: skip
+        if timing.outliers > MANY_OUTLIERS * timing.runs:
+            found.append(f"{name}: {timing.outliers} of {timing.runs} runs are outliers")
+    return found
 
 
 def _timing(result: Timings | Infeasible) -> Timing | str:
     if isinstance(result, Infeasible):
         return result.message
-    summary = summarize(result.step_seconds)
-    return Timing(summary.median_seconds, summary.p10, summary.p90, summary.runs)
+    seconds = result.step_seconds
+    return Timing(**vars(summarize(seconds)), outliers=num_outliers(seconds), drift=drift(seconds))
 
 
 def placements_to_compare(
@@ -107,4 +214,4 @@ def placements_to_compare(
 ) -> dict[str, IntArray]:
     """{"given", "single", "placed": i4[N]} of those that are predicted to run."""
     named = {c.name: c.device_of_op for c in candidates if c.name in BASELINES}
-    return {**named, "placed": chosen.device_of_op}
+    return {**named, PLACED: chosen.device_of_op}

@@ -89,6 +89,8 @@ def quiet_tensorflow(verbosity: int) -> None:
     import logging
     import os
 
+    # Whatever this process does on a GPU must leave memory to the measuring one.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
     if verbosity < 1:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         os.environ.setdefault("GLOG_minloglevel", "3")

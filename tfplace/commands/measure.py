@@ -11,14 +11,17 @@ from tfplace.commands.from_flags import model_of, print_json, problem_options, q
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
-    """Times the given graph, and the placed one beside it if there is a placement."""
+    """Times the given graph, and the placed one beside it if there is a placement.
+
+    Their peak memory is measured afterwards, in runs of its own.
+    """
     quiet_tensorflow(values.verbosity)
     from graphs.placement_file import read_placement
-    from tfplace.choosing.compare import compare
+    from tfplace.choosing.compare import compare, compare_memory
     from tfplace.evaluation.measure import MeasureConfig
     from tfplace.prepare import prepare
     from tfplace.report.report import plain
-    from tfplace.report.text import console, print_comparison
+    from tfplace.report.text import console, print_comparison, print_memory
 
     found = prepare(problem_options(model_of(arguments), values), trace=False)
     if not found.is_present:
@@ -38,10 +41,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         min_steps=values.steps, budget_seconds=values.budget_seconds, seed=values.seed
     )
     comparison = compare(found, placements, config, values.seed)
+    memory = compare_memory(found, placements, config) if values.memory else None
     if values.format == "json":
-        print_json(plain({**comparison.timings, **_without_timings(plain(comparison))}))
+        facts = {**comparison.timings, **_without_timings(plain(comparison)), "memory": memory}
+        print_json(plain(facts))
     else:
         print_comparison(comparison, console())
+        print_memory(memory or {}, console())
     return 0
 
 

@@ -31,6 +31,6 @@ def evaluator_for(kind: str, found: Prepared) -> Iterator[Evaluator]:
     run = TrainingRun(
         found.feeds, found.flat.fetches, found.source.initialization, found.source.graph_def
     )
-    op_names = found.problem.graph.op_names
-    with MeasuringEvaluator(found.flat, op_names, run, found.cluster) as evaluator:
+    op_of_node = found.built.op_of_node
+    with MeasuringEvaluator(found.flat, op_of_node, run, found.cluster) as evaluator:
         yield evaluator

@@ -13,7 +13,9 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from tfplace.evaluation.machine_load import LoadMeter
 from tfplace.evaluation.measuring_process import MeasuringProcess
+from tfplace.evaluation.timing import confidence_of_look, is_precise, looks_at, speedup
 from tfplace.evaluation.training_run import (
     Prepared,
     PrepareRequest,
@@ -23,6 +25,8 @@ from tfplace.evaluation.training_run import (
 )
 
 _LOGGER = logging.getLogger(__name__)
+MAX_KILLS = 3
+"""Whoever kills a worker has not shown that a placement can't run: so often it is tried again."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,11 +36,14 @@ class MeasureConfig:
     Attributes:
       warmup_steps: steps after the first that are not counted, >= 0.
       min_steps: steps to time even if they exceed the budget, >= 1; SPEC section 5 wants 10.
-      max_steps: steps to time at most.
+      max_steps: steps to time at most. Between min_steps and it, timing stops at a look
+        (`timing.looks_at`) that finds the answer clear.
       timeout_seconds: the longest that one step may take.
       prepare_timeout_seconds: the longest that import, initialization and first step may take.
       budget_seconds: no further round starts after this time, once min_steps are timed.
-      seed: of the values of variables that nothing initialises.
+      seed: of the values of variables that nothing initialises, and of the bootstrap.
+      compared: the variant whose step time is compared with each other's: the answer is clear
+        when all these comparisons are; empty: when every median is precise.
       num_logical_cpus: CPU devices that this host's cores are shown as; they share one thread
         pool, so more than 1 is for correctness, not for speed.
       soft_placement: TensorFlow's option; see RuntimeConfig.
@@ -49,6 +56,7 @@ class MeasureConfig:
     prepare_timeout_seconds: float = 300.0
     budget_seconds: float = 30.0
     seed: int = 0
+    compared: str = ""
     num_logical_cpus: int = 1
     soft_placement: bool = False
 
@@ -64,6 +72,8 @@ class Timings:
       first_outputs: fetched tensors of the first step after initialization.
       interleaved: whether other variants' steps ran in between; not where they do not fit
         into memory together.
+      background_share: share of this machine's CPU time that other processes took meanwhile;
+        None where it is not known, as over tasks that were not started here.
     """
 
     step_seconds: FloatArray
@@ -71,6 +81,7 @@ class Timings:
     why: str
     first_outputs: Mapping[str, np.ndarray]
     interleaved: bool
+    background_share: float | None = None
 
 
 def measure_variants(
@@ -79,7 +90,8 @@ def measure_variants(
     """Times a step of each variant, interleaved A B A B …, so that all see the same machine.
 
     A variant that crashes, hangs or runs out of memory is Infeasible; the others go on in a
-    new child. One that has too little memory beside the others is timed alone.
+    new child. One that has too little memory beside the others is timed alone; one whose
+    process somebody killed is tried again.
 
     Args:
       variants: {name: GraphDef with devices}; equal but for the devices.
@@ -119,6 +131,8 @@ class _Comparison:
         self._prepared: dict[str, Prepared] = {}
         self._failed: dict[str, Infeasible] = {}
         self._seconds: dict[str, list[float]] = {name: [] for name in variants}
+        self._num_kills = 0
+        self._load = LoadMeter()
 
     def results(self) -> dict[str, Timings | Infeasible]:
         self._prepare_all()
@@ -131,7 +145,14 @@ class _Comparison:
 
     def _timings(self, name: str, prepared: Prepared) -> Timings:
         seconds = np.asarray(self._seconds[name])
-        return Timings(seconds, prepared.through, prepared.why, prepared.outputs, True)
+        return Timings(
+            seconds,
+            prepared.through,
+            prepared.why,
+            prepared.outputs,
+            interleaved=True,
+            background_share=self._load.background_share,
+        )
 
     def _running(self) -> list[str]:
         return [name for name in self._slots if name not in self._failed]
@@ -175,6 +196,10 @@ class _Comparison:
         return None
 
     def _fail(self, name: str, failure: Infeasible) -> None:
+        if failure.reason == "crash" and self._process.was_killed and self._num_kills < MAX_KILLS:
+            self._num_kills += 1
+            _LOGGER.warning("%s is tried again: %s", name, failure.message)
+            return
         _LOGGER.warning("%s can't run (%s): %s", name, failure.reason, failure.message)
         self._failed[name] = failure
         if self._process.alive:
@@ -187,13 +212,44 @@ class _Comparison:
                     self._step(name)
 
     def _time_rounds(self) -> None:
-        end = time.monotonic() + self._config.budget_seconds
-        for step in range(self._config.max_steps):
-            if step >= self._config.min_steps and time.monotonic() > end:
+        config = self._config
+        end = time.monotonic() + config.budget_seconds
+        looks = looks_at(config.min_steps, config.max_steps)
+        num_rounds = 0
+        while num_rounds < config.max_steps and self._running():
+            if num_rounds >= config.min_steps and time.monotonic() > end:
                 return
-            for name in self._running():
-                if name in self._failed:
-                    continue
-                seconds = self._step(name)
-                if seconds is not None:
-                    self._seconds[name].append(seconds)
+            if num_rounds in looks and self._is_clear(confidence_of_look(looks)):
+                return
+            num_rounds += self._time_round()
+
+    def _time_round(self) -> bool:
+        """One step of each; counts only where all that go on made theirs, so that they pair."""
+        self._read_load()
+        seconds: dict[str, float] = {}
+        for name in self._running():
+            step = None if name in self._failed else self._step(name)
+            if step is not None:
+                seconds[name] = step
+        self._read_load()
+        names = self._running()
+        is_whole = all(name in seconds for name in names)
+        for name in names if is_whole else ():
+            self._seconds[name].append(seconds[name])
+        return is_whole
+
+    def _read_load(self) -> None:
+        if self._process.owns_all_tasks:
+            self._load.read(self._process.process_ids)
+
+    def _is_clear(self, confidence: float) -> bool:
+        """Whether more rounds would not change what the comparison says."""
+        seconds = {name: np.asarray(self._seconds[name]) for name in self._running()}
+        if not all(len(values) for values in seconds.values()):
+            return False
+        placed = seconds.pop(self._config.compared, None)
+        seed = self._config.seed
+        if placed is None or not seconds:
+            every = [*seconds.values(), *([] if placed is None else [placed])]
+            return all(is_precise(values, seed, confidence) for values in every)
+        return all(speedup(s, placed, seed, confidence).is_clear for s in seconds.values())

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -18,9 +20,12 @@ import numpy as np
 
 from graphs.child_process import connect_to_parent
 from graphs.op_graph import FloatArray
+from tfplace.evaluation.allocator import memory_of_devices
 from tfplace.evaluation.device_name import device_key
-from tfplace.evaluation.trace import parse_step_stats
+from tfplace.evaluation.step_stats import parse_step_stats
 from tfplace.evaluation.training_run import (
+    GraphRequest,
+    MemoryRequest,
     Prepared,
     PrepareRequest,
     ReleaseRequest,
@@ -45,6 +50,7 @@ class _Runs:
         self._runners: dict[int, Any] = {}
         self._connected = False
         _show_logical_cpus(runtime.num_logical_cpus)
+        _split_first_gpu(runtime.gpu_memory_bytes)
 
     def answer(self, request: Request) -> Any:
         if isinstance(request, PrepareRequest):
@@ -55,6 +61,10 @@ class _Runs:
             runner = self._runners[request.slot]
             names = self._runtime.device_names
             return [parse_step_stats(runner.trace(), names) for _ in range(request.num_traces)]
+        if isinstance(request, GraphRequest):
+            return self._runners[request.slot].executed_graph()
+        if isinstance(request, MemoryRequest):
+            return memory_of_devices(self._runtime.device_names, request.reset)
         return self._release(request)
 
     def _prepare(self, request: PrepareRequest) -> Prepared:
@@ -115,6 +125,16 @@ def _show_logical_cpus(num_logical_cpus: int) -> None:
         )
 
 
+def _split_first_gpu(memory_bytes: Sequence[int]) -> None:
+    import tensorflow as tf
+
+    if memory_bytes:
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("GPU")[0],
+            [tf.config.LogicalDeviceConfiguration(m // 2**20) for m in memory_bytes],
+        )
+
+
 def _time_steps(runner: Any, num_steps: int) -> FloatArray:
     """Wall time of each step, from its call until its results are on this host."""
     seconds = np.empty(num_steps)
@@ -170,9 +190,21 @@ def _serve(connection: Connection, runs: _Runs) -> None:
         connection.send(answer)
 
 
+def _end_with(descriptor: int) -> None:
+    """Ends this process when the parent's end of the pipe closes, also amid a step that hangs.
+
+    The kernel's death signal does so too, but only for a child that the main thread started.
+    """
+    hang_up = select.poll()
+    hang_up.register(descriptor, 0)  # no event but the one that is always told
+    hang_up.poll()
+    os._exit(0)
+
+
 def main(argv: Sequence[str]) -> None:
     """Serves requests until the parent closes the pipe; the first message is a RuntimeConfig."""
     connection, _ = connect_to_parent(argv)
+    threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
     import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
 
     runs = _Runs(connection.recv())

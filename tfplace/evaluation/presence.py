@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graphs.cluster import Cluster
 from graphs.clusters import catalogue
+from graphs.clusters.discovery import gpu_split_bytes
 from tfplace.evaluation.device_name import device_key
 
 WORKER_JOB = "worker"
@@ -14,7 +15,8 @@ def is_present(cluster: Cluster) -> bool:
 
     `workers:N` processes are started when they are needed; tasks with an address are taken at
     their word; devices of this host must be visible to TensorFlow. A cluster of the catalogue
-    describes hardware by its type, which is not what happens to be here.
+    describes hardware by its type, which is not what happens to be here. The logical GPUs of
+    `gpu_split:N` are made where they are needed, out of one GPU.
     """
     keys = [device_key(device.name) for device in cluster.devices]
     if any(key.job for key in keys):
@@ -22,6 +24,8 @@ def is_present(cluster: Cluster) -> bool:
         return addressed or all(key.job == WORKER_JOB for key in keys)
     if cluster.name == "local":
         return True
+    if gpu_split_bytes(cluster):
+        return ("GPU", 0) in _visible()
     return cluster.name not in catalogue.names() and {(k.type, k.index) for k in keys} <= _visible()
 
 

@@ -23,6 +23,7 @@ from tfplace.evaluation.run_graph import (
     variable_nodes,
 )
 from tfplace.evaluation.training_run import (
+    ExecutedNode,
     PrepareRequest,
     RuntimeConfig,
     SavedModelRun,
@@ -175,6 +176,21 @@ class SessionRunner:
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
         self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
         return metadata.step_stats
+
+    def executed_graph(self) -> list[ExecutedNode]:
+        """What a step runs: the graph after Grappler's rewrites, as its devices got it."""
+        metadata = v1.RunMetadata()
+        # A session keeps what it made of a graph by these options too: as `trace` has them, or
+        # the graph would be another instance, optimized anew.
+        options = v1.RunOptions(
+            trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True
+        )
+        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        return [
+            ExecutedNode(node.name, node.op, node.device, tuple(node.input))
+            for partition in metadata.partition_graphs
+            for node in partition.node
+        ]
 
     def release(self) -> None:
         if self._destroy is not None:
@@ -339,6 +355,9 @@ def _session_config(request: PrepareRequest, runtime: RuntimeConfig) -> Any:
         allow_soft_placement=runtime.soft_placement,
         device_count={"CPU": runtime.num_logical_cpus},
     )
+    if runtime.gpu_memory_bytes:  # as tf.config has split it for functions
+        virtual = config.gpu_options.experimental.virtual_devices.add()
+        virtual.memory_limit_mb.extend(m // 2**20 for m in runtime.gpu_memory_bytes)
     if not request.rewrite:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0

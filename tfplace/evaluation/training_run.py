@@ -56,12 +56,15 @@ class RuntimeConfig:
       num_logical_cpus: CPU devices that this host's cores are shown as.
       soft_placement: whether an op without a kernel on its device may run elsewhere, which
         is TensorFlow's default and hides what a placement is worth.
+      gpu_memory_bytes: the memory of each logical GPU that this host's first one is split
+        into; empty where it is not split.
     """
 
     device_names: Sequence[str]
     addresses: Sequence[str]
     num_logical_cpus: int = 1
     soft_placement: bool = False
+    gpu_memory_bytes: Sequence[int] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +115,49 @@ class TraceRequest:
 
 
 @dataclasses.dataclass(frozen=True)
+class GraphRequest:
+    """Attributes: slot (of a v1 Session). The answer is [ExecutedNode], what its steps run."""
+
+    slot: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExecutedNode:
+    """A node as TensorFlow runs it, after Grappler and the partitioning over devices.
+
+    Attributes: name, op, device; inputs: as in its NodeDef.
+    """
+
+    name: str
+    op: str
+    device: str
+    inputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class ReleaseRequest:
     """Attributes: slot; its variables are given back."""
 
     slot: int
 
 
-Request = PrepareRequest | StepRequest | TraceRequest | ReleaseRequest
+@dataclasses.dataclass(frozen=True)
+class MemoryRequest:
+    """Attributes: reset: whether peaks begin anew. The answer is {device: MemoryUse}, as far as
+    allocators of the child's own devices tell.
+    """
+
+    reset: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryUse:
+    """Attributes: current_bytes: allocated now; peak_bytes: at most since the last reset."""
+
+    current_bytes: int
+    peak_bytes: int
+
+
+Request = (
+    PrepareRequest | StepRequest | TraceRequest | GraphRequest | ReleaseRequest | MemoryRequest
+)

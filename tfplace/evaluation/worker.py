@@ -1,26 +1,32 @@
 """A child process that is one task of a cluster: `tf.distribute.Server` on one core.
 
-Started by `workers.start_workers`; sends None when it is ready, else what went wrong.
+Started by `workers.start_workers`; sends None when it is ready, else what went wrong. After
+that, each bool that it receives asks for the use of its memory, True to begin its peak anew.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Sequence
 
 from graphs.child_process import connect_to_parent
+from tfplace.evaluation.allocator import CPU_LIMIT_VARIABLE, memory_use
 
 
 def main(argv: Sequence[str]) -> None:
     """Serves until the parent's end of the pipe closes.
 
     Args:
-      argv: pipe, parent, then task index, core, and the addresses joined by commas.
+      argv: pipe, parent, then task index, core, the addresses joined by commas, and the most
+        bytes that its ops may take, 0 for no limit but the host's.
     """
-    connection, (task, core, addresses) = connect_to_parent(argv)
+    connection, (task, core, addresses, memory_bytes) = connect_to_parent(argv)
     # Before TensorFlow starts its threads: they inherit it.
     os.sched_setaffinity(0, {int(core)})
+    if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        os.environ[CPU_LIMIT_VARIABLE] = memory_bytes
     import tensorflow as tf
 
     try:
@@ -37,7 +43,9 @@ def main(argv: Sequence[str]) -> None:
         connection.send(f"{type(error).__name__}: {error.message}")
         return
     connection.send(None)
-    connection.poll(None)  # readable means closed: the parent never sends
+    with contextlib.suppress(EOFError):  # the parent closed the pipe
+        while True:
+            connection.send(memory_use("CPU:0", reset=connection.recv()))
     del server
     os._exit(0)  # a server has no way to stop
 

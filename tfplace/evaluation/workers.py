@@ -6,23 +6,27 @@ processes of one thread on a core of their own run side by side.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import os
 import socket
+import subprocess
 import time
 from collections.abc import Sequence
-from types import TracebackType
+from multiprocessing.connection import wait
 
 from graphs.child_process import Child, start_child
 from graphs.errors import ClusterError
+from tfplace.evaluation.closing import Closing
+from tfplace.evaluation.training_run import MemoryUse
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerPool:
+class WorkerPool(Closing):
     """Running worker processes; a context manager that ends them.
 
     Attributes:
@@ -49,30 +53,55 @@ class WorkerPool:
     def all_alive(self) -> bool:
         return all(child.process.poll() is None for child in self.children)
 
+    def memory_use(self, reset: bool, timeout_seconds: float) -> list[MemoryUse | None]:
+        """What each worker's allocator counted; None where it does not count or answer.
+
+        Args:
+          reset: whether their peaks begin anew afterwards.
+          timeout_seconds: the longest wait for each.
+        """
+        found: list[MemoryUse | None] = []
+        for child in self.children:
+            try:
+                child.connection.send(reset)
+                answered = child.connection.poll(timeout_seconds)
+                found.append(child.connection.recv() if answered else None)
+            except (EOFError, OSError):  # it has ended
+                found.append(None)
+        return found
+
+    def ended(self, timeout_seconds: float) -> dict[int, Child]:
+        """{task: worker} of those that have ended, once there is one or the time is over."""
+        connections = [child.connection for child in self.children]
+        for connection in wait(connections, timeout_seconds):  # readable: nobody else writes
+            child = self.children[connections.index(connection)]  # type: ignore[arg-type]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(timeout_seconds)
+        return {
+            task: child
+            for task, child in enumerate(self.children)
+            if child.process.poll() is not None
+        }
+
     def close(self) -> None:
         """Ends every worker; may be called twice."""
         for child in self.children:
             child.end()
 
-    def __enter__(self) -> WorkerPool:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
+NO_WORKERS = WorkerPool((), (), ())
 
 
-def start_workers(num_workers: int, timeout_seconds: float = 60.0) -> WorkerPool:
+def start_workers(
+    num_workers: int, timeout_seconds: float = 60.0, memory_bytes: Sequence[int] = ()
+) -> WorkerPool:
     """Starts worker processes and waits until each one serves.
 
     Args:
       num_workers: how many; beyond the number of usable cores they share cores, which is
         logged, as their times then mean little.
       timeout_seconds: the longest wait for all of them.
+      memory_bytes: [num_workers] the most that the ops of each may take; empty: no limit.
 
     Raises:
       ClusterError: num_workers is not positive, or a worker did not come up.
@@ -95,7 +124,8 @@ def start_workers(num_workers: int, timeout_seconds: float = 60.0) -> WorkerPool
         children: list[Child] = []
         try:
             for task, core in enumerate(cores):
-                arguments = [str(task), str(core), ",".join(addresses)]
+                limit = memory_bytes[task] if memory_bytes else 0
+                arguments = [str(task), str(core), ",".join(addresses), str(limit)]
                 children.append(start_child("tfplace.evaluation.worker", arguments))
             failures = _wait_until_ready(children, time.monotonic() + timeout_seconds)
             if not failures:
@@ -104,6 +134,7 @@ def start_workers(num_workers: int, timeout_seconds: float = 60.0) -> WorkerPool
             _end_all(children)
             raise
         _end_all(children)
+        _LOGGER.warning("workers did not start, trying other ports: %s", "; ".join(failures))
     raise ClusterError(
         f"starting {num_workers} workers on loopback ports: {'; '.join(failures)}; wanted each to "
         "serve; see whether the ports are open and the memory suffices"

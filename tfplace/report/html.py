@@ -82,7 +82,8 @@ def _measured(measured: Measured | None) -> str:
     low, high = measured.speedup_ci95
     sentence = (
         f"<p>{measured.speedup:.2f}x as fast as {_text(measured.baseline)}; 95 % interval "
-        f"{low:.2f} to {high:.2f}; runs through {_text(measured.through)}.</p>"
+        f"{low:.2f} to {high:.2f}; runs through {_text(measured.through)}. Verdict: placed against "
+        f"{_text(measured.baseline)}: {_text(measured.verdict)}.</p>"
         if measured.baseline
         else ""
     )

@@ -49,12 +49,21 @@ class Best:
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """Measured step times of one graph: median, 10th and 90th percentile, number of runs."""
+    """Measured step times of one graph.
+
+    Attributes:
+      median_seconds, p10, p90: median, 10th and 90th percentile.
+      runs: how many there are.
+      outliers: runs far from the others (modified z-score over 3.5).
+      drift: second half's median over the first half's, minus 1; 0 where none is seen.
+    """
 
     median_seconds: float
     p10: float
     p90: float
     runs: int
+    outliers: int = 0
+    drift: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +77,11 @@ class Measured:
       baseline: which one that is.
       devices_used: {device: {"ops": n, "seconds": t}} from a trace of the emitted model.
       through: how the runs were made: "tf.function" as a rule.
+      verdict: of placed against the baseline: "faster", "slower" or "no difference seen"; empty
+        where they were not compared.
+      background_share: share of the machine's CPU time that went to other processes; None
+        where it is not known.
+      noise: sentences on what disturbed the runs.
     """
 
     timings: Mapping[str, Timing | str]
@@ -76,6 +90,9 @@ class Measured:
     baseline: str
     devices_used: Mapping[str, Mapping[str, float]]
     through: str
+    verdict: str = ""
+    background_share: float | None = None
+    noise: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

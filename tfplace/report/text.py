@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
+import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -17,13 +20,30 @@ from tfplace.report.units_text import bytes_text, seconds_text, share_text
 
 WIDTH = 80
 MAX_SENTENCES = 5
+_TRAILING = re.compile(r"[ \t]+(?=\n)")
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
 
 
 def console() -> Console:
     """Standard output; colours only on a terminal and without NO_COLOR."""
     found = Console(highlight=False, no_color="NO_COLOR" in os.environ)
-    return found if found.is_terminal else Console(width=WIDTH, highlight=False, no_color=True)
+    if found.is_terminal:
+        return found
+    return Console(file=_Trimmed(sys.stdout), width=WIDTH, highlight=False, no_color=True)
+
+
+class _Trimmed(io.TextIOBase):
+    """A text stream whose lines lose the spaces that rich fills a table's last column with."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(_TRAILING.sub("", text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def print_report(report: Report, out: Console) -> None:

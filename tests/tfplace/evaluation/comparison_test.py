@@ -33,6 +33,9 @@ class _Graph:
 class _Process:
     """Answers at once; a rule may make a request fail, or fail and end the process."""
 
+    owns_all_tasks = False
+    was_killed = False
+
     def __init__(self, rule: Callable[["_Process", Request, str], Any]) -> None:
         self._rule = rule
         self.held: dict[int, str] = {}
@@ -106,6 +109,66 @@ def test_the_others_are_prepared_again_after_a_crash_in_a_step(
     assert isinstance(results["A"], Timings)
     assert list(results["A"].step_seconds) == [5.0, 9.0]
     assert process.num_starts == 2
+
+
+def test_a_variant_whose_worker_was_killed_once_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_killed_in_its_second_step(process: _Process, request: Request, name: str) -> Any:
+        step = isinstance(request, StepRequest) and name == "B"
+        process.was_killed = process.num_starts == 1 and process.log.count("SB") == 2
+        killed = step and process.was_killed
+        return Infeasible("crash", "killed by SIGKILL") if killed else None
+
+    process = _Process(is_killed_in_its_second_step)
+    results = _measure(monkeypatch, process, "AB", 2)
+    prepared_and_warm = ["PA", "PB", "SA", "SB"]
+    assert process.log == [
+        *prepared_and_warm,
+        "SA",
+        "SB",
+        *prepared_and_warm,
+        "SA",
+        "SB",
+        "SA",
+        "SB",
+    ]
+    seconds = {name: list(r.step_seconds) for name, r in results.items() if isinstance(r, Timings)}
+    assert seconds == {"A": [11.0, 13.0], "B": [12.0, 14.0]}
+
+
+def _runs_until_clear(
+    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str, int], float]
+) -> dict[str, int]:
+    """Runs of A and B, whose step i takes seconds(name, i); B is compared with A."""
+
+    def timed(process: _Process, request: Request, name: str) -> Any:
+        if not isinstance(request, StepRequest):
+            return None
+        return np.array([seconds(name, process.log.count(f"S{name}"))])
+
+    monkeypatch.setattr(measure, "MeasuringProcess", _Process(timed))
+    config = MeasureConfig(min_steps=10, max_steps=100, compared="B")
+    variants = {name: _Graph(name) for name in "AB"}
+    results = measure_variants(variants, TrainingRun({}, []), cluster_of(LOGICAL_CPUS), config)
+    return {name: len(r.step_seconds) for name, r in results.items() if isinstance(r, Timings)}
+
+
+def test_a_clear_difference_stops_after_the_least_number_of_rounds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs = _runs_until_clear(monkeypatch, lambda name, step: 2.0 if name == "A" else 1.0)
+    assert runs == {"A": 10, "B": 10}
+
+
+def test_an_unclear_difference_goes_on_to_the_last_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    def noisy(name: str, step: int) -> float:
+        return 1.0 + 0.5 * ((step * 7 + (name == "B") * 3) % 11) / 11
+
+    assert _runs_until_clear(monkeypatch, noisy) == {"A": 100, "B": 100}
+
+
+def test_equal_graphs_on_a_quiet_machine_stop_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = _runs_until_clear(monkeypatch, lambda name, step: 1.0 + 0.001 * (step % 3))
+    assert runs == {"A": 10, "B": 10}
 
 
 def test_all_go_through_a_session_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,11 +215,12 @@ def test_the_evaluator_measures_placements_as_they_come() -> None:
     flat = _flat(source, ["loss:0", "train"])
     cluster = cluster_of([*LOGICAL_CPUS, "/device:GPU:0"])
     op_names = [node.name for node in flat.graph_def.node]
+    op_of_node = np.arange(len(op_names), dtype=np.int32)
     placements = np.zeros((4, len(op_names)), np.int32)
     for op, name in enumerate(op_names):
         if "1" in name:
             placements[:, op] = [0, 1, 2, 1]
-    with MeasuringEvaluator(flat, op_names, run, cluster, BRIEF) as evaluator:
+    with MeasuringEvaluator(flat, op_of_node, run, cluster, BRIEF) as evaluator:
         first, second, third, fourth = evaluator.evaluate(placements)
     for outcome in (first, second, fourth):
         assert isinstance(outcome, Measurement)

@@ -55,7 +55,7 @@ def test_workers_serve_when_they_are_handed_out(pool: WorkerPool) -> None:
 
 class _FakeChild:
     def __init__(self, module: str, arguments: list[str]) -> None:
-        self.task, self.core, self.addresses = arguments
+        self.task, self.core, self.addresses, self.memory_bytes = arguments
         self.ended = False
 
     def end(self) -> None:
