@@ -82,6 +82,7 @@ class Cluster:
       link_bytes_per_second: f8[D, D]; diagonal inf.
       origin: the `--cluster` value that was calibrated: "local", "workers:2"; else empty.
       step_overhead_seconds: what the client's dispatch adds to every step, wherever ops run.
+      fetch_seconds: what each fetched tensor adds to a step, on its way to the client.
       transfer_work: what transfers take of the devices; None means nothing.
     """
 
@@ -92,6 +93,7 @@ class Cluster:
     link_bytes_per_second: FloatArray
     origin: str = ""
     step_overhead_seconds: float = 0.0
+    fetch_seconds: float = 0.0
     transfer_work: TransferWork | None = None
 
     @property
@@ -102,16 +104,18 @@ class Cluster:
     def device_names(self) -> tuple[str, ...]:
         return tuple(device.name for device in self.devices)
 
-    def dispatch_seconds(self, device_of_op: IntArray) -> float:
-        """What a measured step takes beyond its makespan: the client's dispatch.
+    def dispatch_seconds(self, device_of_op: IntArray, num_fetched_tensors: int = 0) -> float:
+        """What a measured step takes beyond its makespan: the client's dispatch and fetches.
 
         No part of SPEC section 6's makespan: add it where a prediction meets a measured step.
 
         Args:
           device_of_op: i4[N].
+          num_fetched_tensors: such as the loss; a fetched op, such as a training op, is none.
         """
         used = np.unique(device_of_op).tolist()
-        return self.step_overhead_seconds + sum(self.devices[d].step_seconds for d in used)
+        shares = sum(self.devices[d].step_seconds for d in used)
+        return self.step_overhead_seconds + shares + num_fetched_tensors * self.fetch_seconds
 
     def link_channels(self) -> IntArray:
         """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused.

@@ -3,9 +3,9 @@
 Every key but `name`, `devices` and the devices' `name` and `memory` has a default. Links are
 directed; a pair that is not listed has `default_link`, which must be there if a pair is left out.
 
-`tfplace calibrate` adds what it measured: `origin` (the `--cluster` value) and
-`step_overhead_seconds` of the cluster; `op_seconds` and `step_seconds` of a device; and of a link
-what its transfers take of the devices at its two ends, `sender_busy_seconds` and
+`tfplace calibrate` adds what it measured: `origin` (the `--cluster` value), `step_overhead_seconds`
+and `fetch_seconds` of the cluster; `op_seconds` and `step_seconds` of a device; and of a link what
+its transfers take of the devices at its two ends, `sender_busy_seconds` and
 `receiver_busy_seconds`, each with a `..._per_byte`. All are 0 or empty where they are not given.
 """
 
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
+from graphs.clusters.device_rules import require_sensible, require_together
 from graphs.errors import ClusterError
 from graphs.nearest import did_you_mean
 from graphs.op_graph import FloatArray
@@ -33,6 +34,7 @@ CLUSTER_KEYS = (
     "default_link",
     "origin",
     "step_overhead_seconds",
+    "fetch_seconds",
 )
 _BUSY_FIELD = {
     "sender_busy_seconds": "sender_seconds",
@@ -58,6 +60,7 @@ DEVICE_KEYS = (
     "op_seconds",
     "step_seconds",
 )
+_CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 _MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds")
 _ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _UNITS = {"": 1, "B": 1} | {
@@ -78,8 +81,13 @@ def read_cluster(path: str) -> Cluster:
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
         value = json.loads(text, object_pairs_hook=_unique_keys)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ClusterError(f"reading cluster file {path}: {error}") from error
+    except OSError as error:
+        raise ClusterError(
+            f"reading cluster file {path}: it can't be read ({error.strerror}); give the path of a "
+            "file, or one of the clusters that `tfplace devices` lists"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ClusterError(f"reading cluster file {path}: it is no text: {error}") from None
     except (json.JSONDecodeError, RecursionError) as error:
         raise ClusterError(f"reading cluster file {path}: not JSON: {error}") from error
     except ClusterError as error:
@@ -132,8 +140,9 @@ def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
     head: dict[str, Any] = {"name": cluster.name, "communication": cluster.communication}
     if cluster.origin:
         head["origin"] = cluster.origin
-    if cluster.step_overhead_seconds:
-        head["step_overhead_seconds"] = cluster.step_overhead_seconds
+    for key in _CLUSTER_SECONDS:
+        if getattr(cluster, key):
+            head[key] = getattr(cluster, key)
     return {**head, "devices": devices, "links": links}
 
 
@@ -162,11 +171,14 @@ def cluster_from_json(value: Any) -> Cluster:
     entries = value["devices"]
     if not isinstance(entries, list) or not entries:
         raise ClusterError("'devices' has to be a list of at least one device")
-    devices = [_device(position, entry) for position, entry in enumerate(entries)]
+    devices = tuple(_device(position, entry) for position, entry in enumerate(entries))
     device_names = [device.name for device in devices]
     for device_name in device_names:
         if device_names.count(device_name) > 1:
             raise ClusterError(f"device {device_name!r} stands there twice; names have to differ")
+    for device in devices:
+        require_sensible(device)
+    require_together(devices)
     origin = _text("the cluster", value, "origin", "")
     if origin and _ORIGIN.fullmatch(origin) is None:
         raise ClusterError(
@@ -174,8 +186,25 @@ def cluster_from_json(value: Any) -> Cluster:
             "gpu_split:N or tf_config"
         )
     latency, rate, work = _links(value, device_names)
-    overhead = _number("the cluster", value, "step_overhead_seconds", 0.0, zero=True)
-    return Cluster(name, communication, tuple(devices), latency, rate, origin, overhead, work)
+    overhead, fetch = (
+        _number("the cluster", value, key, 0.0, zero=True) for key in _CLUSTER_SECONDS
+    )
+    return Cluster(name, communication, devices, latency, rate, origin, overhead, fetch, work)
+
+
+def _require_one_kind(devices: Sequence[Device]) -> None:
+    """Raises ClusterError where there is no CPU, or some devices name a task and others don't."""
+    if all(device.type != "CPU" for device in devices):
+        raise ClusterError(
+            "there is no CPU among the devices, which some ops need; add one such as /device:CPU:0"
+        )
+    with_job = [device.name for device in devices if device.name.startswith("/job:")]
+    if with_job and len(with_job) < len(devices):
+        without = next(d.name for d in devices if not d.name.startswith("/job:"))
+        raise ClusterError(
+            f"device {with_job[0]!r} names its task and {without!r} does not; give all devices a "
+            "/job:NAME/task:N, or none"
+        )
 
 
 def parse_bytes(where: str, value: Any) -> int:

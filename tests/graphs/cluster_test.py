@@ -51,6 +51,7 @@ def test_dispatch_counts_the_devices_that_take_part():
         for i, seconds in enumerate([1e-4, 2e-4, 4e-4])
     ]
     none = np.zeros((3, 3))
-    cluster = Cluster("c", "duplex", devices, none, none, step_overhead_seconds=1e-3)
+    cluster = Cluster("c", "duplex", devices, none, none, "", 1e-3, fetch_seconds=2e-3)
     assert cluster.dispatch_seconds(np.array([2, 0, 2, 0])) == pytest.approx(1.5e-3)
     assert cluster.dispatch_seconds(np.array([1])) == pytest.approx(1.2e-3)
+    assert cluster.dispatch_seconds(np.array([1, 1]), 2) == pytest.approx(5.2e-3)

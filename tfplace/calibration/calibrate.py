@@ -31,7 +31,7 @@ from tfplace.evaluation.presence import is_present
 
 NamePair = tuple[str, str]
 BUSY_MACHINE_SHARE = 0.1
-NOISY_SPREAD = 0.5
+NOISY_SPREAD = 0.2
 POOR_RESIDUAL = 0.25
 _SHARES = {"steps": 0.05, "ops": 0.15, "links": 0.4, "busy": 0.3, "rule": 0.1}
 """Of the budget, for each stage."""
@@ -93,8 +93,6 @@ def calibrate(
         names = cluster.device_names
         pairs = list(itertools.permutations(names, 2))
         seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
-        tell(f"starting {cluster.name} and timing steps")
-        steps = measure_steps(cluster, prober, seconds["steps"])
         ops = {}
         for device in cluster.devices:
             tell(f"timing ops on {device.name}")
@@ -108,6 +106,8 @@ def calibrate(
                 measure_busy(end, pair, ops[end], prober, busy_seconds) for end in pair
             )
         rule = measure_rule(names, prober, seconds["rule"])
+        tell("timing steps")
+        steps = measure_steps(cluster, prober, seconds["steps"])
         background = prober.load.background_share
     return Calibration(
         cluster=calibrated_cluster(cluster, steps, ops, links, senders, receivers, rule.rule),
@@ -158,6 +158,7 @@ def calibrated_cluster(
         link_bytes_per_second=rate,
         origin=cluster.origin or cluster.name,
         step_overhead_seconds=steps.overhead_seconds,
+        fetch_seconds=steps.fetch_seconds,
         transfer_work=work if any(np.any(array) for array in vars(work).values()) else None,
     )
 
@@ -186,7 +187,7 @@ def warnings_about(
         )
     if spread > NOISY_SPREAD:
         found.append(
-            f"equal steps differ by {spread:.0%} (p90 - p10 over the median): a noisy machine"
+            f"equal steps differ by {spread:.0%} (p75 - p25 over the median): a noisy machine"
         )
     found += [
         f"the link from {source} to {target} is no straight line: half of its sizes miss the fit "

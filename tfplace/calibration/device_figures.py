@@ -13,7 +13,7 @@ from tfplace.calibration.probe_graphs import op_chains, products, step_probe
 from tfplace.calibration.probing import Prober
 from tfplace.calibration.slot_count import choose_slots
 
-_CHAIN_LENGTH, _NUM_CHAINS = 100, 16
+_CHAIN_LENGTH, _NUM_CHAINS = 200, 16
 _PRODUCT_SIDE = {"CPU": 384, "GPU": 2048}
 """Of matrices whose product takes about a millisecond: far above its dispatch."""
 _PRODUCT_DEPTH = 3
@@ -24,11 +24,13 @@ _MOST_AT_ONCE = 16
 class StepFigures:
     """Attributes:
     overhead_seconds: of every step, whichever devices take part.
+    fetch_seconds: of each fetched tensor.
     device_seconds: [D] what each device adds that takes part.
-    spread: (p90 - p10) / median of the same step, the largest of all probes: noise.
+    spread: (p75 - p25) / median of equal steps, the largest of all probes: noise.
     """
 
     overhead_seconds: float
+    fetch_seconds: float
     device_seconds: Sequence[float]
     spread: float
 
@@ -51,15 +53,17 @@ class OpFigures:
 
 
 def measure_steps(cluster: Cluster, prober: Prober, budget_seconds: float) -> StepFigures:
-    """Times steps in which one device takes part, or all of them."""
+    """Times steps in which one device takes part, or all of them, and fetches from each."""
     names = cluster.device_names
-    taking_part = [*((name,) for name in names), *([names] if len(names) > 1 else [])]
-    seconds = prober.time({devices: step_probe(devices) for devices in taking_part}, budget_seconds)
-    spreads = [_spread(of_step) for of_step in seconds.values()]
-    alone = [float(np.median(seconds[name,])) for name in names]
-    together = float(np.median(seconds[tuple(names)]))
-    overhead, shares = split_overhead(alone, together)
-    return StepFigures(overhead, shares, max(spreads))
+    together = tuple(names)
+    probes = {(devices, 0): step_probe(devices) for devices in {*((n,) for n in names), together}}
+    probes |= {((name,), 1): step_probe((name,), num_fetches=1) for name in names}
+    seconds = prober.time(probes, budget_seconds)
+    alone = [float(np.median(seconds[(name,), 0])) for name in names]
+    fetches = [float(np.median(seconds[(n,), 1] - seconds[(n,), 0])) for n in names]
+    overhead, shares = split_overhead(alone, float(np.median(seconds[together, 0])))
+    spread = max(_spread(of_step) for of_step in seconds.values())
+    return StepFigures(overhead, max(float(np.mean(fetches)), 0.0), shares, spread)
 
 
 def split_overhead(alone: Sequence[float], together: float) -> tuple[float, tuple[float, ...]]:
@@ -109,5 +113,5 @@ def slot_counts(device: Device) -> list[int]:
 
 
 def _spread(seconds: FloatArray) -> float:
-    p10, median, p90 = np.percentile(seconds, [10, 50, 90])
-    return float((p90 - p10) / median)
+    p25, median, p75 = np.percentile(seconds, [25, 50, 75])
+    return float((p75 - p25) / median)

@@ -38,22 +38,28 @@ class Transfers:
     count: int
 
 
-def step_probe(devices: Sequence[str]) -> Probe:
-    """A step in which every device does next to nothing, without transfers."""
+def step_probe(devices: Sequence[str], num_fetches: int = 0) -> Probe:
+    """A step in which every device does next to nothing, without transfers between them.
+
+    Args:
+      devices: that take part.
+      num_fetches: 1 to fetch one element from the first, else 0.
+    """
     drawing = _Drawing()
-    ends = [drawing.keep(device, drawing.read(device, 1)) for device in devices]
-    return drawing.probe(devices[0], ends)
+    values = [drawing.read(device, 1) for device in devices]
+    ends = [drawing.keep(d, value) for d, value in zip(devices, values, strict=True)]
+    return drawing.probe(devices[0], ends, values[:num_fetches])
 
 
 def op_chains(device: str, length: int, count: int) -> Probe:
     """`count` independent chains of `length` ops on 1 element each."""
     drawing = _Drawing()
-    least, most = drawing.read(device, 1), drawing.read(device, 1)
+    most = drawing.read(device, 1)
     ends = []
     for _ in range(count):
-        value = least
+        value = drawing.read(device, 1)  # its own: Grappler merges equal chains
         with drawing.on(device):
-            for position in range(length):  # two types in turn: Grappler merges equal ones
+            for position in range(length):  # in turn: Grappler merges equal types
                 kind = tf.raw_ops.Maximum if position % 2 else tf.raw_ops.Minimum
                 value = kind(x=value, y=most)
         ends.append(drawing.keep(device, value))
@@ -169,8 +175,9 @@ class _Drawing:
         with self.on(device):
             return tf.raw_ops.AssignVariableOp(resource=handle, value=element)
 
-    def probe(self, device: str, ends: Sequence[Any]) -> Probe:
+    def probe(self, device: str, ends: Sequence[Any], fetched: Sequence[Any] = ()) -> Probe:
         with self.on(device), tf.control_dependencies(ends):
             tf.raw_ops.NoOp(name=_DONE)
         initialization = Initialization(init_ops=tuple(self._init_ops))
-        return Probe(self._graph.as_graph_def(), TrainingRun({}, [_DONE], initialization))
+        fetches = [_DONE, *(tensor.name for tensor in fetched)]
+        return Probe(self._graph.as_graph_def(), TrainingRun({}, fetches, initialization))

@@ -41,7 +41,10 @@ def calibration_to_json(found: Calibration, output: str) -> dict[str, Any]:
 def print_calibration(found: Calibration, output: str, out: Console) -> None:
     """Prints devices, links, how well lines fit, and warnings."""
     out.print(f"cluster   {found.cluster.origin}, measured in {found.seconds:.0f} s")
-    out.print(f"step      {seconds_text(found.cluster.step_overhead_seconds)} of dispatch")
+    out.print(
+        f"step      {seconds_text(found.cluster.step_overhead_seconds)} of dispatch, and "
+        f"{seconds_text(found.cluster.fetch_seconds)} for each fetched tensor"
+    )
     out.print(_devices(found))
     if found.links:
         out.print(_links(found))

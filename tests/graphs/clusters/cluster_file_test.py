@@ -139,7 +139,7 @@ def test_calibrated_figures_survive_a_round_trip():
         for i in range(2)
     )
     rate, latency = np.array([[np.inf, 1e9], [3e9, np.inf]]), np.array([[0, 1e-4], [2e-4, 0]])
-    cluster = Cluster("workers:2", "duplex", devices, latency, rate, "workers:2", 9e-4, work)
+    cluster = Cluster("workers:2", "duplex", devices, latency, rate, "workers:2", 9e-4, 4e-4, work)
     value = cluster_to_json(cluster)
     assert value["links"][1] == {
         "from": "/job:worker/task:1/device:CPU:0",
@@ -154,6 +154,7 @@ def test_calibrated_figures_survive_a_round_trip():
     read = cluster_from_json(json.loads(json.dumps(value)))
     assert _equal(read, cluster)
     assert (read.origin, read.step_overhead_seconds) == ("workers:2", 9e-4)
+    assert read.fetch_seconds == 4e-4
     for field in (
         "sender_seconds",
         "sender_seconds_per_byte",
@@ -251,3 +252,34 @@ def test_missing_file_and_folder(tmp_path):
         read_cluster(str(tmp_path / "none.json"))
     with pytest.raises(ClusterError, match=r"writing cluster file .*No such file"):
         write_cluster(catalogue.named("k80x2"), str(tmp_path / "none" / "c.json"))
+
+
+CPU, GPU = PAIR["devices"]
+
+
+@pytest.mark.parametrize(
+    ("devices", "message"),
+    [
+        ([GPU], "there is no CPU among the devices"),
+        ([CPU, {**GPU, "name": "/job:worker/task:0/device:GPU:0"}], "or none"),
+        ([CPU, {**GPU, "architecture": "Kepler"}], "wanted a compute capability such as '7.0'"),
+        ([{**CPU, "address": "somewhere"}], "wanted HOST:PORT"),
+        ([{**CPU, "address": "grpc://host:1"}], "wanted HOST:PORT"),
+        ([{**CPU, "address": "host:70000"}], "wanted HOST:PORT"),
+    ],
+)
+def test_devices_that_can_not_be_together_or_at_all(devices, message):
+    with pytest.raises(ClusterError, match=message):
+        cluster_from_json({**PAIR, "links": [], "devices": devices})
+
+
+@pytest.mark.parametrize("address", ["host:2222", "10.0.0.1:80", "[::1]:2222", ""])
+def test_addresses(address):
+    name = "/job:worker/task:0/device:CPU:0"
+    value = {**PAIR, "links": [], "devices": [{**CPU, "name": name, "address": address}]}
+    assert cluster_from_json(value).devices[0].address == address
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(ClusterError, match=r"can't be read \(No such file or directory\); give"):
+        read_cluster(str(tmp_path / "none.json"))
