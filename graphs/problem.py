@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.executor import Executor
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
 
@@ -27,6 +28,7 @@ class Problem:
       link_channels: i4[D, D, 2] channels that a transfer holds; -1 unused.
       memory_reserve: fraction of each device's memory that is kept free.
       communication: name of the channel rule.
+      executor: how ops and transfers share a device's slots; None for SPEC section 6 alone.
     """
 
     graph: OpGraph
@@ -41,6 +43,7 @@ class Problem:
     link_channels: IntArray
     memory_reserve: float
     communication: str
+    executor: Executor | None = None
 
     @property
     def num_ops(self) -> int:

@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from graphs.errors import ModelError, OutputError, PlacementError
+from graphs.executor import Executor
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.problem import Problem
 
@@ -43,6 +44,12 @@ _EXTRAS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "tensor_output": ("i4", ("T",)),
     "tensor_shape": ("i4", ("T", SHAPE_DIMS)),
 }
+# Problem.executor: all three or none.
+_EXECUTOR: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
+    "send_seconds": ("f8", ("D", "D", 2)),
+    "receive_seconds": ("f8", ("D", "D", 2)),
+    "op_runs_inline": ("b1", ("N",)),
+}
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
@@ -70,6 +77,10 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         name: np.asarray(values[name], dtype=np.str_ if dtype == "U" else dtype)
         for name, (dtype, _) in {**_ARRAYS, **_EXTRAS}.items()
     }
+    if (executor := problem.executor) is not None:
+        arrays["send_seconds"] = executor.send_seconds
+        arrays["receive_seconds"] = executor.receive_seconds
+        arrays["op_runs_inline"] = executor.runs_inline
     if not isinstance(path, str):
         np.savez_compressed(path, allow_pickle=False, **arrays)
         return
@@ -133,7 +144,14 @@ def _problem(graph: OpGraph, arrays: Mapping[str, np.ndarray]) -> Problem:
         link_channels=arrays["link_channels"],
         memory_reserve=float(arrays["memory_reserve"]),
         communication=str(arrays["communication"]),
+        executor=_executor(arrays),
     )
+
+
+def _executor(arrays: Mapping[str, np.ndarray]) -> Executor | None:
+    if "send_seconds" not in arrays:
+        return None
+    return Executor(arrays["send_seconds"], arrays["receive_seconds"], arrays["op_runs_inline"])
 
 
 def _load(path: str) -> dict[str, np.ndarray]:
@@ -166,7 +184,14 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
     }
     arrays = {**_default_extras(found, sizes), **found}
     checked = {}
-    for name, (dtype, dimensions) in {**_ARRAYS, **_EXTRAS}.items():
+    executor = _EXECUTOR if any(name in found for name in _EXECUTOR) else {}
+    lacking = [name for name in executor if name not in found]
+    if lacking:
+        raise ModelError(
+            f"reading the problem {path}: it has {', '.join(set(_EXECUTOR) - set(lacking))} but "
+            f"lacks {', '.join(lacking)}; wanted all or none of {', '.join(_EXECUTOR)}"
+        )
+    for name, (dtype, dimensions) in {**_ARRAYS, **_EXTRAS, **executor}.items():
         shape = tuple(x if isinstance(x, int) else sizes[x] for x in dimensions)
         kind = np.str_ if dtype == "U" else np.dtype(dtype)
         array = arrays[name]
@@ -248,6 +273,11 @@ def _check_numbers(path: str, arrays: Mapping[str, np.ndarray]) -> None:
         ("link_channels", np.all(arrays["link_channels"] >= -1), "at least -1"),
         ("memory_reserve", 0 <= arrays["memory_reserve"] < 1, "from 0 to below 1"),
     )
-    for name, holds, words in wanted:
+    works = [
+        (name, np.all((arrays[name] >= 0) & (arrays[name] < np.inf)), "finite numbers from 0")
+        for name in ("send_seconds", "receive_seconds")
+        if name in arrays
+    ]
+    for name, holds, words in (*wanted, *works):
         if not holds:
             raise ModelError(f"reading the problem {path}: {name} has to be {words}")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
+from graphs.executor import Executor
 from graphs.op_graph import SHAPE_DIMS, OpGraph
 from graphs.problem import Problem
 
@@ -266,3 +267,36 @@ def random_problem(rng: np.random.Generator, max_ops: int = 12) -> Problem:
         communication=str(rng.choice(COMMUNICATION_RULES)),
     )
     return build_problem(ops, machine)
+
+
+def with_executor(
+    problem: Problem,
+    send: tuple[float, float] = (0.0, 0.0),
+    receive: tuple[float, float] = (0.0, 0.0),
+    inline: Sequence[str] = (),
+) -> Problem:
+    """The problem under a depth-first executor.
+
+    Args:
+      problem: its links' figures hold what the ends work.
+      send, receive: seconds of a transfer and of each of its bytes, on every link.
+      inline: types of ops that run inline.
+    """
+    apart = (~np.eye(problem.num_devices, dtype=bool))[..., None]
+    executor = Executor(
+        apart * np.array(send),
+        apart * np.array(receive),
+        np.array([kind in inline for kind in problem.graph.op_types], dtype=bool),
+    )
+    return dataclasses.replace(problem, executor=executor)
+
+
+def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
+    """The problem under an executor with random figures that provoke ties."""
+    shape = (problem.num_devices, problem.num_devices, 2)
+    executor = Executor(
+        rng.choice([0.0, 0.5, 0.25], shape),
+        rng.choice([0.0, 0.5, 0.25], shape),
+        rng.choice([True, False], problem.num_ops),
+    )
+    return dataclasses.replace(problem, executor=executor)

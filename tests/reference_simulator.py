@@ -1,5 +1,7 @@
 """SPEC section 6 a second time: plain Python, straight from the text, slow, for tests only.
 
+With Problem.executor also rules 7 to 9 of BUILD_NOTES.
+
 Nothing here is shared with tfplace.evaluation: sets, dicts and lists of intervals instead of
 counters and heaps, and memory is summed up after the run instead of during it.
 """
@@ -46,28 +48,47 @@ class _Run:
         self.under_way: list[tuple[float, int, int]] = []  # (arrival, tensor, device)
         self.channel_free: dict[int, float] = {}
         self.transfers: list[tuple[int, int, float, float]] = []  # tensor, device, start, arrival
+        # With an executor: what waits on a device, front first; sends are (tensor, target).
+        self.queue: list[list[int | tuple[int, int]]] = [[] for _ in self.devices]
+        self.sending: dict[tuple[int, int], float] = {}  # send -> its end
+        self.owed = [0.0 for _ in self.devices]
 
     def simulate(self) -> None:
         """Rules 1 to 5."""
         now = 0.0
         while True:
             self.round(now)
-            while any(self.end_of[op] == now for op in self.running):
+            while now in self.ends():
                 self.round(now)
-            times = [self.end_of[op] for op in self.running] + [x[0] for x in self.under_way]
+            times = self.ends() + [x[0] for x in self.under_way]
             if not times:
                 return
             now = min(times)
+
+    def ends(self) -> list[float]:
+        """When what runs ends."""
+        return [self.end_of[op] for op in self.running] + list(self.sending.values())
 
     def round(self, now: float) -> None:
         """Rule 4: ends by op index, arrivals by tensor and device, then starts by device."""
         for op in sorted(op for op in self.running if self.end_of[op] == now):
             self.running.remove(op)
-            self.send(op, now)
+            if self.problem.executor is None:
+                self.send(op, now)
+            else:
+                self.make_ready_locally(op, now)
+        for tensor, target in sorted(x for x, end in self.sending.items() if end == now):
+            del self.sending[tensor, target]
+            self.transfer(tensor, target, now)
         arrived = sorted(x for x in self.under_way if x[0] == now)
         self.under_way = [x for x in self.under_way if x[0] != now]
         for _, tensor, device in arrived:
             self.there[tensor, device] = now
+            if self.problem.executor is not None:
+                self.receive(tensor, device, now)
+        if self.problem.executor is not None:
+            self.run_queues(now)
+            return
         for op in self.ops:
             needs = [(tensor, self.device[op]) for tensor in self.inputs[op]]
             if op not in self.ready_at and all(need in self.there for need in needs):
@@ -93,15 +114,98 @@ class _Run:
             for target in self.devices:
                 if target == source or all(self.device[u] != target for u in self.users[tensor]):
                     continue
-                channels = [int(c) for c in self.problem.link_channels[source, target] if c >= 0]
-                start = max([now] + [self.channel_free.get(c, 0.0) for c in channels])
-                size = float(self.problem.graph.tensor_bytes[tensor])
-                release = start + size / float(self.problem.link_bytes_per_second[source, target])
-                arrival = release + float(self.problem.link_latency[source, target])
-                for channel in channels:
-                    self.channel_free[channel] = release
-                self.under_way.append((arrival, tensor, target))
-                self.transfers.append((tensor, target, start, arrival))
+                self.transfer(tensor, target, now)
+
+    def transfer(self, tensor: int, target: int, now: float) -> None:
+        """One tensor's way."""
+        source = self.device[int(self.problem.graph.tensor_producer[tensor])]
+        channels = [int(c) for c in self.problem.link_channels[source, target] if c >= 0]
+        start = max([now] + [self.channel_free.get(c, 0.0) for c in channels])
+        size = float(self.problem.graph.tensor_bytes[tensor])
+        rate = float(self.problem.link_bytes_per_second[source, target])
+        latency = float(self.problem.link_latency[source, target])
+        if self.problem.executor is not None:  # rule 9: less what the ends do
+            fixed, each = self.work("send_seconds", source, target)
+            fixed_there, each_there = self.work("receive_seconds", source, target)
+            per_byte = max(1.0 / rate - (each + each_there), 0.0)
+            rate = 1.0 / per_byte if per_byte else math.inf
+            latency = max(latency - (fixed + fixed_there), 0.0)
+        release = start + size / rate
+        arrival = release + latency
+        for channel in channels:
+            self.channel_free[channel] = release
+        self.under_way.append((arrival, tensor, target))
+        self.transfers.append((tensor, target, start, arrival))
+
+    def work(self, name: str, source: int, target: int) -> tuple[float, float]:
+        """Seconds of a transfer at one end: fixed, and per byte."""
+        fixed, per_byte = getattr(self.problem.executor, name)[source, target].tolist()
+        return fixed, per_byte
+
+    def make_ready_locally(self, op: int, now: float) -> None:
+        """Rule 7: what an op's end makes ready goes to the front of its device's queue."""
+        here = self.device[op]
+        queued: list[tuple[int, int | tuple[int, int]]] = []
+        inline: list[int] = []
+        for tensor in self.tensors_of[op]:
+            self.there[tensor, here] = now
+            for target in self.devices:
+                there = [user for user in self.users[tensor] if self.device[user] == target]
+                if target != here and there:
+                    queued.append((min(there), (tensor, target)))
+        for user in sorted({u for tensor in self.tensors_of[op] for u in self.users[tensor]}):
+            if self.device[user] == here and self.is_ready(user):
+                self.ready_at[user] = now
+                if self.problem.executor.runs_inline[user]:
+                    inline.append(user)
+                else:
+                    queued.append((user, user))
+        queued.sort(key=lambda pair: pair[0])
+        last_first = [item for _, item in reversed(queued)]
+        self.queue[here] = [*inline, *last_first, *self.queue[here]]
+
+    def is_ready(self, op: int) -> bool:
+        """Whether it has become ready just now."""
+        needs = [(tensor, self.device[op]) for tensor in self.inputs[op]]
+        return op not in self.ready_at and all(need in self.there for need in needs)
+
+    def receive(self, tensor: int, device: int, now: float) -> None:
+        """Rules 7 and 9: the receiver owes its part; what is ready goes to the back."""
+        source = self.device[int(self.problem.graph.tensor_producer[tensor])]
+        fixed, per_byte = self.work("receive_seconds", source, device)
+        self.owed[device] += fixed + float(self.problem.graph.tensor_bytes[tensor]) * per_byte
+        for user in sorted(self.users[tensor]):
+            if self.device[user] == device and self.is_ready(user):
+                self.ready_at[user] = now
+                self.queue[device].append(user)
+
+    def run_queues(self, now: float) -> None:
+        """Rules 1, 2 and 8."""
+        if now == 0.0:
+            for op in self.ops:
+                if not self.inputs[op] and op not in self.ready_at:
+                    self.ready_at[op] = now
+                    self.queue[self.device[op]].append(op)
+        for device in self.devices:
+            while self.queue[device]:
+                busy = sum(self.device[op] == device for op in self.running)
+                busy += sum(
+                    self.device[int(self.problem.graph.tensor_producer[tensor])] == device
+                    for tensor, _ in self.sending
+                )
+                if busy >= self.problem.device_slots[device]:
+                    break
+                item = self.queue[device].pop(0)
+                owed, self.owed[device] = self.owed[device], 0.0
+                if isinstance(item, tuple):
+                    tensor, target = item
+                    fixed, per_byte = self.work("send_seconds", device, target)
+                    size = float(self.problem.graph.tensor_bytes[tensor])
+                    self.sending[item] = now + ((fixed + size * per_byte) + owed)
+                else:
+                    self.start_of[item] = now
+                    self.end_of[item] = now + (self.seconds[item] + owed)
+                    self.running.add(item)
 
     def intervals(self) -> list[tuple[int, float, float, int]]:
         """Rule 6 as (device, from, until, bytes)."""

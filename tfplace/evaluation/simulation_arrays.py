@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from graphs.executor import wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 
@@ -26,7 +27,10 @@ class SimulationArrays(NamedTuple):
       start_bytes: i8[N] what an op allocates when it starts: temp and all outputs.
       end_bytes: i8[N] what its end frees at once: temp and outputs that nobody uses.
       slots: i4[D]; latency, bandwidth: f8[D, D]; channels: i4[D, D, 2].
-      sizes: i8[2] number of channels; most transfers that any placement can have.
+      sizes: i8[3] number of channels; most transfers that any placement can have; most items
+        that one op's end makes ready, 0 without an executor.
+      send_seconds, receive_seconds: f8[D, D, 2] of Problem.executor, [0, 0, 2] without.
+      runs_inline: b[N]; most_sends: i4[N] most transfers of an op's outputs; empty without.
     """
 
     op_seconds: FloatArray
@@ -47,6 +51,10 @@ class SimulationArrays(NamedTuple):
     bandwidth: FloatArray
     channels: IntArray
     sizes: LongArray
+    send_seconds: FloatArray
+    receive_seconds: FloatArray
+    runs_inline: np.ndarray
+    most_sends: IntArray
 
 
 class Scratch(NamedTuple):
@@ -58,7 +66,8 @@ class Scratch(NamedTuple):
         transfers under way. All zero between runs; empty where memory is not tracked.
       running: i4[D]; memory, peak: i8[D] bytes.
       channel_free: f8[C] seconds.
-      ready: i8[N] key heaps, one per device in ready[ready_row[d]:]; ready_count: i4[D].
+      ready: i8[N + most sends] key heaps, one per device in ready[ready_row[d]:]; ready_count:
+        i4[D].
       op_start, op_end: f8[N].
       end_time, end_key: pending ends, keyed by op.
       arrival_time, arrival_key: transfers under way, keyed by tensor * D + device.
@@ -72,6 +81,9 @@ class Scratch(NamedTuple):
       bound: f8[1] what the makespan is at least.
       before: i4[N] the op that last ended on the op's device when it started, -1 for none.
       last_ended: i4[D] the op that last ended on a device.
+      owed: f8[D] what received tensors add to the next start; turns: i8[D, 2] numbers of the
+        last item at the front and at the back of a device's queue; fresh: i8[F] what one op's
+        end makes ready, a key heap. All only with an executor.
     """
 
     pending: IntArray
@@ -100,6 +112,9 @@ class Scratch(NamedTuple):
     bound: FloatArray
     before: IntArray
     last_ended: IntArray
+    owed: FloatArray
+    turns: LongArray
+    fresh: LongArray
 
 
 def simulation_arrays(problem: Problem) -> SimulationArrays:
@@ -121,6 +136,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     )
     most_transfers = int(np.minimum(num_users, problem.num_devices - 1).sum())
     num_channels = int(problem.link_channels.max(initial=-1)) + 1
+    latency, rate, executor = _executor_arrays(problem, num_users)
     return SimulationArrays(
         op_seconds=np.ascontiguousarray(problem.op_seconds, dtype=np.float64),
         num_inputs=np.bincount(use_op, minlength=size).astype(np.int32),
@@ -136,11 +152,46 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         start_bytes=graph.op_temp_bytes + outputs,
         end_bytes=graph.op_temp_bytes + unused,
         slots=problem.device_slots.astype(np.int32),
-        latency=np.ascontiguousarray(problem.link_latency, dtype=np.float64),
-        bandwidth=np.ascontiguousarray(problem.link_bytes_per_second, dtype=np.float64),
+        latency=np.ascontiguousarray(latency, dtype=np.float64),
+        bandwidth=np.ascontiguousarray(rate, dtype=np.float64),
         channels=np.ascontiguousarray(problem.link_channels, dtype=np.int32),
-        sizes=np.array([num_channels, most_transfers], dtype=np.int64),
+        sizes=np.array([num_channels, most_transfers, executor.most_fresh], dtype=np.int64),
+        send_seconds=executor.send_seconds,
+        receive_seconds=executor.receive_seconds,
+        runs_inline=executor.runs_inline,
+        most_sends=executor.most_sends,
     )
+
+
+class _ExecutorArrays(NamedTuple):
+    send_seconds: FloatArray
+    receive_seconds: FloatArray
+    runs_inline: np.ndarray
+    most_sends: IntArray
+    most_fresh: int
+
+
+def _executor_arrays(
+    problem: Problem, num_users: LongArray
+) -> tuple[FloatArray, FloatArray, _ExecutorArrays]:
+    """Latency and bytes per second of the wires, and what an executor adds."""
+    latency, rate = problem.link_latency, problem.link_bytes_per_second
+    executor = problem.executor
+    if executor is None:
+        none = np.zeros((0, 0, 2))
+        empty = _ExecutorArrays(none, none, np.zeros(0, bool), np.zeros(0, np.int32), 0)
+        return latency, rate, empty
+    producer, size = problem.graph.tensor_producer, problem.num_ops
+    sends = _sum_by(producer, np.minimum(num_users, problem.num_devices - 1), size)
+    fresh = _sum_by(producer, num_users, size) + sends
+    arrays = _ExecutorArrays(
+        np.ascontiguousarray(executor.send_seconds, dtype=np.float64),
+        np.ascontiguousarray(executor.receive_seconds, dtype=np.float64),
+        np.ascontiguousarray(executor.runs_inline, dtype=np.bool_),
+        sends.astype(np.int32),
+        int(fresh.max(initial=0)),
+    )
+    return (*wire(executor, latency, rate), arrays)
 
 
 def _check(problem: Problem) -> None:
@@ -202,6 +253,7 @@ def _scratch(
     most = arrays.sizes[1]
     num_running = arrays.slots.sum()
     num_copies = most if num_holders > 0 else 0
+    num_queued = num_ops + arrays.most_sends.sum()
     return Scratch(
         np.zeros(num_ops, dtype=np.int32),
         np.zeros(num_holders, dtype=np.int32),
@@ -209,7 +261,7 @@ def _scratch(
         np.zeros(num_devices, dtype=np.int64),
         np.zeros(num_devices, dtype=np.int64),
         np.zeros(arrays.sizes[0], dtype=np.float64),
-        np.empty(num_ops, dtype=np.int64),
+        np.empty(num_queued, dtype=np.int64),
         np.zeros(num_devices, dtype=np.int32),
         np.zeros(num_devices, dtype=np.int32),
         np.empty(num_ops, dtype=np.float64),
@@ -229,4 +281,7 @@ def _scratch(
         np.zeros(1, dtype=np.float64),
         np.empty(num_ops, dtype=np.int32),
         np.zeros(num_devices, dtype=np.int32),
+        np.zeros(num_devices, dtype=np.float64),
+        np.zeros((num_devices, 2), dtype=np.int64),
+        np.empty(arrays.sizes[2], dtype=np.int64),
     )

@@ -14,6 +14,10 @@ Where the text leaves room, this is how it is read:
   interval of no length, such as a zero-second op's temp bytes, holds nothing.
 * A transfer may be queued: its copy is held from its start, which lies in the future then; such
   starts are instants too.
+
+With Problem.executor, rules 7 to 9 of BUILD_NOTES hold as well. A device's queue then is a heap,
+too, keyed by turns: negative ones at its front, positive ones at its back. A send is an item of it,
+numbered N + tensor * D + target.
 """
 
 from __future__ import annotations
@@ -28,9 +32,12 @@ from tfplace.evaluation.simulation_arrays import Scratch, SimulationArrays, new_
 # Positions in Scratch.counts.
 _ENDS, _ARRIVALS, _COPIES, _TRANSFERS, _TRANSFER_BYTES = range(5)
 
-# A ready key is instant * 2**32 + op: the order of (time, op) in one integer.
+# A ready key is instant * 2**32 + op: the order of (time, op) in one integer; with an executor,
+# turn * 2**32 + item.
 _INSTANT_SHIFT = 32
 _OP_MASK = (1 << _INSTANT_SHIFT) - 1
+# Above every op index, so that ops that run inline come after the others, in falling order.
+_INLINE_RANK = (1 << 31) - 1
 
 
 @compiled
@@ -61,7 +68,7 @@ def simulate(
     instant = 0
     for op in range(len(device_of_op)):
         if arrays.num_inputs[op] == 0:
-            _make_ready(scratch, device_of_op[op], op, instant)
+            _make_ready(arrays, scratch, device_of_op[op], op, instant)
     while True:
         while counts[_COPIES] > 0 and scratch.copy_time[0] == now:
             key = scratch.copy_key[0]
@@ -71,6 +78,9 @@ def simulate(
             while counts[_ENDS] > 0 and scratch.end_time[0] == now:
                 op = scratch.end_key[0]
                 counts[_ENDS] = pop_event(scratch.end_time, scratch.end_key, counts[_ENDS])
+                if op >= len(device_of_op):
+                    _end_send(arrays, scratch, device_of_op, op - len(device_of_op), now)
+                    continue
                 makespan = now
                 _end(arrays, scratch, device_of_op, op, now, instant)
             while counts[_ARRIVALS] > 0 and scratch.arrival_time[0] == now:
@@ -110,6 +120,9 @@ def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -
         scratch.ready_count[device] = 0
         scratch.wanted_by[device] = -1
         scratch.last_ended[device] = -1
+        scratch.owed[device] = 0.0
+        scratch.turns[device, 0] = 0
+        scratch.turns[device, 1] = 0
     for channel in range(len(scratch.channel_free)):
         scratch.channel_free[channel] = 0.0
     for kind in range(len(scratch.counts)):
@@ -121,6 +134,8 @@ def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -
         device = device_of_op[op]
         scratch.memory[device] += arrays.persistent_bytes[op]
         scratch.ready_count[device] += 1
+        if len(arrays.most_sends) > 0:
+            scratch.ready_count[device] += arrays.most_sends[op]
         if arrays.op_seconds[op, device] == np.inf:
             runnable = False
     row = 0
@@ -133,9 +148,20 @@ def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -
 
 
 @compiled
-def _make_ready(scratch: Scratch, device: int, op: int, instant: int) -> None:
-    """Queues an op on its device."""
-    key = (np.int64(instant) << _INSTANT_SHIFT) | op
+def _make_ready(
+    arrays: SimulationArrays, scratch: Scratch, device: int, op: int, instant: int
+) -> None:
+    """Queues an op on its device; with an executor at the back of the queue."""
+    turn = instant
+    if len(arrays.most_sends) > 0:
+        scratch.turns[device, 1] += 1
+        turn = scratch.turns[device, 1]
+    _queue(scratch, device, turn, op)
+
+
+@compiled
+def _queue(scratch: Scratch, device: int, turn: int, item: int) -> None:
+    key = (np.int64(turn) << _INSTANT_SHIFT) | item
     scratch.ready_count[device] = push_key(
         scratch.ready, scratch.ready_row[device], scratch.ready_count[device], key
     )
@@ -150,8 +176,12 @@ def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: f
         op = scratch.ready[row] & _OP_MASK
         scratch.ready_count[device] = pop_key(scratch.ready, row, scratch.ready_count[device])
         scratch.running[device] += 1
+        if op >= len(arrays.op_seconds):
+            _start_send(arrays, scratch, device, op, now)
+            continue
         scratch.memory[device] += arrays.start_bytes[op]
-        end = now + arrays.op_seconds[op, device]
+        end = now + (arrays.op_seconds[op, device] + scratch.owed[device])
+        scratch.owed[device] = 0.0
         scratch.op_start[op] = now
         scratch.before[op] = scratch.last_ended[device]
         scratch.op_end[op] = end
@@ -179,6 +209,8 @@ def _end(
     scratch.last_ended[device] = op
     scratch.memory[device] -= arrays.end_bytes[op]
     tracks = len(scratch.holders) > 0
+    num_fresh = 0
+    has_executor = len(arrays.most_sends) > 0
     if tracks:
         for index in range(arrays.input_row[op], arrays.input_row[op + 1]):
             _let_go(arrays, scratch, device_of_op, arrays.input_tensor[index], device)
@@ -193,17 +225,66 @@ def _end(
                 scratch.holders[first + where] += 1
             if where != device:
                 remote = True
+                if has_executor and scratch.wanted_by[where] != tensor:
+                    item = len(arrays.op_seconds) + first + where
+                    num_fresh = push_key(scratch.fresh, 0, num_fresh, _fresh_key(user, item))
                 scratch.wanted_by[where] = tensor
                 continue
             scratch.pending[user] -= 1
-            if scratch.pending[user] == 0:
-                _make_ready(scratch, device, user, instant)
+            if scratch.pending[user] == 0 and has_executor:
+                rank = user
+                if arrays.runs_inline[user]:
+                    rank = _INLINE_RANK - user
+                num_fresh = push_key(scratch.fresh, 0, num_fresh, _fresh_key(rank, user))
+            elif scratch.pending[user] == 0:
+                _make_ready(arrays, scratch, device, user, instant)
         if remote:
             for target in range(num_devices):
                 if scratch.wanted_by[target] == tensor:
                     if tracks:
                         scratch.holders[first + device] += 1
-                    _send(arrays, scratch, device, target, tensor, now)
+                    if not has_executor:
+                        _send(arrays, scratch, device, target, tensor, now)
+    while num_fresh > 0:
+        item = scratch.fresh[0] & _OP_MASK
+        num_fresh = pop_key(scratch.fresh, 0, num_fresh)
+        scratch.turns[device, 0] -= 1
+        _queue(scratch, device, scratch.turns[device, 0], item)
+
+
+@compiled
+def _fresh_key(rank: int, item: int) -> int:
+    """Ascending keys go to the front of the queue one after another: the last one runs first."""
+    return int((np.int64(rank) << _INSTANT_SHIFT) | item)
+
+
+@compiled
+def _start_send(
+    arrays: SimulationArrays, scratch: Scratch, device: int, item: int, now: float
+) -> None:
+    """A transfer's work at its sender, which takes a slot as an op does."""
+    counts = scratch.counts
+    key = item - len(arrays.op_seconds)
+    tensor = key // len(arrays.slots)
+    target = key % len(arrays.slots)
+    seconds = (
+        arrays.send_seconds[device, target, 0]
+        + arrays.tensor_bytes[tensor] * arrays.send_seconds[device, target, 1]
+    )
+    end = now + (seconds + scratch.owed[device])
+    scratch.owed[device] = 0.0
+    counts[_ENDS] = push_event(scratch.end_time, scratch.end_key, counts[_ENDS], end, item)
+
+
+@compiled
+def _end_send(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, key: int, now: float
+) -> None:
+    """The sender has done its part: the tensor goes its way."""
+    tensor = key // len(arrays.slots)
+    source = device_of_op[arrays.producer[tensor]]
+    scratch.running[source] -= 1
+    _send(arrays, scratch, source, key % len(arrays.slots), tensor, now)
 
 
 @compiled
@@ -267,12 +348,18 @@ def _arrive(
     num_devices = len(arrays.slots)
     tensor = key // num_devices
     device = key % num_devices
+    if len(arrays.most_sends) > 0:
+        source = device_of_op[arrays.producer[tensor]]
+        scratch.owed[device] += (
+            arrays.receive_seconds[source, device, 0]
+            + arrays.tensor_bytes[tensor] * arrays.receive_seconds[source, device, 1]
+        )
     for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
         user = arrays.use_op[index]
         if device_of_op[user] == device:
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0:
-                _make_ready(scratch, device, user, instant)
+                _make_ready(arrays, scratch, device, user, instant)
     if len(scratch.holders) > 0:
         _let_go(arrays, scratch, device_of_op, tensor, device_of_op[arrays.producer[tensor]])
 

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.builders import Machine, Op, build_problem, chain, fan_out, random_problem, two_towers
+from tests.builders import (
+    Machine,
+    Op,
+    build_problem,
+    chain,
+    fan_out,
+    random_executor,
+    random_problem,
+    two_towers,
+    with_executor,
+)
 from tests.reference_simulator import reference_run
 from tfplace.evaluation.schedule import memory_use
 from tfplace.evaluation.simulator import Simulator
@@ -143,6 +153,8 @@ def test_many_are_as_one_each_in_any_number_of_threads():
 def test_agrees_with_the_reference(seed):
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, max_ops=14)
+    if seed % 2:
+        problem = random_executor(rng, problem)
     placement = rng.integers(0, problem.num_devices, problem.num_ops).astype(np.int32)
     makespan, peaks = reference_run(problem, placement.tolist())
     simulator = Simulator(problem, num_threads=1)
@@ -152,3 +164,51 @@ def test_agrees_with_the_reference(seed):
         assert found_peaks.tolist() == peaks
     schedule = simulator.schedule(placement)
     assert [int(use.bytes.max()) for use in memory_use(problem, schedule)] == peaks
+
+
+def test_an_executor_works_depth_first_and_runs_cheap_ops_at_once():
+    ops = [
+        Op("root", 1.0),
+        Op("low", 1.0, ("root:0",)),
+        Op("cheap", 1.0, ("root:0",), type="Identity"),
+        Op("high", 1.0, ("root:0",)),
+        Op("after_high", 1.0, ("high:0",)),
+        Op("other_root", 1.0),
+    ]
+    problem = with_executor(build_problem(ops, Machine(1)), inline=["Identity"])
+    schedule = Simulator(problem).schedule(np.zeros(6))
+    # other_root waits at the back since 0 s; after_high goes before low, which waits since 1 s.
+    assert schedule.op_start.tolist() == [0, 4, 1, 2, 3, 5]
+
+
+def test_a_send_waits_its_turn_and_takes_its_senders_slot():
+    ops = [
+        Op("a", 1.0, outputs=(4,)),
+        Op("far", 1.0, ("a:0",)),
+        Op("near", 2.0, ("a:0",)),
+    ]
+    # A transfer alone takes 2 s + 4 bytes at 1 byte/s: of that 0.5 s + 4/4 s are the sender's
+    # work and 1 s + 4/2 s the receiver's; the wire has 0.5 s + 4/4 s left.
+    problem = build_problem(ops, Machine(2, latency=2.0))
+    problem = with_executor(problem, send=(0.5, 0.25), receive=(1.0, 0.5))
+    schedule = Simulator(problem).schedule(np.array([0, 1, 0]))
+    # near (higher index) runs from 1 to 3 s, then the send until 4.5 s; the tensor leaves its
+    # channel at 5.5 s and is there at 6 s; far takes 1 s and the 3 s that its tensor brought.
+    assert schedule.op_start.tolist() == [0, 6, 1]
+    assert schedule.op_end.tolist() == [1, 10, 3]
+    assert schedule.transfers.start.tolist() == [4.5]
+    assert schedule.transfers.release.tolist() == [5.5]
+    assert schedule.transfers.arrival.tolist() == [6.0]
+
+
+def test_what_a_received_tensor_makes_ready_waits_at_the_back():
+    ops = [
+        Op("source", 1.0, outputs=(0,)),
+        Op("root", 1.0),
+        Op("of_received", 1.0, ("source:0",)),
+        Op("next", 1.0, ("root:0",)),
+        Op("last", 1.0, ("next:0",)),
+    ]
+    problem = with_executor(build_problem(ops, Machine(2)), receive=(0.0, 0.0))
+    schedule = Simulator(problem).schedule(np.array([0, 1, 1, 1, 1]))
+    assert schedule.op_start.tolist() == [0, 0, 3, 1, 2]
