@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.building.colocation import joined_groups
+from graphs.devices_asked import named_device
 from graphs.errors import ConstraintError, UsageError
 from graphs.nearest import nearest
 from graphs.op_graph import IntArray
@@ -23,19 +24,24 @@ def pinned_devices(
     Args:
       pins: "REGEX=DEVICE"; REGEX is searched in the op's name.
       op_names: [N].
-      device_names: [D]; DEVICE may leave out the leading "/device:".
+      device_names: [D]; DEVICE may be "GPU:1", "/gpu:1", "/device:GPU:1" or the full name.
 
     Raises:
-      UsageError: a pin has no device or its regular expression is wrong.
-      ConstraintError: no op matches, the cluster lacks the device, or two pins disagree.
+      UsageError: a pin has no device, its regular expression is wrong or matches no op, or the
+        cluster lacks the device.
+      ConstraintError: two pins disagree.
     """
     pinned = np.full(len(op_names), -1, dtype=np.int32)
     for pin in pins:
         pattern, separator, device = pin.rpartition("=")
         if not separator or not pattern:
             raise UsageError(f"reading --pin={pin}: wanted REGEX=DEVICE, as in '.*lstm.*=GPU:1'")
-        index = _device_index(device, pin, device_names)
-        for op in _matches(pattern, f"--pin={pin}", op_names):
+        matches = _matches(pattern, f"--pin={pin}", op_names)
+        try:
+            index = named_device(device, device_names)
+        except LookupError as error:
+            raise UsageError(f"applying --pin={pin}: {error}") from None
+        for op in matches:
             if pinned[op] not in (-1, index):
                 raise ConstraintError(
                     f"applying --pin={pin}: op {op_names[op]!r} is pinned to "
@@ -104,16 +110,6 @@ def require_possible(
     )
 
 
-def _device_index(device: str, pin: str, device_names: Sequence[str]) -> int:
-    for candidate in (device, f"/device:{device}", f"/{device}"):
-        if candidate in device_names:
-            return list(device_names).index(candidate)
-    raise ConstraintError(
-        f"applying --pin={pin}: the cluster has no device {device!r}; it has "
-        f"{', '.join(device_names)}"
-    )
-
-
 def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
     try:
         search = re.compile(pattern).search
@@ -123,7 +119,5 @@ def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
         ) from None
     found = [i for i, name in enumerate(op_names) if search(name)]
     if not found:
-        raise ConstraintError(
-            f"applying {flag}: no op's name matches; nearest: {nearest(pattern, op_names)}"
-        )
+        raise UsageError(f"applying {flag}: no op's name matches{nearest(pattern, op_names)}")
     return found

@@ -9,6 +9,7 @@ import numpy as np
 from graphs.building.build import BuiltGraph
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
+from graphs.nearest import did_you_mean
 from graphs.op_graph import IntArray
 
 
@@ -62,12 +63,37 @@ def match_device(device: str, device_names: Sequence[str]) -> int:
     "/gpu:1", "/device:GPU:1", "GPU:1" and "/job:localhost/replica:0/task:0/device:GPU:1" are
     the same device of this host.
     """
+    return next(iter(matching_devices(device, device_names)), -1)
+
+
+def matching_devices(device: str, device_names: Sequence[str]) -> list[int]:
+    """All devices that a device string, read as `match_device` reads it, may mean."""
     wanted = _parts(device)
-    for index, name in enumerate(device_names):
-        parts = _parts(name)
-        if all(parts.get(key, _DEFAULTS.get(key)) == value for key, value in wanted.items()):
-            return index
-    return -1
+    return [
+        index
+        for index, name in enumerate(device_names)
+        if all(_parts(name).get(key, _DEFAULTS.get(key)) == wanted[key] for key in wanted)
+    ]
+
+
+def named_device(device: str, device_names: Sequence[str]) -> int:
+    """The one device that a user means by "/gpu:1", "GPU:1", "/device:GPU:1" or its full name.
+
+    Raises:
+      LookupError: it names none, or several; the message says so.
+    """
+    if device in device_names:
+        return list(device_names).index(device)
+    matches = matching_devices(device, device_names) if "type" in _parts(device) else []
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        several = ", ".join(device_names[index] for index in matches)
+        raise LookupError(f"{device!r} may be {several}; name one of them in full")
+    raise LookupError(
+        f"the cluster has no device {device!r}; it has {', '.join(device_names)}"
+        f"{did_you_mean(device, device_names)}"
+    )
 
 
 _DEFAULTS = {"job": "localhost", "replica": "0", "task": "0", "id": "0"}

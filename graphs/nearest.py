@@ -7,9 +7,9 @@ from collections.abc import Iterable
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
-    """The known words most like `word`, as "'a', 'b'"; "(none)" where nothing is like it."""
+    """ "; nearest: 'a', 'b'", the known words most like `word`, or an empty string."""
     matches = difflib.get_close_matches(word, list(known), n=count, cutoff=0.5)
-    return ", ".join(repr(match) for match in matches) or "(none)"
+    return f"; nearest: {', '.join(map(repr, matches))}" if matches else ""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

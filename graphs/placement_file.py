@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
 from graphs.nearest import nearest
 from graphs.op_graph import IntArray
@@ -42,26 +44,38 @@ def read_placement(
     """
     entries = _read_entries(path)
     index = {name: i for i, name in enumerate(op_names)}
-    device_index = {name: d for d, name in enumerate(device_names)}
+    device_index: dict[str, int] = {}
     result = np.array(default, dtype=np.int32)
     for op, device in entries.items():
         if op not in index:
             raise PlacementError(
-                f"reading the placement {path}: the model's run has no op {op!r}; nearest: "
+                f"reading the placement {path}: the model's run has no op {op!r}"
                 f"{nearest(op, op_names)}; write a fresh file with `tfplace optimize`"
             )
         if device not in device_index:
-            raise PlacementError(
-                f"reading the placement {path}: op {op!r} is put on {device!r}, which the "
-                f"cluster does not have; it has {', '.join(device_names)}"
-            )
+            try:
+                device_index[device] = named_device(device, device_names)
+            except LookupError as error:
+                raise PlacementError(
+                    f"reading the placement {path}: op {op!r} is put on {device!r}: {error}"
+                ) from None
         result[index[op]] = device_index[device]
     return result
 
 
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"{key!r} stands there twice")
+        found[key] = value
+    return found
+
+
 def _read_entries(path: str) -> Mapping[str, str]:
     try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        text = Path(path).read_text(encoding="utf-8")
+        value = json.loads(text, object_pairs_hook=_unique_keys)
     except FileNotFoundError:
         raise PlacementError(
             f"reading the placement {path}: there is no such file; `tfplace optimize` writes "

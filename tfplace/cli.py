@@ -5,8 +5,10 @@ Nothing heavy is imported here; a command's module is imported when the command 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
+import itertools
 import os
 import sys
 import textwrap
@@ -150,23 +152,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line (without the program's name); returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     native_stderr = NativeStderr()
-    if arguments is None and "--verbosity=1" not in words:
+    is_verbose = verbosity_of(words) > 0
+    if arguments is None and not is_verbose:
         native_stderr.divert()
     try:
         with interruptible():
             return _dispatch(words)
     except TfplaceError as error:
-        return _fail(str(error), error.exit_status, words)
+        return _fail(str(error), error.exit_status, is_verbose)
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, words)
+        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, is_verbose)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        traceback.print_exc()
-        print(native_stderr.tail(), file=sys.stderr)
+        print(native_stderr.tail(), end="", file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
-        return _fail(message, EXIT_DEFECT, words, is_traced=True)
+        return _fail(message, EXIT_DEFECT, is_traced=True)
 
 
 def _dispatch(words: list[str]) -> int:
@@ -196,6 +198,22 @@ def _dispatch(words: list[str]) -> int:
     return status
 
 
+def verbosity_of(words: Sequence[str]) -> int:
+    """What --verbosity says, here or in a flagfile; 0 where it says nothing that can be read."""
+    values = table.define(table.FORMAT)
+    try:
+        expanded = values.read_flags_from_files(list(words), force_gnu=True)
+    except flags.Error:
+        expanded = list(words)
+    found = 0
+    for word, following in itertools.pairwise([*expanded, ""]):
+        flag, has_value, value = word.partition("=")
+        if flag in ("--verbosity", "-verbosity"):
+            with contextlib.suppress(ValueError):
+                found = int(value if has_value else following)
+    return found
+
+
 def parse(name: str, words: Sequence[str]) -> tuple[list[str], flags.FlagValues]:
     """Splits a command's words into arguments and flags.
 
@@ -206,6 +224,18 @@ def parse(name: str, words: Sequence[str]) -> tuple[list[str], flags.FlagValues]
     values = table.define(command.flags)
     try:
         rest = values(["tfplace", *words])[1:]
+    except flags.CantOpenFlagFileError as error:
+        cause = error.__context__
+        raise UsageError(
+            f"reading the flags of `tfplace {name}`: the flagfile "
+            f"{getattr(cause, 'filename', '')!r} can't be opened "
+            f"({getattr(cause, 'strerror', error)}); give --flagfile another path"
+        ) from None
+    except flags.UnrecognizedFlagError as error:
+        raise UsageError(
+            f"reading the flags of `tfplace {name}`: there is no flag --{error.flagname}; "
+            f"`tfplace {name} --help` lists them{did_you_mean(error.flagname, values)}"
+        ) from None
     except (flags.Error, OSError) as error:
         raise UsageError(
             f"reading the flags of `tfplace {name}`: {_one_line(str(error))}"
@@ -270,8 +300,8 @@ def _flag_help(flag: Flag) -> list[str]:
                                  subsequent_indent=" " * 8)]  # fmt: skip
 
 
-def _fail(message: str, status: int, words: Sequence[str], is_traced: bool = False) -> int:
-    if "--verbosity=1" in words and not is_traced:
+def _fail(message: str, status: int, is_traced: bool) -> int:
+    if is_traced:
         traceback.print_exc()
     print(f"tfplace: error: {_one_line(message)}", file=sys.stderr)
     return status

@@ -7,11 +7,16 @@ them. Python's own sys.stderr goes on writing where it always did.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from typing import IO
 
 TAIL_BYTES = 2000
+_NOISE = re.compile(
+    r"[IW]\d{4} |WARNING: All log messages before|To enable the following instructions"
+    r"|E\d{4} .*(cuInit|Unable to register cu|computation_placer)"
+)
 
 
 class NativeStderr:
@@ -32,10 +37,10 @@ class NativeStderr:
         sys.stderr = os.fdopen(terminal, "w", buffering=1, encoding="utf-8", errors="replace")
 
     def tail(self) -> str:
-        """The end of what was diverted."""
+        """The end of what was diverted, without the lines that TensorFlow always writes."""
         if self._file is None:
             return ""
         size = os.fstat(self._file.fileno()).st_size
-        return os.pread(self._file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES)).decode(
-            errors="replace"
-        )
+        content = os.pread(self._file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+        lines = content.decode(errors="replace").splitlines()
+        return "".join(f"{line}\n" for line in lines if line.strip() and not _NOISE.match(line))

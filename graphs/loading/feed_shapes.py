@@ -123,7 +123,10 @@ def _told_shapes(
     all_signatures: Mapping[str, Signature],
     options: LoadOptions,
 ) -> dict[str, tuple[int, ...]]:
-    """{tensor: shape} from --input_shape, whose names may be a signature's arguments."""
+    """{tensor: shape} from --input_shape, whose names may be a signature's arguments.
+
+    Arrays to feed tell shapes too; one that contradicts the model is left to read_feeds.
+    """
     known: dict[str, str] = {}
     for candidate in [*all_signatures.values(), *([signature] if signature else [])]:
         known.update({name: with_index(spec.tensor) for name, spec in candidate.inputs.items()})
@@ -131,12 +134,16 @@ def _told_shapes(
         known.update({spec.tensor: spec.tensor, op_of(spec.tensor): spec.tensor})
     fed = {spec.tensor for spec in declared}
     told = {}
+    for spec in declared:
+        shape = options.fed_shape.get(spec.tensor, options.fed_shape.get(op_of(spec.tensor)))
+        if shape is not None and _fits(spec.shape, shape):
+            told[spec.tensor] = tuple(shape)
     for name, shape in options.input_shape.items():
         if known.get(name) not in fed:
             names = [op_of(spec.tensor) for spec in declared]
             raise FetchError(
                 f"reading --input_shape {name}: the run has no input {name!r}, it has "
-                f"{', '.join(names) or 'none'}; nearest: {nearest(name, names)}"
+                f"{', '.join(names) or 'none'}{nearest(name, names)}"
             )
         told[known[name]] = tuple(shape)
     return told
@@ -178,17 +185,20 @@ def _guess(shape: tuple[int, ...], position: int) -> int:
 
 
 def _check_told(spec: TensorSpec, told: tuple[int, ...]) -> None:
-    declared = spec.shape
-    if declared is None:
-        return
-    fits = len(told) == len(declared) and all(
-        d in (-1, t) for d, t in zip(declared, told, strict=True)
-    )
-    if not fits:
+    if not _fits(spec.shape, told):
         raise FeedError(
             f"reading --input_shape {op_of(spec.tensor)}={','.join(map(str, told))}: the model "
-            f"declares {_readable(declared)}; give a shape that fits it"
+            f"declares {_readable(spec.shape)}; give a shape that fits it"
         )
+
+
+def _fits(declared: tuple[int, ...] | None, told: tuple[int, ...]) -> bool:
+    """Whether a shape says nothing else than the model does."""
+    if declared is None:
+        return True
+    return len(told) == len(declared) and all(
+        d in (-1, t) for d, t in zip(declared, told, strict=True)
+    )
 
 
 def _check_batch(

@@ -119,7 +119,7 @@ def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> Fee
         if spec is None:
             raise FeedError(
                 f"reading inputs from {os.fspath(path)!r}: the run has no input {name!r}, it has "
-                f"{_names(feeds)}; nearest: {nearest(name, [op_of(s.tensor) for s in feeds])}"
+                f"{_names(feeds)}{nearest(name, [op_of(s.tensor) for s in feeds])}"
             )
         found[spec.tensor] = _checked(os.fspath(path), spec, array)
     missing = [spec for spec in feeds if spec.tensor not in found]
@@ -129,6 +129,15 @@ def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> Fee
             "add one for each input of the run"
         )
     return {spec.tensor: found[spec.tensor] for spec in feeds}
+
+
+def read_feed_shapes(path: str | os.PathLike[str]) -> dict[str, tuple[int, ...]]:
+    """{name: shape} of the arrays in an .npz of inputs.
+
+    Raises:
+      FeedError: no such file, or no .npz.
+    """
+    return {name: array.shape for name, array in _read_npz(os.fspath(path)).items()}
 
 
 def _read_npz(path: str) -> dict[str, np.ndarray]:

@@ -102,8 +102,8 @@ class GraphView:
         op, _, index = name.partition(":")
         if op not in self.nodes:
             raise FetchError(
-                f"looking up the {what} {name!r}: the graph has no op {op!r}; nearest: "
-                f"{nearest(op, self.nodes)}; `tfplace inspect MODEL` lists all ops"
+                f"looking up the {what} {name!r}: the graph has no op {op!r}"
+                f"{nearest(op, self.nodes)}; name one of its {len(self.nodes):,} ops"
             )
         if index and not index.isdigit():
             raise FetchError(

@@ -18,6 +18,7 @@ class LoadOptions:
       mode: "train", "inference" or empty.
       batch_size: fills leading unknown dimensions of inputs.
       input_shape: {input: shape}; an input is named "op", "op:0" or by a signature's argument.
+      fed_shape: {tensor or op: shape} of arrays that will be fed; wins over guesses.
       tags: of the MetaGraphDef in a SavedModel with several.
     """
 
@@ -27,6 +28,7 @@ class LoadOptions:
     batch_size: int | None = None
     input_shape: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = ()
+    fed_shape: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

@@ -119,7 +119,7 @@ def _signature_run(sources: RunSources, options: LoadOptions) -> Run:
     if name not in sources.signatures:
         raise FetchError(
             f"looking up the signature {name!r}: the model has "
-            f"{', '.join(sorted(sources.signatures)) or 'no signatures'}; nearest: "
+            f"{', '.join(sorted(sources.signatures)) or 'no signatures'}"
             f"{nearest(name, sources.signatures)}"
         )
     fetches = signature_fetches(sources.signatures[name])

@@ -20,12 +20,40 @@ def test_a_pin_takes_all_matching_ops_and_short_device_names():
 
 
 @pytest.mark.parametrize(
+    "device",
+    [
+        "GPU:0",
+        "gpu:0",
+        "/gpu:0",
+        "/GPU:0",
+        "/device:GPU:0",
+        "/device:gpu:0",
+        "gpu",
+        "/job:localhost/replica:0/task:0/device:GPU:0",
+    ],
+)
+def test_a_device_has_many_spellings(device):
+    assert pinned_devices([f"loss={device}"], NAMES, DEVICES).tolist() == [-1, -1, -1, 1]
+
+
+def test_a_spelling_that_may_be_several_is_refused():
+    workers = ("/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0")
+    assert pinned_devices(["loss=/job:worker/task:1/cpu:0"], NAMES, workers)[-1] == 1
+    with pytest.raises(UsageError, match="may be /job:worker/task:0/device:CPU:0, /job"):
+        pinned_devices(["loss=/job:worker/cpu:0"], NAMES, workers)
+
+
+@pytest.mark.parametrize(
     ("pins", "error", "message"),
     [
         (["layer"], UsageError, "wanted REGEX=DEVICE"),
         (["(=GPU:0"], UsageError, "no regular expression"),
-        (["layer=GPU:3"], ConstraintError, "no device 'GPU:3'"),
-        (["lstm=GPU:0"], ConstraintError, "no op's name matches"),
+        (["layer=GPU:3"], UsageError, "no device 'GPU:3'"),
+        (["layer=tpu:0"], UsageError, "no device 'tpu:0'"),
+        (["layer=/job:localhost"], UsageError, "no device '/job:localhost'"),
+        (["layr=GPU:9"], UsageError, "no op's name matches"),
+        (["lozz=GPU:0"], UsageError, "no op's name matches; nearest: 'loss'"),
+        (["xyz=GPU:0"], UsageError, "no op's name matches$"),
         (["layer=GPU:0", "layer_1=CPU:0"], ConstraintError, "another --pin"),
     ],
 )

@@ -31,6 +31,11 @@ def test_ops_that_are_not_named_keep_their_default(tmp_path):
     assert read_placement(path, NAMES, DEVICES, np.ones(3, np.int32)).tolist() == [1, 1, 0]
 
 
+def test_devices_may_be_spelled_as_tensorflow_takes_them(tmp_path):
+    path = write(tmp_path, json.dumps({"a": "/gpu:0", "b/c": "GPU:0", "d": "cpu:0"}))
+    assert read_placement(path, NAMES, DEVICES, np.zeros(3, np.int32)).tolist() == [1, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -38,7 +43,8 @@ def test_ops_that_are_not_named_keep_their_default(tmp_path):
         ("[1, 2]", "one JSON object"),
         ('{"a": 3}', "strings"),
         ('{"bc": "/device:GPU:0"}', "nearest: 'b/c'"),
-        ('{"a": "/device:GPU:7"}', "cluster does not have"),
+        ('{"a": "/device:GPU:7"}', "cluster has no device"),
+        ('{"a": "gpu:0", "a": "cpu:0"}', "'a' stands there twice"),
     ],
 )
 def test_bad_files_are_told(tmp_path, text, message):

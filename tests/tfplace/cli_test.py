@@ -2,7 +2,7 @@
 
 import pytest
 
-from tfplace.cli import COMMANDS, main, parse
+from tfplace.cli import COMMANDS, main, parse, verbosity_of
 
 
 @pytest.mark.parametrize("words", [["--help"], ["help"], ["-h"]])
@@ -64,3 +64,46 @@ def test_a_flagfile_gives_flags(tmp_path):
 def test_no_command_prints_help_and_is_a_usage_error(capsys):
     assert main([]) == 1
     assert "usage: tfplace" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "verbosity"),
+    [
+        (["optimize", "x"], 0),
+        (["optimize", "x", "--verbosity=1"], 1),
+        (["optimize", "x", "--verbosity", "2"], 2),
+        (["optimize", "x", "-verbosity=-1"], -1),
+        (["optimize", "x", "--flagfile=FILE"], 3),
+        (["optimize", "x", "--flagfile", "FILE", "--verbosity=1"], 1),
+        (["optimize", "x", "--flagfile=/nowhere", "--verbosity=1"], 1),
+        (["optimize", "x", "--verbosity"], 0),
+        (["optimize", "x", "--verbosity=much"], 0),
+    ],
+)
+def test_verbosity_is_read_wherever_it_stands(words, verbosity, tmp_path):
+    path = tmp_path / "flags"
+    path.write_text("# talk\n--verbosity=3\n")
+    assert verbosity_of([word.replace("FILE", str(path)) for word in words]) == verbosity
+
+
+def test_a_verbose_flagfile_brings_the_traceback(tmp_path, capsys):
+    path = tmp_path / "flags"
+    path.write_text("--verbosity=1\n")
+    assert main(["optimize", "/nowhere.pb", f"--flagfile={path}", "--algorithm=none"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_missing_flagfile_is_told_in_our_words(capsys):
+    assert main(["optimize", "a", "--flagfile=/nowhere/flags"]) == 1
+    assert capsys.readouterr().err == (
+        "tfplace: error: reading the flags of `tfplace optimize`: the flagfile '/nowhere/flags' "
+        "can't be opened (No such file or directory); give --flagfile another path\n"
+    )
+
+
+def test_an_unknown_flag_is_told_with_the_nearest(capsys):
+    assert main(["optimize", "a", "--buget_seconds=3"]) == 1
+    assert capsys.readouterr().err == (
+        "tfplace: error: reading the flags of `tfplace optimize`: there is no flag "
+        "--buget_seconds; `tfplace optimize --help` lists them; did you mean 'budget_seconds'?\n"
+    )

@@ -50,7 +50,9 @@ def test_names_and_files(tmp_path):
 
 
 def test_unknown_name_lists_the_known():
-    with pytest.raises(ClusterError, match=r"did you mean 'local'\?.*workers:N.*k80x2.*\.json"):
+    with pytest.raises(
+        ClusterError, match=r"none; wanted .*workers:N.*k80x2.*\.json; did you mean 'local'\?"
+    ):
         find_cluster("locl")
 
 

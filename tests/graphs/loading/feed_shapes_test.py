@@ -1,5 +1,7 @@
 """Shapes of inputs: declared, told, or guessed and said."""
 
+import dataclasses
+
 import pytest
 import tensorflow as tf
 
@@ -43,6 +45,16 @@ def test_unknown_dimensions_are_guessed(shape, expected, num_guesses):
     feeds = _find(lambda: _placeholder(*shape))
     assert feeds.specs == (TensorSpec("x:0", "float32", expected),)
     assert len(feeds.guessed) == num_guesses
+
+
+def test_arrays_to_feed_tell_their_shapes():
+    options = LoadOptions(fed_shape={"x": (7, 3)})
+    found = _find(lambda: _placeholder(None, 3), options)
+    assert found.specs[0].shape == (7, 3) and found.guessed == ()
+    told = dataclasses.replace(options, input_shape={"x": (5, 3)})
+    assert _find(lambda: _placeholder(None, 3), told).specs[0].shape == (5, 3)
+    wrong = LoadOptions(fed_shape={"x": (7, 4), "y": (2,)})  # which read_feeds tells
+    assert _find(lambda: _placeholder(None, 3), wrong).specs[0].shape == (32, 3)
 
 
 def test_a_batch_size_fills_leading_dimensions_only():
@@ -94,7 +106,7 @@ def test_only_what_the_run_needs_is_fed():
         return _placeholder(2) * v1.placeholder_with_default(1.0, [], name="rate")
 
     assert [spec.tensor for spec in _find(build).specs] == ["x:0"]
-    with pytest.raises(FetchError, match="no input 'unused', it has x; nearest: "):
+    with pytest.raises(FetchError, match="no input 'unused', it has x$"):
         _find(build, LoadOptions(input_shape={"unused": (2,)}))
 
 
