@@ -19,8 +19,9 @@ from graphs.constraints import joined_by_user, pinned_devices, require_possible
 from graphs.devices_asked import given_placement
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
-from graphs.loading.feeds import generate_feeds, read_feeds
+from graphs.loading.feeds import generate_feeds, read_feed_shapes, read_feeds
 from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs, price
 from graphs.problem import Problem
@@ -87,7 +88,7 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
             f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
         )
     cluster = find_cluster(options.cluster)
-    source = load(options.model, options.load)
+    source = load(options.model, _load_options(options))
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     feeds = _feeds(options, source)
     properties = infer(flat)
@@ -149,6 +150,13 @@ def make_problem(
         cluster.device_names,
     )
     return problem
+
+
+def _load_options(options: ProblemOptions) -> LoadOptions:
+    """What the user said about the run; arrays to feed say what their shapes are."""
+    if options.feed_file is None:
+        return options.load
+    return dataclasses.replace(options.load, fed_shape=read_feed_shapes(options.feed_file))
 
 
 def _feeds(options: ProblemOptions, source: SourceModel) -> Mapping[str, Any]:
