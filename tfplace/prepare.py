@@ -18,6 +18,7 @@ from graphs.clusters.discovery import find_cluster
 from graphs.constraints import joined_by_user, pinned_devices, require_possible
 from graphs.devices_asked import given_placement
 from graphs.errors import UsageError
+from graphs.executor import executor_of
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import generate_feeds, read_feed_shapes, read_feeds
 from graphs.loading.load import load
@@ -140,6 +141,7 @@ def make_problem(
         link_channels=cluster.link_channels(),
         memory_reserve=options.memory_reserve,
         communication=cluster.communication,
+        executor=executor_of(cluster, graph.op_types),
     )
     require_possible(
         problem.allowed(),
