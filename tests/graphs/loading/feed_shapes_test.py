@@ -106,7 +106,7 @@ def test_only_what_the_run_needs_is_fed():
         return _placeholder(2) * v1.placeholder_with_default(1.0, [], name="rate")
 
     assert [spec.tensor for spec in _find(build).specs] == ["x:0"]
-    with pytest.raises(FetchError, match="no input 'unused', it has x$"):
+    with pytest.raises(FetchError, match=r"no input 'unused', it has x$"):
         _find(build, LoadOptions(input_shape={"unused": (2,)}))
 
 
