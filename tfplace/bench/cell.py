@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from graphs.errors import TfplaceError
 from graphs.placement import Measurement
 
 
@@ -59,10 +60,14 @@ def _limit_tensorflow(num_threads: int) -> None:
 
 
 def main() -> None:
-    """Reads the request, prints the row."""
+    """Reads the request, prints the row, or why there is none as the last line of stderr."""
     request = json.loads(sys.argv[1])
     _limit_tensorflow(request["num_threads"])
-    print("\n" + json.dumps(run_cell(request), allow_nan=False))
+    try:
+        row = run_cell(request)
+    except TfplaceError as error:
+        sys.exit(str(error))
+    print("\n" + json.dumps(row, allow_nan=False))
 
 
 if __name__ == "__main__":

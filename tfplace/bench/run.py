@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
-import json
+import dataclasses
+import logging
 import os
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
-from graphs import zoo
-from graphs.child_process import child_environment
 from graphs.errors import TfplaceError
+from tfplace.bench.cell_process import CellProcesses
 from tfplace.bench.grid import Cell, Grid, cells_of, write_rows
-from tfplace.options import ProblemOptions
-from tfplace.prepare import prepare
-from tfplace.task import write_task
+from tfplace.bench.tasks import Tasks
+from tfplace.interruption import Interrupted, interruptible
 
-SETUP_SECONDS = 600.0  # what a cell may take beyond its budget: imports, compiling, one batch
+Row = dict[str, Any]
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True)
+class GridResult:
+    """Attributes: rows of this grid that are done, in its order; interrupted: by a Ctrl-C."""
+
+    rows: list[Row]
+    interrupted: bool
 
 
 def run_grid(
-    grid: Grid,
-    path: str,
-    rows: list[dict[str, Any]],
-    on_row: Callable[[dict[str, Any], int, int], None],
-) -> list[dict[str, Any]]:
+    grid: Grid, path: str, rows: list[Row], on_row: Callable[[Row, int, int], None]
+) -> GridResult:
     """Runs what `rows` lack and writes `path` after every cell.
 
     Args:
@@ -38,81 +41,55 @@ def run_grid(
       rows: of an earlier run; those that belong to other grids stay in the file, and cells
         that failed are tried again.
       on_row: told each new row, and how many of how many are done.
-
-    Returns:
-      All rows of this grid, in its order.
     """
     cells = cells_of(grid)
-    rows[:] = [r for r in rows if "error" not in r or not any(c.matches(r, grid) for c in cells)]
+    rows = [r for r in rows if "error" not in r or not any(c.matches(r, grid) for c in cells)]
     todo = [cell for cell in cells if not any(cell.matches(row, grid) for row in rows)]
     lock = threading.Lock()
+    processes = CellProcesses()
     with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
-        tasks = _Tasks(grid, scratch)
+        tasks = Tasks(scratch, grid.memory_reserve)
 
         def run(cell: Cell) -> None:
-            row = _row(cell, grid, tasks)
+            row = _row(cell, grid, tasks, processes)
+            if row is None:
+                return
             with lock:
                 rows.append(row)
                 write_rows(path, rows)
                 done = sum(any(c.matches(r, grid) for r in rows) for c in cells)
                 on_row(row, done, len(cells))
 
-        with ThreadPoolExecutor(grid.parallel) as pool:
-            list(pool.map(run, todo))
+        interrupted = _run_all(run, todo, grid.parallel, processes.stop)
     own = [row for cell in cells for row in rows if cell.matches(row, grid)]
     others = [row for row in rows if not any(cell.matches(row, grid) for cell in cells)]
     write_rows(path, own + others)
-    return own
+    return GridResult(own, interrupted)
 
 
-class _Tasks:
-    """Problems of the grid, each prepared once, by whichever cell needs it first."""
-
-    def __init__(self, grid: Grid, scratch: str):
-        self._grid = grid
-        self._scratch = scratch
-        self._lock = threading.Lock()
-        self._folders: dict[tuple[str, str], str | TfplaceError] = {}
-
-    def folder(self, model: str, cluster: str) -> str:
-        """Where the task lies.
-
-        Raises:
-          TfplaceError: it can't be prepared.
-        """
-        with self._lock:
-            key = (model, cluster)
-            if key not in self._folders:
-                try:
-                    self._folders[key] = self._prepared(model, cluster)
-                except TfplaceError as error:
-                    self._folders[key] = error
-            found = self._folders[key]
-        if isinstance(found, TfplaceError):
-            raise found
-        return found
-
-    def _prepared(self, model: str, cluster: str) -> str:
-        options = ProblemOptions(
-            self._path(model), cluster=cluster, memory_reserve=self._grid.memory_reserve
-        )
-        folder = tempfile.mkdtemp(dir=self._scratch)
-        write_task(folder, prepare(options).task)
-        return folder
-
-    def _path(self, model: str) -> str:
-        if model.partition(":")[0] not in zoo.NAMES or os.path.exists(model):
-            return model
-        path = Path(self._scratch, f"{model.replace(':', '_').replace(',', '_')}.pb")
-        if not path.exists():
-            name, options = zoo.parse(model)
-            size = str(options.pop("size", "published"))
-            zoo.write(zoo.build(name, size, **options), str(path))
-        return str(path)
+def _run_all(
+    run: Callable[[Cell], None], cells: Sequence[Cell], parallel: int, stop: Callable[[], None]
+) -> bool:
+    """Runs the cells; returns whether the first Ctrl-C or SIGTERM stopped it."""
+    with interruptible() as interruption, interruption.held(), ThreadPoolExecutor(parallel) as pool:
+        futures = [pool.submit(run, cell) for cell in cells]
+        try:
+            with interruption.raising():
+                for future in as_completed(futures):
+                    future.result()
+        except Interrupted:
+            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        finally:
+            stop()
+        return interruption.seen
 
 
-def _row(cell: Cell, grid: Grid, tasks: _Tasks) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _row(cell: Cell, grid: Grid, tasks: Tasks, processes: CellProcesses) -> Row | None:
+    """The row of a cell, one with an "error" where it fails; None where it was stopped."""
+    row: Row = {
         "model": cell.model,
         "cluster": cell.cluster,
         "algorithm": cell.algorithm,
@@ -124,6 +101,9 @@ def _row(cell: Cell, grid: Grid, tasks: _Tasks) -> dict[str, Any]:
         folder = tasks.folder(cell.model, cell.cluster)
     except TfplaceError as error:
         return {**row, **_failed(str(error))}
+    except Exception as error:  # a defect met by one model must not end the others
+        _LOGGER.exception("preparing %s on %s", cell.model, cell.cluster)
+        return {**row, **_failed(f"a defect of tfplace: {type(error).__name__}: {error}")}
     request = {
         "task": folder,
         "algorithm": cell.algorithm,
@@ -132,31 +112,13 @@ def _row(cell: Cell, grid: Grid, tasks: _Tasks) -> dict[str, Any]:
         "budget_seconds": grid.budget_seconds,
         "num_threads": max(1, len(os.sched_getaffinity(0)) // grid.parallel),
     }
-    return {**row, **_run(request)}
+    found = processes.run(request)
+    if found is None:
+        return None
+    return {**row, **(_failed(found) if isinstance(found, str) else found)}
 
 
-def _run(request: dict[str, Any]) -> dict[str, Any]:
-    environment = {**child_environment(), "OMP_NUM_THREADS": str(request["num_threads"])}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "tfplace.bench.cell", json.dumps(request)],
-            cwd="/",
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=2 * request["budget_seconds"] + SETUP_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return _failed(f"no answer within {2 * request['budget_seconds'] + SETUP_SECONDS:.0f} s")
-    if done.returncode:
-        words = [line for line in done.stderr.splitlines() if line.strip()]
-        return _failed(words[-1] if words else f"status {done.returncode}")
-    row: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return row
-
-
-def _failed(why: str) -> dict[str, Any]:
+def _failed(why: str) -> Row:
     return {
         "trials": 0,
         "infeasible_trials": 0,
@@ -170,6 +132,6 @@ def _failed(why: str) -> dict[str, Any]:
     }
 
 
-def num_failed(rows: Sequence[dict[str, Any]]) -> int:
+def num_failed(rows: Sequence[Row]) -> int:
     """Cells that ended with an error, not those that found nothing feasible."""
     return sum("error" in row for row in rows)

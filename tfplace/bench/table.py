@@ -1,10 +1,12 @@
-"""The rows of a bench as CSV, as a Markdown table with geometric means, and as curves."""
+"""The rows of a bench as CSV, as a Markdown table with geometric means, and as text."""
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,8 +15,36 @@ COLUMNS = (
     "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
     "lower_bound_seconds", "error",
 )  # fmt: skip
+TEXT_WIDTH = 80
 
 Row = Mapping[str, Any]
+Place = tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Step times as shares of the best single device's, geometric means over seeds.
+
+    Where no single device can hold the model, shares are of the best placement found by any
+    algorithm.
+
+    Attributes:
+      algorithms: in the order of the rows.
+      shares: {(model, cluster): {algorithm or "bound": share}}; an algorithm is missing where
+        one of its seeds found nothing feasible.
+      means: {algorithm: geometric mean} over the places where every algorithm found something.
+      limits: what was equal, in words.
+    """
+
+    algorithms: Sequence[str]
+    shares: Mapping[Place, Mapping[str, float]]
+    means: Mapping[str, float]
+    limits: str
+
+
+def place_of(row: Row) -> Place:
+    """Model and cluster of a row."""
+    return row["model"], row["cluster"]
 
 
 def as_csv(rows: Sequence[Row]) -> str:
@@ -31,36 +61,64 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def as_markdown(rows: Sequence[Row]) -> str:
-    """Step time as a share of the best single device's, mean over seeds; best of a line in bold.
-
-    Where no single device can hold the model, shares are of the best placement found by any
-    algorithm. A cell in which a seed found nothing feasible is "-". The last line is the
-    geometric mean over the lines in which every algorithm found something.
-    """
+def summary(rows: Sequence[Row]) -> Summary:
+    """The means that the tables show."""
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
-    places = list(dict.fromkeys((row["model"], row["cluster"]) for row in rows))
-    shares = {place: _shares([r for r in rows if _place(r) == place]) for place in places}
-    lines = [
-        "| model | cluster | " + " | ".join(algorithms) + " | bound |",
-        "|---|---|" + "---:|" * (len(algorithms) + 1),
-    ]
-    for place in places:
-        found = shares[place]
-        best = min((found[a] for a in algorithms if a in found), default=math.nan)
-        cells = [_cell(found.get(a), best) for a in algorithms]
-        bound = _cell(found.get("bound"), math.nan)
-        lines.append(f"| {place[0]} | {place[1]} | {' | '.join(cells)} | {bound} |")
+    places = list(dict.fromkeys(map(place_of, rows)))
+    shares = {place: _shares([r for r in rows if place_of(r) == place]) for place in places}
     full = [found for found in shares.values() if all(a in found for a in algorithms)]
-    means = [geometric_mean([found[a] for found in full]) for a in algorithms]
-    best = min((mean for mean in means if not math.isnan(mean)), default=math.nan)
-    cells = [_cell(None if math.isnan(mean) else mean, best) for mean in means]
-    lines.append(f"| geometric mean | {len(full)} lines | {' | '.join(cells)} | |")
+    means = {a: geometric_mean([found[a] for found in full]) for a in algorithms if full}
+    return Summary(algorithms, shares, means, _limits(rows))
+
+
+def as_markdown(found: Summary) -> str:
+    """A line for each model and cluster, the best in bold, "-" where an algorithm found nothing."""
+    header = ["model", "cluster", *found.algorithms, "bound"]
+    lines = [
+        f"Step time over the best single device's, geometric mean over seeds; {found.limits}.",
+        "",
+        _line(header),
+        "|---|---|" + "---:|" * (len(header) - 2),
+    ]
+    for place, shares in found.shares.items():
+        lines.append(_line([*place, *_cells(found.algorithms, shares), _cell(shares, "bound")]))
+    if found.means:
+        lines.append(_line(["geometric mean", "", *_cells(found.algorithms, found.means), ""]))
     return "\n".join(lines) + "\n"
 
 
-def _place(row: Row) -> tuple[str, str]:
-    return row["model"], row["cluster"]
+def as_text(found: Summary) -> str:
+    """The same for a terminal of 80 columns."""
+    lines = textwrap.wrap(
+        f"step time over the best single device's, geometric mean over seeds; {found.limits}",
+        TEXT_WIDTH,
+    )
+    for place, shares in found.shares.items():
+        lines += [" on ".join(place), *_wrapped([*found.algorithms, "bound"], shares)]
+    if found.means and len(found.shares) > 1:
+        lines += ["geometric mean", *_wrapped(found.algorithms, found.means)]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(names: Sequence[str], shares: Mapping[str, float]) -> list[str]:
+    words = [f"{name}\N{NO-BREAK SPACE}{_cell(shares, name)}" for name in names]
+    indented = textwrap.wrap("  ".join(words), TEXT_WIDTH - 2, break_on_hyphens=False)
+    return ["  " + line.replace("\N{NO-BREAK SPACE}", " ") for line in indented]
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cells(algorithms: Sequence[str], shares: Mapping[str, float]) -> list[str]:
+    """What each algorithm reached; the best in bold."""
+    best = min((shares[a] for a in algorithms if a in shares), default=math.nan)
+    cells = [(a, _cell(shares, a)) for a in algorithms]
+    return [f"**{text}**" if shares.get(a) == best else text for a, text in cells]
+
+
+def _cell(shares: Mapping[str, float], name: str) -> str:
+    return f"{shares[name]:.3f}" if name in shares else "-"
 
 
 def _shares(rows: Sequence[Row]) -> dict[str, float]:
@@ -79,41 +137,9 @@ def _shares(rows: Sequence[Row]) -> dict[str, float]:
     return shares
 
 
-def _cell(share: float | None, best: float) -> str:
-    if share is None:
-        return "-"
-    return f"**{share:.3f}**" if share <= best * (1 + 1e-9) else f"{share:.3f}"
-
-
-def draw_curves(rows: Sequence[Row], path: str) -> None:
-    """Best step time against trials, a panel for each model and cluster, as a PNG."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    places = list(dict.fromkeys(_place(row) for row in rows))
-    algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
-    colors = dict(zip(algorithms, pyplot.cm.tab20.colors * 2, strict=False))  # type: ignore[attr-defined]
-    columns = min(3, len(places))
-    lines = math.ceil(len(places) / columns)
-    figure, axes = pyplot.subplots(
-        lines, columns, figsize=(5 * columns, 3.6 * lines), squeeze=False, layout="constrained"
-    )
-    for axis, place in zip(axes.flat, places, strict=False):
-        for row in (row for row in rows if _place(row) == place and row["history"]):
-            trials = [point[0] + 1 for point in row["history"]]
-            best = [point[2] for point in row["history"]]
-            first = row["seed"] == min(r["seed"] for r in rows)
-            label = row["algorithm"] if first else None
-            axis.step(trials, best, where="post", color=colors[row["algorithm"]], label=label)
-        single = next((r["single_step_seconds"] for r in rows if _place(r) == place), None)
-        if single:
-            axis.axhline(single, color="gray", linestyle=":", label="single")
-        axis.set(title=f"{place[0]} on {place[1]}", xlabel="trials", ylabel="best step time (s)")
-        axis.set_xscale("log")
-    for axis in axes.flat[len(places) :]:
-        axis.set_visible(False)
-    axes.flat[0].legend(fontsize="small")
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
+def _limits(rows: Sequence[Row]) -> str:
+    """ "1,000 trials or 60 s each, seeds 1, 2"; of all rows, which share their limits."""
+    trials, seconds = rows[0]["max_trials"], rows[0]["budget_seconds"]
+    limit = f"{seconds:g} s" if trials is None else f"{trials:,} trials or {seconds:g} s"
+    seeds = sorted({row["seed"] for row in rows})
+    return f"at most {limit} each, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"

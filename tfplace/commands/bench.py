@@ -14,15 +14,15 @@ from tfplace.algorithm_table import require_known
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
 
 EXIT_FAILED_CELLS = 2
+EXIT_INTERRUPTED = 5
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
     quiet_tensorflow(values.verbosity)
-    from tfplace.bench.grid import Grid, read_rows, split_names, whole_numbers
+    from tfplace.bench.grid import Grid, cells_of, read_rows, split_names, whole_numbers
     from tfplace.bench.run import num_failed, run_grid
-    from tfplace.bench.table import as_csv, as_markdown, draw_curves
-    from tfplace.output_paths import write_file
+    from tfplace.output_paths import writable
 
     if not values.output or not values.output.endswith(".json"):
         raise UsageError(
@@ -42,17 +42,39 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     for algorithm in grid.algorithms:
         require_known(algorithm)
     earlier = [] if values.overwrite else read_rows(values.output)
-    rows = run_grid(grid, values.output, earlier, lambda *row: _tell(values.verbosity, *row))
-    stem = values.output.removesuffix(".json")
-    markdown = as_markdown(rows)
-    write_file(f"{stem}.csv", as_csv(rows).encode(), overwrite=True)
-    write_file(f"{stem}.md", markdown.encode(), overwrite=True)
-    draw_curves(rows, f"{stem}.png")
+    with writable(values.output):
+        result = run_grid(grid, values.output, earlier, lambda *row: _tell(values.verbosity, *row))
+    text = _write_tables(result.rows, values.output.removesuffix(".json"))
     if values.format == "json":
-        print_json(rows)
+        print_json(result.rows)
     else:
-        print(markdown, end="")
-    return EXIT_FAILED_CELLS if num_failed(rows) else 0
+        print(text, end="")
+    if result.interrupted:
+        print(
+            f"tfplace: error: running a bench: interrupted; {len(result.rows)} of "
+            f"{len(cells_of(grid))} cells are in {values.output}; the same command goes on",
+            file=sys.stderr,
+        )
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED_CELLS if num_failed(result.rows) else 0
+
+
+def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
+    """Writes STEM.csv, .md and .png; returns what a person is shown."""
+    from tfplace.bench.curves import draw_curves
+    from tfplace.bench.run import num_failed
+    from tfplace.bench.table import as_csv, as_markdown, as_text, summary
+    from tfplace.output_paths import write_file
+
+    if not rows:
+        return "no cell is done\n"
+    found = summary(rows)
+    write_file(f"{stem}.csv", as_csv(rows).encode(), overwrite=True)
+    write_file(f"{stem}.md", as_markdown(found).encode(), overwrite=True)
+    draw_curves(rows, f"{stem}.png")
+    failed = num_failed(rows)
+    again = f"failed    {failed} cells; the same command tries them again\n" if failed else ""
+    return f"{as_text(found)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
 def _tell(verbosity: int, row: dict[str, Any], done: int, total: int) -> None:
