@@ -105,6 +105,18 @@ def test_during_the_baselines_what_is_known_is_written(run, monkeypatch, tmp_pat
     assert os.listdir(out.parent) == ["out"]
 
 
+def test_at_the_first_evaluation_the_given_placement_is_kept(run, monkeypatch):
+    class Interrupting(optimize_module.SimulatingEvaluator):
+        def __init__(self, problem):
+            super().__init__(problem)
+            interrupt()
+
+    monkeypatch.setattr(optimize_module, "SimulatingEvaluator", Interrupting)
+    status, report = run()
+    assert (status, report["verdict"]) == (5, "kept_given")
+    assert [name for name, b in report["baselines"].items() if b["feasible"]] == ["given"]
+
+
 def test_before_a_placement_is_known_nothing_is_written(run, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(optimize_module, "prepare", lambda options: interrupt(signal.SIGTERM))
     assert run() == (5, None)

@@ -19,6 +19,7 @@ from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.evaluation.timing import summarize
 from tfplace.interruption import Interrupted
+from tfplace.options import OptimizeOptions
 from tfplace.prepare import Prepared
 from tfplace.search import Limits, Stage, search
 from tfplace.trial import Policy
@@ -54,6 +55,11 @@ def finalists(
             if not isinstance(outcome, Infeasible):
                 rivals.append(Candidate(f"links {factor:g} times slower", placement, outcome))
     return rivals
+
+
+def has_finalists(found: Prepared, options: OptimizeOptions) -> bool:
+    """Whether real runs may decide after a search in the simulator."""
+    return found.is_present and found.problem.num_devices > 1 and options.evaluator == "auto"
 
 
 def policy_stage(policy: Policy) -> Stage:
