@@ -23,7 +23,13 @@ from tfplace.choosing.baselines import (
 )
 from tfplace.choosing.choose import Choice, choose, confirmed
 from tfplace.choosing.compare import Comparison, compare, placements_to_compare
-from tfplace.choosing.finalists import finalists, quickest
+from tfplace.choosing.finalists import (
+    SEARCH_SHARE,
+    SLOWER_LINKS,
+    finalists,
+    has_finalists,
+    quickest,
+)
 from tfplace.emission import NOT_VERIFIED, devices_used, verified
 from tfplace.evaluation.evaluators import evaluator_for
 from tfplace.evaluation.measure import MeasureConfig
@@ -74,10 +80,10 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     with writable(output_dir, options.dump_problem), interruptible() as interruption:
         watch.stage(f"reading {options.problem.model} and pricing its ops")
         found = prepare(options.problem)
-        watch.stage(f"trying the baselines on {found.cluster.name}")
-        simulator = SimulatingEvaluator(found.problem)
-        simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
+            watch.stage(f"trying the baselines on {found.cluster.name}")
+            simulator = SimulatingEvaluator(found.problem)
+            simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
             baselines, candidates, result = _search(found, simulator, options, watch, trained)
             choice = choose(candidates, found.problem)
             choice, timings = interruption.unless_seen(
@@ -103,7 +109,7 @@ def _search(
 ) -> tuple[list[Candidate], list[Candidate], SearchResult]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search.
 
-    Both share the budget.
+    Both share the budget, with the search for finalists where that follows.
     """
     began = time.monotonic()
     baselines = baseline_candidates(found.task, simulator, options.budget_seconds, options.seed)
@@ -113,6 +119,8 @@ def _search(
         start = None if best is None else best.device_of_op
         stages = stages_of(options.algorithm, found.task, options.seed, start, trained)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
+    if has_finalists(found, options):
+        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
     with evaluator_for(options.evaluator, found) as evaluator, watch.searching(left):
         result = search(stages, evaluator, Limits(left, options.max_trials), watch.search)
     candidates = list(baselines)
@@ -133,7 +141,7 @@ def _measure(
     """Real runs of given, single and placed, where the devices are there."""
     if not found.is_present or found.problem.num_devices == 1 or options.evaluator == "simulate":
         return Timed(choice, None)
-    if choice.verdict == "placed" and options.evaluator == "auto":
+    if choice.verdict == "placed" and has_finalists(found, options):
         watch.stage(f"timing the best few placements on {found.cluster.name}")
         rivals = finalists(found, choice.candidate, options.budget_seconds, options.seed)
         choice = dataclasses.replace(choice, candidate=quickest(found, rivals, options.seed))
