@@ -25,8 +25,8 @@ SIZES = (64, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 <<
 FEW_SIZES = (64, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 _MOST_PAIRS_WITH_ALL_SIZES = 6
 
-_BUSY_COUNTS = {64: 33, 1 << 16: 17, 1 << 20: 5, 1 << 22: 3}
-"""{bytes: transfers that go beside the products}; one fewer than a power of two is compared."""
+_BUSY_COUNTS = {64: 65, 1 << 16: 33, 1 << 20: 5, 1 << 22: 3}
+"""{bytes: transfers that go beside the products}, compared with one transfer."""
 _RULE_BYTES, _RULE_COUNT = 1 << 20, 4
 
 
@@ -122,8 +122,8 @@ def measure_busy(
 
 
 def _busy_chain_seconds(size: int) -> float:
-    """Long enough that all transfers are over before it: 33 of 64 bytes, 3 of 4 MB."""
-    return 10e-3 if size <= 1 << 16 else 25e-3
+    """Long enough that all transfers are over before it: 65 of 64 bytes, 3 of 4 MB."""
+    return 15e-3 if size <= 1 << 16 else 25e-3
 
 
 def busy_figures(transfer_seconds: Mapping[int, FloatArray]) -> BusyFigures:
