@@ -1,5 +1,6 @@
 """What `--cluster` values mean on this host."""
 
+import dataclasses
 import json
 import os
 
@@ -8,7 +9,7 @@ import pytest
 
 from graphs.clusters import catalogue
 from graphs.clusters.cluster_file import write_cluster
-from graphs.clusters.discovery import find_cluster, tf_config_cluster
+from graphs.clusters.discovery import find_cluster, gpu_split_bytes, tf_config_cluster
 from graphs.errors import ClusterError
 
 
@@ -98,3 +99,53 @@ def test_malformed_tf_config(text, message):
 def test_tf_config_is_read_from_the_environment(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", '{"cluster": {"worker": ["a:1"]}}')
     assert find_cluster("tf_config").device_names == ("/job:worker/task:0/device:CPU:0",)
+
+
+def _one_gpu(monkeypatch):
+    """TensorFlow and Grappler as they would answer beside one GPU of 10 GB."""
+    import tensorflow as tf
+    from tensorflow.core.protobuf import device_properties_pb2
+
+    properties = device_properties_pb2.NamedDevice(name="/GPU:0")
+    properties.properties.type = "GPU"
+    properties.properties.memory_size = 10 * 10**9
+    properties.properties.num_cores = 13
+    properties.properties.frequency = 875
+    properties.properties.bandwidth = 240 * 10**6
+    properties.properties.environment["architecture"] = "3.7"
+    shown = {"GPU": [object()], "CPU": [object()]}
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: shown[kind])
+    monkeypatch.setattr("graphs.clusters.discovery.list_devices", lambda: [properties])
+
+
+def test_one_gpu_beside_the_cpu(monkeypatch):
+    _one_gpu(monkeypatch)
+    cluster = find_cluster("local")
+    assert cluster.device_names == ("/device:CPU:0", "/device:GPU:0")
+    gpu = cluster.devices[1]
+    assert (gpu.memory_bytes, gpu.cores, gpu.efficiency) == (10 * 10**9, 13, 0.4)
+    assert gpu.bandwidth_bytes_per_second == 240e9
+    assert gpu_split_bytes(cluster) == ()
+
+
+def test_a_split_gpu_is_shared_evenly(monkeypatch):
+    _one_gpu(monkeypatch)
+    cluster = find_cluster("gpu_split:2")
+    assert cluster.device_names == ("/device:CPU:0", "/device:GPU:0", "/device:GPU:1")
+    assert [(d.memory_bytes, d.cores) for d in cluster.devices[1:]] == [(4_500_000_000, 6)] * 2
+    assert gpu_split_bytes(cluster) == (4_500_000_000,) * 2
+    assert cluster.link_latency[1, 2] == 30e-6
+
+
+def test_a_split_needs_a_gpu_and_a_number(monkeypatch):
+    monkeypatch.setattr(
+        "graphs.clusters.discovery.local_cluster",
+        lambda: dataclasses.replace(
+            find_cluster("workers:1"), devices=(find_cluster("workers:1").devices[0],)
+        ),
+    )
+    with pytest.raises(ClusterError, match="sees no GPU on this host; wanted one to split"):
+        find_cluster("gpu_split:2")
+    for spec in ("gpu_split", "gpu_split:0", "gpu_split:x"):
+        with pytest.raises(ClusterError, match="wanted gpu_split:N"):
+            find_cluster(spec)
