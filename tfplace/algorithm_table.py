@@ -66,7 +66,11 @@ SPECIAL = {
     "given": "the model's own device strings",
     "expert": "the placement of the papers' experts; benchmark graphs only",
 }
-AUTO = (("local_search", 0.6), ("spotlight", 1.0))
+# Stages of "auto" and their shares of what is left, where the simulator answers ...
+AUTO_SIMULATED = (("annealing", 0.92), ("post", 1.0))
+
+# ... and where real runs do, which a policy can't ask by itself.
+AUTO_MEASURED = (("local_search", 0.6), ("spotlight", 1.0))
 
 
 def names() -> tuple[str, ...]:
@@ -89,6 +93,7 @@ def stages_of(
     seed: int,
     incumbent: IntArray | None,
     trained: Checkpoint | None = None,
+    is_simulated: bool = True,
 ) -> list[Stage]:
     """The stages that a search with this algorithm runs, one after another.
 
@@ -98,12 +103,14 @@ def stages_of(
       seed: of its random choices.
       incumbent: the best baseline i4[N], which "auto" goes on from; the others start afresh.
       trained: what --policy names, or None; then `name` is its algorithm.
+      is_simulated: whether the evaluator is the simulator.
     """
     if trained is not None:
         return [Stage(name, lambda best: _trained(trained, task, seed))]
     if name != "auto":
         return [Stage(name, lambda best: policy_of(name, task, seed, best))]
-    return [_auto_stage(each, share, task, seed, incumbent) for each, share in AUTO]
+    stages = AUTO_SIMULATED if is_simulated else AUTO_MEASURED
+    return [_auto_stage(each, share, task, seed, incumbent) for each, share in stages]
 
 
 def _trained(checkpoint: Checkpoint, task: Task, seed: int) -> Policy:
@@ -116,9 +123,20 @@ def _auto_stage(
     name: str, share: float, task: Task, seed: int, incumbent: IntArray | None
 ) -> Stage:
     def start(best: IntArray | None) -> Policy:
-        return policy_of(name, task, seed, incumbent if best is None else best)
+        known = incumbent if best is None else best
+        if name == "annealing":
+            return _annealing(task, seed, known)
+        return policy_of(name, task, seed, known)
 
     return Stage(name, start, share)
+
+
+def _annealing(task: Task, seed: int, incumbent: IntArray | None) -> Policy:
+    """Compiled annealing from all that is known and all that the one-shot placers find."""
+    from tfplace.placers.annealing.multilevel import Multilevel
+
+    known = [incumbent, task.given, task.expert]
+    return Multilevel(task.problem, seed, [start for start in known if start is not None])
 
 
 def policy_of(name: str, task: Task, seed: int, start: IntArray | None) -> Policy:

@@ -117,7 +117,14 @@ def _search(
     stages = []
     if found.problem.num_devices > 1:
         start = None if best is None else best.device_of_op
-        stages = stages_of(options.algorithm, found.task, options.seed, start, trained)
+        stages = stages_of(
+            options.algorithm,
+            found.task,
+            options.seed,
+            start,
+            trained,
+            is_simulated=options.evaluator != "measure",
+        )
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(found, options):
         left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE

@@ -13,7 +13,15 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome, Placement
 from tfplace.interruption import Interrupted, Interruption, interruptible
-from tfplace.trial import DivergedError, Evaluator, Policy, Proposal, Trial
+from tfplace.trial import (
+    Burst,
+    DivergedError,
+    Evaluator,
+    PacedPolicy,
+    Policy,
+    Proposal,
+    Trial,
+)
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -219,10 +227,13 @@ class _StageRun:
         with interruption.raising():
             policy = self._stage.start(record.best.placement.device_of_op if record.best else None)
         while record.best is None or not _is_over(record, self._limits):
+            self._tell_what_is_left(policy)
             with interruption.raising():
                 proposal = policy.propose()
             if proposal is None:
                 return
+            if isinstance(proposal, Burst):
+                record.num_trials += proposal.num_simulated
             outcomes = self._evaluated(proposal, interruption)
             is_late = record.seconds >= self._limits.budget_seconds
             scalars: Mapping[str, float] = {}
@@ -232,6 +243,13 @@ class _StageRun:
             on_progress(self._progress(scalars))
             if _is_over(record, self._limits):
                 return
+
+    def _tell_what_is_left(self, policy: Policy) -> None:
+        if isinstance(policy, PacedPolicy):
+            limits, record = self._limits, self._record
+            trials = limits.max_trials
+            left = None if trials is None else trials - record.num_trials
+            policy.allow(limits.budget_seconds - record.seconds, left)
 
     def _evaluated(self, proposal: Proposal, interruption: Interruption) -> list[Outcome]:
         """Outcomes of as many placements, at least one, as the limits allow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from graphs.errors import TfplaceError
 from graphs.op_graph import IntArray
@@ -39,6 +39,17 @@ class Proposal:
     device_of_op: IntArray
 
 
+@dataclasses.dataclass(frozen=True)
+class Burst(Proposal):
+    """What a policy proposes that simulates for itself: its new best, or nothing.
+
+    Attributes:
+      num_simulated: placements that it simulated on the way; they count as trials.
+    """
+
+    num_simulated: int
+
+
 class DivergedError(TfplaceError):
     """A policy's numbers are no numbers any more: it has nothing to propose."""
 
@@ -57,6 +68,15 @@ class Policy(Protocol):
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Takes the outcomes [B] of a proposal; returns scalars worth logging."""
+        ...
+
+
+@runtime_checkable
+class PacedPolicy(Policy, Protocol):
+    """A policy that plans ahead for what is left of its stage."""
+
+    def allow(self, seconds_left: float, trials_left: int | None) -> None:
+        """Called before each `propose`, with what a search still has for this policy."""
         ...
 
 

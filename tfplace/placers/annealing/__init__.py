@@ -1,0 +1,1 @@
+"""Compiled simulated annealing over several levels at once."""
