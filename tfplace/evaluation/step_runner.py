@@ -182,9 +182,7 @@ class SessionRunner:
         metadata = v1.RunMetadata()
         # A session keeps what it made of a graph by these options too: as `trace` has them, or
         # the graph would be another instance, optimized anew.
-        options = v1.RunOptions(
-            trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True
-        )
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
         self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
         return [
             ExecutedNode(node.name, node.op, node.device, tuple(node.input))

@@ -1,12 +1,9 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from google.protobuf import text_format
-from tensorflow.core.framework.step_stats_pb2 import StepStats
 
 from graphs.placement import Infeasible
 from tests.tfplace.evaluation.measure_graphs import (
@@ -18,99 +15,17 @@ from tests.tfplace.evaluation.measure_graphs import (
     towers,
     towers_run,
 )
+from tfplace.evaluation.step_stats import StepTrace
 from tfplace.evaluation.trace import (
     DeviceUse,
-    StepTrace,
     TraceConfig,
-    coverage,
     devices_used,
-    median_op_seconds,
-    never_seen,
-    parse_step_stats,
     trace_run,
 )
 from tfplace.evaluation.training_run import SavedModelRun, TrainingRun
 
 BRIEF = TraceConfig(num_traces=2, warmup_steps=1, num_logical_cpus=2)
 TOWER_OPS = [f"{op}{tower}" for tower in range(2) for op in ("v", "product", "sum")]
-
-_WORKERS_STATS = """
-dev_stats {
-  device: "/job:worker/replica:0/task:0/device:CPU:0"
-  node_stats { node_name: "_SOURCE" timeline_label: "_SOURCE = NoOp()" all_start_nanos: 1000 }
-  node_stats {
-    node_name: "product" timeline_label: "[cpu 8B] product = _MklMatMul(x, v)"
-    all_start_nanos: 5000 op_start_rel_nanos: 500 op_end_rel_nanos: 2500 all_end_rel_nanos: 2600
-    output { tensor_description { allocation_description { requested_bytes: 16 } } }
-  }
-  node_stats {
-    node_name: "x" timeline_label: "x = Const()"
-    all_start_nanos: 2000 op_start_rel_nanos: 0 op_end_rel_nanos: 1000
-  }
-}
-dev_stats {
-  device: "/job:worker/replica:0/task:1/device:CPU:0"
-  node_stats {
-    node_name: "RecvTensor"
-    timeline_label: "[16B] [0.2Mb/s] edge_7_product from /job:worker/replica:0/task:0/device:CPU:0"
-    all_start_micros: 8 all_end_rel_micros: 110 op_end_rel_micros: 110
-  }
-}
-"""
-
-_GPU_STATS = """
-dev_stats {
-  device: "/job:localhost/replica:0/task:0/device:GPU:0"
-  node_stats { node_name: "mm" timeline_label: "mm = MatMul(a, b)" all_start_nanos: 100
-               op_end_rel_nanos: 30 }
-  node_stats { node_name: "id" timeline_label: "id = Identity(mm)" all_start_nanos: 140
-               op_end_rel_nanos: 5 }
-}
-dev_stats {
-  device: "/device:GPU:0/stream:all"
-  node_stats { node_name: "mm:MatMul" all_start_nanos: 600 op_end_rel_nanos: 200 }
-  node_stats { node_name: "mm:MatMul" all_start_nanos: 900 op_end_rel_nanos: 100 }
-}
-dev_stats {
-  device: "/device:GPU:0/stream:7(Compute)"
-  node_stats { node_name: "mm:MatMul" all_start_nanos: 600 op_end_rel_nanos: 200 }
-}
-dev_stats {
-  device: "/device:GPU:0/memcpy"
-  node_stats { node_name: "edge_3_a" all_start_nanos: 300 op_end_rel_nanos: 50 }
-}
-"""
-
-
-def _stats(text: str) -> Any:
-    return text_format.Parse(text, StepStats())
-
-
-def test_rows_of_worker_processes() -> None:
-    names = ["/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0"]
-    trace = parse_step_stats(_stats(_WORKERS_STATS), names)
-    assert trace.op_names == ("x", "product", "edge_7_product")
-    assert trace.op_types == ("Const", "_MklMatMul", "RecvTensor")
-    assert trace.devices == (names[0], names[0], names[1])
-    np.testing.assert_allclose(trace.start_seconds, [0, 3.5e-6, 6e-6], atol=1e-15)
-    np.testing.assert_allclose(trace.end_seconds, [1e-6, 5.5e-6, 116e-6], atol=1e-15)
-    np.testing.assert_array_equal(trace.output_bytes, [0, 16, 0])
-    np.testing.assert_array_equal(trace.is_transfer, [False, False, True])
-
-
-def test_a_gpu_ops_kernels_count_once_and_its_launch_does_not() -> None:
-    trace = parse_step_stats(_stats(_GPU_STATS), ["/device:GPU:0"])
-    assert trace.op_names == ("id", "edge_3_a", "mm")
-    assert set(trace.devices) == {"/device:GPU:0"}
-    np.testing.assert_allclose(
-        trace.end_seconds - trace.start_seconds, [5e-9, 50e-9, 300e-9], atol=1e-15
-    )
-    np.testing.assert_array_equal(trace.is_transfer, [False, True, False])
-
-
-def test_an_empty_trace() -> None:
-    trace = parse_step_stats(StepStats(), [])
-    assert (trace.op_names, trace.start_seconds.shape) == ((), (0,))
 
 
 def _trace(rows: Sequence[tuple[str, str, float]], transfers: Sequence[str] = ()) -> StepTrace:
@@ -133,16 +48,6 @@ TRACES = [
 ]
 
 
-def test_medians_add_iterations_and_leave_out_transfers() -> None:
-    assert median_op_seconds(TRACES) == {"a": {"cpu": 3.0}, "b": {"gpu": 6.0}, "c": {"gpu": 1.0}}
-
-
-def test_what_was_never_seen() -> None:
-    assert never_seen(TRACES, ["a", "folded", "b", "t"]) == ["folded", "t"]
-    assert coverage(TRACES, ["a", "folded", "b", "t"]) == 0.5
-    assert coverage([], []) == 1.0
-
-
 def test_devices_used() -> None:
     assert devices_used(TRACES) == {"cpu": DeviceUse(1, 3.0), "gpu": DeviceUse(2, 5.0)}
     assert devices_used(TRACES, {"b"}) == {"gpu": DeviceUse(1, 6.0)}
@@ -150,7 +55,11 @@ def test_devices_used() -> None:
 
 def _device_of_op(traces: list[StepTrace] | Infeasible) -> dict[str, set[str]]:
     assert isinstance(traces, list), traces
-    return {op: set(times) for op, times in median_op_seconds(traces).items()}
+    ran: dict[str, set[str]] = {}
+    for trace in traces:
+        for op, device in zip(trace.op_names, trace.devices, strict=True):
+            ran.setdefault(op, set()).add(device)
+    return ran
 
 
 def test_a_placed_graph_runs_where_it_says_on_worker_processes() -> None:
