@@ -48,6 +48,7 @@ def print_calibration(found: Calibration, output: str, out: Console) -> None:
     out.print(_devices(found))
     if found.links:
         out.print(_links(found))
+        out.print(_busy(found))
         rule, errors = found.rule.rule, found.rule.error_of_rule
         misses = ", ".join(f"{name} {share_text(error)}" for name, error in errors.items())
         out.print(f"channels  {rule}; transfers at once miss each rule by: {misses}")
@@ -58,9 +59,10 @@ def print_calibration(found: Calibration, output: str, out: Console) -> None:
 
 
 def _devices(found: Calibration) -> Table:
-    table = _table(("device", "an op", "in a step", "at once"))
-    for device in found.cluster.devices:
+    table = _table(("device", "", "an op", "in a step", "ops at once"))
+    for position, device in enumerate(found.cluster.devices):
         table.add_row(
+            str(position),
             device.name,
             seconds_text(device.op_seconds),
             seconds_text(device.step_seconds),
@@ -70,30 +72,48 @@ def _devices(found: Calibration) -> Table:
 
 
 def _links(found: Calibration) -> Table:
-    table = _table(("link", "latency", "rate", "off by", "R2", "takes of sender", "of receiver"))
-    index = {name: d for d, name in enumerate(found.cluster.device_names)}
-    for (source, target), link in found.links.items():
+    table = _table(("link", "latency", "rate", "fit is off by", "R2"))
+    for ends, link in found.links.items():
         table.add_row(
-            f"{index[source]} -> {index[target]}",
+            _ends_text(found, ends),
             seconds_text(link.latency_seconds),
             f"{link.bytes_per_second / 1e9:.3g} GB/s",
             share_text(link.fit.median_relative_residual),
             f"{link.fit.r_squared:.3f}",
-            _line_text(found.senders[source, target].fit),
-            _line_text(found.receivers[source, target].fit),
         )
     return table
 
 
+def _busy(found: Calibration) -> Table:
+    table = _table(("a transfer takes", "of its sender", "off by", "of its receiver", "off by"))
+    for ends in found.links:
+        sender, receiver = found.senders[ends].fit, found.receivers[ends].fit
+        table.add_row(
+            _ends_text(found, ends),
+            *(text for fit in (sender, receiver) for text in (_line_text(fit), _residual(fit))),
+        )
+    return table
+
+
+def _ends_text(found: Calibration, ends: tuple[str, str]) -> str:
+    """Positions in the table of devices, which are shorter than names."""
+    names = found.cluster.device_names
+    return " -> ".join(str(names.index(end)) for end in ends)
+
+
+def _residual(fit: LineFit | None) -> str:
+    return "" if fit is None else share_text(fit.median_relative_residual)
+
+
 def _line_text(fit: LineFit | None) -> str:
-    """ "35 us + 0.5 s/GB"; "-" where nothing was seen."""
+    """ "35 us + 0.5 ns/B"; "-" where nothing was seen."""
     if fit is None:
         return "-"
-    return f"{seconds_text(fit.fixed_seconds)} + {fit.seconds_per_unit * 1e9:.2g} s/GB"
+    return f"{seconds_text(fit.fixed_seconds)} + {fit.seconds_per_unit * 1e9:.2g} ns/B"
 
 
 def _table(columns: tuple[str, ...]) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0))
     for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position == 0 else "right")
+        table.add_column(name, justify="left" if position == 0 or not name else "right")
     return table
