@@ -60,6 +60,7 @@ COMMANDS = {
         + table.SEED
         + table.RUN
         + table.CONSTRAINTS
+        + table.COST_CACHE
         + table.DUMP
         + table.FORMAT,
         (
@@ -71,7 +72,7 @@ COMMANDS = {
     "inspect": Command(
         "MODEL",
         "show what is in a model: ops by type, colocation, devices, bytes",
-        table.CLUSTER + table.RUN + table.CONSTRAINTS + table.FORMAT,
+        table.CLUSTER + table.RUN + table.CONSTRAINTS + table.COST_CACHE + table.FORMAT,
         ("tfplace inspect model.pb", "tfplace inspect saved_model_dir --format=json"),
     ),
     "measure": Command(
@@ -91,6 +92,7 @@ COMMANDS = {
         + table.CLUSTER
         + table.RUN
         + table.CONSTRAINTS
+        + table.COST_CACHE
         + table.DUMP
         + table.FORMAT,
         (
@@ -128,21 +130,11 @@ COMMANDS = {
         ),
         num_arguments=0,
     ),
-    "calibrate": Command(
+    "cache": Command(
         "",
-        "measure this machine's devices and links, write a cluster file",
-        (table.CLUSTER[0],) + table.CALIBRATE + table.OUTPUT + table.FORMAT,
-        (
-            "tfplace calibrate --cluster=workers:2 --output=workers2.json",
-            "tfplace calibrate --output=here.json --format=json",
-        ),
-        num_arguments=0,
-    ),
-    "devices": Command(
-        "",
-        "list the named clusters and the devices visible here",
-        (table.CLUSTER[0],) + table.FORMAT,
-        ("tfplace devices", "tfplace devices --cluster=k80x4 --format=json"),
+        "list the op costs kept between runs, or remove them",
+        table.CLEAR_CACHE + table.COST_CACHE_DIR + table.FORMAT,
+        ("tfplace cache", "tfplace cache --clear"),
         num_arguments=0,
     ),
 }

@@ -43,6 +43,20 @@ CLUSTER = (
     ),
     Flag("memory_reserve", "float", 0.1, "fraction of each device's memory kept free"),
 )
+COST_CACHE_DIR = (
+    Flag(
+        "cost_cache_dir",
+        "string",
+        None,
+        "where op costs are kept between runs (default: $TFPLACE_CACHE_DIR, or tfplace in the "
+        "user's cache folder)",
+    ),
+)
+COST_CACHE = (
+    Flag("cost_cache", "boolean", True, "use op costs found by an earlier run, and keep new ones"),
+    *COST_CACHE_DIR,
+)
+CLEAR_CACHE = (Flag("clear", "boolean", False, "remove everything that is kept"),)
 CONSTRAINTS = (
     Flag("pin", "multi", [], "REGEX=DEVICE: ops that match lie there; may be given several times"),
     Flag("no_split", "multi", [], "REGEX: ops that match share one device"),

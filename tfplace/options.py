@@ -21,6 +21,7 @@ class ProblemOptions:
       memory_reserve: fraction [0, 1) of each device's memory that is kept free.
       feed_file: an .npz of inputs; generated ones where None.
       seed: of generated inputs.
+      cost_cache: the folder where costs are kept between runs; None keeps nothing.
     """
 
     model: str
@@ -31,6 +32,7 @@ class ProblemOptions:
     memory_reserve: float = 0.1
     feed_file: str | None = None
     seed: int = 0
+    cost_cache: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -24,12 +24,13 @@ from graphs.loading.feeds import generate_feeds, read_feed_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.op_graph import IntArray
-from graphs.pricing.costs import Costs, price
+from graphs.pricing.costs import Costs
 from graphs.problem import Problem
 from graphs.source_model import SourceModel
 from tfplace.choosing.expert import expert_placement
+from tfplace.costing.cost_cache import CostCache
+from tfplace.costing.find_costs import Run, find_costs
 from tfplace.evaluation.presence import is_present
-from tfplace.evaluation.traced_costs import with_traced_seconds
 from tfplace.options import ProblemOptions
 from tfplace.task import Task
 
@@ -95,10 +96,13 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
     properties = infer(flat)
     built = build_op_graph(flat, properties)
     _log.info("%s: %d ops; %s", source.path, built.graph.num_ops, source.step_origin)
-    costs = price(flat, properties, built.op_of_node, cluster)
     present = is_present(cluster)
-    if present and trace and cluster.num_devices > 1:
-        costs = with_traced_seconds(costs, flat, built, source, feeds, cluster)
+    costs = find_costs(
+        Run(source, flat, properties, built, feeds),
+        cluster,
+        present and trace and cluster.num_devices > 1,
+        CostCache(options.cost_cache),
+    )
     problem = make_problem(built, costs, cluster, options)
     return Prepared(
         source=source,

@@ -10,17 +10,20 @@ only hands on a buffer takes none; an op without a kernel on a device type takes
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import enum
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.building.shapes import TensorProperties
 from graphs.cluster import Cluster, Device
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray, IntArray
-from graphs.pricing.grappler_costs import Work, estimate
-from graphs.pricing.kernels import BUFFER_OPS, KernelTable, kernel_table
+from graphs.pricing.grappler_costs import Work
+from graphs.pricing.kernels import BUFFER_OPS
+from graphs.pricing.node_work import NodeWork, node_work
 
 GPU_LAUNCH_SECONDS = 5e-6
 """Least time of a kernel on a GPU: launching one takes the driver 2 to 5 us, and TensorFlow's
@@ -88,6 +91,20 @@ _MOVES_ONLY = frozenset(
 )
 
 
+class Provenance(enum.IntEnum):
+    """How an op's seconds on a device are known, the least known first.
+
+    ANALYTIC: Grappler's flops and bytes. SCALED: these, times what ops that were traced on such
+    a device show. ABSENT: TensorFlow folded the op, fused it into another or dropped it, so
+    that it takes no time or a share of that other's. TRACED: it ran and was timed.
+    """
+
+    ANALYTIC = 0
+    SCALED = 1
+    ABSENT = 2
+    TRACED = 3
+
+
 @dataclasses.dataclass(frozen=True)
 class Costs:
     """What ops cost, and how that is known.
@@ -98,6 +115,9 @@ class Costs:
       covered: bool[N]; False where the seconds are a default and not a price.
       notes: sentences for the report about what was assumed.
       flops: floating point operations of one run, as far as Grappler priced it.
+      provenance: i1[N, D] Provenance of each figure; None where all are analytic.
+      wall_time_coverage: share [0, 1] of a measured step that traced ops of the model account
+        for, of the device kind where it is least; None where nothing was traced.
     """
 
     op_seconds: FloatArray
@@ -105,10 +125,24 @@ class Costs:
     covered: np.ndarray
     notes: Sequence[str] = ()
     flops: float = 0.0
+    provenance: npt.NDArray[np.int8] | None = None
+    wall_time_coverage: float | None = None
+
+    def num_ops_by_provenance(self) -> dict[Provenance, int]:
+        """{provenance: ops}; an op counts where its figure is least known, of devices it runs on."""
+        if self.provenance is None:
+            return dict.fromkeys(Provenance, 0) | {Provenance.ANALYTIC: len(self.covered)}
+        here = np.where(np.isfinite(self.op_seconds), self.provenance, max(Provenance))
+        least = here.min(axis=1, initial=max(Provenance))
+        return {known: int((least == known).sum()) for known in Provenance}
 
 
 def price(
-    flat: FlatGraph, properties: TensorProperties, op_of_node: IntArray, cluster: Cluster
+    flat: FlatGraph,
+    properties: TensorProperties,
+    op_of_node: IntArray,
+    cluster: Cluster,
+    asked: NodeWork | None = None,
 ) -> Costs:
     """Prices every op on every device of a cluster, whether the devices are present or not.
 
@@ -120,42 +154,43 @@ def price(
       properties: dtypes, shapes and bytes of all their outputs.
       op_of_node: i4[nodes] the op that each node is in.
       cluster: the devices.
+      asked: what `node_work` says of the graph, where that is known already.
 
     Returns:
       Costs of N = max(op_of_node) + 1 ops on the cluster's D devices; source "analytic".
     """
-    work = estimate(flat, properties)
-    table = kernel_table()
-    covered_nodes = _covered(flat, properties, work)
-    work = _with_defaults(flat, properties, work)
+    asked = asked or node_work(flat, properties)
+    covered_nodes = _covered(flat, properties, asked.work)
+    asked = dataclasses.replace(asked, work=with_defaults(flat, properties, asked.work))
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     op_seconds = np.zeros((num_ops, cluster.num_devices))
     of_kind: dict[tuple[Any, ...], FloatArray] = {}
     for d, device in enumerate(cluster.devices):
         kind = _kind(device)
         if kind not in of_kind:
-            seconds = node_seconds(flat, work, device, table)
+            seconds = node_seconds(flat, asked, device)
             of_kind[kind] = np.bincount(op_of_node, seconds, num_ops).astype(np.float64)
         op_seconds[:, d] = of_kind[kind]
     covered = np.ones(num_ops, dtype=bool)
     np.logical_and.at(covered, op_of_node, covered_nodes)
-    notes = _notes(flat, work, covered, table, cluster)
-    return Costs(op_seconds, "analytic", covered, notes, float(np.nansum(work.flops)))
+    notes = _notes(flat, asked, covered, cluster)
+    return Costs(op_seconds, "analytic", covered, notes, float(np.nansum(asked.work.flops)))
 
 
-def node_seconds(flat: FlatGraph, work: Work, device: Device, table: KernelTable) -> FloatArray:
+def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:
     """f8[nodes]: seconds of each node on a device; see the module docstring."""
+    work = asked.work
     ideal = work.flops / flops_per_second(device) + work.memory_bytes / (
         device.bandwidth_bytes_per_second / device.slots
     )
-    seconds = ideal / device.efficiency
-    for i, node in enumerate(flat.graph_def.node):
-        if not runs_on(node, device.type, table, flat.graph_def.library):
-            seconds[i] = np.inf
-        elif node.op in BUFFER_OPS:
-            seconds[i] = 0.0
-        elif seconds[i] < GPU_LAUNCH_SECONDS and table.launches(node, device.type):
-            seconds[i] = GPU_LAUNCH_SECONDS
+    seconds: FloatArray = ideal / device.efficiency
+    if device.type == "GPU":  # launches the next kernel while it works
+        floor = device.op_seconds or GPU_LAUNCH_SECONDS
+        seconds[asked.launches["GPU"] & (seconds < floor)] = floor
+    else:
+        seconds += device.op_seconds
+    seconds[[node.op in BUFFER_OPS for node in flat.graph_def.node]] = 0.0
+    seconds[~asked.has_kernel[device.type]] = np.inf
     return seconds
 
 
@@ -175,51 +210,6 @@ def flops_per_second(device: Device) -> float:
     return cycles * known.get(device.architecture, known[_DEFAULT_CPU_ARCHITECTURE])
 
 
-def runs_on(node: Any, device_type: str, table: KernelTable, library: Any = None) -> bool:
-    """Whether a node, and for a unit everything in its functions, has a kernel there.
-
-    An op type without any registration, here or shipped (a custom op of another process, say),
-    is taken to run on CPUs only.
-    """
-    if node.op not in table.of_op:
-        return device_type == "CPU"
-    if table.matching(node, device_type) is None:
-        return False
-    if library is None or not any(_functions_of(node)):
-        return True
-    body_of = {function.signature.name: function for function in library.function}
-    return all(
-        inner.op in body_of or runs_on(inner, device_type, table)
-        for inner in _inner_nodes(node, body_of)
-    )
-
-
-def _inner_nodes(node: Any, body_of: Mapping[str, Any]) -> list[Any]:
-    found: list[Any] = []
-    pending, seen = list(_functions_of(node)), set()
-    while pending:
-        name = pending.pop()
-        if name in seen or name not in body_of:
-            continue
-        seen.add(name)
-        for inner in body_of[name].node_def:
-            found.append(inner)
-            pending.extend(_functions_of(inner))
-            pending.append(inner.op)
-    return found
-
-
-def _functions_of(node: Any) -> list[str]:
-    names = []
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            names.append(value.func.name)
-        elif kind == "list":
-            names.extend(function.name for function in value.list.func)
-    return names
-
-
 def _covered(flat: FlatGraph, properties: TensorProperties, work: Work) -> np.ndarray:
     """bool[nodes]: priced by Grappler, with all shapes known, and as more than a move."""
     unknown = {tensor.partition(":")[0] for tensor in properties.unknown}
@@ -237,8 +227,8 @@ def _covered(flat: FlatGraph, properties: TensorProperties, work: Work) -> np.nd
     return covered
 
 
-def _with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> Work:
-    """Nodes without a price: no flops, and all inputs and outputs moved once."""
+def with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> Work:
+    """Fills in nodes without a price: no flops, and all inputs and outputs moved once."""
     flops, memory_bytes = work.flops.copy(), work.memory_bytes.copy()
     nodes = flat.graph_def.node
     for i in np.flatnonzero(np.isnan(flops)):
@@ -260,13 +250,14 @@ def _kind(device: Device) -> tuple[Any, ...]:
         device.bandwidth_bytes_per_second,
         device.efficiency,
         device.slots,
+        device.op_seconds,
     )
 
 
 def _notes(
-    flat: FlatGraph, work: Work, covered: np.ndarray, table: KernelTable, cluster: Cluster
+    flat: FlatGraph, asked: NodeWork, covered: np.ndarray, cluster: Cluster
 ) -> tuple[str, ...]:
-    notes = list(work.notes)
+    notes = list(asked.work.notes)
     missing = int((~covered).sum())
     if missing:
         notes.append(
@@ -279,5 +270,5 @@ def _notes(
             "of a v1 loop count once, a functional one counts as moving its inputs and outputs"
         )
     if any(device.type == "GPU" for device in cluster.devices):
-        notes.append(f"what runs on GPUs is from {table.source}")
+        notes.append(f"what runs on GPUs is from {asked.kernel_source}")
     return tuple(notes)

@@ -26,7 +26,17 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
         memory_reserve=_of(values, "memory_reserve", 0.1),
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
+        cost_cache=cost_cache_directory(values),
     )
+
+
+def cost_cache_directory(values: flags.FlagValues) -> str | None:
+    """Where costs are kept between runs, None where the user wants no cache."""
+    from tfplace.costing.cost_cache import default_directory
+
+    if not _of(values, "cost_cache", True):
+        return None
+    return _of(values, "cost_cache_dir", None) or str(default_directory())
 
 
 def load_options(values: flags.FlagValues) -> LoadOptions:

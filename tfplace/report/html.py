@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tfplace.report.report import Measured, Report, Timing
-from tfplace.report.units_text import bytes_text, seconds_text, share_text
+from tfplace.report.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8886; --bar: #4a7fb5; --best: #2e8b57; }
@@ -159,7 +159,7 @@ def _facts(report: Report) -> str:
         ("trials", f"{search['num_trials']:,}, {search['num_infeasible']:,} infeasible"),
         ("run", report.model["step_origin"]),
         ("guessed", "; ".join(report.model["guessed"]) or "nothing"),
-        ("costs", f"{costs['source']}, {share_text(costs['covered_ops'])} of the ops priced"),
+        ("costs", cost_sentence(costs)),
         ("verified", f"{len(verified.compared)} values, largest difference "
                      f"{verified.max_abs_diff:.3g}"),
         ("command", report.command),

@@ -8,6 +8,7 @@ from typing import Any
 
 import tfplace
 from graphs.cluster import Cluster
+from graphs.pricing.costs import Costs, Provenance
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
@@ -69,11 +70,7 @@ def report_of(
         evaluator=options.evaluator,
         model=_model_facts(found),
         cluster=_cluster_facts(found.cluster),
-        costs={
-            "source": found.costs.source,
-            "covered_ops": float(found.costs.covered.mean()),
-            "notes": list(found.costs.notes),
-        },
+        costs=cost_facts(found.costs),
         baselines={c.name: as_reported(c, found.problem) for c in searched.baselines},
         best=best_of_prediction(prediction),
         lower_bound_seconds=proof.lower_bound_seconds,
@@ -92,6 +89,21 @@ def _model_facts(found: Prepared) -> Mapping[str, Any]:
     return {
         "path": source.path,
         "kind": source.kind,
+def cost_facts(costs: Costs) -> Mapping[str, Any]:
+    """How many ops were traced, scaled or priced, and what of the measured step that explains."""
+    ops = costs.num_ops_by_provenance()
+    return {
+        "source": costs.source,
+        "covered_ops": float(costs.covered.mean()),
+        "traced_ops": ops[Provenance.TRACED],
+        "fused_ops": ops[Provenance.ABSENT],
+        "scaled_ops": ops[Provenance.SCALED],
+        "analytic_ops": ops[Provenance.ANALYTIC],
+        "wall_time_coverage": costs.wall_time_coverage,
+        "notes": list(costs.notes),
+    }
+
+
         "mode": source.mode,
         "step_origin": source.step_origin,
         "num_ops": found.problem.num_ops,

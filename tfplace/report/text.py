@@ -16,7 +16,7 @@ from rich.text import Text
 from tfplace.choosing.compare import Comparison, MemoryPeak
 from tfplace.predict import Prediction
 from tfplace.report.report import Best, Measured, Report, Timing
-from tfplace.report.units_text import bytes_text, seconds_text, share_text
+from tfplace.report.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 WIDTH = 80
 MAX_SENTENCES = 5
@@ -77,9 +77,7 @@ def _head(report: Report) -> Table:
     for sentence in model["units"]:
         rows.add_row("unit", sentence)
     rows.add_row("cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices")
-    rows.add_row(
-        "costs", f"{costs['source']}, {share_text(costs['covered_ops'])} of the ops priced"
-    )
+    rows.add_row("costs", cost_sentence(costs))
     for note in costs.get("notes", ()):
         rows.add_row("", note)
     if search["num_trials"]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -28,3 +30,22 @@ def bytes_text(count: float) -> str:
 def share_text(share: float) -> str:
     """0.123 -> "12 %"."""
     return f"{100 * share:.0f} %"
+
+
+def cost_sentence(costs: Mapping[str, Any]) -> str:
+    """The report's `costs` in a line: how ops were priced, and how much of a step that explains."""
+    sentence = f"{costs['source']}, {share_text(costs['covered_ops'])} of the ops priced"
+    if costs.get("wall_time_coverage") is None:
+        return sentence
+    counts = ", ".join(
+        f"{costs[key]:,} {words}"
+        for key, words in (
+            ("traced_ops", "traced"),
+            ("fused_ops", "folded or fused"),
+            ("scaled_ops", "scaled"),
+            ("analytic_ops", "analytic"),
+        )
+        if costs[key]
+    )
+    covered = share_text(costs["wall_time_coverage"])
+    return f"{sentence} ({counts}); traced ops are {covered} of a step's wall time"

@@ -10,8 +10,9 @@ from graphs.building import shapes
 from graphs.cluster import Cluster, Device
 from graphs.clusters.catalogue import named
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.pricing import costs, grappler_costs
+from graphs.pricing import costs, grappler_costs, node_work
 from graphs.pricing.costs import GPU_LAUNCH_SECONDS, price
+from graphs.pricing.kernels import kernel_table
 from graphs.source_model import TensorSpec
 
 v1 = tf.compat.v1
@@ -175,7 +176,7 @@ def test_loop_runs_where_its_body_has_kernels():
 
     graph_def = step.get_concrete_function(tf.TensorSpec([2])).graph.as_graph_def()
     loop = next(node for node in graph_def.node if "While" in node.op)
-    table = costs.kernel_table()
-    assert costs.runs_on(loop, "CPU", table, graph_def.library)
-    assert not costs.runs_on(loop, "GPU", table, graph_def.library)
-    assert costs.runs_on(loop, "GPU", table)
+    table = kernel_table()
+    assert node_work.runs_on(loop, "CPU", table, graph_def.library)
+    assert not node_work.runs_on(loop, "GPU", table, graph_def.library)
+    assert node_work.runs_on(loop, "GPU", table)

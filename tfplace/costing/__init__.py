@@ -1,0 +1,1 @@
+"""What ops cost on devices that are present: traced, mapped to the user's graph, and kept."""
