@@ -19,6 +19,7 @@ import dataclasses
 
 import numpy as np
 
+from graphs.executor import wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 
@@ -113,11 +114,15 @@ def _transfer_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
     size = problem.graph.tensor_bytes[problem.graph.use_tensor].astype(np.float64)
     if not apart.any():
         return np.full(len(size), np.inf), np.zeros(len(size))
-    links = np.unique(
-        np.stack([problem.link_latency[apart], problem.link_bytes_per_second[apart]]), axis=1
-    )
-    cost = np.min([size / rate + latency for latency, rate in links.T], axis=0)
-    return cost, size / problem.link_bytes_per_second[apart].max()
+    latency, rate = problem.link_latency, problem.link_bytes_per_second
+    send = np.zeros((*latency.shape, 2))
+    if problem.executor is not None:
+        # A send is work before the wire's time; what a receive takes may fall to another op.
+        latency, rate = wire(problem.executor, latency, rate)
+        send = problem.executor.send_seconds
+    links = np.unique(np.stack([latency + send[..., 0], rate, send[..., 1]])[:, apart], axis=1)
+    cost = np.min([size / r + size * per_byte + fixed for fixed, r, per_byte in links.T], axis=0)
+    return cost, size / rate[apart].max()
 
 
 def _one_at_a_time(problem: Problem, inward: bool) -> bool:

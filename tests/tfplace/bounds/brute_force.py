@@ -8,7 +8,7 @@ import itertools
 import numpy as np
 
 from graphs.problem import Problem
-from tests.builders import random_problem
+from tests.builders import random_executor, random_problem
 from tfplace.evaluation.simulator import Simulator
 from tfplace.grouping.quotient import colocation_units, group_allowed
 
@@ -27,8 +27,10 @@ def optimum_seconds(problem: Problem) -> float:
 
 
 def constrained_problem(rng: np.random.Generator, max_ops: int = 6) -> Problem:
-    """A random problem with missing kernels, pins, colocation and, often, little memory."""
+    """A random problem with missing kernels, pins, colocation, little memory, an executor."""
     problem = random_problem(rng, max_ops)
+    if rng.random() < 0.2:
+        problem = random_executor(rng, problem)
     size, num_devices = problem.op_seconds.shape
     seconds = problem.op_seconds.copy()
     if rng.random() < 0.5:
