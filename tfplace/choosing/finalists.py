@@ -8,12 +8,14 @@ the finalists are placements that are best where links are several times slower.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.algorithm_table import policy_of
-from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.baselines import NAMES, Candidate
+from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import placed_run_graph, training_run
 from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
@@ -74,6 +76,22 @@ def with_slower_links(problem: Problem, factor: float) -> Problem:
         link_latency=problem.link_latency * factor,
         link_bytes_per_second=problem.link_bytes_per_second / factor,
     )
+
+
+def of_measured_search(
+    found: Prepared, candidates: Sequence[Candidate], choice: Choice, seed: int
+) -> Choice:
+    """The best of a search by real runs, or the chosen one where that runs faster.
+
+    Such a search knows better than the prediction that `choice` was made by; what it found is
+    still compared with given and single afterwards.
+    """
+    rivals = [c for c in candidates if c.name not in NAMES and math.isfinite(c.step_seconds)]
+    if not rivals:
+        return choice
+    if choice.verdict == "placed":
+        rivals.append(choice.candidate)
+    return Choice(quickest(found, rivals, seed), "placed", choice.sentence)
 
 
 def quickest(found: Prepared, rivals: Sequence[Candidate], seed: int) -> Candidate:
