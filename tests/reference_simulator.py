@@ -52,6 +52,7 @@ class _Run:
         self.queue: list[list[int | tuple[int, int]]] = [[] for _ in self.devices]
         self.sending: dict[tuple[int, int], float] = {}  # send -> its end
         self.owed = [0.0 for _ in self.devices]
+        self.owed_since = [0.0 for _ in self.devices]  # or since nothing runs there
 
     def simulate(self) -> None:
         """Rules 1 to 5."""
@@ -73,12 +74,14 @@ class _Run:
         """Rule 4: ends by op index, arrivals by tensor and device, then starts by device."""
         for op in sorted(op for op in self.running if self.end_of[op] == now):
             self.running.remove(op)
+            self.owed_since[self.device[op]] = now
             if self.problem.executor is None:
                 self.send(op, now)
             else:
                 self.make_ready_locally(op, now)
         for tensor, target in sorted(x for x, end in self.sending.items() if end == now):
             del self.sending[tensor, target]
+            self.owed_since[self.device[int(self.problem.graph.tensor_producer[tensor])]] = now
             self.transfer(tensor, target, now)
         arrived = sorted(x for x in self.under_way if x[0] == now)
         self.under_way = [x for x in self.under_way if x[0] != now]
@@ -173,11 +176,24 @@ class _Run:
         """Rules 7 and 9: the receiver owes its part; what is ready goes to the back."""
         source = self.device[int(self.problem.graph.tensor_producer[tensor])]
         fixed, per_byte = self.work("receive_seconds", source, device)
+        self.work_off(device, now)
         self.owed[device] += fixed + float(self.problem.graph.tensor_bytes[tensor]) * per_byte
         for user in sorted(self.users[tensor]):
             if self.device[user] == device and self.is_ready(user):
                 self.ready_at[user] = now
                 self.queue[device].append(user)
+
+    def num_busy(self, device: int) -> int:
+        """Ops and sends that run on a device."""
+        producer = self.problem.graph.tensor_producer
+        sends = sum(self.device[int(producer[tensor])] == device for tensor, _ in self.sending)
+        return sends + sum(self.device[op] == device for op in self.running)
+
+    def work_off(self, device: int, now: float) -> None:
+        """Rule 8: time in which nothing runs there is used for what is owed."""
+        if not self.num_busy(device):
+            rest = self.owed[device] - (now - self.owed_since[device])
+            self.owed[device], self.owed_since[device] = max(rest, 0.0), now
 
     def run_queues(self, now: float) -> None:
         """Rules 1, 2 and 8."""
@@ -188,13 +204,9 @@ class _Run:
                     self.queue[self.device[op]].append(op)
         for device in self.devices:
             while self.queue[device]:
-                busy = sum(self.device[op] == device for op in self.running)
-                busy += sum(
-                    self.device[int(self.problem.graph.tensor_producer[tensor])] == device
-                    for tensor, _ in self.sending
-                )
-                if busy >= self.problem.device_slots[device]:
+                if self.num_busy(device) >= self.problem.device_slots[device]:
                     break
+                self.work_off(device, now)
                 item = self.queue[device].pop(0)
                 owed, self.owed[device] = self.owed[device], 0.0
                 if isinstance(item, tuple):

@@ -81,9 +81,9 @@ class Scratch(NamedTuple):
       bound: f8[1] what the makespan is at least.
       before: i4[N] the op that last ended on the op's device when it started, -1 for none.
       last_ended: i4[D] the op that last ended on a device.
-      owed: f8[D] what received tensors add to the next start; turns: i8[D, 2] numbers of the
-        last item at the front and at the back of a device's queue; fresh: i8[F] what one op's
-        end makes ready, a key heap. All only with an executor.
+      owed, owed_since: f8[D] what received tensors add to the next start, as of when.
+      turns: i8[D, 2] numbers of the last item at the front and at the back of a device's queue.
+      fresh: i8[F] what one op's end makes ready, a key heap; as `turns` only with an executor.
     """
 
     pending: IntArray
@@ -113,6 +113,7 @@ class Scratch(NamedTuple):
     before: IntArray
     last_ended: IntArray
     owed: FloatArray
+    owed_since: FloatArray
     turns: LongArray
     fresh: LongArray
 
@@ -281,6 +282,7 @@ def _scratch(
         np.zeros(1, dtype=np.float64),
         np.empty(num_ops, dtype=np.int32),
         np.zeros(num_devices, dtype=np.int32),
+        np.zeros(num_devices, dtype=np.float64),
         np.zeros(num_devices, dtype=np.float64),
         np.zeros((num_devices, 2), dtype=np.int64),
         np.empty(arrays.sizes[2], dtype=np.int64),

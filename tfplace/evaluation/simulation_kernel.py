@@ -88,7 +88,7 @@ def simulate(
                 counts[_ARRIVALS] = pop_event(
                     scratch.arrival_time, scratch.arrival_key, counts[_ARRIVALS]
                 )
-                _arrive(arrays, scratch, device_of_op, key, instant)
+                _arrive(arrays, scratch, device_of_op, key, now, instant)
             for device in range(num_devices):
                 if scratch.ready_count[device] > 0:
                     _start_ready(arrays, scratch, device, now)
@@ -121,6 +121,7 @@ def _reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) -
         scratch.wanted_by[device] = -1
         scratch.last_ended[device] = -1
         scratch.owed[device] = 0.0
+        scratch.owed_since[device] = 0.0
         scratch.turns[device, 0] = 0
         scratch.turns[device, 1] = 0
     for channel in range(len(scratch.channel_free)):
@@ -175,6 +176,7 @@ def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: f
     while scratch.ready_count[device] > 0 and scratch.running[device] < arrays.slots[device]:
         op = scratch.ready[row] & _OP_MASK
         scratch.ready_count[device] = pop_key(scratch.ready, row, scratch.ready_count[device])
+        _settle(scratch, device, now)
         scratch.running[device] += 1
         if op >= len(arrays.op_seconds):
             _start_send(arrays, scratch, device, op, now)
@@ -206,6 +208,7 @@ def _end(
     """Ends an op: frees what it used last, hands its tensors to local users, sends the others."""
     device = device_of_op[op]
     scratch.running[device] -= 1
+    scratch.owed_since[device] = now
     scratch.last_ended[device] = op
     scratch.memory[device] -= arrays.end_bytes[op]
     tracks = len(scratch.holders) > 0
@@ -259,6 +262,15 @@ def _fresh_key(rank: int, item: int) -> int:
 
 
 @compiled
+def _settle(scratch: Scratch, device: int, now: float) -> None:
+    """A device on which nothing runs works off what received tensors owe it."""
+    if scratch.running[device] == 0:
+        done = now - scratch.owed_since[device]
+        scratch.owed[device] = max(scratch.owed[device] - done, 0.0)
+        scratch.owed_since[device] = now
+
+
+@compiled
 def _start_send(
     arrays: SimulationArrays, scratch: Scratch, device: int, item: int, now: float
 ) -> None:
@@ -284,6 +296,7 @@ def _end_send(
     tensor = key // len(arrays.slots)
     source = device_of_op[arrays.producer[tensor]]
     scratch.running[source] -= 1
+    scratch.owed_since[source] = now
     _send(arrays, scratch, source, key % len(arrays.slots), tensor, now)
 
 
@@ -342,7 +355,12 @@ def _send(
 
 @compiled
 def _arrive(
-    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, key: int, instant: int
+    arrays: SimulationArrays,
+    scratch: Scratch,
+    device_of_op: IntArray,
+    key: int,
+    now: float,
+    instant: int,
 ) -> None:
     """A copy is there: its users on that device have one input more, its producer may free it."""
     num_devices = len(arrays.slots)
@@ -350,6 +368,7 @@ def _arrive(
     device = key % num_devices
     if len(arrays.most_sends) > 0:
         source = device_of_op[arrays.producer[tensor]]
+        _settle(scratch, device, now)
         scratch.owed[device] += (
             arrays.receive_seconds[source, device, 0]
             + arrays.tensor_bytes[tensor] * arrays.receive_seconds[source, device, 1]

@@ -212,3 +212,16 @@ def test_what_a_received_tensor_makes_ready_waits_at_the_back():
     problem = with_executor(build_problem(ops, Machine(2)), receive=(0.0, 0.0))
     schedule = Simulator(problem).schedule(np.array([0, 1, 1, 1, 1]))
     assert schedule.op_start.tolist() == [0, 0, 3, 1, 2]
+
+
+def test_an_idle_device_works_off_what_it_received():
+    ops = [
+        Op("first", 1.0, outputs=(0,)),
+        Op("second", 1.0, ("^first",), outputs=(0,)),
+        Op("third", 3.0, ("^second",), outputs=(0,)),
+        Op("far", 1.0, ("first:0", "second:0", "third:0")),
+    ]
+    # Tensors are there at 1, 2 and 5 s and owe 2 s each: at 2 s 1 + 2 are left, at 5 s 0 + 2.
+    problem = with_executor(build_problem(ops, Machine(2)), receive=(2.0, 0.0))
+    schedule = Simulator(problem).schedule(np.array([0, 0, 0, 1]))
+    assert (schedule.op_start[3], schedule.op_end[3]) == (5.0, 8.0)
