@@ -47,11 +47,12 @@ class Visit:
 class Placeto:
     """Episodes that visit the groups in graph order, re-placing each (Addanki et al. 2019).
 
-    A visit's reward is the drop in step time, relative to the problem's reference time; the
-    baseline of a visit is the mean return at its position over the last episodes. Departures:
-    the groups (minimum cuts); scores per device (see GraphEmbedding); discounted returns, higher
-    rates and where an episode starts (see PlacetoConfig); advantages scaled to an episode's root
-    mean square.
+    Visit i chooses a_i ∼ π(·|s_i) for group i; its reward is the drop in step time,
+    r_i = t_{i−1} − t_i, relative to the problem's reference time. An episode ends with one step
+    along Σ_i (Σ_{k≥i} γ^{k−i} r_k − b_i) ∇ log π(a_i|s_i) + λ ∇H; b_i is the mean return at
+    position i over the last episodes. Departures: the groups (minimum cuts); scores per device
+    (see GraphEmbedding); discounted returns, higher rates and where an episode starts (see
+    PlacetoConfig); advantages scaled to an episode's root mean square.
     """
 
     def __init__(

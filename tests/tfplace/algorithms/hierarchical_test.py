@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from tests.builders import Machine, two_towers, unrolled_lstm
+from tests.builders import Machine, Op, build_problem, two_towers, unrolled_lstm
 from tfplace.algorithms.hierarchical import Hierarchical
 from tfplace.config import GrouperConfig, HierarchicalConfig, Seq2SeqConfig
 from tfplace.grouping.coarsen import coarsen
@@ -37,3 +37,17 @@ def test_noise_on_the_logits_ends():
     flat = Hierarchical(TOWERS, config=quiet).propose().log_distributions
     np.testing.assert_allclose(np.exp(flat), 0.5)
     assert np.abs(np.exp(noisy) - 0.5).max() > 0.005
+
+
+def test_colocated_ops_without_the_wanted_kernel_go_to_one_device():
+    # Alone, each of the two would be fastest elsewhere; together they are on device 1.
+    nowhere = float("inf")
+    ops = [
+        Op("read", seconds=(1.0, 2.0, nowhere), colocation=0),
+        Op("update", seconds=(5.0, 1.0, nowhere), inputs=("read:0",), colocation=0),
+        Op("free", inputs=("update:0",)),
+    ]
+    policy = Hierarchical(build_problem(ops, Machine(num_devices=3)), config=SMALL)
+    placements = np.concatenate([policy.propose().device_of_op for _ in range(10)])
+    np.testing.assert_array_equal(placements[:, 0], placements[:, 1])
+    assert set(placements[:, 2]) == {0, 1, 2} and 1 in placements[:, 0]

@@ -37,3 +37,13 @@ def test_an_op_without_a_device_is_named():
     problem = build_problem([Op("a"), Op("stuck", seconds=(1.0, np.inf), pin=1, type="Print")])
     with pytest.raises(ConstraintError, match=r"stuck \(Print\) may lie on no device"):
         grouped_problem(problem, GroupingConfig(), seed=0)
+
+
+@pytest.mark.parametrize("method", ["minimum_cut", "colocation"])
+def test_groups_that_can_express_a_placement(method):
+    placement = np.array([1, 0, 0, 1, 1, 0], dtype=np.int32)
+    config = GroupingConfig(method=method, max_groups=4)
+    grouped = grouped_problem(chain(6), config, 0, placement)
+    assert grouped.grouping.num_groups < 6
+    devices = grouped.device_of_group(placement)
+    np.testing.assert_array_equal(grouped.device_of_op(devices[np.newaxis])[0], placement)

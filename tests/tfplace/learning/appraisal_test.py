@@ -44,3 +44,13 @@ def test_state_comes_back():
     one.advantages(np.array([-3.0]))
     two.state = one.state
     assert two.state == -3.0
+
+
+def test_what_does_not_teach_has_no_advantage_and_moves_nothing():
+    appraisal = Appraisal(chain(4), decay=0.5)
+    found = appraisal.advantages(np.array([-1.0, -20.0, -3.0]), np.array([True, False, True]))
+    np.testing.assert_allclose(found, [1.0, 0.0, -1.0])
+    before = appraisal.state
+    nothing = np.zeros(2, dtype=bool)
+    np.testing.assert_array_equal(appraisal.advantages(np.array([-9.0, -9.0]), nothing), [0, 0])
+    assert appraisal.state == before == -2.0

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tfplace.learning.cross_entropy import elite_frequencies, elite_indices, mixed
+from tfplace.learning.cross_entropy import close_to, elite_frequencies, elite_indices, mixed
 
 
 def test_elite_is_the_best_tenth_rounded_up():
@@ -25,3 +25,9 @@ def test_mixing_spreads_over_allowed_devices_only():
     frequencies = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     allowed = np.array([[True, True, False], [False, False, True]])
     np.testing.assert_allclose(mixed(frequencies, 0.2, allowed), [[0.9, 0.1, 0.0], [0.0, 0.0, 1.0]])
+
+
+def test_close_to_one_placement():
+    allowed = np.array([[True, True, True], [False, True, True]])
+    found = close_to(np.array([0, 2]), 0.3, allowed)
+    np.testing.assert_allclose(found, [[0.8, 0.1, 0.1], [0.0, 0.15, 0.85]])

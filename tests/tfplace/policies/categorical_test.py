@@ -14,6 +14,13 @@ def test_it_starts_uniform_over_what_is_allowed():
     np.testing.assert_allclose(tf.exp(logs), [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
 
 
+def test_log_prior_of_given_frequencies():
+    frequencies = np.array([[0.25, 0.75, 0.0], [0.0, 1.0, 0.0]])
+    found = log_prior(ALLOWED, frequencies)
+    np.testing.assert_allclose(np.exp(found), frequencies)
+    assert found[1, 0] < -1e8 and found.dtype == np.float32
+
+
 def test_assigned_frequencies_are_its_distributions():
     policy = Categorical(log_prior(ALLOWED))
     policy.assign(np.array([[0.25, 0.75, 0.0], [0.0, 1.0, 0.0]]))
