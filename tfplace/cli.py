@@ -130,6 +130,40 @@ COMMANDS = {
         ),
         num_arguments=0,
     ),
+    "fidelity": Command(
+        "MODEL",
+        "compare predicted with measured step times over many placements",
+        table.FIDELITY
+        + table.CLUSTER
+        + table.SEED
+        + table.OUTPUT
+        + table.RUN
+        + table.CONSTRAINTS
+        + table.COST_CACHE
+        + table.FORMAT,
+        (
+            "tfplace fidelity model.pb --cluster=workers2.json",
+            "tfplace fidelity model.pb --cluster=workers2.json --placements=30 "
+            "--output=fidelity.json --picture=fidelity.png",
+        ),
+    ),
+    "calibrate": Command(
+        "",
+        "measure this machine's devices and links, write a cluster file",
+        (table.CLUSTER[0],) + table.CALIBRATE + table.OUTPUT + table.FORMAT,
+        (
+            "tfplace calibrate --cluster=workers:2 --output=workers2.json",
+            "tfplace calibrate --output=here.json --format=json",
+        ),
+        num_arguments=0,
+    ),
+    "devices": Command(
+        "",
+        "list the named clusters and the devices visible here",
+        (table.CLUSTER[0],) + table.FORMAT,
+        ("tfplace devices", "tfplace devices --cluster=k80x4 --format=json"),
+        num_arguments=0,
+    ),
     "cache": Command(
         "",
         "list the op costs kept between runs, or remove them",

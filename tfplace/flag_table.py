@@ -103,6 +103,12 @@ MEASURE = (
     Flag("memory", "boolean", True, "also run a few steps to measure the peak memory"),
 )
 CALIBRATE = (Flag("budget_seconds", "float", 60.0, "about how long to measure", lower_bound=0),)
+FIDELITY = (
+    Flag("placements", "integer", 30, "how many to predict and to measure", lower_bound=1),
+    Flag("rounds", "integer", 7, "timed steps of each placement, interleaved", lower_bound=1),
+    Flag("trace", "integer", 3, "placements to trace, the worst predicted first", lower_bound=0),
+    Flag("picture", "string", None, "a .png of predicted against measured step times"),
+)
 SIZES = (
     Flag("size", "enum", "published", "the papers' sizes, or small", ("published", "tiny")),
     Flag("batch_size", "integer", None, "examples of a step", lower_bound=1),

@@ -1,0 +1,53 @@
+"""`tfplace fidelity MODEL --cluster=... --placements=30`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+from tfplace.output_paths import require_file, require_free, writable, write_file
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Compares predicted with measured step times; writes the result and a picture if asked."""
+    quiet_tensorflow(values.verbosity)
+    for flag in ("output", "picture"):
+        path = values[flag].value
+        require_file(path, f"--{flag}")
+        if path is not None:
+            require_free(path, values.overwrite)
+    with writable(values.output, values.picture):
+        return _fidelity(arguments, values)
+
+
+def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    from tfplace.fidelity.fidelity import FidelityConfig, fidelity, require_present
+    from tfplace.fidelity.picture import scatter_png
+    from tfplace.fidelity.result import fidelity_to_json, print_fidelity
+    from tfplace.prepare import prepare
+    from tfplace.report.text import console
+
+    def tell(sentence: str) -> None:
+        if values.verbosity >= 0:
+            print(f"tfplace: {sentence}", file=sys.stderr, flush=True)
+
+    config = FidelityConfig(values.placements, values.rounds, values.trace, values.seed)
+    tell(f"reading {model_of(arguments)} and pricing its ops")
+    prepared = prepare(problem_options(model_of(arguments), values))
+    require_present(prepared)
+    found = fidelity(prepared, config, tell)
+    result = fidelity_to_json(found)
+    if values.output is not None:
+        text = json.dumps(result, indent=2, allow_nan=False) + "\n"
+        write_file(values.output, text.encode(), values.overwrite)
+    if values.picture is not None:
+        write_file(values.picture, scatter_png(found), values.overwrite)
+    if values.format == "json":
+        print_json(result)
+    else:
+        print_fidelity(found, console())
+    return 0

@@ -1,0 +1,1 @@
+"""Predicted step times against measured ones, over many placements, and why they differ."""

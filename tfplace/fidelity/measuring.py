@@ -1,0 +1,61 @@
+"""Step times of many placements, side by side, in batches that fit into memory."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible
+from tfplace.choosing.compare import placed_run_graph, training_run
+from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
+from tfplace.prepare import Prepared
+
+MAX_BATCH = 16
+COPIES_OF_VARIABLES = 2
+"""A prepared placement holds its variables, and a step their gradients."""
+
+
+def measured_steps(
+    found: Prepared,
+    placements: Sequence[IntArray],
+    config: MeasureConfig,
+    tell: Callable[[str], None],
+) -> list[Timings | Infeasible]:
+    """[P] step times over interleaved rounds.
+
+    All placements of a batch are prepared at once and stepped in turn, so that a change of the
+    machine's speed meets all of them. Batches hold as many as fit: their variables all stay.
+
+    Args:
+      found: the problem; its devices are present.
+      placements: i4[N] each.
+      config: how many rounds.
+      tell: takes a sentence about what is being measured.
+    """
+    results: list[Timings | Infeasible] = []
+    size = _batch_size(found)
+    for start in range(0, len(placements), size):
+        batch = placements[start : start + size]
+        tell(f"timing placements {start + 1} to {start + len(batch)} of {len(placements)}")
+        variants = {str(i): placed_run_graph(found, p) for i, p in enumerate(batch)}
+        timed = measure_variants(variants, training_run(found), found.cluster, config)
+        results += [timed[name] for name in variants]
+    return results
+
+
+def _batch_size(found: Prepared) -> int:
+    """Placements whose variables fit into the fullest device's memory together."""
+    persistent = int(found.problem.graph.op_persistent_bytes.sum())
+    usable = float(np.min(found.problem.usable_bytes()))
+    fitting = int(usable // max(COPIES_OF_VARIABLES * persistent, 1))
+    return max(1, min(MAX_BATCH, fitting))
+
+
+def rounds(num_rounds: int, seed: int) -> MeasureConfig:
+    """Exactly so many rounds after one of warming up."""
+    return dataclasses.replace(
+        MeasureConfig(), warmup_steps=1, min_steps=num_rounds, max_steps=num_rounds, seed=seed
+    )

@@ -1,0 +1,157 @@
+"""Placements to judge a predictor by: random, structured and optimised ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.placement import Measurement
+from graphs.problem import Problem
+from tfplace.algorithm_table import policy_of
+from tfplace.choosing.finalists import policy_stage, with_slower_links
+from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.grouping.quotient import fastest_seconds
+from tfplace.placers.legal import legal, working_devices
+from tfplace.placers.random import Random
+from tfplace.search import Limits, search
+from tfplace.task import Task
+
+KINDS = ("single", "optimised", "structured", "random")
+RANDOM_GROUPS = (8, 32, 4, 64, 16, 128)
+CUT_SHARES = (0.5, 0.25, 0.75, 0.4, 0.6)
+STRIPES = (4, 8, 16)
+ANNEALED = ((3000, 1.0), (1000, 4.0), (300, 1.0), (1000, 16.0), (100, 1.0), (100, 4.0))
+"""Trials, and how much slower links are taken to be: better and worse, few and many transfers."""
+ONE_SHOTS = ("etf", "metis", "heft")
+SEARCH_SECONDS = 30.0
+MAX_MISSES = 20
+
+_GRADIENTS = re.compile(r"^(gradients(_\d+)?|gradient_tape)/")
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+    """A placement to be judged. Attributes: kind: one of KINDS; name; device_of_op: i4[N]."""
+
+    kind: str
+    name: str
+    device_of_op: IntArray
+
+
+def placements_to_judge(task: Task, count: int, seed: int) -> list[Judged]:
+    """Distinct placements that are predicted to run.
+
+    The first is the best single device; then optimised, structured and random ones in turn, so
+    that any count has all kinds; random ones make up for what the others lack. The first
+    optimised one is the best that annealing finds.
+
+    Args:
+      task: the problem.
+      count: how many, >= 1; fewer come back where a graph has no more that differ.
+      seed: of random and annealed ones.
+    """
+    evaluator = SimulatingEvaluator(task.problem)
+    sources = [
+        _optimised(task, seed),
+        structured_placements(task.problem),
+        _random(task.problem, seed),
+    ]
+    waiting = [_single(task)]
+    chosen: dict[bytes, Judged] = {}
+    misses = 0
+    while len(chosen) < count and misses < MAX_MISSES * len(KINDS):
+        if not waiting:
+            waiting = [found for source in sources if (found := next(source, None))]
+            if not waiting:
+                break
+        found = waiting.pop(0)
+        key = found.device_of_op.tobytes()
+        outcome = evaluator.evaluate(found.device_of_op[None])[0]
+        if key in chosen or not isinstance(outcome, Measurement):
+            misses += 1
+            continue
+        chosen[key], misses = found, 0
+    return list(chosen.values())
+
+
+def layer_of_op(problem: Problem) -> IntArray:
+    """i4[N]: an op's first name scope, gradients counted to the layer that they are of.
+
+    Layers are numbered by their first op in topological order.
+    """
+    layers = [_GRADIENTS.sub("", name).split("/")[0] for name in problem.graph.op_names]
+    number: dict[str, int] = {}
+    return np.array([number.setdefault(layer, len(number)) for layer in layers], dtype=np.int32)
+
+
+def _single(task: Task) -> Judged:
+    return Judged("single", "single", _search(task, "single", 1, 0))
+
+
+def _optimised(task: Task, seed: int) -> Iterator[Judged]:
+    """Annealed ones and one-shot heuristics, in turn."""
+    shots = iter(ONE_SHOTS)
+    for position, (trials, factor) in enumerate(ANNEALED):
+        slower = dataclasses.replace(task, problem=with_slower_links(task.problem, factor))
+        name = f"annealing, {trials} trials, links x{1 / factor:g}"
+        yield Judged("optimised", name, _search(slower, "local_search", trials, seed + position))
+        if shot := next(shots, None):
+            yield Judged("optimised", shot, _search(task, shot, 1, seed))
+
+
+def _search(task: Task, algorithm: str, max_trials: int, seed: int) -> IntArray:
+    """The best placement of a search in the simulator, the given one where there is none."""
+    policy = policy_of(algorithm, task, seed, None)
+    limits = Limits(SEARCH_SECONDS, max_trials)
+    result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    return task.given if result.best is None else result.best.placement.device_of_op
+
+
+def structured_placements(problem: Problem) -> Iterator[Judged]:
+    """What a person may try: cuts of the topological order, layers apart, stripes, alternation."""
+    devices = working_devices(problem)
+    allowed = problem.allowed()
+    seconds = np.cumsum(fastest_seconds(problem, allowed))
+    position = seconds / max(seconds[-1], 1e-30)
+    layer = layer_of_op(problem)
+    share_of_layer = _shares_before(layer, position)
+    wanted: list[tuple[str, IntArray]] = []
+    for share in CUT_SHARES:
+        piece = np.digitize(position, _borders(share, len(devices)))
+        wanted.append((f"topological cut at {share:.0%}", piece))
+        piece = np.digitize(share_of_layer[layer], _borders(share, len(devices)))
+        wanted.append((f"layers cut at {share:.0%}", piece))
+    wanted.insert(2, ("layers in turn", layer))
+    stripes = [(f"{n} stripes", np.minimum((position * n).astype(int), n - 1)) for n in STRIPES]
+    for name, piece in [*wanted[:5], *stripes, *wanted[5:]]:
+        place = devices[np.asarray(piece) % len(devices)]
+        yield Judged("structured", name, legal(problem, place, allowed))
+
+
+def _borders(share: float, num_devices: int) -> np.ndarray:
+    """f8[D - 1]: the first device gets `share`, the others the rest in equal parts."""
+    return share + (1.0 - share) * np.arange(num_devices - 1) / max(num_devices - 1, 1)
+
+
+def _shares_before(layer: IntArray, position: np.ndarray) -> np.ndarray:
+    """f8[layers]: the share of all seconds that a layer and those before it take."""
+    own = np.bincount(layer, weights=np.diff(position, prepend=0.0))
+    shares: np.ndarray = np.cumsum(own) - own / 2
+    return shares
+
+
+def _random(problem: Problem, seed: int) -> Iterator[Judged]:
+    """A random device for each of few, or of many, groups."""
+    draw = 0
+    while True:
+        num_groups = RANDOM_GROUPS[draw % len(RANDOM_GROUPS)]
+        policy = Random(problem, seed + draw, num_groups, batch_size=1)
+        placement = policy.propose().device_of_op[0]
+        yield Judged("random", f"{num_groups} random groups", placement)
+        draw += 1
