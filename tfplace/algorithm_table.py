@@ -50,10 +50,16 @@ ALGORITHMS: Mapping[str, Algorithm] = {
         "tfplace.algorithms.hierarchical", "Hierarchical", "HDP: Grouper and Placer (ICLR 2018)"
     ),
     "spotlight": Algorithm(
-        "tfplace.algorithms.spotlight", "Spotlight", "seq2seq policy, PPO (ICML 2018)"
+        "tfplace.algorithms.spotlight",
+        "Spotlight",
+        "seq2seq policy, PPO (ICML 2018)",
+        takes_start=True,
     ),
     "post": Algorithm(
-        "tfplace.algorithms.post", "Post", "softmax per group, PPO and cross-entropy (NeurIPS 2018)"
+        "tfplace.algorithms.post",
+        "Post",
+        "softmax per group, PPO and cross-entropy (NeurIPS 2018)",
+        takes_start=True,
     ),
     "placeto": Algorithm(
         "tfplace.algorithms.placeto",
@@ -67,7 +73,7 @@ SPECIAL = {
     "expert": "the placement of the papers' experts; benchmark graphs only",
 }
 # Stages of "auto" and their shares of what is left, where the simulator answers ...
-AUTO_SIMULATED = (("annealing", 0.92), ("post", 1.0))
+AUTO_SIMULATED = (("annealing", 0.94), ("post", 1.0))
 
 # ... and where real runs do, which a policy can't ask by itself.
 AUTO_MEASURED = (("local_search", 0.6), ("spotlight", 1.0))

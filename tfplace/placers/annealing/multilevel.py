@@ -47,8 +47,8 @@ TRIAL_CHAINS = 2
 # Trials per cycle where nothing is limited.
 CYCLE_TRIALS = 20_000
 
-# m-SCT's linear programs take some seconds for 4,000 ops, which annealing uses better.
-MAX_SCT_OPS = 1_000
+# m-SCT's linear programs take 0.7 s for 22,000 ops; larger graphs need the time more.
+MAX_SCT_OPS = 30_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,14 +73,14 @@ class MultilevelConfig:
       overflow_weight: what a device's worth of missing memory adds, in step times.
     """
 
-    level_sizes: Sequence[int] = (16, 64, 256, 1024)
+    level_sizes: Sequence[int] = (16, 24, 64, 96, 256, 384, 1024)
     kind_weights: Sequence[float] = (0.3, 0.2, 0.1, 0.15, 0.1, 0.15, 0.03)
-    pass_weights: Sequence[float] = (1.0,)
+    pass_weights: Sequence[float] = (1.0, 1.0, 1.0, 3.0)
     hot: float = 0.004
     hottest: float = 0.1
     cold: float = 0.0002
     full_scale_units: int = 500
-    focus: float = 0.6
+    focus: float = 1.2
     burst_seconds: float = 0.2
     burst_trials: int = 50
     exchanges: int = 8
@@ -333,5 +333,9 @@ def _choice_limits(config: MultilevelConfig, done: float, levels: Levels) -> Flo
 def _levels(problem: Problem, sizes: Sequence[int], seed: int) -> Levels:
     """The levels, coarse to fine, with groups that depend on the seed."""
     units = colocation_units(problem.graph)
-    groupings = [coarsen(problem, size, seed) for size in sizes if size < units.num_groups]
+    groupings = [
+        coarsen(problem, size, seed + index)
+        for index, size in enumerate(sizes)
+        if size < units.num_groups
+    ]
     return levels_of(problem, [*groupings, units])
