@@ -46,6 +46,7 @@ class _Sweep(NamedTuple):
       end: f8[N, K] how soon the op ends on a class; soonest: f8[N] on any.
       before: i8[N] the input that ends last, -1 for none; owner: i8[N] the first op that has it as
         another input.
+      added: i8[N] number of the walk that added the op as an input last; added_edge: i8[N].
       seen: i8[N] number of the walk that met the op last.
       stay, leave: f8[N] least seconds from the op's end to v's start, on v's device or elsewhere.
       queue: i8[N] ancestors to look at, latest first.
@@ -68,6 +69,8 @@ class _Sweep(NamedTuple):
     soonest: FloatArray
     before: LongArray
     owner: LongArray
+    added: LongArray
+    added_edge: LongArray
     seen: LongArray
     stay: FloatArray
     leave: FloatArray
@@ -105,6 +108,8 @@ def soonest_ends(classes: DeviceClasses, edges: Edges, group: LongArray) -> Floa
         soonest=np.full(size, np.inf),
         before=np.full(size, -1, dtype=np.int64),
         owner=np.full(size, -1, dtype=np.int64),
+        added=np.full(size, -1, dtype=np.int64),
+        added_edge=np.zeros(size, dtype=np.int64),
         seen=np.full(size, -1, dtype=np.int64),
         stay=floats[0],
         leave=floats[1],
@@ -280,6 +285,7 @@ def _end_of_walk(sweep: _Sweep, op: int, kind: int) -> float:
     """Argument 3: the least end of an op, over how far back its path stayed on its device."""
     for share in range(NUM_SHARES):
         sweep.share_work[share] = 0.0
+    walk = op * len(sweep.slots) + kind
     best, used, length, first = np.inf, 0.0, 0.0, np.inf
     here = op
     for _ in range(MAX_STEPS):
@@ -288,7 +294,7 @@ def _end_of_walk(sweep: _Sweep, op: int, kind: int) -> float:
         length += sweep.seconds[here, kind]
         if here != op:
             first = min(first, sweep.end[here, kind] - sweep.seconds[here, kind])
-        first = min(first, _add_other_inputs(sweep, here, kind))
+        first = min(first, _add_inputs(sweep, here, kind, walk))
         if first < np.inf:
             for share in range(NUM_SHARES):
                 used = max(used, first + sweep.share_work[share])
@@ -306,24 +312,39 @@ def _end_of_walk(sweep: _Sweep, op: int, kind: int) -> float:
 
 
 @compiled
-def _add_other_inputs(sweep: _Sweep, op: int, kind: int) -> float:
-    """Adds an op of the path and its other inputs to share_work; the least head of the inputs."""
-    first = np.inf
-    own = sweep.seconds[op, kind] / sweep.slots[kind]
+def _add_inputs(sweep: _Sweep, op: int, kind: int, walk: int) -> float:
+    """Adds an op of the path and its other inputs to share_work; the least head of the inputs.
+
+    An op that was added as an input of a later op of the path, and now turns out to lie on the
+    path itself, counts as part of the path only.
+    """
     for share in range(NUM_SHARES):
-        sweep.share_work[share] += own * share / (NUM_SHARES - 1)
+        machine = share / (NUM_SHARES - 1)
+        sweep.share_work[share] += machine * sweep.seconds[op, kind] / sweep.slots[kind]
+        if sweep.added[op] == walk:
+            sweep.share_work[share] -= _taken(sweep, sweep.added_edge[op], kind, machine)
+    first = np.inf
     for edge in range(sweep.row[op], sweep.row[op + 1]):
         source = sweep.source[edge]
-        if sweep.owner[source] != op:
+        if sweep.owner[source] != op or sweep.added[source] == walk:
             continue
+        sweep.added[source] = walk
+        sweep.added_edge[source] = edge
         made = np.inf
         if sweep.end[source, kind] < np.inf:
             made = sweep.end[source, kind] - sweep.seconds[source, kind]
         first = min(first, min(made, _soonest_elsewhere(sweep, source, kind)))
         for share in range(NUM_SHARES):
             machine = share / (NUM_SHARES - 1)
-            taken = (1.0 - machine) * sweep.hold[edge]
-            if made < np.inf:
-                taken = min(taken, machine * sweep.seconds[source, kind] / sweep.slots[kind])
-            sweep.share_work[share] += taken
+            sweep.share_work[share] += _taken(sweep, edge, kind, machine)
     return first
+
+
+@compiled
+def _taken(sweep: _Sweep, edge: int, kind: int, machine: float) -> float:
+    """What an input takes at least of a machine and a way in that are weighed machine to 1."""
+    source = sweep.source[edge]
+    taken = (1.0 - machine) * sweep.hold[edge]
+    if sweep.end[source, kind] < np.inf:
+        taken = min(taken, machine * sweep.seconds[source, kind] / sweep.slots[kind])
+    return taken

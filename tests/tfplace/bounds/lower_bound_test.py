@@ -125,3 +125,13 @@ def test_no_kernel_anywhere_is_infeasible() -> None:
 
 def test_empty_graph() -> None:
     assert lower_bound(build_problem([])) == LowerBound(0.0, "path")
+
+
+def test_an_input_that_is_on_the_path_as_well_counts_once() -> None:
+    # a, b, c one after another on the CPU; c takes a's output too. Moving it would take a while.
+    ops = [
+        Op("a", 1.0, outputs=(1,)),
+        Op("b", 1.0, ("a:0",), (0,)),
+        Op("c", 1.0, ("a:0", "b:0")),
+    ]
+    _assert_bound(build_problem(ops, Machine(2, bandwidth=1.0)), 3.0, "path")
