@@ -47,6 +47,9 @@ TRIAL_CHAINS = 2
 # Trials per cycle where nothing is limited.
 CYCLE_TRIALS = 20_000
 
+# Grouping a larger graph takes seconds: it gets one pass, and one grouping per size.
+LARGE_OPS = 50_000
+
 # m-SCT's linear programs take 0.7 s for 22,000 ops; larger graphs need the time more.
 MAX_SCT_OPS = 30_000
 
@@ -117,7 +120,12 @@ class Multilevel:
         """
         self._problem = problem
         self._seed = seed
-        self._config = config or MultilevelConfig()
+        config = config or MultilevelConfig()
+        if problem.num_ops > LARGE_OPS:
+            config = dataclasses.replace(
+                config, level_sizes=config.level_sizes[::2], pass_weights=(1.0,)
+            )
+        self._config = config
         self._usable: FloatArray = problem.usable_bytes()
         placers: list[type[OneShot]] = list(STARTS)
         if problem.num_ops <= MAX_SCT_OPS:
@@ -141,7 +149,7 @@ class Multilevel:
         self._num_trials = 0
         self._pass = -1
         self._num_exchanges = 0
-        self._burst = self._config.burst_trials
+        self._burst = 1
 
     def allow(self, seconds_left: float, trials_left: int | None) -> None:
         """Told before each proposal how much is left; trials decide where they are limited."""
