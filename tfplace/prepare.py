@@ -12,7 +12,7 @@ import numpy as np
 
 from graphs.building.build import BuiltGraph, build_op_graph
 from graphs.building.flatten import flatten
-from graphs.building.shapes import infer
+from graphs.building.shapes import TensorProperties, infer
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.constraints import joined_by_user, pinned_devices, require_possible
@@ -20,7 +20,7 @@ from graphs.devices_asked import given_placement
 from graphs.errors import UsageError
 from graphs.executor import executor_of
 from graphs.flat_graph import FlatGraph
-from graphs.loading.feeds import generate_feeds, read_feed_shapes, read_feeds
+from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.op_graph import IntArray
@@ -92,8 +92,8 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
     cluster = find_cluster(options.cluster)
     source = load(options.model, _load_options(options))
     flat = flatten(source.graph_def, source.feeds, source.fetches)
-    feeds = _feeds(options, source)
     properties = infer(flat)
+    feeds = _feeds(options, source, flat, properties)
     built = build_op_graph(flat, properties)
     _log.info("%s: %d ops; %s", source.path, built.graph.num_ops, source.step_origin)
     present = is_present(cluster)
@@ -165,7 +165,9 @@ def _load_options(options: ProblemOptions) -> LoadOptions:
     return dataclasses.replace(options.load, fed_shape=read_feed_shapes(options.feed_file))
 
 
-def _feeds(options: ProblemOptions, source: SourceModel) -> Mapping[str, Any]:
+def _feeds(
+    options: ProblemOptions, source: SourceModel, flat: FlatGraph, properties: TensorProperties
+) -> Mapping[str, Any]:
     if options.feed_file is not None:
         return read_feeds(options.feed_file, source.feeds)
-    return generate_feeds(source.graph_def, source.feeds, source.fetches, options.seed)
+    return feeds_of_opened(flat, properties, source.feeds, options.seed)

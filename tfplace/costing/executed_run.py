@@ -46,10 +46,10 @@ class ExecuteConfig:
       num_logical_cpus: see RuntimeConfig.
     """
 
-    max_steps: int = 7
-    min_steps: int = 3
-    budget_seconds: float = 20.0
-    warmup_steps: int = 2
+    max_steps: int = 25
+    min_steps: int = 2
+    budget_seconds: float = 15.0
+    warmup_steps: int = 1
     timeout_seconds: float = 120.0
     prepare_timeout_seconds: float = 300.0
     seed: int = 0

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-DRIFT = 0.1
+DRIFT = 0.2
 """Share by which a step may exceed the undisturbed ones. Other work on the machine only ever adds
 time, and adds more than this when it takes the core for a while."""
 

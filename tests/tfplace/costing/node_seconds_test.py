@@ -117,5 +117,5 @@ def test_a_run_of_which_nothing_is_seen() -> None:
 
 def test_steady_values() -> None:
     assert steady([1.0]).tolist() == [True]
-    assert steady([1.0, 1.05, 1.2, 1.09]).tolist() == [True, True, False, True]
+    assert steady([1.0, 1.05, 1.3, 1.09]).tolist() == [True, True, False, True]
     assert steady([5.0, 1.0, 5.0, 1.0, 5.0]).tolist() == [False, True, False, True, False]
