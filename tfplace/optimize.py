@@ -14,7 +14,7 @@ from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.output_dir import atomic_directory
 from tfplace.algorithm_table import require_known, stages_of
-from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.bounds.exact import Optimum
 from tfplace.choosing.baselines import (
     LEAST_SECONDS,
     Candidate,
@@ -30,6 +30,7 @@ from tfplace.choosing.finalists import (
     has_finalists,
     quickest,
 )
+from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
 from tfplace.emission import NOT_VERIFIED, devices_used, verified
 from tfplace.evaluation.evaluators import evaluator_for
 from tfplace.evaluation.measure import MeasureConfig
@@ -84,12 +85,14 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
             watch.stage(f"trying the baselines on {found.cluster.name}")
             simulator = SimulatingEvaluator(found.problem)
             simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
-            baselines, candidates, result = _search(found, simulator, options, watch, trained)
+            baselines, candidates, result, solved = _search(
+                found, simulator, options, watch, trained
+            )
             choice = choose(candidates, found.problem)
             choice, timings = interruption.unless_seen(
                 lambda: _measure(found, options, candidates, choice, watch), Timed(choice, None)
             )
-            searched = Searched(baselines, result, choice, timings)
+            searched = Searched(baselines, result, choice, timings, solved)
             return _write_model(found, options, searched, interruption, watch)
 
 
@@ -106,7 +109,7 @@ def _search(
     options: OptimizeOptions,
     watch: Watch,
     trained: Checkpoint | None,
-) -> tuple[list[Candidate], list[Candidate], SearchResult]:
+) -> tuple[list[Candidate], list[Candidate], SearchResult, Optimum | None]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search.
 
     Both share the budget, with the search for finalists where that follows.
@@ -114,8 +117,13 @@ def _search(
     began = time.monotonic()
     baselines = baseline_candidates(found.task, simulator, options.budget_seconds, options.seed)
     best = best_of(baselines)
+    left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
+    solved = solve_small(found.problem, best, left)
+    known = [*baselines, *as_candidate(solved, simulator)]
+    is_solved = options.algorithm == "auto" and solved is not None and solved.is_proven
     stages = []
-    if found.problem.num_devices > 1:
+    if found.problem.num_devices > 1 and not is_solved:
+        best = best_of(known)
         start = None if best is None else best.device_of_op
         stages = stages_of(
             options.algorithm,
@@ -130,12 +138,12 @@ def _search(
         left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
     with evaluator_for(options.evaluator, found) as evaluator, watch.searching(left):
         result = search(stages, evaluator, Limits(left, options.max_trials), watch.search)
-    candidates = list(baselines)
+    candidates = known
     if result.best is not None:
         placement = result.best.placement.device_of_op
         outcome = simulator.evaluate(placement[None])[0]
         candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
-    return baselines, candidates, result
+    return baselines, candidates, result, solved
 
 
 def _measure(
@@ -180,7 +188,9 @@ def _write_model(
             lambda: verified(found, Path(emitted.path), placement), NOT_VERIFIED
         )
         _require_same(comparison)
-        bound = interruption.unless_seen(lambda: lower_bound_seconds(found.problem), None)
+        bound = interruption.unless_seen(
+            lambda: proven_bound(found.problem, searched.optimum), None
+        )
         used = None
         if searched.timings is not None:
             used = interruption.unless_seen(lambda: devices_used(found, emitted), None)

@@ -7,12 +7,11 @@ import math
 from collections.abc import Sequence
 
 from graphs.errors import MemoryLimitError
-from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate, best_of, is_on_one_device
 from tfplace.choosing.compare import Comparison
+from tfplace.choosing.memory_limit import why_nothing_fits
 from tfplace.evaluation.timing import FASTER
-from tfplace.report.units_text import bytes_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +35,7 @@ def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
     """
     best = best_of(candidates)
     if best is None:
-        raise MemoryLimitError(_why_nothing_fits(candidates, problem))
+        raise MemoryLimitError(why_nothing_fits(candidates, problem))
     given, single = _named(candidates, "given"), _named(candidates, "single")
     if problem.num_devices == 1:
         return Choice(given, "kept_given", "one device leaves nothing to place")
@@ -89,26 +88,3 @@ def _gain_sentence(best: Candidate, given: Candidate, single: Candidate, problem
             ratio = best.step_seconds / other.step_seconds
             return f"predicted to take {ratio:.3f} of {title} step time{where}"
     return f"no single device can hold it; this placement can{where}"
-
-
-def _why_nothing_fits(candidates: Sequence[Candidate], problem: Problem) -> str:
-    """Names what lacks least."""
-    limits = problem.usable_bytes()
-    least: tuple[float, str] | None = None
-    for candidate in candidates:
-        outcome = candidate.outcome
-        if not isinstance(outcome, Infeasible) or len(outcome.peak_bytes) != len(limits):
-            continue
-        missing = [peak - limit for peak, limit in zip(outcome.peak_bytes, limits, strict=True)]
-        worst = max(range(len(missing)), key=missing.__getitem__)
-        if least is None or missing[worst] < least[0]:
-            text = f"{problem.device_names[worst]} lacks {bytes_text(missing[worst])}"
-            least = (missing[worst], f"{text} even under the {candidate.name} placement")
-    found = least[1] if least else "; ".join(
-        f"{c.name}: {c.outcome.message}" for c in candidates if isinstance(c.outcome, Infeasible)
-    )  # fmt: skip
-    return (
-        f"searching for a placement that fits the devices' memory: found none; {found}; wanted "
-        "every device below its memory minus --memory_reserve; use a smaller --batch_size, more "
-        "devices, or devices with more memory"
-    )

@@ -32,6 +32,8 @@ def html_report(report: Report) -> str:
         f'<p class="verdict"><b>{_text(report.verdict)}</b>: {_text(report.verdict_sentence)}</p>',
         "<h2>Step time, predicted</h2>",
         _step_bars(report),
+        f"<p>{_text(report.bound_sentence)}</p>",
+        *(f"<p>Advice: {_text(sentence)}.</p>" for sentence in report.advice["sentences"]),
         _measured(report.measured),
         "<h2>Devices</h2>",
         _devices(report),

@@ -9,6 +9,8 @@ from typing import Any
 import tfplace
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
+from tfplace.bounds.exact import Optimum
+from tfplace.choosing.advice import advice_of
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
@@ -29,12 +31,14 @@ class Searched:
       result: of the search.
       choice: what is written.
       timings: real runs; None where there were none.
+      optimum: of a small graph; None where it was not searched.
     """
 
     baselines: Sequence[Candidate]
     result: SearchResult
     choice: Choice
     timings: Comparison | None
+    optimum: Optimum | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,14 +85,12 @@ def report_of(
         verdict_sentence=choice.sentence,
         command=options.command,
         output_dir=str(options.output_dir),
+        advice=advice_of(
+            found, choice.verdict, prediction.step_seconds, proof.lower_bound_seconds
+        ).to_json(),
     )
 
 
-def _model_facts(found: Prepared) -> Mapping[str, Any]:
-    source = found.source
-    return {
-        "path": source.path,
-        "kind": source.kind,
 def cost_facts(costs: Costs) -> Mapping[str, Any]:
     """How many ops were traced, scaled or priced, and what of the measured step that explains."""
     ops = costs.num_ops_by_provenance()
@@ -104,6 +106,11 @@ def cost_facts(costs: Costs) -> Mapping[str, Any]:
     }
 
 
+def _model_facts(found: Prepared) -> Mapping[str, Any]:
+    source = found.source
+    return {
+        "path": source.path,
+        "kind": source.kind,
         "mode": source.mode,
         "step_origin": source.step_origin,
         "num_ops": found.problem.num_ops,

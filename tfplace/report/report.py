@@ -7,7 +7,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfplace.report.units_text import seconds_text
+
 SCHEMA_VERSION = 1
+
+# A gap below this is rounding: sums in different orders.
+PROVEN_GAP = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +140,9 @@ class Report:
     verdict_sentence: str
     command: str = ""
     output_dir: str = ""
+    advice: Mapping[str, Any] = dataclasses.field(
+        default_factory=lambda: {"sentences": [], "data_parallel": None}
+    )
 
     @property
     def gap(self) -> float | None:
@@ -142,6 +150,19 @@ class Report:
         if not self.lower_bound_seconds:
             return None
         return self.best.step_seconds / self.lower_bound_seconds - 1.0
+
+    @property
+    def bound_sentence(self) -> str:
+        """What the lower bound proves of the placement that was written; empty without one."""
+        gap = self.gap
+        if gap is None or self.lower_bound_seconds is None:
+            return ""
+        if gap <= PROVEN_GAP:
+            return "no placement is faster: proven optimal, as the simulator counts"
+        return (
+            f"no placement can be faster than {seconds_text(self.lower_bound_seconds)}; this one "
+            f"is within {100 * gap:.2g} %"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The object of report.json; numbers that are not finite become null."""
@@ -154,6 +175,7 @@ class Report:
             "schema_version": SCHEMA_VERSION,
             **fields,
             "gap": self.gap,
+            "bound_sentence": self.bound_sentence,
             "measured": None if self.measured is None else _measured_json(self.measured),
         }
         return plain(value)

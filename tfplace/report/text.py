@@ -54,6 +54,8 @@ def print_report(report: Report, out: Console) -> None:
     out.print(_devices(report.best, memory))
     transfers = f"{report.best.transfers:,} transfers, {bytes_text(report.best.transfer_bytes)}"
     out.print(f"links     {transfers} a step, {report.cluster['communication']} channels")
+    if report.bound_sentence:
+        out.print(_line("bound", report.bound_sentence))
     if report.measured is not None:
         _print_measured(report.measured, out)
     _print_verified(report, out)
@@ -62,6 +64,8 @@ def print_report(report: Report, out: Console) -> None:
     style = STYLE_OF_VERDICT[report.verdict]
     verdict = Text(f"{report.verdict}: ", style=style) + Text(report.verdict_sentence)
     out.print(_line("verdict", verdict))
+    for sentence in report.advice["sentences"]:
+        out.print(_line("advice", sentence))
     _print_how_to_load(report, out)
 
 

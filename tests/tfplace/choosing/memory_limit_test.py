@@ -1,0 +1,62 @@
+"""Tests of the message where nothing fits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graphs.problem import Problem
+from tests.builders import Machine, Op, build_problem
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.memory_limit import why_nothing_fits
+from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+
+KIB = 1024
+
+
+def _problem(memory: int) -> Problem:
+    ops = [
+        Op("weights", outputs=(0,), persistent=4 * KIB),
+        Op("forward", inputs=("weights:0",), outputs=(6 * KIB,)),
+        Op("loss", inputs=("forward:0",), outputs=(2 * KIB,), temp=KIB),
+        Op("backward", inputs=("forward:0", "loss:0"), outputs=()),
+    ]
+    return build_problem(ops, Machine(2, memory=memory))
+
+
+def _candidate(problem: Problem, name: str, placement: list[int]) -> Candidate:
+    device_of_op = np.array(placement, dtype=np.int32)
+    outcome = SimulatingEvaluator(problem, 1).evaluate(device_of_op[None])[0]
+    return Candidate(name, device_of_op, outcome)
+
+
+def test_names_what_lacks_what_is_alive_and_what_helps() -> None:
+    problem = _problem(10 * KIB)
+    single = _candidate(problem, "single", [1, 1, 1, 1])
+    assert why_nothing_fits([single], problem) == (
+        "searching for a placement that fits the devices' memory: found none; /device:GPU:0 lacks "
+        "3 KiB even under the single placement, the nearest: its peak is 13 KiB of 10 KiB usable; "
+        "alive then: forward:0 6 KiB, variable weights 4 KiB, loss:0 2 KiB, temporary of loss "
+        "1 KiB; wanted every device below its memory minus --memory_reserve (0); use a "
+        "--batch_size of at most about 66 % of this one (taking all but variables to shrink with "
+        "it), at least 3 such devices, or 13 KiB of memory on /device:GPU:0"
+    )
+
+
+def test_takes_the_placement_that_lacks_least() -> None:
+    problem = _problem(7 * KIB)
+    single = _candidate(problem, "single", [1, 1, 1, 1])
+    split = _candidate(problem, "etf", [0, 1, 1, 1])
+    message = why_nothing_fits([single, split], problem)
+    assert "/device:GPU:0 lacks 2 KiB even under the etf placement" in message
+
+
+def test_variables_that_are_too_large_ask_for_a_smaller_model() -> None:
+    problem = build_problem([Op("weights", persistent=9 * KIB)], Machine(2, memory=8 * KIB))
+    message = why_nothing_fits([_candidate(problem, "single", [1])], problem)
+    assert "use a smaller model (variables and constants alone take 9 KiB" in message
+
+
+def test_other_reasons_are_told_as_they_are() -> None:
+    problem = build_problem([Op("a", (1.0, np.inf))])
+    message = why_nothing_fits([_candidate(problem, "given", [1])], problem)
+    assert "given: op 'a' (Op) has no kernel on /device:GPU:0" in message

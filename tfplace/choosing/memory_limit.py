@@ -1,0 +1,143 @@
+"""Why no placement fits: which device lacks what, what fills it at its peak, what would help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.choosing.baselines import Candidate
+from tfplace.evaluation.schedule import HeldIntervals, held_intervals
+from tfplace.evaluation.simulator import Simulator
+from tfplace.report.units_text import bytes_text, share_text
+
+# So many of what fills a device are named.
+NUM_NAMED = 5
+
+
+def why_nothing_fits(candidates: Sequence[Candidate], problem: Problem) -> str:
+    """The message of a MemoryLimitError, about the candidate that lacks least.
+
+    Args:
+      candidates: none of which fits.
+      problem: what they place.
+    """
+    usable = problem.usable_bytes()
+    nearest = _nearest(candidates, usable)
+    if nearest is None:
+        found = "; ".join(
+            f"{candidate.name}: {candidate.outcome.message}"
+            for candidate in candidates
+            if isinstance(candidate.outcome, Infeasible)
+        )
+        helps = ["a smaller --batch_size", "more devices", "devices with more memory"]
+    else:
+        candidate, peaks = nearest
+        worst = int(np.argmax(peaks - usable))
+        name = problem.device_names[worst]
+        found = (
+            f"{name} lacks {bytes_text(peaks[worst] - usable[worst])} even under the "
+            f"{candidate.name} placement, the nearest: its peak is {bytes_text(peaks[worst])} "
+            f"of {bytes_text(usable[worst])} usable; alive then: "
+            f"{_alive_text(problem, candidate.device_of_op, worst)}"
+        )
+        helps = _remedies(problem, candidate.device_of_op, peaks, worst)
+    return (
+        f"searching for a placement that fits the devices' memory: found none; {found}; wanted "
+        f"every device below its memory minus --memory_reserve ({problem.memory_reserve:g}); use "
+        f"{', '.join(helps[:-1])}, or {helps[-1]}"
+    )
+
+
+def _nearest(
+    candidates: Sequence[Candidate], usable: FloatArray
+) -> tuple[Candidate, FloatArray] | None:
+    """The candidate that lacks least, all devices together, and its peaks f8[D]."""
+    least: tuple[float, Candidate, FloatArray] | None = None
+    for candidate in candidates:
+        outcome = candidate.outcome
+        if not isinstance(outcome, Infeasible) or outcome.reason != "memory":
+            continue
+        peaks = np.array(outcome.peak_bytes, dtype=np.float64)
+        lacking = float(np.maximum(peaks - usable, 0.0).sum())
+        if least is None or lacking < least[0]:
+            least = lacking, candidate, peaks
+    return None if least is None else least[1:]
+
+
+def _alive_text(problem: Problem, device_of_op: IntArray, device: int) -> str:
+    """The largest of what a device holds at its peak, with their bytes, and how much more."""
+    graph = problem.graph
+    sizes: dict[str, int] = {}
+    for op in np.flatnonzero((device_of_op == device) & (graph.op_persistent_bytes > 0)).tolist():
+        sizes[f"variable {graph.op_names[op]}"] = int(graph.op_persistent_bytes[op])
+    held = held_intervals(problem, Simulator(problem, num_threads=1).schedule(device_of_op))
+    for index in alive_at_peak(held, device).tolist():
+        name = _held_name(problem, held, index)
+        sizes[name] = sizes.get(name, 0) + int(held.bytes[index])
+    largest = sorted(sizes, key=lambda name: (-sizes[name], name))
+    named = [f"{name} {bytes_text(sizes[name])}" for name in largest[:NUM_NAMED]]
+    rest = largest[NUM_NAMED:]
+    if rest:
+        total = sum(sizes[name] for name in rest)
+        named.append(f"and {len(rest):,} more of {bytes_text(total)} together")
+    return ", ".join(named) or "nothing"
+
+
+def alive_at_peak(held: HeldIntervals, device: int) -> np.ndarray:
+    """int[A]: which of the intervals hold bytes on a device when most are held there."""
+    here = np.flatnonzero((held.device == device) & (held.end > held.start) & (held.bytes > 0))
+    if not len(here):
+        return here
+    start, end = held.start[here], held.end[here]
+    instants, place = np.unique(np.concatenate([start, end]), return_inverse=True)
+    size = held.bytes[here]
+    change = np.zeros(len(instants), dtype=np.int64)
+    np.add.at(change, place, np.concatenate([size, -size]))
+    peak = instants[np.argmax(np.cumsum(change))]
+    alive: np.ndarray = here[(start <= peak) & (peak < end)]
+    return alive
+
+
+def _held_name(problem: Problem, held: HeldIntervals, index: int) -> str:
+    """Outputs come first in HeldIntervals, then copies, then temporary buffers."""
+    graph = problem.graph
+    name = graph.op_names[int(held.op[index])]
+    if index < graph.num_tensors:
+        return f"{name}:{graph.tensor_output[index]}"
+    num_temporaries = graph.num_ops
+    if index >= len(held.op) - num_temporaries:
+        return f"temporary of {name}"
+    return f"copy of {name}"
+
+
+def _remedies(problem: Problem, device_of_op: IntArray, peaks: FloatArray, worst: int) -> list[str]:
+    """What would make this placement fit, in numbers."""
+    usable = problem.usable_bytes()
+    persistent = np.zeros(problem.num_devices)
+    np.add.at(persistent, device_of_op, problem.graph.op_persistent_bytes.astype(np.float64))
+    room, rest = usable - persistent, peaks - persistent
+    over = np.flatnonzero(peaks > usable)
+    share = float(np.min(room[over] / np.maximum(rest[over], 1.0)))
+    batch = (
+        f"a --batch_size of at most about {share_text(math.floor(100 * share) / 100)} of this one "
+        "(taking all but variables to shrink with it)"
+    )
+    if share < 0.01:
+        batch = (
+            "a smaller model (variables and constants alone take "
+            f"{bytes_text(persistent[worst])}, which no batch size changes)"
+        )
+    same = [d for d in range(problem.num_devices) if usable[d] == usable[worst]]
+    wanted = math.ceil(float(peaks[same].sum()) / max(float(usable[worst]), 1.0))
+    wanted = max(wanted, len(same) + 1)
+    memory = float(peaks[worst]) / max(1.0 - problem.memory_reserve, 1e-9)
+    return [
+        batch,
+        f"at least {wanted} such devices",
+        f"{bytes_text(memory)} of memory on {problem.device_names[worst]}",
+    ]
