@@ -96,17 +96,27 @@ def require_possible(
         members = np.flatnonzero(colocation_group == colocation_group[op]).tolist()
     reasons = []
     for member in sorted(members, key=lambda m: (pinned[m] < 0, np.isfinite(op_seconds[m]).sum())):
+        finite = np.flatnonzero(np.isfinite(op_seconds[member])).tolist()
+        where = ", ".join(device_names[d] for d in finite) or "no device"
+        has_all = len(finite) == len(device_names)
         if pinned[member] >= 0:
-            reasons.append(f"{op_names[member]!r} is pinned to {device_names[pinned[member]]}")
-        elif not np.isfinite(op_seconds[member]).all():
-            finite = np.flatnonzero(np.isfinite(op_seconds[member])).tolist()
-            where = [device_names[d] for d in finite]
-            reasons.append(f"{op_names[member]!r} has kernels only on {', '.join(where) or 'none'}")
+            only = "" if has_all else f" and has kernels only on {where}"
+            reasons.append(
+                f"{op_names[member]!r} is pinned to {device_names[pinned[member]]}{only}"
+            )
+        elif not has_all:
+            reasons.append(f"{op_names[member]!r} has kernels only on {where}")
         if len(reasons) == MAX_NAMED:
             break
+    together = f"op {op_names[op]!r} has no device"
+    if len(members) > 1:
+        together = (
+            f"{len(members)} ops that must lie together, the colocation group of "
+            f"{op_names[members[0]]!r}, have no common device"
+        )
     raise ConstraintError(
-        f"combining pins, colocation and kernels: {len(members)} ops that must lie together have "
-        f"no common device: {'; '.join(reasons)}; change --pin or --no_split, or the cluster"
+        f"combining pins, colocation and kernels: {together}: {'; '.join(reasons)}; change --pin, "
+        "--no_split or --keep_devices, or the cluster"
     )
 
 

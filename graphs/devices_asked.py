@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from graphs.building.build import BuiltGraph
 from graphs.cluster import Cluster
-from graphs.flat_graph import FlatGraph
+from graphs.errors import ConstraintError
+from graphs.flat_graph import FlatGraph, Origin
 from graphs.nearest import did_you_mean
 from graphs.op_graph import IntArray
+from graphs.pricing.costs import Costs
 
 
 def given_placement(
@@ -47,6 +50,55 @@ def given_placement(
     asked = np.where(follows >= 0, follows, asked).astype(np.int32)
     said = (asked >= 0) & allowed[np.arange(count), np.maximum(asked, 0)]
     return np.where(said, asked, default).astype(np.int32)
+
+
+def kept_devices(flat: FlatGraph, built: BuiltGraph, costs: Costs, cluster: Cluster) -> IntArray:
+    """i4[N]: the device that each op's device string means; -1 without one, or where it has none.
+
+    Of several devices that a string may mean ("/job:worker/task:1"), the first with a kernel is
+    taken, GPUs before CPUs, as TensorFlow does.
+
+    Raises:
+      ConstraintError: the ops of one unit ask for different devices.
+    """
+    kept = np.full(built.graph.num_ops, -1, dtype=np.int32)
+    order = sorted(range(cluster.num_devices), key=lambda d: cluster.devices[d].type != "GPU")
+    said: dict[int, str] = {}
+    for op, node in zip(built.op_of_node.tolist(), flat.graph_def.node, strict=True):
+        matches = matching_devices(node.device, cluster.device_names) if node.device else []
+        if not matches:
+            continue
+        able = [d for d in order if d in matches and np.isfinite(costs.op_seconds[op, d])]
+        device = able[0] if able else matches[0]
+        if kept[op] not in (-1, device):
+            raise ConstraintError(
+                f"keeping devices: {built.graph.op_names[op]!r} is placed as a whole, but its ops "
+                f"ask for {said[op]!r} and {node.device!r}; leave out --keep_devices"
+            )
+        kept[op], said[op] = device, node.device
+    return kept
+
+
+def kept_beside_the_run(
+    graph_def: Any, flat: FlatGraph, device_names: Sequence[str]
+) -> dict[Origin, str]:
+    """{op: device} of ops that no run needs or that a unit holds, by their device strings.
+
+    Args:
+      graph_def: the run graph that `flat` was made from.
+      flat: its ops are left out.
+      device_names: [D]; a string that means none of them is left out.
+    """
+    placed = {(origin.function, origin.node) for origin in flat.origins}
+    functions = ((f.signature.name, f.node_def) for f in graph_def.library.function)
+    kept = {}
+    for function, nodes in (("", graph_def.node), *functions):
+        for node in nodes:
+            if node.device and (function, node.name) not in placed:
+                device = match_device(node.device, device_names)
+                if device >= 0:
+                    kept[Origin(function, node.name)] = device_names[device]
+    return kept
 
 
 def default_devices(cluster: Cluster, allowed: np.ndarray) -> IntArray:

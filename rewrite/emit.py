@@ -87,7 +87,7 @@ def emit(
         placed = _place(saved_model, device_of_origin)
         _write_saved_model(saved_model, made)
         _write_extra(made, extra_files, _graph_file(source, device_of_origin))
-        _renew_fingerprint(made)
+        renew_fingerprint(made)
     return dataclasses.replace(placed, path=os.fspath(output_dir), signature=signature)
 
 
@@ -182,7 +182,7 @@ def _write_saved_model(saved_model: Any, made: Path) -> None:
     (made / SAVED_MODEL_FILES[0]).write_bytes(content)
 
 
-def _renew_fingerprint(made: Path) -> None:
+def renew_fingerprint(made: Path) -> None:
     """Computes fingerprint.pb anew where the model had one, else leaves it out, as is allowed."""
     path = made / _FINGERPRINT
     if not path.exists():

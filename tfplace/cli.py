@@ -25,6 +25,7 @@ from tfplace.interruption import interruptible
 from tfplace.native_stderr import NativeStderr
 
 EXIT_USAGE = 1
+EXIT_TOO_BIG = 2
 EXIT_INTERRUPTED = 5
 EXIT_DEFECT = 70
 WIDTH = 80
@@ -74,6 +75,15 @@ COMMANDS = {
         "show what is in a model: ops by type, colocation, devices, bytes",
         table.CLUSTER + table.RUN + table.CONSTRAINTS + table.COST_CACHE + table.FORMAT,
         ("tfplace inspect model.pb", "tfplace inspect saved_model_dir --format=json"),
+    ),
+    "check": Command(
+        "MODEL",
+        "would the model's device strings run on a cluster, op by op",
+        table.CLUSTER + table.RUN + table.COST_CACHE + table.FORMAT,
+        (
+            "tfplace check placed_dir --cluster=k80x2",
+            "tfplace check model.pb --cluster=box.json --format=json",
+        ),
     ),
     "measure": Command(
         "MODEL",
@@ -186,6 +196,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _dispatch(words)
     except TfplaceError as error:
         return _fail(str(error), error.exit_status, is_verbose)
+    except MemoryError as error:
+        message = (
+            f"running out of this machine's memory ({error}); wanted more memory than there is: "
+            "give a smaller --batch_size or model, or use a larger machine"
+        )
+        return _fail(message, EXIT_TOO_BIG, is_verbose)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, is_verbose)
     except BrokenPipeError:

@@ -60,6 +60,12 @@ CLEAR_CACHE = (Flag("clear", "boolean", False, "remove everything that is kept")
 CONSTRAINTS = (
     Flag("pin", "multi", [], "REGEX=DEVICE: ops that match lie there; may be given several times"),
     Flag("no_split", "multi", [], "REGEX: ops that match share one device"),
+    Flag(
+        "keep_devices",
+        "boolean",
+        False,
+        "pin ops to the device strings that they have, where the cluster has such devices",
+    ),
 )
 SEED = (Flag("seed", "integer", 0, "of every random choice", lower_bound=0),)
 BUDGET = (
@@ -80,6 +86,13 @@ ALGORITHM = (
 OUTPUT_DIR = (
     Flag("output_dir", "string", None, "where the SavedModel goes (default: MODEL_placed)"),
     Flag("overwrite", "boolean", False, "replace what is already there"),
+    Flag(
+        "emit",
+        "string",
+        "saved_model",
+        "what is left in it, A,B,...: saved_model; graph_def and cleared (a copy without any "
+        "device) in its assets.extra/tfplace",
+    ),
 )
 DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .npz"),)
 OUTPUT = (

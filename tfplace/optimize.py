@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from graphs.building.build import origin_devices
+from graphs.devices_asked import kept_beside_the_run
 from graphs.errors import VerificationError
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
+from rewrite.emit_forms import tags_of, write_forms
 from rewrite.output_dir import atomic_directory
 from tfplace.algorithm_table import require_known, stages_of
 from tfplace.bounds.exact import Optimum
@@ -181,7 +183,11 @@ def _write_model(
     placement = searched.choice.candidate.device_of_op
     with atomic_directory(options.output_dir, options.overwrite) as made:
         watch.stage("writing the placed model and loading it again")
-        devices = origin_devices(found.flat, found.built, placement, found.problem.device_names)
+        names = found.problem.device_names
+        devices = origin_devices(found.flat, found.built, placement, names)
+        if options.problem.keep_devices:
+            beside = kept_beside_the_run(found.source.graph_def, found.flat, names)
+            devices = {**beside, **devices}
         files = placement_files(found, placement)
         emitted = emit(found.source, devices, made, files, overwrite=True)
         comparison = interruption.unless_seen(
@@ -197,6 +203,7 @@ def _write_model(
         proof = Proof(comparison, bound, used or {}, interruption.seen)
         report = report_of(found, options, searched, proof)
         _write(report_files(report), made / EXTRA_DIRECTORY)
+        write_forms(made, tags_of(found.source), options.emit)
         if options.dump_problem is not None:
             write_whole(
                 options.dump_problem, lambda file: write_problem(file, found.problem, placement)

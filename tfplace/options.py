@@ -18,6 +18,7 @@ class ProblemOptions:
       cluster: as for --cluster.
       pins: "REGEX=DEVICE".
       no_split: regular expressions.
+      keep_devices: whether device strings in the model are pins, where the cluster has them.
       memory_reserve: fraction [0, 1) of each device's memory that is kept free.
       feed_file: an .npz of inputs; generated ones where None.
       seed: of generated inputs.
@@ -29,6 +30,7 @@ class ProblemOptions:
     cluster: str = "local"
     pins: Sequence[str] = ()
     no_split: Sequence[str] = ()
+    keep_devices: bool = False
     memory_reserve: float = 0.1
     feed_file: str | None = None
     seed: int = 0
@@ -49,6 +51,7 @@ class OptimizeOptions:
       seed: of every random choice.
       policy: a checkpoint of `tfplace train`, or None.
       dump_problem: an .npz to write, or None.
+      emit: what is left in output_dir: of rewrite.emit_forms.FORMS.
       command: the command line, for the report.
     """
 
@@ -62,4 +65,5 @@ class OptimizeOptions:
     seed: int = 0
     policy: str | None = None
     dump_problem: str | None = None
+    emit: frozenset[str] = frozenset({"saved_model"})
     command: str = ""

@@ -16,7 +16,7 @@ from graphs.building.shapes import TensorProperties, infer
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.constraints import joined_by_user, pinned_devices, require_possible
-from graphs.devices_asked import given_placement
+from graphs.devices_asked import given_placement, kept_devices
 from graphs.errors import UsageError
 from graphs.executor import executor_of
 from graphs.flat_graph import FlatGraph
@@ -103,7 +103,8 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
         present and trace and cluster.num_devices > 1,
         CostCache(options.cost_cache),
     )
-    problem = make_problem(built, costs, cluster, options)
+    kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
+    problem = make_problem(built, costs, cluster, options, kept)
     return Prepared(
         source=source,
         flat=flat,
@@ -119,9 +120,17 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
 
 
 def make_problem(
-    built: BuiltGraph, costs: Costs, cluster: Cluster, options: ProblemOptions
+    built: BuiltGraph,
+    costs: Costs,
+    cluster: Cluster,
+    options: ProblemOptions,
+    kept: IntArray | None = None,
 ) -> Problem:
     """Puts op graph, costs and cluster together under the user's constraints.
+
+    Args:
+      built, costs, cluster, options: the parts.
+      kept: i4[N], what ops are pinned to that no --pin matches; -1 for nothing.
 
     Raises:
       ConstraintError: some ops have no device left.
@@ -132,6 +141,8 @@ def make_problem(
         joined = joined_by_user(options.no_split, names, graph.colocation_group)
         graph = dataclasses.replace(graph, colocation_group=joined)
     pinned = pinned_devices(options.pins, names, cluster.device_names)
+    if kept is not None:
+        pinned = np.where(pinned >= 0, pinned, kept).astype(np.int32)
     problem = Problem(
         graph=graph,
         op_seconds=costs.op_seconds,
@@ -145,7 +156,7 @@ def make_problem(
         link_channels=cluster.link_channels(),
         memory_reserve=options.memory_reserve,
         communication=cluster.communication,
-        executor=executor_of(cluster, graph.op_types),
+        executor=executor_of(cluster, graph.op_types, costs.memory_share),
     )
     require_possible(
         problem.allowed(),

@@ -131,8 +131,9 @@ def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
         )
         _, component = connected_components(matrix, directed=True, connection="strong")
         label = component[label]
-        if len(np.unique(label)) < count:
-            label = _topological_labels(label, edges)
+        # SciPy numbers components in an order of its own.
+        is_contracted = len(np.unique(label)) < count
+        label = _topological_labels(label, edges) if is_contracted else np.arange(count)
     _, inverse = np.unique(label, return_inverse=True)
     return inverse.astype(np.int32)
 

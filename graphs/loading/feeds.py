@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import zlib
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 FeedArrays = dict[str, np.ndarray]
 
+MAX_ELEMENTS = 2**28  # of one made up input: 2 GiB while it is made
 INTEGER_LIMIT = 100
 """Integers that index nothing are below this: small enough to be sizes, counts or steps."""
 
@@ -86,6 +88,12 @@ def _random(spec: TensorSpec, limit: int | None, seed: int) -> np.ndarray:
         raise FeedError(
             f"making up the input {spec.tensor!r}: its shape {shape} is not complete; give it "
             f"with --input_shape {op_of(spec.tensor)}=..."
+        )
+    if math.prod(shape) > MAX_ELEMENTS:
+        raise FeedError(
+            f"making up the input {spec.tensor!r}: its shape {list(shape)} has {math.prod(shape)} "
+            f"elements, more than {MAX_ELEMENTS}; give a smaller one with --batch_size or "
+            f"--input_shape {op_of(spec.tensor)}=..., or its array with --feed"
         )
     rng = np.random.default_rng([seed, zlib.crc32(spec.tensor.encode())])
     dtype = tf.as_dtype(spec.dtype)

@@ -12,6 +12,7 @@ from absl import flags
 
 from graphs.errors import UsageError
 from graphs.loading.load_options import LoadOptions
+from graphs.nearest import did_you_mean
 from tfplace.options import OptimizeOptions, ProblemOptions
 
 
@@ -23,6 +24,7 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
         cluster=values.cluster,
         pins=_of(values, "pin", []),
         no_split=_of(values, "no_split", []),
+        keep_devices=_of(values, "keep_devices", False),
         memory_reserve=_of(values, "memory_reserve", 0.1),
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
@@ -81,8 +83,29 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         seed=values.seed,
         policy=values.policy,
         dump_problem=values.dump_problem,
+        emit=_forms(values.emit),
         command=command_line("optimize", [model], values),
     )
+
+
+def _forms(text: str) -> frozenset[str]:
+    """What --emit asks for.
+
+    Raises:
+      UsageError: an unknown form, or none.
+    """
+    from rewrite.emit_forms import FORMS
+
+    forms = [word.strip() for word in text.split(",") if word.strip()]
+    for form in forms:
+        if form not in FORMS:
+            raise UsageError(
+                f"reading --emit={text}: there is no form {form!r}{did_you_mean(form, FORMS)}; "
+                f"wanted one or more of {', '.join(FORMS)}"
+            )
+    if not forms:
+        raise UsageError(f"reading --emit={text}: wanted one or more of {', '.join(FORMS)}")
+    return frozenset(forms)
 
 
 def command_line(name: str, arguments: Sequence[str], values: flags.FlagValues) -> str:

@@ -221,6 +221,8 @@ def _line(name: str, text: str | Text) -> Table:
 
 def _print_how_to_load(report: Report, out: Console) -> None:
     out.print(f"written   {report.output_dir}", soft_wrap=True)
+    if not os.path.exists(os.path.join(report.output_dir, "saved_model.pb")):
+        return  # --emit asked for other forms only
     out.print(
         f"load it   tfplace.load({report.output_dir!r}), which keeps variables on their devices;",
         soft_wrap=True,

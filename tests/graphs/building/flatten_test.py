@@ -129,6 +129,19 @@ def test_functional_loops_stay_units_and_keep_their_functions():
     assert len(flat.graph_def.library.function) == 2
 
 
+def test_ops_around_a_loop_are_in_a_topological_order():
+    @tf.function
+    def f(x):
+        y = tf.while_loop(lambda i, a: i < 3, lambda i, a: (i + 1, a * 2.0), (0, x + 1.0))[1]
+        return tf.tanh(y) + tf.reduce_sum(x)
+
+    graph_def, feeds = traced(f, tf.TensorSpec([2]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    graph = build_op_graph(flat, infer(flat)).graph
+    assert (graph.tensor_producer[graph.use_tensor] < graph.use_op).all()
+    assert list(graph.op_names) == [node.name for node in flat.graph_def.node]
+
+
 def test_compiled_functions_stay_units():
     @tf.function(jit_compile=True)
     def f(x):

@@ -1,0 +1,139 @@
+"""What else a placed model is written as: its GraphDef, and a copy without any device."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from graphs.errors import ModelError
+from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
+from graphs.source_model import SourceModel
+from rewrite.call_graph import copy_of, rename_references
+from rewrite.clear_devices import bodies
+from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE, renew_fingerprint
+from rewrite.place_graph import place_graph
+from rewrite.variable_devices import write_object_devices
+
+SAVED_MODEL, GRAPH_DEF, CLEARED = FORMS = ("saved_model", "graph_def", "cleared")
+CLEARED_DIRECTORY = "cleared"
+CLEARED_GRAPH_FILE = "cleared.pb"
+
+
+def tags_of(source: SourceModel) -> frozenset[str]:
+    """Tags of the MetaGraphDef that the model's run is in; none for a GraphDef."""
+    if source.meta_graph_def is None:
+        return frozenset()
+    return frozenset(source.meta_graph_def.meta_info_def.tags)
+
+
+def write_forms(made: Path, tags: frozenset[str], forms: frozenset[str]) -> None:
+    """Writes the forms of a model that `emit` has just written.
+
+    Args:
+      made: the emitted SavedModel.
+      tags: of the MetaGraphDef that was placed.
+      forms: of FORMS. "graph_def": assets.extra/tfplace/graph.pb, the placed main graph with its
+        functions. "cleared": assets.extra/tfplace/cleared/, the same SavedModel without a single
+        device string, its variables' files shared with the placed one by hard links; and
+        cleared.pb, the same of graph.pb, where that is there.
+
+        Without "saved_model" only assets.extra is left.
+
+    Raises:
+      ModelError: a graph is too big to be written by itself.
+    """
+    extra = made / EXTRA_DIRECTORY
+    extra.mkdir(parents=True, exist_ok=True)
+    if GRAPH_DEF in forms and not (extra / GRAPH_FILE).exists():
+        (extra / GRAPH_FILE).write_bytes(_content(_meta_graph(made, tags).graph_def))
+    if CLEARED in forms:
+        _write_cleared(made, extra / CLEARED_DIRECTORY)
+        if (extra / GRAPH_FILE).exists():
+            placed = sniff(extra / GRAPH_FILE).proto
+            (extra / CLEARED_GRAPH_FILE).write_bytes(_content(cleared(placed)))
+    if SAVED_MODEL not in forms:
+        _leave_only_extra(made)
+
+
+def _leave_only_extra(made: Path) -> None:
+    """Takes the SavedModel away again, where only other forms were asked for."""
+    kept = Path(EXTRA_DIRECTORY).parts[0]
+    for entry in list(made.iterdir()):
+        if entry.name == kept:
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()
+
+
+def cleared(graph_def: Any) -> Any:
+    """A GraphDef without devices and without the copies of functions that a placement needed."""
+    result = type(graph_def)()
+    result.CopyFrom(place_graph(graph_def, {}).graph_def)
+    names = {function.signature.name for function in result.library.function}
+    original_of = {
+        function.signature.name: original
+        for function in result.library.function
+        if (original := copy_of(function)) != function.signature.name and original in names
+    }
+    for _, nodes in bodies(result):
+        for node in nodes:
+            rename_references(node, original_of)
+    kept = [f for f in result.library.function if f.signature.name not in original_of]
+    del result.library.function[:]
+    result.library.function.extend(kept)
+    return result
+
+
+def _meta_graph(made: Path, tags: frozenset[str]) -> Any:
+    """The MetaGraphDef with these tags; the first where a model came without."""
+    meta_graphs = sniff(made).proto.meta_graphs
+    with_tags = (m for m in meta_graphs if frozenset(m.meta_info_def.tags) == tags)
+    return next(with_tags, meta_graphs[0])
+
+
+def _write_cleared(made: Path, target: Path) -> None:
+    def ignore(folder: str, names: list[str]) -> set[str]:
+        inside = os.path.relpath(folder, made)
+        if inside == ".":
+            return set(SAVED_MODEL_FILES).intersection(names)
+        return {"tfplace"}.intersection(names) if inside == "assets.extra" else set()
+
+    # The fingerprint is written anew, so it must not be a link to the placed model's.
+    shutil.copytree(made, target, ignore=ignore, copy_function=_link, symlinks=True)
+    saved_model = sniff(made).proto
+    for meta_graph in saved_model.meta_graphs:
+        meta_graph.graph_def.CopyFrom(cleared(meta_graph.graph_def))
+        if meta_graph.HasField("object_graph_def"):
+            write_object_devices(meta_graph)
+            _clear_objects(meta_graph)
+    (target / SAVED_MODEL_FILES[0]).write_bytes(_content(saved_model))
+    renew_fingerprint(target)
+
+
+def _clear_objects(meta_graph: Any) -> None:
+    for saved in meta_graph.object_graph_def.nodes:
+        if saved.WhichOneof("kind") == "resource":
+            saved.resource.device = ""
+
+
+def _link(source: str, target: str) -> None:
+    """A hard link, or a copy where the file system has none."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+
+
+def _content(message: Any) -> bytes:
+    size = message.ByteSize()
+    if size > MAX_PROTO_BYTES:
+        raise ModelError(
+            f"writing a graph by itself: it takes {size} bytes, and a protocol buffer has at most "
+            "2 GiB; leave graph_def and cleared out of --emit"
+        )
+    content: bytes = message.SerializeToString(deterministic=True)
+    return content

@@ -1,0 +1,37 @@
+"""`tfplace check MODEL --cluster=…`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+
+EXIT_DOES_NOT_RUN = 2
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Prints where the model's device strings can't be had; the status says whether all can."""
+    quiet_tensorflow(values.verbosity)
+    from tfplace.device_check import check_devices
+    from tfplace.prepare import prepare
+    from tfplace.report.report import plain
+    from tfplace.report.text import console
+    from tfplace.report.text_check import print_check, verdict
+
+    model = model_of(arguments)
+    found = check_devices(prepare(problem_options(model, values), trace=False))
+    if values.format == "json":
+        print_json(plain(found))
+    else:
+        print_check(found, console())
+    if found.runs:
+        return 0
+    print(
+        f"tfplace: error: checking {model!r}: it {verdict(found)}; wanted devices, kernels and "
+        "memory for every op; place it with `tfplace optimize`, or give another --cluster",
+        file=sys.stderr,
+    )
+    return EXIT_DOES_NOT_RUN
