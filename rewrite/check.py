@@ -63,12 +63,49 @@ def check_same_model(given: Any, placed: Any) -> None:
         _same_function(known[copies.get(name, name)], function, copies)
     if given.versions != placed.versions:
         raise RewriteError("comparing graphs: their versions differ")
+    if given.debug_info != placed.debug_info:
+        raise RewriteError("comparing graphs: their debug information differs")
+    if list(given.library.registered_gradients) != list(placed.library.registered_gradients):
+        raise RewriteError("comparing function libraries: their custom gradients differ")
     gradients = {(g.function_name, g.gradient_func) for g in given.library.gradient}
     if {
         (copies.get(g.function_name, g.function_name), g.gradient_func)
         for g in placed.library.gradient
     } != gradients:
         raise RewriteError("comparing function libraries: their gradient functions differ")
+
+
+def check_same_interface(given: Any, placed: Any) -> None:
+    """Compares all of two SavedModels but their graphs, which check_same_model compares.
+
+    That is, of each MetaGraphDef: tags, saver, collections, signatures, assets and object graph;
+    in that, devices of variables and tables may differ.
+
+    Raises:
+      RewriteError: something differs.
+    """
+    if len(given.meta_graphs) != len(placed.meta_graphs):
+        raise RewriteError(
+            f"comparing SavedModels: {len(given.meta_graphs)} MetaGraphDefs became "
+            f"{len(placed.meta_graphs)}"
+        )
+    for before, after in zip(given.meta_graphs, placed.meta_graphs, strict=True):
+        frames = [_without_graph(meta_graph) for meta_graph in (before, after)]
+        for field in sorted({f.name for frame in frames for f, _ in frame.ListFields()}):
+            if getattr(frames[0], field) != getattr(frames[1], field):
+                raise RewriteError(f"comparing MetaGraphDefs: their {field} differs")
+
+
+def _without_graph(meta_graph: Any) -> Any:
+    """A MetaGraphDef without its graph and without devices of objects."""
+    result = type(meta_graph)()
+    result.CopyFrom(meta_graph)
+    result.ClearField("graph_def")
+    for saved in result.object_graph_def.nodes:
+        kind = saved.WhichOneof("kind")
+        if kind in ("variable", "resource"):
+            getattr(saved, kind).device = ""
+    return result
 
 
 def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
@@ -79,7 +116,7 @@ def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
         frame = type(function)()
         frame.CopyFrom(function)
         del frame.node_def[:]
-        if name in copies:
+        if name in copies:  # the mark of a copy stands in its description
             frame.signature.name = name
             frame.signature.description = ""
         frames.append(frame)

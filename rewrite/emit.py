@@ -21,6 +21,7 @@ from graphs.flat_graph import Origin
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
+from rewrite.check import check_same_interface
 from rewrite.child_process import ChildError, run_child
 from rewrite.clear_devices import ClearDevices
 from rewrite.output_dir import atomic_directory
@@ -84,8 +85,12 @@ def emit(
         else:
             signature = _build(source, made)
             saved_model = sniff(made).proto
+        given = type(saved_model)()
+        given.CopyFrom(saved_model)
         placed = _place(saved_model, device_of_origin)
+        check_same_interface(given, saved_model)
         _write_saved_model(saved_model, made)
+        _require_as_written(saved_model, made)
         _write_extra(made, extra_files, _graph_file(source, device_of_origin))
         renew_fingerprint(made)
     return dataclasses.replace(placed, path=os.fspath(output_dir), signature=signature)
@@ -180,6 +185,15 @@ def _write_saved_model(saved_model: Any, made: Path) -> None:
         )
     content = saved_model.SerializeToString(deterministic=True)
     (made / SAVED_MODEL_FILES[0]).write_bytes(content)
+
+
+def _require_as_written(saved_model: Any, made: Path) -> None:
+    """Reads saved_model.pb back: a file system may fail without saying so."""
+    if sniff(made).proto != saved_model:
+        raise OutputError(
+            f"reading back {str(made / SAVED_MODEL_FILES[0])!r}: it is not what was written; check "
+            "the disk, or give another --output_dir"
+        )
 
 
 def renew_fingerprint(made: Path) -> None:

@@ -248,8 +248,20 @@ class _Runs:
         for step in range(runner["num_steps"]):
             outputs = function(**feeds)
             for label, key in runner["fetches"].items():
-                values[_label(label, step, runner)] = outputs[key].numpy()
+                values[_label(label, step, runner)] = _component(outputs, key).numpy()
         return values
+
+
+def _component(outputs: Mapping[str, Any], key: str) -> Any:
+    """An output, or the part of a sparse or ragged one that "name/part" means."""
+    if key in outputs:
+        return outputs[key]
+    name, _, part = key.rpartition("/")
+    value = outputs[name]
+    if isinstance(value, tf.SparseTensor):
+        parts = {"indices": value.indices, "values": value.values, "shape": value.dense_shape}
+        return parts[part]
+    return tf.nest.flatten(value, expand_composites=True)[int(part)]
 
 
 def _require_signature(meta_graph: Any, name: str) -> None:

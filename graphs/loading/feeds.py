@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from graphs.errors import FeedError
+from graphs.loading.string_feeds import MakeString
 from graphs.names import op_of
 from graphs.nearest import nearest
 from graphs.source_model import TensorSpec
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 FeedArrays = dict[str, np.ndarray]
 
 MAX_ELEMENTS = 2**28  # of one made up input: 2 GiB while it is made
+MAX_STRINGS = 2**22  # likewise; they are Python objects
 INTEGER_LIMIT = 100
 """Integers that index nothing are below this: small enough to be sizes, counts or steps."""
 
@@ -37,7 +40,9 @@ def generate_feeds(
     Floats are standard normal, complex too; bools are even; integers lie in [0, limit), where
     the limit is the size of what they index (rows of an embedding table, classes of a loss,
     the depth of a one-hot) or INTEGER_LIMIT, and so do floats that are cast to an index;
-    strings are decimal numbers below INTEGER_LIMIT.
+    strings are decimal numbers below INTEGER_LIMIT, or what the run decodes: serialized examples
+    with the features that it parses, small pictures. Components of sparse and ragged tensors fit
+    together.
 
     Args:
       graph_def: the run graph, calls open or not.
@@ -54,8 +59,10 @@ def generate_feeds(
     from graphs.building.flatten import flatten
     from graphs.building.shapes import infer
 
-    if not _numbers(feeds):
-        return {spec.tensor: _random(spec, None, seed) for spec in feeds}
+    for spec in feeds:
+        _require_complete(spec)
+    if not _numbers(feeds) and not _strings(feeds):
+        return {spec.tensor: _random(spec, _Hints(), seed) for spec in feeds}
     flat = flatten(graph_def, feeds, fetches)
     return feeds_of_opened(flat, infer(flat), feeds, seed)
 
@@ -68,37 +75,73 @@ def feeds_of_opened(
     Raises:
       FeedError: a dtype that can't be made up, such as a resource.
     """
+    from graphs.loading.composite_feeds import made_consistent
     from graphs.loading.index_ranges import IndexRanges
+    from graphs.loading.string_feeds import StringContents
 
     ranges = IndexRanges(flat.graph_def, properties)
-    limits = {tensor: ranges.limit(tensor) for tensor in _numbers(feeds)}
-    return {spec.tensor: _random(spec, limits.get(spec.tensor), seed) for spec in feeds}
+    contents = StringContents(flat.graph_def)
+    hints = _Hints(
+        limit_of={tensor: ranges.limit(tensor) for tensor in _numbers(feeds)},
+        maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
+    )
+    arrays = {spec.tensor: _random(spec, hints, seed) for spec in feeds}
+    return made_consistent(flat.graph_def, feeds, arrays)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Hints:
+    """What the run's graph says about its inputs.
+
+    Attributes:
+      limit_of: {tensor: exclusive upper limit of its integers, or None}.
+      maker_of: {tensor: what makes its strings, or None}.
+    """
+
+    limit_of: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    maker_of: Mapping[str, MakeString | None] = dataclasses.field(default_factory=dict)
 
 
 def _numbers(feeds: Sequence[TensorSpec]) -> list[str]:
     return [spec.tensor for spec in feeds if spec.dtype.startswith(_MAY_INDEX)]
 
 
-def _random(spec: TensorSpec, limit: int | None, seed: int) -> np.ndarray:
-    """One array; `limit` is exclusive."""
-    import tensorflow as tf
+def _strings(feeds: Sequence[TensorSpec]) -> list[str]:
+    return [spec.tensor for spec in feeds if spec.dtype == "string"]
 
+
+def _require_complete(spec: TensorSpec) -> tuple[int, ...]:
     shape = spec.shape
     if shape is None or any(size < 0 for size in shape):
         raise FeedError(
             f"making up the input {spec.tensor!r}: its shape {shape} is not complete; give it "
             f"with --input_shape {op_of(spec.tensor)}=..."
         )
-    if math.prod(shape) > MAX_ELEMENTS:
+    return shape
+
+
+def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
+    """One array."""
+    import tensorflow as tf
+
+    shape, limit = _require_complete(spec), hints.limit_of.get(spec.tensor)
+    most = MAX_STRINGS if spec.dtype == "string" else MAX_ELEMENTS
+    if math.prod(shape) > most:
         raise FeedError(
             f"making up the input {spec.tensor!r}: its shape {list(shape)} has {math.prod(shape)} "
-            f"elements, more than {MAX_ELEMENTS}; give a smaller one with --batch_size or "
+            f"elements, more than {most}; give a smaller one with --batch_size or "
             f"--input_shape {op_of(spec.tensor)}=..., or its array with --feed"
         )
     rng = np.random.default_rng([seed, zlib.crc32(spec.tensor.encode())])
     dtype = tf.as_dtype(spec.dtype)
     if dtype == tf.bool:
         return np.asarray(rng.random(shape) < 0.5)
+    maker = hints.maker_of.get(spec.tensor)
+    if maker is not None:
+        made = np.empty(shape, object)
+        for index in np.ndindex(*shape):
+            made[index] = maker(rng)
+        return made
     if dtype == tf.string:
         return np.asarray(rng.integers(0, INTEGER_LIMIT, shape)).astype(np.bytes_).astype(object)
     if dtype.is_integer:

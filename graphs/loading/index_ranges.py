@@ -9,7 +9,7 @@ from graphs.building.shapes import Shape, TensorProperties
 from graphs.names import parse_input
 
 # {op type: positions of the inputs whose elements come out again unchanged}; None for all.
-_PASSES_ON: Mapping[str, tuple[int, ...] | None] = {
+PASSES_ON: Mapping[str, tuple[int, ...] | None] = {
     "Identity": None,
     "IdentityN": None,
     "StopGradient": None,
@@ -110,9 +110,9 @@ class IndexRanges:
 
     def _passed_on(self, node: Any, position: int) -> list[str]:
         """The outputs that hold the elements of an input."""
-        if node.op not in _PASSES_ON:
+        if node.op not in PASSES_ON:
             return []
-        positions = _PASSES_ON[node.op]
+        positions = PASSES_ON[node.op]
         if positions is not None and position not in positions:
             return []
         if node.op == "IdentityN":

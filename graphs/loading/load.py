@@ -18,6 +18,7 @@ from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_files import require_whole
 from graphs.loading.model_variables import find_variables
+from graphs.loading.reachable_ops import require_no_python
 from graphs.loading.run_selection import Run, RunSources, select_run
 from graphs.loading.sniff import ModelFile, sniff
 from graphs.loading.variable_updates import OptimizerUpdates
@@ -63,6 +64,7 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
         makes_step=makes_step,
     )
     run = select_run(sources, options)
+    require_no_python(parts.path, view, run.fetches)
     model = _source_model(parts, view, run, variables, options)
     if not run.step_wanted:
         return model

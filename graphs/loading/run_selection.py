@@ -202,11 +202,20 @@ def _other_run(sources: RunSources, options: LoadOptions) -> Run:
     if not fetches:
         raise ModelError(
             "looking for something to run: the graph has no signature, no training op and no op "
-            "whose result nobody uses; name what to run with --fetch"
+            f"whose result nobody uses; {_remedy(sources.view)}"
         )
     origin = f"the ops whose results nobody uses, {_named(fetches)}"
     guessed = (f"no training op was found; a run fetches {origin}",)
     return Run(fetches, mode, origin, "", mode == "train", guessed)
+
+
+def _remedy(view: GraphView) -> str:
+    if not view.library:
+        return "name what to run with --fetch"
+    return (
+        f"it has {len(view.library)} functions that only Python can call: save it again with "
+        "signatures, as in tf.saved_model.save(model, path, signatures=model.f)"
+    )
 
 
 def sinks(view: GraphView) -> tuple[str, ...]:

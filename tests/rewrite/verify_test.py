@@ -34,15 +34,24 @@ def test_tf2_computes_the_same_however_it_is_loaded(tf2):
     assert (verified.outputs_equal, verified.max_abs_diff) == (True, 0.0)
     assert verified.not_compared == verified.differing == ()
     run = f"the run: {tf2.source.fetches[0]}"
+    variables = ("unused", "w", "w_1")
+    signatures = (("serving_default", "y", ()), ("train_step", "loss", variables))
+
+    def values(signature, output, changed, how):
+        label = f"signature {signature} ({how})"
+        yield from (f"{label}: {output} of step {step}" for step in (1, 2))
+        yield from (f"{label}: variable {name}" for name in changed if "v1" in how)
+
     assert list(verified.compared) == [
         *(f"{run} of step {step}" for step in (1, 2)),
-        *(f"the run: variable {name}" for name in ("unused", "w", "w_1")),
+        *(f"the run: variable {name}" for name in variables),
         *(
-            f"signature {signature} ({how}): {output} of step {step}"
-            for signature, output in (("serving_default", "y"), ("train_step", "loss"))
+            value
+            for signature in signatures
             for how in ("v1 Session", *LOADS)
-            for step in (1, 2)
+            for value in values(*signature, how)
         ),
+        *(v for s in signatures for v in values(*s, "v1 Session, empty batch")),
     ]
 
 
