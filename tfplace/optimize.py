@@ -30,6 +30,7 @@ from tfplace.choosing.finalists import (
     SLOWER_LINKS,
     finalists,
     has_finalists,
+    of_measured_search,
     quickest,
 )
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
@@ -162,6 +163,8 @@ def _measure(
         watch.stage(f"timing the best few placements on {found.cluster.name}")
         rivals = finalists(found, choice.candidate, options.budget_seconds, options.seed)
         choice = dataclasses.replace(choice, candidate=quickest(found, rivals, options.seed))
+    if options.evaluator == "measure":
+        choice = of_measured_search(found, candidates, choice, options.seed)
     watch.stage(f"timing given, single and placed on {found.cluster.name}")
     placements = placements_to_compare(candidates, choice.candidate)
     timings = compare(found, placements, MeasureConfig(seed=options.seed), options.seed)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from rich.console import Console
 from rich.table import Table
@@ -29,7 +29,8 @@ def console() -> Console:
     found = Console(highlight=False, no_color="NO_COLOR" in os.environ)
     if found.is_terminal:
         return found
-    return Console(file=_Trimmed(sys.stdout), width=WIDTH, highlight=False, no_color=True)
+    trimmed = cast(TextIO, _Trimmed(sys.stdout))
+    return Console(file=trimmed, width=WIDTH, highlight=False, no_color=True)
 
 
 class _Trimmed(io.TextIOBase):
