@@ -75,6 +75,7 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         f"{facts['episodes']:,} episodes, {facts['seconds']:.0f} s",
         f"held out  {held['num_tasks']} tasks; step time on the best single device = 1",
         *(f"  {name:<34}{'does not fit' if x is None else f'{x:.3f}'}" for name, x in rows),
+        *(["stopped   before it was judged; the same command goes on"] * (held["after"] is None)),
         f"written   {facts['output']}",
         "use it    tfplace optimize MODEL --policy=" + facts["output"],
     ]
