@@ -29,6 +29,8 @@ class Device:
       source: where the figures are from.
       op_seconds: what an op costs beside its work: the executor's dispatch, or a GPU's launch.
       step_seconds: what the device adds to a step in which any op runs on it.
+      compute_slowdown, memory_slowdown: by what share an op takes longer that computes, or that
+        streams through memory, while all other devices that share its memory are busy.
     """
 
     name: str
@@ -44,6 +46,8 @@ class Device:
     source: str = ""
     op_seconds: float = 0.0
     step_seconds: float = 0.0
+    compute_slowdown: float = 0.0
+    memory_slowdown: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """How TensorFlow's executor runs ops of CPUs: depth-first, and transfers are work of its thread.
 
 What SPEC section 6 leaves out and calibration measures (`Cluster.transfer_work`). A problem that
-has it is simulated by rules 7 to 9, which BUILD_NOTES states and tests/reference_simulator.py has.
+has it is simulated by rules 7 to 10, which BUILD_NOTES states and tests/reference_simulator.py has.
 """
 
 from __future__ import annotations
@@ -34,15 +34,28 @@ class Executor:
       receive_seconds: f8[D, D, 2] what it takes of its receiver. Both are part of what the link's
         latency and bandwidth say.
       runs_inline: bool[N] ops that go before the others that became ready with them.
+      op_slowdown: f8[N, D] by what share an op takes longer while all devices that share the
+        device's memory are busy; None for none.
+      shares_memory: bool[D, D], symmetric, diagonal false; None where op_slowdown is.
     """
 
     send_seconds: FloatArray
     receive_seconds: FloatArray
     runs_inline: npt.NDArray[np.bool_]
+    op_slowdown: FloatArray | None = None
+    shares_memory: npt.NDArray[np.bool_] | None = None
 
 
-def executor_of(cluster: Cluster, op_types: Sequence[str]) -> Executor | None:
-    """The executor of a calibrated cluster; None where transfers take nothing of the devices."""
+def executor_of(
+    cluster: Cluster, op_types: Sequence[str], memory_share: FloatArray | None = None
+) -> Executor | None:
+    """The executor of a calibrated cluster; None where transfers take nothing of the devices.
+
+    Args:
+      cluster: the devices.
+      op_types: [N].
+      memory_share: f8[N] share [0, 1] of an op's time that it waits for memory; None for no op.
+    """
     work = cluster.transfer_work
     if work is None:
         return None
@@ -50,7 +63,28 @@ def executor_of(cluster: Cluster, op_types: Sequence[str]) -> Executor | None:
         np.stack([work.sender_seconds, work.sender_seconds_per_byte], axis=-1),
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
         np.array([kind in INLINE_OPS for kind in op_types], dtype=bool),
+        *_contention(cluster, np.zeros(len(op_types)) if memory_share is None else memory_share),
     )
+
+
+def shares_memory(cluster: Cluster) -> npt.NDArray[np.bool_]:
+    """bool[D, D]: different CPU devices of one host, whose cores share caches and memory."""
+    hosts = np.array([device.address.rpartition(":")[0] for device in cluster.devices])
+    is_cpu = np.array([device.type == "CPU" for device in cluster.devices])
+    same = (hosts[:, None] == hosts) & is_cpu[:, None] & is_cpu
+    return np.asarray(same & ~np.eye(len(hosts), dtype=bool))
+
+
+def _contention(
+    cluster: Cluster, memory_share: FloatArray
+) -> tuple[FloatArray | None, npt.NDArray[np.bool_] | None]:
+    """Executor's op_slowdown and shares_memory."""
+    compute = np.array([device.compute_slowdown for device in cluster.devices])
+    memory = np.array([device.memory_slowdown for device in cluster.devices])
+    shared = shares_memory(cluster)
+    if not shared.any() or not (compute.any() or memory.any()):
+        return None, None
+    return compute + memory_share[:, None] * (memory - compute), shared
 
 
 def wire(

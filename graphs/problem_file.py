@@ -50,6 +50,11 @@ _EXECUTOR: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "receive_seconds": ("f8", ("D", "D", 2)),
     "op_runs_inline": ("b1", ("N",)),
 }
+# Problem.executor's, both or none.
+_CONTENTION: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
+    "op_slowdown": ("f8", ("N", "D")),
+    "shares_memory": ("b1", ("D", "D")),
+}
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
@@ -81,6 +86,9 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         arrays["send_seconds"] = executor.send_seconds
         arrays["receive_seconds"] = executor.receive_seconds
         arrays["op_runs_inline"] = executor.runs_inline
+        if executor.op_slowdown is not None and executor.shares_memory is not None:
+            arrays["op_slowdown"] = executor.op_slowdown
+            arrays["shares_memory"] = executor.shares_memory
     if not isinstance(path, str):
         np.savez_compressed(path, allow_pickle=False, **arrays)
         return
@@ -151,7 +159,13 @@ def _problem(graph: OpGraph, arrays: Mapping[str, np.ndarray]) -> Problem:
 def _executor(arrays: Mapping[str, np.ndarray]) -> Executor | None:
     if "send_seconds" not in arrays:
         return None
-    return Executor(arrays["send_seconds"], arrays["receive_seconds"], arrays["op_runs_inline"])
+    return Executor(
+        arrays["send_seconds"],
+        arrays["receive_seconds"],
+        arrays["op_runs_inline"],
+        arrays.get("op_slowdown"),
+        arrays.get("shares_memory"),
+    )
 
 
 def _load(path: str) -> dict[str, np.ndarray]:
@@ -184,12 +198,15 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
     }
     arrays = {**_default_extras(found, sizes), **found}
     checked = {}
-    executor = _EXECUTOR if any(name in found for name in _EXECUTOR) else {}
+    contention = _CONTENTION if any(name in found for name in _CONTENTION) else {}
+    executor = {**_EXECUTOR, **contention}
+    executor = executor if any(name in found for name in executor) else {}
     lacking = [name for name in executor if name not in found]
+    present = [name for name in executor if name in found]
     if lacking:
         raise ModelError(
-            f"reading the problem {path}: it has {', '.join(set(_EXECUTOR) - set(lacking))} but "
-            f"lacks {', '.join(lacking)}; wanted all or none of {', '.join(_EXECUTOR)}"
+            f"reading the problem {path}: it has {', '.join(present)} but "
+            f"lacks {', '.join(lacking)}; wanted all or none of {', '.join(executor)}"
         )
     for name, (dtype, dimensions) in {**_ARRAYS, **_EXTRAS, **executor}.items():
         shape = tuple(x if isinstance(x, int) else sizes[x] for x in dimensions)
@@ -275,7 +292,7 @@ def _check_numbers(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     )
     works = [
         (name, np.all((arrays[name] >= 0) & (arrays[name] < np.inf)), "finite numbers from 0")
-        for name in ("send_seconds", "receive_seconds")
+        for name in ("send_seconds", "receive_seconds", "op_slowdown")
         if name in arrays
     ]
     for name, holds, words in (*wanted, *works):

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
 from graphs.executor import Executor
@@ -274,6 +275,7 @@ def with_executor(
     send: tuple[float, float] = (0.0, 0.0),
     receive: tuple[float, float] = (0.0, 0.0),
     inline: Sequence[str] = (),
+    slowdown: Sequence[float] | None = None,
 ) -> Problem:
     """The problem under a depth-first executor.
 
@@ -281,12 +283,15 @@ def with_executor(
       problem: its links' figures hold what the ends work.
       send, receive: seconds of a transfer and of each of its bytes, on every link.
       inline: types of ops that run inline.
+      slowdown: [N] of rule 10 on every device; all devices share memory.
     """
     apart = (~np.eye(problem.num_devices, dtype=bool))[..., None]
     executor = Executor(
         apart * np.array(send),
         apart * np.array(receive),
         np.array([kind in inline for kind in problem.graph.op_types], dtype=bool),
+        None if slowdown is None else np.repeat(np.array(slowdown)[:, None], len(apart), axis=1),
+        None if slowdown is None else apart[..., 0],
     )
     return dataclasses.replace(problem, executor=executor)
 
@@ -298,5 +303,14 @@ def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([True, False], problem.num_ops),
+        *(_random_contention(rng, problem) if rng.random() < 0.5 else ()),
     )
     return dataclasses.replace(problem, executor=executor)
+
+
+def _random_contention(
+    rng: np.random.Generator, problem: Problem
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    shape = (problem.num_ops, problem.num_devices)
+    shared = np.triu(rng.choice([True, False], (shape[1], shape[1])), 1)
+    return rng.choice([0.0, 0.5, 1.0], shape), shared | shared.T

@@ -1,6 +1,6 @@
 """SPEC section 6 a second time: plain Python, straight from the text, slow, for tests only.
 
-With Problem.executor also rules 7 to 9 of BUILD_NOTES.
+With Problem.executor also rules 7 to 10 of BUILD_NOTES.
 
 Nothing here is shared with tfplace.evaluation: sets, dicts and lists of intervals instead of
 counters and heaps, and memory is summed up after the run instead of during it.
@@ -195,6 +195,15 @@ class _Run:
             rest = self.owed[device] - (now - self.owed_since[device])
             self.owed[device], self.owed_since[device] = max(rest, 0.0), now
 
+    def stretch(self, op: int) -> float:
+        """Rule 10: how many times as long an op takes that starts now."""
+        executor, here = self.problem.executor, self.device[op]
+        if executor is None or executor.op_slowdown is None:
+            return 1.0
+        sharers = [device for device in self.devices if executor.shares_memory[here, device]]
+        busy = sum(self.num_busy(device) > 0 for device in sharers)
+        return 1.0 + float(executor.op_slowdown[op, here]) / max(len(sharers), 1) * busy
+
     def run_queues(self, now: float) -> None:
         """Rules 1, 2 and 8."""
         if now == 0.0:
@@ -216,7 +225,7 @@ class _Run:
                     self.sending[item] = now + ((fixed + size * per_byte) + owed)
                 else:
                     self.start_of[item] = now
-                    self.end_of[item] = now + (self.seconds[item] + owed)
+                    self.end_of[item] = now + (self.seconds[item] * self.stretch(item) + owed)
                     self.running.add(item)
 
     def intervals(self) -> list[tuple[int, float, float, int]]:

@@ -4,9 +4,10 @@ Every key but `name`, `devices` and the devices' `name` and `memory` has a defau
 directed; a pair that is not listed has `default_link`, which must be there if a pair is left out.
 
 `tfplace calibrate` adds what it measured: `origin` (the `--cluster` value), `step_overhead_seconds`
-and `fetch_seconds` of the cluster; `op_seconds` and `step_seconds` of a device; and of a link what
-its transfers take of the devices at its two ends, `sender_busy_seconds` and
-`receiver_busy_seconds`, each with a `..._per_byte`. All are 0 or empty where they are not given.
+and `fetch_seconds` of the cluster; `op_seconds`, `step_seconds`, `compute_slowdown` and
+`memory_slowdown` of a device; and of a link what its transfers take of the devices at its two
+ends, `sender_busy_seconds` and `receiver_busy_seconds`, each with a `..._per_byte`. All are 0 or
+empty where they are not given.
 """
 
 from __future__ import annotations
@@ -59,9 +60,11 @@ DEVICE_KEYS = (
     "source",
     "op_seconds",
     "step_seconds",
+    "compute_slowdown",
+    "memory_slowdown",
 )
 _CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
-_MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds")
+_MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds", "compute_slowdown", "memory_slowdown")
 _ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _UNITS = {"": 1, "B": 1} | {
     f"{prefix}{suffix}": base ** (power + 1)
@@ -261,8 +264,7 @@ def _device(position: int, value: Any) -> Device:
         ),
         address=_text(where, value, "address", ""),
         source=_text(where, value, "source", ""),
-        op_seconds=_number(where, value, "op_seconds", 0.0, zero=True),
-        step_seconds=_number(where, value, "step_seconds", 0.0, zero=True),
+        **{key: _number(where, value, key, 0.0, zero=True) for key in _MEASURED_DEVICE_KEYS},
     )
 
 

@@ -36,6 +36,10 @@ measured it (BUILD_NOTES), too little to matter, so CPUs have no such floor."""
 _LANES = (("2.", 32), ("3.", 192), ("5.", 128), ("6.0", 64), ("6.", 128), ("7.", 64), ("8.0", 64))
 _LATER_LANES = 128
 
+CACHE_BYTES = 1 << 20
+"""What fits into a core's own cache (0.5 to 2 MiB on servers of 2017 to 2024) doesn't go through
+the memory that cores share."""
+
 # fp32 flops per core and cycle: two fused multiply-add units of this width. Grappler counts 1,
 # which makes a CPU as slow as if it had no vector instructions.
 _CPU_FLOPS_PER_CYCLE = {"avx512": 64, "avx2": 32, "avx": 16, "sse": 8, "neon": 16, "scalar": 2}
@@ -118,6 +122,8 @@ class Costs:
       provenance: i1[N, D] Provenance of each figure; None where all are analytic.
       wall_time_coverage: share [0, 1] of a measured step that traced ops of the model account
         for, of the device kind where it is least; None where nothing was traced.
+      memory_share: f8[N] share [0, 1] of an op's ideal time on the first device that it waits for
+        memory: of those of its nodes that touch more than CACHE_BYTES; None where unknown.
     """
 
     op_seconds: FloatArray
@@ -127,9 +133,10 @@ class Costs:
     flops: float = 0.0
     provenance: npt.NDArray[np.int8] | None = None
     wall_time_coverage: float | None = None
+    memory_share: FloatArray | None = None
 
     def num_ops_by_provenance(self) -> dict[Provenance, int]:
-        """{provenance: ops}; an op counts where its figure is least known, of devices it runs on."""
+        """{provenance: ops}; an op counts where its figure is least known of its devices."""
         if self.provenance is None:
             return dict.fromkeys(Provenance, 0) | {Provenance.ANALYTIC: len(self.covered)}
         here = np.where(np.isfinite(self.op_seconds), self.provenance, max(Provenance))
@@ -174,7 +181,23 @@ def price(
     covered = np.ones(num_ops, dtype=bool)
     np.logical_and.at(covered, op_of_node, covered_nodes)
     notes = _notes(flat, asked, covered, cluster)
-    return Costs(op_seconds, "analytic", covered, notes, float(np.nansum(asked.work.flops)))
+    return Costs(
+        op_seconds,
+        "analytic",
+        covered,
+        notes,
+        float(np.nansum(asked.work.flops)),
+        memory_share=_memory_share(asked.work, op_of_node, num_ops, cluster.devices[0]),
+    )
+
+
+def _memory_share(work: Work, op_of_node: IntArray, num_ops: int, device: Device) -> FloatArray:
+    """f8[N]: seconds of memory as a share of those of flops and memory; 0 for ops without any."""
+    moving = work.memory_bytes / (device.bandwidth_bytes_per_second / device.slots)
+    waiting = np.where(work.memory_bytes > CACHE_BYTES, moving, 0.0)
+    whole = np.bincount(op_of_node, work.flops / flops_per_second(device) + moving, num_ops)
+    share: FloatArray = np.bincount(op_of_node, waiting, num_ops) / np.maximum(whole, 1e-30)
+    return share
 
 
 def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:

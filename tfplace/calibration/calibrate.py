@@ -12,6 +12,7 @@ import numpy as np
 from graphs.cluster import Cluster, Device, TransferWork
 from graphs.errors import ClusterError
 from tfplace.calibration.channel_rule import RuleChoice
+from tfplace.calibration.contention import Contention, hosts, measure_contention
 from tfplace.calibration.device_figures import (
     OpFigures,
     StepFigures,
@@ -33,7 +34,7 @@ NamePair = tuple[str, str]
 BUSY_MACHINE_SHARE = 0.1
 NOISY_SPREAD = 0.2
 POOR_RESIDUAL = 0.25
-_SHARES = {"steps": 0.05, "ops": 0.15, "links": 0.4, "busy": 0.3, "rule": 0.1}
+_SHARES = {"steps": 0.05, "ops": 0.15, "links": 0.35, "busy": 0.25, "rule": 0.1, "memory": 0.1}
 """Of the budget, for each stage."""
 
 
@@ -47,6 +48,7 @@ class Calibration:
       ops: {device: figures}.
       links: {(source, target): figures}.
       senders, receivers: {(source, target): what a transfer takes of the source, the target}.
+      contention: {device: how much slower its ops get beside others of its host}.
       rule: how well each channel rule explains transfers that go at once.
       background_share: of the machine's CPU time, what others used meanwhile; None if unknown.
       warnings: sentences about what not to trust.
@@ -59,6 +61,7 @@ class Calibration:
     links: Mapping[NamePair, LinkFigures]
     senders: Mapping[NamePair, BusyFigures]
     receivers: Mapping[NamePair, BusyFigures]
+    contention: Mapping[str, Contention]
     rule: RuleChoice
     background_share: float | None
     warnings: Sequence[str]
@@ -106,21 +109,38 @@ def calibrate(
                 measure_busy(end, pair, ops[end], prober, busy_seconds) for end in pair
             )
         rule = measure_rule(names, prober, seconds["rule"])
+        contention = {}
+        for host in hosts(cluster):
+            tell(f"timing {len(host)} devices at once")
+            found = measure_contention(host, prober, seconds["memory"])
+            contention.update(dict.fromkeys(host, found))
         tell("timing steps")
         steps = measure_steps(cluster, prober, seconds["steps"])
         background = prober.load.background_share
     return Calibration(
-        cluster=calibrated_cluster(cluster, steps, ops, links, senders, receivers, rule.rule),
+        cluster=calibrated_cluster(
+            with_contention(cluster, contention), steps, ops, links, senders, receivers, rule.rule
+        ),
         steps=steps,
         ops=ops,
         links=links,
         senders=senders,
         receivers=receivers,
+        contention=contention,
         rule=rule,
         background_share=background,
         warnings=warnings_about(background, steps.spread, links),
         seconds=time.monotonic() - began,
     )
+
+
+def with_contention(cluster: Cluster, contention: Mapping[str, Contention]) -> Cluster:
+    """The cluster with its devices' slowdowns; 0 for those that share no memory."""
+    devices = [
+        dataclasses.replace(device, **vars(contention.get(device.name, Contention())))
+        for device in cluster.devices
+    ]
+    return dataclasses.replace(cluster, devices=tuple(devices))
 
 
 def calibrated_cluster(

@@ -58,10 +58,7 @@ def op_chains(device: str, length: int, count: int) -> Probe:
     ends = []
     for _ in range(count):
         value = drawing.read(device, 1)  # its own: Grappler merges equal chains
-        with drawing.on(device):
-            for position in range(length):  # in turn: Grappler merges equal types
-                kind = tf.raw_ops.Maximum if position % 2 else tf.raw_ops.Minimum
-                value = kind(x=value, y=most)
+        value = _min_max_chain(drawing, device, value, most, length)
         ends.append(drawing.keep(device, value))
     return drawing.probe(device, ends)
 
@@ -71,6 +68,24 @@ def products(device: str, side: int, depth: int, count: int) -> Probe:
     drawing = _Drawing()
     ends = [_product_chain(drawing, device, side, depth, ()) for _ in range(count)]
     return drawing.probe(device, ends)
+
+
+def products_on(devices: Sequence[str], side: int, depth: int) -> Probe:
+    """A chain of `depth` products of side x side matrices on each device."""
+    drawing = _Drawing()
+    ends = [_product_chain(drawing, device, side, depth, ()) for device in devices]
+    return drawing.probe(devices[0], ends)
+
+
+def streams_on(devices: Sequence[str], num_bytes: int, depth: int) -> Probe:
+    """A chain of `depth` element-wise ops on two vectors of `num_bytes` on each device."""
+    drawing = _Drawing()
+    ends = []
+    for device in devices:
+        value, most = (drawing.read(device, _elements(num_bytes)) for _ in range(2))
+        value = _min_max_chain(drawing, device, value, most, depth)
+        ends.append(drawing.keep(device, drawing.first_element(device, value)))
+    return drawing.probe(devices[0], ends)
 
 
 def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:
@@ -125,6 +140,14 @@ def _product_chain(
                 value = tf.raw_ops.MatMul(a=value, b=factor)
         value = tf.raw_ops.Reshape(tensor=value, shape=[side * side])
     return drawing.keep(device, drawing.first_element(device, value))
+
+
+def _min_max_chain(drawing: _Drawing, device: str, value: Any, most: Any, length: int) -> Any:
+    with drawing.on(device):
+        for position in range(length):  # in turn: Grappler merges equal types
+            kind = tf.raw_ops.Maximum if position % 2 else tf.raw_ops.Minimum
+            value = kind(x=value, y=most)
+    return value
 
 
 def _elements(num_bytes: int) -> int:

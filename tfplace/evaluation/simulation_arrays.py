@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from graphs.executor import wire
+from graphs.executor import Executor, wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 
@@ -31,6 +31,7 @@ class SimulationArrays(NamedTuple):
         that one op's end makes ready, 0 without an executor.
       send_seconds, receive_seconds: f8[D, D, 2] of Problem.executor, [0, 0, 2] without.
       runs_inline: b[N]; most_sends: i4[N] most transfers of an op's outputs; empty without.
+      op_slowdown: f8[N, D] for each busy device of those in shares_memory b[D, D]; empty without.
     """
 
     op_seconds: FloatArray
@@ -55,6 +56,8 @@ class SimulationArrays(NamedTuple):
     receive_seconds: FloatArray
     runs_inline: np.ndarray
     most_sends: IntArray
+    op_slowdown: FloatArray
+    shares_memory: np.ndarray
 
 
 class Scratch(NamedTuple):
@@ -161,6 +164,8 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         receive_seconds=executor.receive_seconds,
         runs_inline=executor.runs_inline,
         most_sends=executor.most_sends,
+        op_slowdown=executor.op_slowdown,
+        shares_memory=executor.shares_memory,
     )
 
 
@@ -170,6 +175,8 @@ class _ExecutorArrays(NamedTuple):
     runs_inline: np.ndarray
     most_sends: IntArray
     most_fresh: int
+    op_slowdown: FloatArray
+    shares_memory: np.ndarray
 
 
 def _executor_arrays(
@@ -180,8 +187,8 @@ def _executor_arrays(
     executor = problem.executor
     if executor is None:
         none = np.zeros((0, 0, 2))
-        empty = _ExecutorArrays(none, none, np.zeros(0, bool), np.zeros(0, np.int32), 0)
-        return latency, rate, empty
+        empty = (np.zeros(0, bool), np.zeros(0, np.int32), 0, *_contention_arrays(None))
+        return latency, rate, _ExecutorArrays(none, none, *empty)
     producer, size = problem.graph.tensor_producer, problem.num_ops
     sends = _sum_by(producer, np.minimum(num_users, problem.num_devices - 1), size)
     fresh = _sum_by(producer, num_users, size) + sends
@@ -191,8 +198,20 @@ def _executor_arrays(
         np.ascontiguousarray(executor.runs_inline, dtype=np.bool_),
         sends.astype(np.int32),
         int(fresh.max(initial=0)),
+        *_contention_arrays(executor),
     )
     return (*wire(executor, latency, rate), arrays)
+
+
+def _contention_arrays(executor: Executor | None) -> tuple[FloatArray, np.ndarray]:
+    """What one busy device adds: all of op_slowdown if it is the only one that shares memory."""
+    if executor is None or executor.op_slowdown is None or executor.shares_memory is None:
+        return np.zeros((0, 0)), np.zeros((0, 0), bool)
+    sharers = np.maximum(executor.shares_memory.sum(axis=1), 1)
+    return (
+        np.ascontiguousarray(executor.op_slowdown / sharers, dtype=np.float64),
+        np.ascontiguousarray(executor.shares_memory, dtype=np.bool_),
+    )
 
 
 def _check(problem: Problem) -> None:

@@ -15,7 +15,7 @@ Where the text leaves room, this is how it is read:
 * A transfer may be queued: its copy is held from its start, which lies in the future then; such
   starts are instants too.
 
-With Problem.executor, rules 7 to 9 of BUILD_NOTES hold as well. A device's queue then is a heap,
+With Problem.executor, rules 7 to 10 of BUILD_NOTES hold as well. A device's queue then is a heap,
 too, keyed by turns: negative ones at its front, positive ones at its back. A send is an item of it,
 numbered N + tensor * D + target.
 """
@@ -182,7 +182,10 @@ def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: f
             _start_send(arrays, scratch, device, op, now)
             continue
         scratch.memory[device] += arrays.start_bytes[op]
-        end = now + (arrays.op_seconds[op, device] + scratch.owed[device])
+        seconds = arrays.op_seconds[op, device]
+        if len(arrays.op_slowdown) > 0:
+            seconds *= 1.0 + arrays.op_slowdown[op, device] * _num_busy(arrays, scratch, device)
+        end = now + (seconds + scratch.owed[device])
         scratch.owed[device] = 0.0
         scratch.op_start[op] = now
         scratch.before[op] = scratch.last_ended[device]
@@ -268,6 +271,16 @@ def _settle(scratch: Scratch, device: int, now: float) -> None:
         done = now - scratch.owed_since[device]
         scratch.owed[device] = max(scratch.owed[device] - done, 0.0)
         scratch.owed_since[device] = now
+
+
+@compiled
+def _num_busy(arrays: SimulationArrays, scratch: Scratch, device: int) -> int:
+    """How many of the devices that share this one's memory run anything."""
+    busy = 0
+    for other in range(len(arrays.slots)):
+        if arrays.shares_memory[device, other] and scratch.running[other] > 0:
+            busy += 1
+    return busy
 
 
 @compiled

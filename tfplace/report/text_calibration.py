@@ -31,6 +31,7 @@ def calibration_to_json(found: Calibration, output: str) -> dict[str, Any]:
             }
             for source, target in found.links
         ],
+        "contention": plain(found.contention),
         "communication": plain(found.rule),
         "background_share": found.background_share,
         "warnings": list(found.warnings),
@@ -46,6 +47,12 @@ def print_calibration(found: Calibration, output: str, out: Console) -> None:
         f"{seconds_text(found.cluster.fetch_seconds)} for each fetched tensor"
     )
     out.print(_devices(found))
+    slower = next(iter(found.contention.values()), None)
+    if slower is not None:
+        out.print(
+            f"at once   while all compute, products take {share_text(slower.compute_slowdown)} "
+            f"longer, streams {share_text(slower.memory_slowdown)}"
+        )
     if found.links:
         out.print(_links(found))
         out.print(_busy(found))

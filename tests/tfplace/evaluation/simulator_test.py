@@ -225,3 +225,23 @@ def test_an_idle_device_works_off_what_it_received():
     problem = with_executor(build_problem(ops, Machine(2)), receive=(2.0, 0.0))
     schedule = Simulator(problem).schedule(np.array([0, 0, 0, 1]))
     assert (schedule.op_start[3], schedule.op_end[3]) == (5.0, 8.0)
+
+
+def test_an_op_that_starts_beside_a_busy_device_takes_longer():
+    ops = [
+        Op("here", 4.0),
+        Op("beside", 2.0, ("^start",)),
+        Op("alone", 2.0, ("^beside", "^here")),
+        Op("start", 1.0),
+    ]
+    ops = [ops[3], *ops[:3]]
+    problem = build_problem(ops, Machine(2))
+    slowed = with_executor(problem, slowdown=[0.5, 0.0, 0.5, 0.25])
+    schedule = Simulator(slowed).schedule(np.array([1, 0, 1, 1]))
+    # start: device 0 is busy from 0 s on, as devices start in order; here itself found none.
+    assert schedule.op_start.tolist() == [0.0, 0.0, 1.5, 4.5]
+    assert schedule.op_end.tolist() == [1.5, 4.0, 4.5, 6.5]
+    # Of two that share memory one is busy: half of the slowdown.
+    three = build_problem(ops[:2], Machine(3))
+    three = with_executor(three, slowdown=[0.5, 0.0])
+    assert Simulator(three).schedule(np.array([1, 0])).op_end.tolist() == [1.25, 4.0]

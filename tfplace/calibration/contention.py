@@ -1,0 +1,77 @@
+"""How much slower ops get while the devices that share their memory work, too."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.cluster import Cluster
+from graphs.executor import shares_memory
+from graphs.op_graph import FloatArray
+from tfplace.calibration.probe_graphs import products_on, streams_on
+from tfplace.calibration.probing import Prober
+
+_SHORT, _PRODUCTS, _STREAMS = 1, 40, 9
+"""Ops in a chain; the difference of a long and a short one is free of the step's dispatch."""
+_PRODUCT_SIDE = 384
+_STREAM_BYTES = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True)
+class Contention:
+    """By what share ops of devices that share memory take longer when all of these are busy.
+
+    Attributes:
+      compute_slowdown: of products of matrices that fit into a core's cache.
+      memory_slowdown: of element-wise ops on 16 MiB.
+    """
+
+    compute_slowdown: float = 0.0
+    memory_slowdown: float = 0.0
+
+
+def hosts(cluster: Cluster) -> list[tuple[str, ...]]:
+    """Names of devices that share memory, of each host that has several."""
+    shared = shares_memory(cluster)
+    names = np.array(cluster.device_names)
+    groups = {tuple(names[row | (np.arange(len(row)) == d)].tolist())
+              for d, row in enumerate(shared) if row.any()}  # fmt: skip
+    return sorted(groups)
+
+
+def measure_contention(names: Sequence[str], prober: Prober, budget_seconds: float) -> Contention:
+    """Times equal chains on every device alone, and on all of them at once."""
+    everybody = tuple(names)
+    probes = {}
+    for devices in (*((name,) for name in names), everybody):
+        for length in (_SHORT, _PRODUCTS):
+            probes["compute", devices, length] = products_on(devices, _PRODUCT_SIDE, length)
+        for length in (_SHORT, _STREAMS):
+            probes["memory", devices, length] = streams_on(devices, _STREAM_BYTES, length)
+    seconds = prober.time(probes, budget_seconds)
+
+    shares = [
+        slowdown(
+            {
+                devices: seconds[kind, devices, length] - seconds[kind, devices, _SHORT]
+                for what, devices, steps in probes
+                if (what, steps) == (kind, length)
+            },
+            everybody,
+        )
+        for kind, length in (("compute", _PRODUCTS), ("memory", _STREAMS))
+    ]
+    return Contention(*shares)
+
+
+def slowdown(seconds: Mapping[tuple[str, ...], FloatArray], everybody: tuple[str, ...]) -> float:
+    """Share by which all at once take longer than the slowest alone, at least 0.
+
+    Args:
+      seconds: {devices that work: f8[rounds]}; round i of one ran beside round i of the others.
+      everybody: the key of all at once.
+    """
+    alone = np.max([value for key, value in seconds.items() if key != everybody], axis=0)
+    return max(float(np.median(seconds[everybody] / np.maximum(alone, 1e-9))) - 1.0, 0.0)
