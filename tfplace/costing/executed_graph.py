@@ -24,7 +24,8 @@ from tfplace.evaluation.training_run import ExecutedNode
 # Scopes in which Grappler puts what it makes: "a/ArithmeticOptimizer/AddOpsRewrite_b" is of a/b.
 _OPTIMIZER_SCOPE = re.compile(
     r"(^|/)(?:ArithmeticOptimizer|ConstantFolding|ConstantFoldingCtrl|LayoutOptimizer|Remapper|"
-    r"LoopOptimizer|DependencyOptimizer|MemoryOptimizer|PinToHostOptimizer|ScopedAllocator)/"
+    r"LoopOptimizer|DependencyOptimizer|MemoryOptimizer|PinToHostOptimizer|ScopedAllocator|"
+    r"Recomputed)/"
 )
 _LIBRARY_PREFIX = re.compile(r"^_(?:Mkl(?:Native)?)?")
 # Their value follows from shapes, which Grappler knows: it puts a constant in their place.
@@ -146,7 +147,18 @@ def _roots(executed: Sequence[ExecutedNode], index: Mapping[str, int]) -> dict[s
 
 
 def _candidates(name: str) -> Iterator[str]:
-    """Names of the op that Grappler or the inliner named `name` after, the likeliest first."""
+    """Names of the op that Grappler or the inliner named `name` after, the likeliest first.
+
+    Where the name itself tells none, its scopes may: "loop/body/_1/double" is of the While, and
+    "sums/AddN_8/tmp_var_accum_1" of an AddN that became accumulations.
+    """
+    while name:
+        yield from _originals(name)
+        name = name.rpartition("/")[0]
+
+
+def _originals(name: str) -> Iterator[str]:
+    """The name without what Grappler's optimizers add before, in and after it."""
     yield name
     plain = _OPTIMIZER_SCOPE.sub(r"\1", name)
     is_made = plain != name
@@ -161,9 +173,5 @@ def _candidates(name: str) -> Iterator[str]:
                 yield scope + slash + "_".join(words[:end])
         plain, dash, _ = plain.rpartition("-")
         if not dash:
-            break
+            return
         is_made = True
-    scope = name.rpartition("/")[0]
-    while scope:  # "loop/body/_1/double": of the While
-        yield scope
-        scope = scope.rpartition("/")[0]

@@ -99,6 +99,7 @@ def test_folded_constants_and_equal_ops_cost_their_users_nothing() -> None:
         ("ConstantFolding/net/offset-folded-1", "net/offset"),
         ("net/conv-0-TransposeNHWCToNCHW-LayoutOptimizer", "net/conv"),
         ("net/ArithmeticOptimizer/HoistCommonFactor_Add_conv", "net/conv"),
+        ("net/ArithmeticOptimizer/AddOpsRewrite_conv/tmp_var_accum_3", "net/conv"),
     ],
 )
 def test_names_that_tensorflow_makes(name: str, op: str) -> None:
