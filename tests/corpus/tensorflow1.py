@@ -57,7 +57,8 @@ def partitioned_variables(folder):
         ids = v1.placeholder(tf.int32, [None], name="ids")
         table = v1.get_variable(
             "table",
-            initializer=np.arange(40, dtype=np.float32).reshape(10, 4),
+            [10, 4],
+            initializer=v1.random_uniform_initializer(seed=1),
             partitioner=tf.compat.v1.fixed_size_partitioner(3),
             use_resource=False,
         )

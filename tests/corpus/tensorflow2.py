@@ -9,7 +9,6 @@ from tests.corpus.control_flow import Weights, save
 from tests.corpus.entry import model
 
 _X = [tf.TensorSpec([None, 3], tf.float32, name="x")]
-_SCALE = tf.constant(2.0)
 
 
 @model()
@@ -105,10 +104,11 @@ def captured_tensors(folder):
 @model()
 def signature_with_defaults(folder):
     """An input with a default value."""
+    default = tf.constant(2.0)
 
     class Defaults(Weights):
         @tf.function(input_signature=_X)
-        def f(self, x, scale=_SCALE):
+        def f(self, x, scale=default):
             return {"y": x @ self.w * scale}
 
     module = Defaults()
