@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -14,6 +15,8 @@ from graphs.errors import OutputError
 
 _SUFFIX = ".unfinished"
 _LOCK = "lock"
+_OLD = "old"
+_HERE, _RENAME_EXCHANGE = -100, 2  # AT_FDCWD and a flag of renameat2(2)
 _NAME_LENGTH = 200  # of a name's 255 bytes
 
 
@@ -47,7 +50,7 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
         made.mkdir()
         yield made
         _sync_tree(made)
-        _put_in_place(made, target, scratch / "old", overwrite)
+        _put_in_place(made, target, scratch / _OLD, overwrite)
     except OSError as error:
         raise OutputError(
             f"writing {str(target)!r}: {error}; free the disk or give another --output_dir"
@@ -88,6 +91,8 @@ def _remove_stale(target: Path) -> None:
             lock = os.open(found / _LOCK, os.O_RDWR)
             try:
                 if _is_locked(lock):
+                    if (found / _OLD).exists() and not os.path.lexists(target):
+                        os.rename(found / _OLD, target)  # killed between its two renames
                     shutil.rmtree(found, ignore_errors=True)
             finally:
                 os.close(lock)
@@ -99,6 +104,9 @@ def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:
             raise OutputError(
                 f"writing {str(target)!r}: something else made it meanwhile; run again"
             )
+        if _exchange(made, target):
+            _sync(target.parent)
+            return
         os.rename(target, old)
     try:
         os.rename(made, target)
@@ -107,6 +115,17 @@ def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:
             os.rename(old, target)
         raise
     _sync(target.parent)
+
+
+def _exchange(made: Path, target: Path) -> bool:
+    """Swaps two names at one instant; False where the system can't, and nothing has changed."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except AttributeError:
+        return False
+    names = (os.fsencode(made), os.fsencode(target))
+    done: int = renameat2(_HERE, names[0], _HERE, names[1], _RENAME_EXCHANGE)
+    return done == 0
 
 
 def _sync_tree(root: Path) -> None:

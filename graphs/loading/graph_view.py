@@ -8,6 +8,7 @@ from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.errors import FetchError, ModelError
+from graphs.loading.damage import require_sound
 from graphs.names import op_of
 from graphs.nearest import nearest
 
@@ -31,7 +32,11 @@ class GraphView:
                 "reading the graph: two ops have the same name; names must be unique, "
                 "save the model again"
             )
+        for function in graph_def.library.function:
+            for node in function.node_def:
+                require_sound(node, self.library)
         for node in graph_def.node:
+            require_sound(node, self.library)
             for name in node.input:
                 if op_of(name) not in self.nodes:
                     raise ModelError(

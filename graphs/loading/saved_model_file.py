@@ -135,7 +135,13 @@ def asset_feeds(meta_graph: Any, directory: str) -> dict[str, str]:
             assets.append(asset)
     feeds = {}
     for asset in assets:
+        folder = os.path.join(os.path.abspath(directory), _ASSETS_DIRECTORY)
         file = os.path.join(directory, _ASSETS_DIRECTORY, asset.filename)
+        if os.path.commonpath([folder, os.path.abspath(file)]) != folder:
+            raise ModelError(
+                f"reading model {directory!r}: its asset {asset.filename!r} lies outside of "
+                f"{_ASSETS_DIRECTORY!r}; wanted a name in there: don't trust this model"
+            )
         if not os.path.exists(file):
             raise ModelError(
                 f"reading model {directory!r}: its asset {asset.filename!r} is missing from "

@@ -182,7 +182,10 @@ def _registered() -> Iterator[tuple[str, Kernel]]:
 def _dtype_name(number: int) -> str:
     import tensorflow as tf
 
-    return str(tf.as_dtype(number).base_dtype.name)
+    try:
+        return str(tf.as_dtype(number).base_dtype.name)
+    except TypeError:  # a damaged model; no kernel takes it
+        return f"type {number}"
 
 
 def _values(value: Any) -> frozenset[str]:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from graphs.errors import OutputError
+from rewrite import output_dir
 from rewrite.output_dir import atomic_directory
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_new_directory_appears_when_the_block_ends(tmp_path):
@@ -43,6 +51,7 @@ def test_a_failing_rename_brings_the_old_one_back(tmp_path, monkeypatch):
         rename(source, destination)
 
     monkeypatch.setattr(os, "rename", failing)
+    monkeypatch.setattr(output_dir, "_exchange", lambda made, target: False)
     with (
         pytest.raises(OutputError, match="disk full; free the disk"),
         atomic_directory(target, overwrite=True),
@@ -96,3 +105,68 @@ def test_what_a_killed_process_left_is_removed_and_a_running_ones_kept(tmp_path)
         assert outer.exists()
         target.rmdir()
     assert sorted(os.listdir(tmp_path)) == [".other.abc.unfinished", "out"]
+
+
+def test_what_was_killed_between_two_renames_comes_back(tmp_path):
+    stale = tmp_path / ".out.abc.unfinished"
+    (stale / "old").mkdir(parents=True)
+    (stale / "old" / "file").write_text("old")
+    (stale / "lock").write_text("")
+    with (
+        pytest.raises(ValueError),
+        atomic_directory(tmp_path / "out", overwrite=True),
+    ):
+        raise ValueError
+    assert (tmp_path / "out" / "file").read_text() == "old"
+    assert os.listdir(tmp_path) == ["out"]
+
+
+def test_a_full_disk_is_told_and_leaves_what_was_there(tmp_path):
+    target = tmp_path / "out"
+    target.mkdir()
+    (target / "old").write_text("old")
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with (
+            pytest.raises(OutputError, match="free the disk or give another"),
+            atomic_directory(target, overwrite=True) as made,
+        ):
+            (made / "file").write_bytes(bytes(2000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (os.listdir(tmp_path), os.listdir(target)) == (["out"], ["old"])
+
+
+_WRITER = """
+import sys
+from rewrite.output_dir import atomic_directory
+print("go", flush=True)
+while True:
+    with atomic_directory(sys.argv[1], overwrite=True) as made:
+        for name in "abc":
+            (made / name).write_text(name)
+"""
+
+
+def test_a_kill_at_any_moment_leaves_a_whole_directory(tmp_path):
+    target = tmp_path / "out"
+    for moment in range(8):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(target)], cwd=ROOT, stdout=subprocess.PIPE
+        )
+        assert writer.stdout is not None and writer.stdout.readline() == b"go\n"
+        for _ in range(moment * 2000):
+            os.getpid()
+        writer.kill()
+        writer.wait()
+        writer.stdout.close()
+        if target.exists():
+            assert sorted(os.listdir(target)) == ["a", "b", "c"]
+        else:
+            assert moment == 0 or not any(tmp_path.glob(".out.*/old"))
+    with atomic_directory(target, overwrite=True):
+        pass
+    assert os.listdir(tmp_path) == ["out"]
