@@ -5,7 +5,7 @@ import pytest
 
 from graphs.errors import ModelError, PlacementError
 from graphs.problem_file import read_problem, write_problem
-from tests.builders import Machine, colocated_pair, diamond, random_problem
+from tests.builders import Machine, colocated_pair, diamond, random_problem, with_executor
 from tests.reference_simulator import reference_run
 
 SPEC_NAMES = (
@@ -115,3 +115,24 @@ def test_no_file_and_no_archive(tmp_path):
     np.save(tmp_path / "one.npy", np.zeros(3))
     with pytest.raises(ModelError, match="wanted an"):
         read_problem(str(tmp_path / "one.npy"))
+
+
+@pytest.mark.parametrize("slowdown", [None, [0.25, 0.5, 0.0, 1.0]])
+def test_an_executor_is_written_with_or_without_slowdowns(slowdown, tmp_path):
+    problem = with_executor(diamond(machine=Machine(2)), (1.0, 2.0), (3.0, 4.0), slowdown=slowdown)
+    path = str(tmp_path / "a.npz")
+    write_problem(path, problem, np.zeros(4, dtype=np.int32))
+    found, _ = read_problem(path)
+    np.testing.assert_equal(vars(found.executor), vars(problem.executor))
+
+
+@pytest.mark.parametrize("lost", ["shares_memory", "send_seconds"])
+def test_half_an_executor_is_an_error(lost, tmp_path):
+    problem = with_executor(diamond(machine=Machine(2)), slowdown=[0.5] * 4)
+    path = str(tmp_path / "a.npz")
+    write_problem(path, problem, np.zeros(4, dtype=np.int32))
+    with np.load(path, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files if name != lost}
+    np.savez(path, **arrays)
+    with pytest.raises(ModelError, match=f"lacks {lost}; wanted all or none"):
+        read_problem(path)

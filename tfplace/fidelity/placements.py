@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -14,16 +15,21 @@ from graphs.problem import Problem
 from tfplace.algorithm_table import policy_of
 from tfplace.choosing.finalists import policy_stage, with_slower_links
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import fastest_seconds
 from tfplace.placers.legal import legal, working_devices
-from tfplace.placers.random import Random
 from tfplace.search import Limits, search
 from tfplace.task import Task
 
 KINDS = ("single", "optimised", "structured", "random")
-RANDOM_GROUPS = (8, 32, 4, 64, 16, 128)
-CUT_SHARES = (0.5, 0.25, 0.75, 0.4, 0.6)
-STRIPES = (4, 8, 16)
+RANDOM_GROUPS: tuple[tuple[int | None, float], ...] = (
+    (8, 0.5), (None, 0.5), (32, 0.3), (1000, 0.5), (None, 0.1), (128, 0.5), (300, 0.15),
+    (None, 0.3), (16, 0.5), (2000, 0.3),
+)  # fmt: skip
+"""Groups (None: every op for itself) and the share of them on other devices than the first: from
+few transfers to as many as there can be, so that step times of one model differ by a factor."""
+CUT_SHARES = (0.5, 0.25, 0.9, 0.75, 0.1)
+STRIPES = (4, 64, 16, 256)
 ANNEALED = ((3000, 1.0), (1000, 4.0), (300, 1.0), (1000, 16.0), (100, 1.0), (100, 4.0))
 """Trials, and how much slower links are taken to be: better and worse, few and many transfers."""
 ONE_SHOTS = ("etf", "metis", "heft")
@@ -129,7 +135,7 @@ def structured_placements(problem: Problem) -> Iterator[Judged]:
         wanted.append((f"layers cut at {share:.0%}", piece))
     wanted.insert(2, ("layers in turn", layer))
     stripes = [(f"{n} stripes", np.minimum((position * n).astype(int), n - 1)) for n in STRIPES]
-    for name, piece in [*wanted[:5], *stripes, *wanted[5:]]:
+    for name, piece in [*wanted[:3], *stripes, *wanted[3:]]:
         place = devices[np.asarray(piece) % len(devices)]
         yield Judged("structured", name, legal(problem, place, allowed))
 
@@ -147,11 +153,17 @@ def _shares_before(layer: IntArray, position: np.ndarray) -> np.ndarray:
 
 
 def _random(problem: Problem, seed: int) -> Iterator[Judged]:
-    """A random device for each of few, or of many, groups."""
-    draw = 0
-    while True:
-        num_groups = RANDOM_GROUPS[draw % len(RANDOM_GROUPS)]
-        policy = Random(problem, seed + draw, num_groups, batch_size=1)
-        placement = policy.propose().device_of_op[0]
-        yield Judged("random", f"{num_groups} random groups", placement)
-        draw += 1
+    """A random device for each of few, or of many, minimum-cut groups, or for each op."""
+    rng = np.random.default_rng(seed)
+    devices, allowed = working_devices(problem), problem.allowed()
+    for draw, (num_groups, share) in enumerate(itertools.cycle(RANDOM_GROUPS)):
+        group, words = np.arange(problem.num_ops), "random ops"
+        if num_groups is not None:
+            group = coarsen(
+                problem, min(num_groups, max(problem.num_ops, 1)), seed + draw
+            ).group_of_op
+            words = f"{num_groups} random groups"
+        elsewhere = rng.integers(1, max(len(devices), 2), problem.num_ops)
+        drawn = np.where(rng.random(problem.num_ops) < share, elsewhere, 0) % len(devices)
+        name = f"{words}, {share:.0%} elsewhere"
+        yield Judged("random", name, legal(problem, devices[drawn[group]], allowed))
