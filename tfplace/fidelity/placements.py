@@ -157,7 +157,8 @@ def _random(problem: Problem, seed: int) -> Iterator[Judged]:
     rng = np.random.default_rng(seed)
     devices, allowed = working_devices(problem), problem.allowed()
     for draw, (num_groups, share) in enumerate(itertools.cycle(RANDOM_GROUPS)):
-        group, words = np.arange(problem.num_ops), "random ops"
+        group: IntArray = np.arange(problem.num_ops, dtype=np.int32)
+        words = "random ops"
         if num_groups is not None:
             group = coarsen(
                 problem, min(num_groups, max(problem.num_ops, 1)), seed + draw
