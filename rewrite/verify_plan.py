@@ -169,7 +169,9 @@ class Plan:
         try:
             made = generate_feeds(self.graph_def, specs, fetches, _SEED)
         except TfplaceError as error:
-            self.left_out.append((f"signature {name}", f"no inputs could be made up: {error}"))
+            batch = ", empty batch" if is_empty else ""
+            why = f"no inputs could be made up: {error}"
+            self.left_out.append((f"signature {name}{batch}", why))
             return None
         by_key = {key: made[spec.tensor] for key, spec in signature.inputs.items()}
         return self._array_names(name, by_key)

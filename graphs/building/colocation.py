@@ -16,7 +16,6 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from graphs.building.op_outputs import op_definition
 from graphs.op_graph import IntArray
 
 
@@ -48,11 +47,14 @@ def colocation_pairs(
 
 
 def _reference_inputs() -> Callable[[str], frozenset[int]]:
+    from tensorflow.python.framework import op_def_registry
+
     known: dict[str, frozenset[int]] = {}
 
     def of_type(op_type: str) -> frozenset[int]:
         if op_type not in known:
-            arguments = op_definition(op_type).input_arg
+            definition = op_def_registry.get(op_type)  # a call by name takes no reference
+            arguments = definition.input_arg if definition is not None else ()
             known[op_type] = frozenset(i for i, a in enumerate(arguments) if a.is_ref)
         return known[op_type]
 

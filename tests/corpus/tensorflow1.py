@@ -104,7 +104,7 @@ def v1_trained_dynamic_rnn(folder):
     return _v1_loops(build)
 
 
-@model()
+@model(not_compared=["slice index 0 of dimension 0 out of bounds"])  # an empty batch has no x[0]
 def v1_cond(folder):
     def build(session):
         x = v1.placeholder(tf.float32, [None], name="x")
@@ -214,7 +214,7 @@ def v1_queue_input(folder):
         return _save(session, folder, {"x": x}, {"y": y})
 
 
-@model()
+@model(not_compared=["does not currently support the 'shared_name' attr"])
 def v1_one_shot_iterator(folder):
     """An iterator inside the graph; each run gives the next element."""
     with tf.Graph().as_default(), v1.Session() as session:
@@ -234,7 +234,7 @@ def v1_initializable_iterator(folder):
         return _save(session, folder, {"x": x}, {"y": y}, main_op=tf.group(iterator.initializer))
 
 
-@model()
+@model(not_compared=["SymbolicGradient"])
 def defun_in_v1_graph(folder):
     """Calls by function name, `_noinline`, and SymbolicGradient."""
     from tensorflow.python.framework import function
