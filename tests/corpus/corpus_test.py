@@ -6,7 +6,7 @@ from tests.corpus.all_models import CORPUS
 from tests.corpus.check_model import check_model
 
 QUICK = [name for name, entry in CORPUS.items() if entry.refused and entry.family != "keras_models"]
-QUICK += ["counter", "several_signatures"]
+QUICK += ["several_signatures"]
 ALL = [pytest.param(name, marks=() if name in QUICK else pytest.mark.corpus) for name in CORPUS]
 
 
