@@ -90,9 +90,28 @@ class KernelTable:
 
     of_op: Mapping[str, Sequence[Kernel]]
     source: str
+    # A graph has few kinds of nodes, as far as kernels care: what was found for each.
+    _found: dict[tuple[Any, ...], Kernel | None] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False
+    )
+    _names: dict[str, tuple[str, ...]] = dataclasses.field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     def matching(self, node: Any, device_type: str) -> Kernel | None:
         """The kernel that a NodeDef would get on a device type, None where there is none."""
+        if node.op not in self.of_op:
+            return None
+        given = tuple(
+            node.attr[name].SerializeToString() if name in node.attr else None
+            for name in self._attributes(node.op)
+        )
+        key = (device_type, node.op, _label(node), given)
+        if key not in self._found:
+            self._found[key] = self._first_matching(node, device_type)
+        return self._found[key]
+
+    def _first_matching(self, node: Any, device_type: str) -> Kernel | None:
         values = None
         for kernel in self.of_op.get(node.op, ()):
             if not kernel.runs_on(device_type) or kernel.label != _label(node):
@@ -103,8 +122,12 @@ class KernelTable:
                 return kernel
         return None
 
-    def _attributes(self, op: str) -> frozenset[str]:
-        return frozenset(name for kernel in self.of_op[op] for name in kernel.allowed)
+    def _attributes(self, op: str) -> tuple[str, ...]:
+        """The attributes that kernels of an op type differ in."""
+        if op not in self._names:
+            names = {name for kernel in self.of_op[op] for name in kernel.allowed}
+            self._names[op] = tuple(sorted(names))
+        return self._names[op]
 
     def launches(self, node: Any, device_type: str) -> bool:
         """Whether running the node launches a kernel on a GPU: no for buffers and host values."""
