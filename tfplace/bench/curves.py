@@ -39,7 +39,9 @@ def draw_curves(rows: Sequence[Row], path: str) -> None:
         handles, labels = axis.get_legend_handles_labels()
         legend.update(zip(labels, handles, strict=True))
     if legend:
-        figure.legend(list(legend.values()), list(legend), loc="outside upper center", ncols=8)
+        figure.legend(
+            list(legend.values()), list(legend), loc="outside upper center", ncols=3 * columns
+        )
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
 

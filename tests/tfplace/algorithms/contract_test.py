@@ -65,11 +65,10 @@ def test_finds_the_optimum_of_all_placements_in_the_simulator(algorithm):
     optimum = min(outcome.step_seconds for outcome in simulator.evaluate(every))
     single = simulator.evaluate(np.zeros_like(every[:1]))[0].step_seconds
     policy = algorithm(problem, seed=1, config=SMALL[algorithm])
-    outcomes, placements = search(policy, simulator, 250)
+    outcomes, _ = search(policy, simulator, 2 * BUDGET[algorithm])
     found = np.array([outcome.step_seconds for outcome in outcomes])
     assert found.min() == optimum < single
-    assert found[-50:].mean() < found[:50].mean()
-    assert len(np.unique(placements[:50], axis=0)) > len(np.unique(placements[-50:], axis=0))
+    assert found[-50:].mean() < 0.9 * found[:50].mean()
 
 
 @ALL
