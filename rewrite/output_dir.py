@@ -88,7 +88,8 @@ def _remove_stale(target: Path) -> None:
         if not (found.name.startswith(prefix) and found.name.endswith(_SUFFIX)):
             continue
         with contextlib.suppress(OSError):  # another process removes it at the same time
-            lock = os.open(found / _LOCK, os.O_RDWR)
+            # Killed before it made its lock, it is as stale: made here, the lock is ours.
+            lock = os.open(found / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 if _is_locked(lock):
                     if (found / _OLD).exists() and not os.path.lexists(target):
