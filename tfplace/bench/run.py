@@ -8,14 +8,15 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 from graphs.errors import TfplaceError
-from tfplace.bench.cell_process import CellProcesses
+from tfplace.bench.cell_process import run_cell_process
 from tfplace.bench.grid import Cell, Grid, cells_of, write_rows
 from tfplace.bench.tasks import Tasks
-from tfplace.interruption import Interrupted, interruptible
+from tfplace.executors.local import LocalExecutor
+from tfplace.executors.pool import run_all
+from tfplace.executors.work import Executor
 
 Row = dict[str, Any]
 
@@ -31,7 +32,11 @@ class GridResult:
 
 
 def run_grid(
-    grid: Grid, path: str, rows: list[Row], on_row: Callable[[Row, int, int], None]
+    grid: Grid,
+    path: str,
+    rows: list[Row],
+    on_row: Callable[[Row, int, int], None],
+    executor: Executor | None = None,
 ) -> GridResult:
     """Runs what `rows` lack and writes `path` after every cell.
 
@@ -41,17 +46,18 @@ def run_grid(
       rows: of an earlier run; those that belong to other grids stay in the file, and cells
         that failed are tried again.
       on_row: told each new row, and how many of how many are done.
+      executor: where the cells run; processes of this host if None.
     """
     cells = cells_of(grid)
     rows = [r for r in rows if "error" not in r or not any(c.matches(r, grid) for c in cells)]
     todo = [cell for cell in cells if not any(cell.matches(row, grid) for row in rows)]
     lock = threading.Lock()
-    processes = CellProcesses()
+    executor = executor or LocalExecutor()
     with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
         tasks = Tasks(scratch, grid.memory_reserve)
 
         def run(cell: Cell) -> None:
-            row = _row(cell, grid, tasks, processes)
+            row = _row(cell, grid, tasks, executor)
             if row is None:
                 return
             with lock:
@@ -60,34 +66,14 @@ def run_grid(
                 done = sum(any(c.matches(r, grid) for r in rows) for c in cells)
                 on_row(row, done, len(cells))
 
-        interrupted = _run_all(run, todo, grid.parallel, processes.stop)
+        interrupted = run_all(run, todo, grid.parallel, executor.stop)
     own = [row for cell in cells for row in rows if cell.matches(row, grid)]
     others = [row for row in rows if not any(cell.matches(row, grid) for cell in cells)]
     write_rows(path, own + others)
     return GridResult(own, interrupted)
 
 
-def _run_all(
-    run: Callable[[Cell], None], cells: Sequence[Cell], parallel: int, stop: Callable[[], None]
-) -> bool:
-    """Runs the cells; returns whether the first Ctrl-C or SIGTERM stopped it."""
-    with interruptible() as interruption, interruption.held(), ThreadPoolExecutor(parallel) as pool:
-        futures = [pool.submit(run, cell) for cell in cells]
-        try:
-            with interruption.raising():
-                for future in as_completed(futures):
-                    future.result()
-        except Interrupted:
-            pool.shutdown(wait=False, cancel_futures=True)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-        finally:
-            stop()
-        return interruption.seen
-
-
-def _row(cell: Cell, grid: Grid, tasks: Tasks, processes: CellProcesses) -> Row | None:
+def _row(cell: Cell, grid: Grid, tasks: Tasks, executor: Executor) -> Row | None:
     """The row of a cell, one with an "error" where it fails; None where it was stopped."""
     row: Row = {
         "model": cell.model,
@@ -112,7 +98,7 @@ def _row(cell: Cell, grid: Grid, tasks: Tasks, processes: CellProcesses) -> Row 
         "budget_seconds": grid.budget_seconds,
         "num_threads": max(1, len(os.sched_getaffinity(0)) // grid.parallel),
     }
-    found = processes.run(request)
+    found = run_cell_process(executor, request)
     if found is None:
         return None
     return {**row, **(_failed(found) if isinstance(found, str) else found)}

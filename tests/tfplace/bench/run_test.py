@@ -21,13 +21,9 @@ def asked(monkeypatch):
     """The requests of cells, which answer at once; the model "bad" can't be read."""
     requests = []
 
-    class Processes:
-        def run(self, request):
-            requests.append((request["algorithm"], request["seed"]))
-            return {"trials": 10, "step_seconds": 1.0, "num": len(requests)}
-
-        def stop(self):
-            pass
+    def run_cell_process(executor, request):
+        requests.append((request["algorithm"], request["seed"]))
+        return {"trials": 10, "step_seconds": 1.0, "num": len(requests)}
 
     class Tasks:
         def __init__(self, scratch, memory_reserve):
@@ -40,7 +36,7 @@ def asked(monkeypatch):
                 raise ZeroDivisionError("float division")
             return model
 
-    monkeypatch.setattr(run, "CellProcesses", Processes)
+    monkeypatch.setattr(run, "run_cell_process", run_cell_process)
     monkeypatch.setattr(run, "Tasks", Tasks)
     return requests
 
