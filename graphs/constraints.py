@@ -12,8 +12,11 @@ from graphs.devices_asked import named_device
 from graphs.errors import ConstraintError, UsageError
 from graphs.nearest import nearest
 from graphs.op_graph import IntArray
+from graphs.time_limit import OutOfTimeError, time_limit
 
 MAX_NAMED = 3
+MATCHING_SECONDS = 20.0
+"""Of this process's time; an expression that isn't hostile takes 100,000 names in 0.1 s."""
 
 
 def pinned_devices(
@@ -123,11 +126,17 @@ def require_possible(
 def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
     try:
         search = re.compile(pattern).search
-    except re.error as error:
+        with time_limit(MATCHING_SECONDS):
+            found = [i for i, name in enumerate(op_names) if search(name)]
+    except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(
             f"reading {flag}: {pattern!r} is no regular expression ({error})"
         ) from None
-    found = [i for i, name in enumerate(op_names) if search(name)]
+    except OutOfTimeError:
+        raise UsageError(
+            f"applying {flag}: matching {len(op_names)} ops took more than {MATCHING_SECONDS:g} s; "
+            "wanted an expression that does not repeat what it repeats, as (a+)+ does"
+        ) from None
     if not found:
         raise UsageError(f"applying {flag}: no op's name matches{nearest(pattern, op_names)}")
     return found

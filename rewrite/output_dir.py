@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import os
 import shutil
@@ -12,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphs.errors import OutputError
+from graphs.whole_file import NAME_LENGTH, exchange
 
 _SUFFIX = ".unfinished"
 _LOCK = "lock"
 _OLD = "old"
-_HERE, _RENAME_EXCHANGE = -100, 2  # AT_FDCWD and a flag of renameat2(2)
-_NAME_LENGTH = 200  # of a name's 255 bytes
 
 
 @contextlib.contextmanager
@@ -63,7 +61,7 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
 def _scratch_beside(target: Path) -> tuple[Path, int]:
     """A new hidden directory and the lock in it, which the kernel frees when this process ends."""
     while True:
-        prefix = f".{target.name[:_NAME_LENGTH]}."
+        prefix = f".{target.name[:NAME_LENGTH]}."
         scratch = Path(tempfile.mkdtemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent))
         lock = os.open(scratch / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
         # Another process may take it for stale before the lock is held.
@@ -83,7 +81,7 @@ def _is_locked(lock: int) -> bool:
 
 def _remove_stale(target: Path) -> None:
     """Removes what a killed process has left beside the same target."""
-    prefix = f".{target.name[:_NAME_LENGTH]}."
+    prefix = f".{target.name[:NAME_LENGTH]}."
     for found in target.parent.iterdir():
         if not (found.name.startswith(prefix) and found.name.endswith(_SUFFIX)):
             continue
@@ -105,7 +103,7 @@ def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:
             raise OutputError(
                 f"writing {str(target)!r}: something else made it meanwhile; run again"
             )
-        if _exchange(made, target):
+        if exchange(made, target):
             _sync(target.parent)
             return
         os.rename(target, old)
@@ -116,17 +114,6 @@ def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:
             os.rename(old, target)
         raise
     _sync(target.parent)
-
-
-def _exchange(made: Path, target: Path) -> bool:
-    """Swaps two names at one instant; False where the system can't, and nothing has changed."""
-    try:
-        renameat2 = ctypes.CDLL(None).renameat2
-    except AttributeError:
-        return False
-    names = (os.fsencode(made), os.fsencode(target))
-    done: int = renameat2(_HERE, names[0], _HERE, names[1], _RENAME_EXCHANGE)
-    return done == 0
 
 
 def _sync_tree(root: Path) -> None:

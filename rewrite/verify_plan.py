@@ -23,6 +23,8 @@ from rewrite.signature_key import signature_key
 
 _GUESSED_SIZE = 2
 _SEED = 0
+_RANKS = (0, 1, 2, 3, 4)
+"""Tried one after the other, until TensorFlow can run it, for an input of unknown rank."""
 
 Json = dict[str, Any]
 
@@ -158,23 +160,37 @@ class Plan:
         self, name: str, signature: Signature, is_empty: bool = False
     ) -> dict[str, str] | None:
         """{input: array name}; None, and a word about it, where inputs can't be made up."""
-        known = {spec.tensor: spec.shape for spec in self.source.feeds}
-        specs = []
-        for spec in signature.inputs.values():
-            shape = known.get(spec.tensor) or _complete(spec.shape)
-            if is_empty and _leaves_rows_open(spec):
-                shape = (0, *shape[1:])
-            specs.append(TensorSpec(spec.tensor, spec.dtype, shape))
         fetches = [spec.tensor for spec in signature.outputs.values()]
-        try:
-            made = generate_feeds(self.graph_def, specs, fetches, _SEED)
-        except TfplaceError as error:
+        made: Mapping[str, Any] = {}
+        why = ""
+        for rank in _RANKS:
+            specs = self._complete_specs(signature, rank, is_empty)
+            try:
+                made = generate_feeds(self.graph_def, specs, fetches, _SEED)
+                break
+            except TfplaceError as error:
+                why = why or f"no inputs could be made up: {error}"
+            if all(spec.shape is not None for spec in signature.inputs.values()):
+                break
+        if not made and signature.inputs:
             batch = ", empty batch" if is_empty else ""
-            why = f"no inputs could be made up: {error}"
             self.left_out.append((f"signature {name}{batch}", why))
             return None
         by_key = {key: made[spec.tensor] for key, spec in signature.inputs.items()}
         return self._array_names(name, by_key)
+
+    def _complete_specs(self, signature: Signature, rank: int, is_empty: bool) -> list[TensorSpec]:
+        """Inputs at the shapes of the run, or guessed; of `rank` where even that is not known."""
+        known = {spec.tensor: spec.shape for spec in self.source.feeds}
+        specs = []
+        for spec in signature.inputs.values():
+            shape = known.get(spec.tensor)
+            if shape is None:
+                shape = _complete(spec.shape, rank)
+            if is_empty and _leaves_rows_open(spec):
+                shape = (0, *shape[1:])
+            specs.append(TensorSpec(spec.tensor, spec.dtype, shape))
+        return specs
 
     def _array_names(self, prefix: str, arrays: Mapping[str, Any]) -> dict[str, str]:
         """Keeps arrays for the child; returns {key: name of its array}."""
@@ -230,7 +246,7 @@ def _leaves_rows_open(spec: TensorSpec) -> bool:
     return bool(spec.shape) and spec.shape is not None and spec.shape[0] < 0
 
 
-def _complete(shape: tuple[int, ...] | None) -> tuple[int, ...]:
+def _complete(shape: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
     if shape is None:
-        return (_GUESSED_SIZE,)
+        return (_GUESSED_SIZE,) * rank
     return tuple(_GUESSED_SIZE if size < 0 else size for size in shape)

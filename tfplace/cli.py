@@ -29,6 +29,8 @@ EXIT_TOO_BIG = 2
 EXIT_INTERRUPTED = 5
 EXIT_DEFECT = 70
 WIDTH = 80
+LONGEST_WORD = 300  # of an error line: a path may be long, a name of a damaged file endless
+LONGEST_LINE = 2000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -350,4 +352,13 @@ def _fail(message: str, status: int, is_traced: bool) -> int:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """The text in one line that a person can read, whatever names are in it."""
+    line = " ".join(_shortened(word, LONGEST_WORD) for word in text.split())
+    return _shortened(line, LONGEST_LINE)
+
+
+def _shortened(text: str, length: int) -> str:
+    """At most `length` characters: the first two thirds and the end, where the remedy stands."""
+    if len(text) <= length:
+        return text
+    return f"{text[: length * 2 // 3]}...{text[3 - length // 3 :]}"

@@ -5,14 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from graphs.errors import OutputError
+from graphs.whole_file import NAME_LENGTH, write_whole
+
+__all__ = [
+    "default_output_dir",
+    "require_apart",
+    "require_file",
+    "require_free",
+    "writable",
+    "write_file",
+    "write_whole",
+]
 
 ENDINGS = (".pb", ".pbtxt", ".meta", ".keras", ".h5", ".hdf5")
-NAME_LENGTH = 200  # of a name's 255 bytes, so that a random ending still fits
 
 
 def default_output_dir(model: str) -> str:
@@ -122,24 +131,3 @@ def write_file(path: str, content: bytes, overwrite: bool) -> None:
     """
     require_free(path, overwrite)
     write_whole(path, lambda file: file.write(content))
-
-
-def write_whole(path: str, write: Callable[[IO[bytes]], object]) -> None:
-    """Lets `write` fill a file beside `path`, which it then replaces.
-
-    Raises:
-      OutputError: it can't be written.
-    """
-    target = Path(path).absolute()
-    try:
-        handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                write(file)
-            os.chmod(aside, 0o644)
-            os.replace(aside, target)
-        except BaseException:
-            os.unlink(aside)
-            raise
-    except OSError as error:
-        raise OutputError(f"writing {path}: {error.strerror}; choose another place") from None

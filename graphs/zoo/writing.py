@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import OutputError
+from graphs.whole_file import exchange, write_whole
 from graphs.zoo.zoo_graph import ZooGraph, variable_bytes
 
 SIGNATURE = "train_step"
@@ -27,13 +28,14 @@ def write(zoo_graph: ZooGraph, path: str | os.PathLike[str], overwrite: bool = F
         machine.
     """
     path = Path(path)
-    _clear(zoo_graph, path, overwrite)
+    _require_replaceable(zoo_graph, path, overwrite)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix in (".pb", ".pbtxt"):
             _write_graph_def(zoo_graph, path)
         elif path.suffix == ".meta":
-            path.write_bytes(_meta_graph_def(zoo_graph).SerializeToString())
+            content = _meta_graph_def(zoo_graph).SerializeToString()
+            write_whole(path, lambda file: file.write(content))
         else:
             _write_saved_model(zoo_graph, path)
     except OSError as error:
@@ -42,8 +44,8 @@ def write(zoo_graph: ZooGraph, path: str | os.PathLike[str], overwrite: bool = F
         ) from error
 
 
-def _clear(zoo_graph: ZooGraph, path: Path, overwrite: bool) -> None:
-    """Removes what is to be overwritten; only a SavedModel directory is removed whole."""
+def _require_replaceable(zoo_graph: ZooGraph, path: Path, overwrite: bool) -> None:
+    """Raises OutputError unless `path` is free, or of a kind that may be overwritten."""
     if not os.path.lexists(path):
         return
     doing = f"writing benchmark graph {zoo_graph.name!r} to {path}"
@@ -53,11 +55,7 @@ def _clear(zoo_graph: ZooGraph, path: Path, overwrite: bool) -> None:
     if is_directory != (path.suffix not in (".pb", ".pbtxt", ".meta")):
         kind = "a directory" if is_directory else "a file"
         raise OutputError(f"{doing}: {kind} stands there; choose another path")
-    if not is_directory:
-        path.unlink()
-    elif (path / "saved_model.pb").exists() or not any(path.iterdir()):
-        shutil.rmtree(path)
-    else:
+    if is_directory and any(path.iterdir()) and not (path / "saved_model.pb").exists():
         raise OutputError(
             f"{doing}: the directory there is no SavedModel, so it is not overwritten; "
             "choose another path"
@@ -69,9 +67,10 @@ def _write_graph_def(zoo_graph: ZooGraph, path: Path) -> None:
 
     graph_def = zoo_graph.graph.as_graph_def()
     if path.suffix == ".pb":
-        path.write_bytes(graph_def.SerializeToString())
+        content = graph_def.SerializeToString()
     else:
-        path.write_text(text_format.MessageToString(graph_def), encoding="utf-8")
+        content = text_format.MessageToString(graph_def).encode()
+    write_whole(path, lambda file: file.write(content))
 
 
 def _meta_graph_def(zoo_graph: ZooGraph) -> Any:
@@ -108,9 +107,18 @@ def _write_saved_model(zoo_graph: ZooGraph, path: Path) -> None:
                     session, ["serve"], signature_def_map={SIGNATURE: signature}
                 )
                 builder.save()
-        partial.rename(path)
+        _replace(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def _replace(made: Path, path: Path) -> None:
+    """Renames `made`; a directory that stands there is left in its place, to be removed."""
+    if path.exists():
+        if exchange(made, path):
+            return
+        shutil.rmtree(path)
+    made.rename(path)
 
 
 def _check_memory(zoo_graph: ZooGraph, path: Path) -> None:

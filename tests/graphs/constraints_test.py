@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from graphs import constraints
 from graphs.constraints import joined_by_user, pinned_devices, require_possible
 from graphs.errors import ConstraintError, UsageError
 
@@ -60,6 +61,12 @@ def test_a_spelling_that_may_be_several_is_refused():
 def test_impossible_pins_are_told(pins, error, message):
     with pytest.raises(error, match=message):
         pinned_devices(pins, NAMES, DEVICES)
+
+
+def test_an_expression_that_takes_for_ever_is_refused(monkeypatch):
+    monkeypatch.setattr(constraints, "MATCHING_SECONDS", 0.05)
+    with pytest.raises(UsageError, match=r"matching 1 ops took more than 0\.05 s"):
+        pinned_devices(["(a+)+$=GPU:0"], ["a" * 60 + "b"], DEVICES)
 
 
 def test_no_split_joins_what_matches_with_what_belongs_together_already():

@@ -51,7 +51,7 @@ def test_a_failing_rename_brings_the_old_one_back(tmp_path, monkeypatch):
         rename(source, destination)
 
     monkeypatch.setattr(os, "rename", failing)
-    monkeypatch.setattr(output_dir, "_exchange", lambda made, target: False)
+    monkeypatch.setattr(output_dir, "exchange", lambda made, target: False)
     with (
         pytest.raises(OutputError, match="disk full; free the disk"),
         atomic_directory(target, overwrite=True),

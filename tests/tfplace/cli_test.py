@@ -53,6 +53,15 @@ def test_usage_errors_are_one_line_and_status_1(words, found, capsys):
     assert found in captured.err
 
 
+def test_endless_names_are_shortened_and_what_to_do_still_stands_there(capsys):
+    assert main(["optimize", "x" * 100_000, "b" * 50, "c"]) == 1
+    line = capsys.readouterr().err
+    assert len(line) < 600
+    assert "xx...xx" in line and line.endswith("try `tfplace optimize model.pb`\n")
+    assert main(["optimize", *["word"] * 5000]) == 1
+    assert len(capsys.readouterr().err) < 2100
+
+
 def test_a_flagfile_gives_flags(tmp_path):
     path = tmp_path / "flags"
     path.write_text("--cluster=k80x2\n# a comment\n--seed=3\n")

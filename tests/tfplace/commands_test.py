@@ -71,6 +71,13 @@ def test_usage_errors(words, found, capsys):
     assert found in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["train", "--family=rnnlm"], ["bench", "--models=rnnlm"]])
+def test_where_nothing_can_be_written_no_work_begins(command, capsys):
+    output = "/proc/x.npz" if command[0] == "train" else "/proc/x.json"
+    assert main([*command, f"--output={output}"]) == 2
+    assert "the folder /proc can't be written to" in capsys.readouterr().err
+
+
 def test_devices_lists_clusters(capsys):
     assert main(["devices", "--cluster=k80x4", "--format=json"]) == 0
     found = printed_json(capsys)

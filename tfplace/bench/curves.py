@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from graphs.whole_file import write_whole
 from tfplace.bench.table import Row, place_of
 
 
@@ -42,7 +43,7 @@ def draw_curves(rows: Sequence[Row], path: str) -> None:
         figure.legend(
             list(legend.values()), list(legend), loc="outside upper center", ncols=3 * columns
         )
-    figure.savefig(path, dpi=110)
+    write_whole(path, lambda file: figure.savefig(file, dpi=110, format="png"))
     pyplot.close(figure)
 
 

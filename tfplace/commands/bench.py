@@ -42,9 +42,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     for algorithm in grid.algorithms:
         require_known(algorithm)
     earlier = [] if values.overwrite else read_rows(values.output)
-    with writable(values.output):
+    stem = values.output.removesuffix(".json")
+    with writable(*(f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png"))):
         result = run_grid(grid, values.output, earlier, lambda *row: _tell(values.verbosity, *row))
-    text = _write_tables(result.rows, values.output.removesuffix(".json"))
+    text = _write_tables(result.rows, stem)
     if values.format == "json":
         print_json(result.rows)
     else:

@@ -19,7 +19,7 @@ EXIT_INTERRUPTED = 5
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
     quiet_tensorflow(values.verbosity)
-    from tfplace.output_paths import require_free
+    from tfplace.output_paths import require_file, writable
     from tfplace.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
     from tfplace.training.families import split_family
 
@@ -31,17 +31,18 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     clusters = tuple(name for name in values.clusters.split(",") if name)
     if not clusters:
         raise UsageError("reading --clusters: it is empty; wanted A,B,... as in k80x2,k80x4")
-    require_free(values.output, overwrite=True)
+    require_file(values.output, "--output")
     recipe = Recipe(values.family, clusters, values.num_graphs, values.seed)
     goes_on = os.path.exists(values.output) and not values.overwrite
     start = read_checkpoint(values.output) if goes_on else None
     from tfplace.training.train import CONFIG, TrainingLimits, train
 
     limits = TrainingLimits(values.episodes, values.budget_seconds)
-    result = train(
-        recipe, limits, start, lambda sentence: _tell(values.verbosity, sentence), CONFIG
-    )
-    write_checkpoint(values.output, result.checkpoint, overwrite=True)
+    with writable(values.output):
+        result = train(
+            recipe, limits, start, lambda sentence: _tell(values.verbosity, sentence), CONFIG
+        )
+        write_checkpoint(values.output, result.checkpoint, overwrite=True)
     checkpoint = result.checkpoint
     facts: dict[str, Any] = {
         "output": values.output,

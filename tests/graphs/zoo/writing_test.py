@@ -63,6 +63,14 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     assert (tmp_path / "graph.pb").read_text() == "mine"
 
 
+def test_a_saved_model_is_replaced_when_the_new_one_is_whole(tmp_path: Path) -> None:
+    for name in ("made", "stands"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved_model.pb").write_text(name)
+    writing._replace(tmp_path / "made", tmp_path / "stands")
+    assert (tmp_path / "stands" / "saved_model.pb").read_text() == "made"
+
+
 def test_only_a_saved_model_directory_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "letter.txt").write_text("mine")

@@ -1,0 +1,49 @@
+"""Files and directories that are there whole or not at all, whenever the process is killed."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+from graphs.errors import OutputError
+
+NAME_LENGTH = 200  # of a name's 255 bytes, so that a random ending still fits
+_HERE, _RENAME_EXCHANGE = -100, 2  # AT_FDCWD and a flag of renameat2(2)
+
+
+def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
+    """Lets `write` fill a file beside `path`, which it then replaces.
+
+    Raises:
+      OutputError: it can't be written.
+    """
+    target = Path(path).absolute()
+    try:
+        handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            os.chmod(aside, 0o644)
+            os.replace(aside, target)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(aside)
+            raise
+    except OSError as error:
+        raise OutputError(f"writing {path}: {error.strerror}; choose another place") from None
+
+
+def exchange(made: Path, target: Path) -> bool:
+    """Swaps two names at one instant; False where the system can't, and nothing has changed."""
+    try:
+        renameat2 = ctypes.CDLL(None).renameat2
+    except AttributeError:
+        return False
+    names = (os.fsencode(made), os.fsencode(target))
+    done: int = renameat2(_HERE, names[0], _HERE, names[1], _RENAME_EXCHANGE)
+    return done == 0
