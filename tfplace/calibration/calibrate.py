@@ -7,9 +7,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
-from graphs.cluster import Cluster, Device, TransferWork
+from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
 from tfplace.calibration.channel_rule import RuleChoice
 from tfplace.calibration.contention import Contention, hosts, measure_contention
@@ -27,14 +25,14 @@ from tfplace.calibration.link_figures import (
     measure_rule,
 )
 from tfplace.calibration.probing import Prober, ProbingLimits
+from tfplace.calibration.transfer_work import NamePair, transfer_work
 from tfplace.evaluation.measuring_process import MeasuringProcess
 from tfplace.evaluation.presence import is_present
 
-NamePair = tuple[str, str]
 BUSY_MACHINE_SHARE = 0.1
 NOISY_SPREAD = 0.2
 POOR_RESIDUAL = 0.25
-_SHARES = {"steps": 0.05, "ops": 0.15, "links": 0.35, "busy": 0.25, "rule": 0.1, "memory": 0.1}
+_SHARES = {"steps": 0.05, "ops": 0.15, "links": 0.25, "busy": 0.4, "rule": 0.05, "memory": 0.1}
 """Of the budget, for each stage."""
 
 
@@ -159,17 +157,10 @@ def calibrated_cluster(
     ]
     latency = cluster.link_latency.copy()
     rate = cluster.link_bytes_per_second.copy()
-    work = TransferWork.none(len(devices))
     index = {name: d for d, name in enumerate(cluster.device_names)}
     for (source, target), link in links.items():
         at = index[source], index[target]
         latency[at], rate[at] = link.latency_seconds, link.bytes_per_second
-        for busy, fixed, per_byte in (
-            (senders[source, target], work.sender_seconds, work.sender_seconds_per_byte),
-            (receivers[source, target], work.receiver_seconds, work.receiver_seconds_per_byte),
-        ):
-            if busy.fit is not None:
-                fixed[at], per_byte[at] = busy.fit.fixed_seconds, busy.fit.seconds_per_unit
     return dataclasses.replace(
         cluster,
         communication=communication,
@@ -179,7 +170,7 @@ def calibrated_cluster(
         origin=cluster.origin or cluster.name,
         step_overhead_seconds=steps.overhead_seconds,
         fetch_seconds=steps.fetch_seconds,
-        transfer_work=work if any(np.any(array) for array in vars(work).values()) else None,
+        transfer_work=transfer_work(cluster, links, senders, receivers),
     )
 
 

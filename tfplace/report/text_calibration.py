@@ -92,13 +92,23 @@ def _links(found: Calibration) -> Table:
 
 
 def _busy(found: Calibration) -> Table:
+    """As it is in the cluster file; beside it how far one line misses that link's own figures."""
     table = _table(("a transfer takes", "of its sender", "off by", "of its receiver", "off by"))
+    work, names = found.cluster.transfer_work, found.cluster.device_names
     for ends in found.links:
-        sender, receiver = found.senders[ends].fit, found.receivers[ends].fit
-        table.add_row(
-            _ends_text(found, ends),
-            *(text for fit in (sender, receiver) for text in (_line_text(fit), _residual(fit))),
-        )
+        at = names.index(ends[0]), names.index(ends[1])
+        texts = ["-", "-"]
+        if work is not None:
+            texts = [
+                _line_text(float(fixed[at]), float(per_byte[at]))
+                for fixed, per_byte in (
+                    (work.sender_seconds, work.sender_seconds_per_byte),
+                    (work.receiver_seconds, work.receiver_seconds_per_byte),
+                )
+            ]
+        fits = found.senders[ends].fit, found.receivers[ends].fit
+        cells = [text for pair in zip(texts, map(_residual, fits), strict=True) for text in pair]
+        table.add_row(_ends_text(found, ends), *cells)
     return table
 
 
@@ -112,11 +122,11 @@ def _residual(fit: LineFit | None) -> str:
     return "" if fit is None else share_text(fit.median_relative_residual)
 
 
-def _line_text(fit: LineFit | None) -> str:
+def _line_text(fixed_seconds: float, seconds_per_byte: float) -> str:
     """ "35 us + 0.5 ns/B"; "-" where nothing was seen."""
-    if fit is None:
+    if not fixed_seconds and not seconds_per_byte:
         return "-"
-    return f"{seconds_text(fit.fixed_seconds)} + {fit.seconds_per_unit * 1e9:.2g} ns/B"
+    return f"{seconds_text(fixed_seconds)} + {seconds_per_byte * 1e9:.2g} ns/B"
 
 
 def _table(columns: tuple[str, ...]) -> Table:

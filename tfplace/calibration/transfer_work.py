@@ -1,0 +1,101 @@
+"""What transfers take of the devices at their ends, from what was measured link by link.
+
+A link's figures alone are noisy: 64 transfers of 64 bytes take 3 ms of a chain of products. Their
+fixed part is the same code on the same processor whichever way the tensor goes, so links between
+equal devices share it. And a transfer between idle devices lasts at least as long as its two ends
+work for it, one after the other: what both were measured to take beside products, where they also
+lose their caches, is scaled down to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.cluster import Cluster, TransferWork
+from graphs.op_graph import FloatArray
+from tfplace.calibration.link_figures import BusyFigures, LinkFigures
+
+NamePair = tuple[str, str]
+_Kind = tuple[str, str, bool]
+
+
+def transfer_work(
+    cluster: Cluster,
+    links: Mapping[NamePair, LinkFigures],
+    senders: Mapping[NamePair, BusyFigures],
+    receivers: Mapping[NamePair, BusyFigures],
+) -> TransferWork | None:
+    """f8[D, D] seconds, fixed and per byte, of each end; None where nothing was seen to be taken.
+
+    Args:
+      cluster: the devices, in order.
+      links: {(source, target): measured figures}.
+      senders, receivers: {(source, target): what a transfer takes of the source, the target}.
+    """
+    work = TransferWork.none(len(cluster.devices))
+    index = {name: d for d, name in enumerate(cluster.device_names)}
+    kinds = {pair: _kind(cluster, index, pair) for pair in links}
+    for kind in set(kinds.values()):
+        pairs = [pair for pair in links if kinds[pair] == kind]
+        for ends, fixed, per_byte in (
+            (senders, work.sender_seconds, work.sender_seconds_per_byte),
+            (receivers, work.receiver_seconds, work.receiver_seconds_per_byte),
+        ):
+            shared = shared_fixed_seconds([ends[pair] for pair in pairs])
+            if shared is None:
+                continue
+            for pair in pairs:
+                at = index[pair[0]], index[pair[1]]
+                fixed[at], per_byte[at] = shared, seconds_per_byte(ends[pair], shared)
+    for pair, link in links.items():
+        at = index[pair[0]], index[pair[1]]
+        _cap(work.sender_seconds, work.receiver_seconds, at, link.latency_seconds)
+        rates = work.sender_seconds_per_byte, work.receiver_seconds_per_byte
+        _cap(*rates, at, 1.0 / link.bytes_per_second)
+    return work if any(np.any(array) for array in vars(work).values()) else None
+
+
+def _kind(cluster: Cluster, index: Mapping[str, int], pair: NamePair) -> _Kind:
+    """Links of one kind: between the same types of devices, within a host or between hosts."""
+    source, target = (cluster.devices[index[name]] for name in pair)
+    hosts = [device.address.rpartition(":")[0] for device in (source, target)]
+    return source.type, target.type, hosts[0] == hosts[1]
+
+
+def shared_fixed_seconds(figures: Sequence[BusyFigures]) -> float | None:
+    """What one transfer of the smallest size takes, the median of all links.
+
+    None where fewer than half of the links show that anything is taken.
+    """
+    seen = [busy.transfer_seconds for busy in figures if busy.fit is not None]
+    if 2 * len(seen) < len(figures) or not seen:
+        return None
+    return max(float(np.median([seconds[min(seconds)] for seconds in seen])), 0.0)
+
+
+def seconds_per_byte(busy: BusyFigures, fixed_seconds: float) -> float:
+    """The slope of least absolute relative residuals through a given fixed part, >= 0.
+
+    It minimises sum |t_i - fixed - slope n_i| / t_i over the sizes but the smallest: the median
+    of (t_i - fixed) / n_i where size i weighs n_i / t_i.
+    """
+    sizes = [size for size in sorted(busy.transfer_seconds)[1:] if busy.transfer_seconds[size] > 0]
+    if not sizes:
+        return 0.0
+    size = np.array(sizes, dtype=np.float64)
+    seconds = np.array([busy.transfer_seconds[s] for s in sizes])
+    slopes = (seconds - fixed_seconds) / size
+    order = np.argsort(slopes)
+    weight = np.cumsum((size / seconds)[order])
+    median = slopes[order][np.searchsorted(weight, weight[-1] / 2)]
+    return max(float(median), 0.0)
+
+
+def _cap(first: FloatArray, second: FloatArray, at: tuple[int, int], most: float) -> None:
+    """Scales two shares of one thing down until they are no more than all of it."""
+    both = first[at] + second[at]
+    if both > most:
+        first[at] *= most / both
+        second[at] *= most / both
