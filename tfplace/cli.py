@@ -169,6 +169,15 @@ COMMANDS = {
         ),
         num_arguments=0,
     ),
+    "batch": Command(
+        "JOBS",
+        "run many commands, one line each: isolated, resumable, one summary",
+        table.BATCH + table.FORMAT,
+        (
+            "tfplace batch jobs.txt",
+            "tfplace batch jobs.txt --parallel=2 --time_limit_seconds=3600 --memory_limit=8GiB",
+        ),
+    ),
     "devices": Command(
         "",
         "list the named clusters and the devices visible here",
@@ -258,14 +267,16 @@ def verbosity_of(words: Sequence[str]) -> int:
     return found
 
 
-def parse(name: str, words: Sequence[str]) -> tuple[list[str], flags.FlagValues]:
-    """Splits a command's words into arguments and flags.
+def parse(
+    name: str, words: Sequence[str], more_flags: Sequence[Flag] = ()
+) -> tuple[list[str], flags.FlagValues]:
+    """Splits a command's words into arguments and flags; `more_flags` are not the command's own.
 
     Raises:
       UsageError: an unknown flag, a bad value, or a wrong number of arguments.
     """
     command = COMMANDS[name]
-    values = table.define(command.flags)
+    values = table.define((*command.flags, *more_flags))
     try:
         rest = values(["tfplace", *words])[1:]
     except flags.CantOpenFlagFileError as error:

@@ -146,6 +146,23 @@ TRAIN = (
     Flag("budget_seconds", "float", 300.0, "wall time of the training", lower_bound=0),
 )
 
+LIMITS = (
+    Flag("time_limit_seconds", "float", None, "a job is killed after so long", lower_bound=0),
+    Flag("memory_limit", "string", None, "as 8GiB: a job is killed that takes more"),
+)
+BATCH = (
+    Flag("output_dir", "string", None, "where summary, logs and states go (default: JOBS_batch)"),
+    Flag("parallel", "integer", None, "jobs at a time (default: 1)", lower_bound=1),
+    Flag("resume", "boolean", True, "jobs that are done stay done"),
+    *LIMITS,
+    Flag("num_gpus", "integer", 0, "GPUs that a job needs for itself", lower_bound=0),
+)
+JOB = (
+    Flag("name", "string", None, "of the job; {model}, {seed} and so on are filled in"),
+    *LIMITS,
+    Flag("num_gpus", "integer", None, "GPUs that the job needs for itself", lower_bound=0),
+)
+
 
 def define(table: tuple[Flag, ...]) -> flags.FlagValues:
     """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""

@@ -1,0 +1,1 @@
+"""Many commands, one line each: isolated from each other, resumable, one summary."""

@@ -1,0 +1,99 @@
+"""`tfplace batch JOBS`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from tfplace.commands.from_flags import model_of, print_json
+
+if TYPE_CHECKING:
+    from tfplace.batch.run import Listener
+    from tfplace.batch.summary import JobRow
+
+EXIT_FAILED_JOBS = 2
+EXIT_INTERRUPTED = 5
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Runs what is not done yet and writes the summary; the status says whether a job failed."""
+    from tfplace import cli, flag_table
+    from tfplace.batch.job import JobLimits
+    from tfplace.batch.job_file import JobFile, memory_limit
+    from tfplace.batch.run import BatchOptions, run_batch
+    from tfplace.batch.summary import summary
+    from tfplace.executors.local import LocalExecutor
+
+    path = model_of(arguments)
+    output_dir = values.output_dir or str(Path(path).with_suffix("")) + "_batch"
+    limits = JobLimits(
+        values.time_limit_seconds, memory_limit(values.memory_limit), values.num_gpus
+    )
+    job_file = JobFile(
+        path,
+        output_dir,
+        limits,
+        [name for name in cli.COMMANDS if name != "batch"],
+        lambda name, words: cli.parse(name, words, flag_table.JOB),
+    )
+    jobs = job_file.read()
+    options = BatchOptions(output_dir, values.parallel or 1, values.resume)
+    with _listener(values.verbosity) as listener:
+        result = run_batch(jobs, LocalExecutor(), options, listener)
+    found = summary(result.rows)
+    if values.format == "json":
+        print_json(found)
+    else:
+        _print(result.rows, output_dir)
+    if result.interrupted:
+        print(
+            f"tfplace: error: running a batch: interrupted; {found['num_done']} of "
+            f"{found['num_jobs']} jobs are done; the same command goes on",
+            file=sys.stderr,
+        )
+        return EXIT_INTERRUPTED
+    return EXIT_FAILED_JOBS if found["num_failed"] else 0
+
+
+@contextlib.contextmanager
+def _listener(verbosity: int) -> Iterator[Listener]:
+    from tfplace.batch.display import LineListener, TableListener
+    from tfplace.batch.run import Listener
+
+    if verbosity < 0:
+        yield Listener()
+    elif sys.stderr.isatty():
+        with TableListener() as table:
+            yield table
+    else:
+        yield LineListener()
+
+
+def _print(rows: Sequence[JobRow], output_dir: str) -> None:
+    """The table of all jobs, and where everything is."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from tfplace.batch.display import STYLES
+    from tfplace.batch.job_file import JOBS_FOLDER
+    from tfplace.report.text import console
+    from tfplace.report.units_text import seconds_text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("job", "state", "took", "found"):
+        table.add_column(heading, justify="right" if heading == "took" else "left")
+    for row in rows:
+        state = row.state.state
+        cells = Text(row.job.name), Text(state, STYLES[state]), seconds_text(row.state.seconds)
+        table.add_row(*cells, Text(row.sentence()))
+    out = console()
+    out.print(table)
+    logs = str(Path(output_dir, JOBS_FOLDER, "NAME", "log.txt"))
+    out.print(f"written   {output_dir}/summary.json, .csv, .md; logs: {logs}", soft_wrap=True)
+    if any(row.state.state == "failed" for row in rows):
+        out.print("failed    jobs are tried again by the same command")
