@@ -17,6 +17,7 @@ setup(
     ),
     package_data={
         "tfplace": ["py.typed"],
+        "tfplace.report.html": ["page.css", "page.js"],
         "tfplace.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],
         "graphs.pricing": ["*.txt"],

@@ -38,6 +38,7 @@ from tfplace.emission import NOT_VERIFIED, devices_used, verified
 from tfplace.evaluation.evaluators import evaluator_for
 from tfplace.evaluation.measure import MeasureConfig
 from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.explaining.explained import explain
 from tfplace.interruption import Interruption, interruptible
 from tfplace.options import OptimizeOptions
 from tfplace.output_paths import (
@@ -204,8 +205,9 @@ def _write_model(
         if searched.timings is not None:
             used = interruption.unless_seen(lambda: devices_used(found, emitted), None)
         proof = Proof(comparison, bound, used or {}, interruption.seen)
-        report = report_of(found, options, searched, proof)
-        _write(report_files(report), made / EXTRA_DIRECTORY)
+        explained = explain(found.problem, placement)
+        report = report_of(found, options, searched, proof, explained)
+        _write(report_files(report, explained), made / EXTRA_DIRECTORY)
         write_forms(made, tags_of(found.source), options.emit)
         if options.dump_problem is not None:
             write_whole(

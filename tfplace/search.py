@@ -89,6 +89,7 @@ class SearchResult:
       history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
       interrupted: whether Ctrl-C or SIGTERM ended it.
       notes: why stages ended early, a sentence each.
+      stages: [(name, trials of the search, its seconds)...] at the end of each stage that ran.
     """
 
     best: Trial | None
@@ -100,6 +101,7 @@ class SearchResult:
     history: Sequence[tuple[int, float, float]]
     interrupted: bool
     notes: Sequence[str] = ()
+    stages: Sequence[tuple[str, int, float]] = ()
 
 
 class _Record:
@@ -164,7 +166,7 @@ def search(
     parts, and nothing is learned that no later proposal could use. A policy that diverges ends its
     stage, which is logged and noted.
     """
-    notes = []
+    notes, stages_run = [], []
     record = _Record(time.monotonic(), on_trial)
     with interruptible() as interruption, interruption.held():
         for stage in stages:
@@ -178,6 +180,8 @@ def search(
             except DivergedError as error:
                 notes.append(f"{stage.name} ended after {record.num_trials} trials: {error}")
                 _LOGGER.warning("%s", notes[-1])
+            finally:
+                stages_run.append((stage.name, record.num_trials, record.seconds))
         record.history.append((max(record.num_trials - 1, 0), record.seconds, record.best_seconds))
         return SearchResult(
             best=record.best,
@@ -189,6 +193,7 @@ def search(
             history=tuple(record.history),
             interrupted=interruption.seen,
             notes=tuple(notes),
+            stages=tuple(stages_run),
         )
 
 

@@ -10,8 +10,9 @@ import numpy as np
 from graphs.op_graph import IntArray
 from tfplace.evaluation.simulator import Simulator
 from tfplace.evaluation.timeline import chrome_trace
+from tfplace.explaining.explained import Explained
 from tfplace.prepare import Prepared
-from tfplace.report.html import html_report
+from tfplace.report.html.page import html_report
 from tfplace.report.report import Report
 
 
@@ -24,11 +25,11 @@ def placement_files(found: Prepared, device_of_op: IntArray) -> dict[str, bytes]
     }
 
 
-def report_files(report: Report) -> dict[str, bytes]:
-    """report.json and report.html."""
+def report_files(report: Report, explained: Explained) -> dict[str, bytes]:
+    """report.json and report.html of the placement that was written."""
     return {
         "report.json": _json(report.to_json()),
-        "report.html": html_report(report).encode(),
+        "report.html": html_report(report, explained).encode(),
     }
 
 

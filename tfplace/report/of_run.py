@@ -14,6 +14,7 @@ from tfplace.choosing.advice import advice_of
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
+from tfplace.explaining.explained import Explained
 from tfplace.inspection import trainable_bytes
 from tfplace.options import OptimizeOptions
 from tfplace.predict import best_of_prediction, predict
@@ -59,7 +60,11 @@ class Proof:
 
 
 def report_of(
-    found: Prepared, options: OptimizeOptions, searched: Searched, proof: Proof
+    found: Prepared,
+    options: OptimizeOptions,
+    searched: Searched,
+    proof: Proof,
+    explained: Explained,
 ) -> Report:
     """The report of one run."""
     choice = searched.choice
@@ -85,6 +90,7 @@ def report_of(
         verdict_sentence=choice.sentence,
         command=options.command,
         output_dir=str(options.output_dir),
+        waiting=explained.waiting(),
         advice=advice_of(
             found, choice.verdict, prediction.step_seconds, proof.lower_bound_seconds
         ).to_json(),
@@ -137,5 +143,9 @@ def _search_facts(result: SearchResult) -> Mapping[str, Any]:
         "best_trial": None if result.best is None else result.best.index,
         "best_stage": result.best_stage,
         "history": result.history,
+        "stages": [
+            {"name": name, "num_trials": trials, "seconds": seconds}
+            for name, trials, seconds in result.stages
+        ],
         "notes": list(result.notes),
     }

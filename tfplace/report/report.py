@@ -143,6 +143,7 @@ class Report:
     advice: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: {"sentences": [], "data_parallel": None}
     )
+    waiting: Sequence[Mapping[str, Any]] = ()
 
     @property
     def gap(self) -> float | None:

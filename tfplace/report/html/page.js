@@ -1,0 +1,429 @@
+// The page's script: the zoomable schedule, the graph of groups, the copy button. No libraries.
+"use strict";
+(() => {
+  const byId = (id) => document.getElementById(id);
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // ---- texts ----
+  function secondsText(seconds) {
+    const [factor, unit] = seconds >= 1 ? [1, "s"] : seconds >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
+    return `${Number((seconds * factor).toPrecision(3))} ${unit}`;
+  }
+  function bytesText(count) {
+    const units = ["B", "KiB", "MiB", "GiB"];
+    let unit = 0;
+    while (count >= 1024 && unit < 3) { count /= 1024; unit += 1; }
+    return `${Number(count.toPrecision(3))} ${units[unit]}`;
+  }
+  function tell(target, title, rest) {
+    target.replaceChildren();
+    const bold = document.createElement("b");
+    bold.textContent = title;
+    target.append(bold, ` ${rest}`);
+  }
+
+  // ---- the schedule ----
+  function timeline(canvas, told, data) {
+    const paint = canvas.getContext("2d");
+    const tick = data.seconds / data.ticks;
+    const rows = layOut(data);
+    let from = 0, to = data.ticks, chosen = null, row = 0, colours = {}, stripes = {};
+    let width = 0, gutter = 0;
+
+    const nameOf = (pair) => data.scopes[pair[0]] + pair[1];
+    const xOf = (time) => gutter + (width - gutter) * (time - from) / (to - from);
+    const timeAt = (x) => from + (to - from) * (x - gutter) / (width - gutter);
+
+    // Items of a row: {start, end, kind, index}, in the order of time.
+    function layOut({ rows, ops, transfers, waits, runs }) {
+      const made = rows.map((row) => ({ ...row, items: [] }));
+      const add = (row, start, end, kind, index) => made[row].items.push({ row, start, end, kind, index });
+      ops.start.forEach((start, i) => add(ops.row[i], start, ops.end[i], "op", i));
+      transfers.start.forEach((start, i) => add(transfers.row[i], start, transfers.end[i], "transfer", i));
+      waits.forEach(([row, start, end], i) => add(row, start, end, "wait", i));
+      runs.forEach(([row, start, end], i) => add(row, start, end, "run", i));
+      let y = 22;
+      made.forEach((row, i) => {
+        row.items.sort((a, b) => a.start - b.start || a.end - b.end);
+        const isFirst = row.kind === "device" && row.label;
+        row.height = isFirst ? 24 : row.kind === "device" ? 14 : 13;
+        if (isFirst && i) y += 6;
+        if (row.kind === "link" && (!i || made[i - 1].kind !== "link")) y += 10;
+        row.y = y;
+        y += row.height + 2;
+      });
+      made.height = y + 4;
+      return made;
+    }
+
+    function readColours() {
+      colours = { fg: css("--fg"), muted: css("--muted"), line: css("--line"), track: css("--track"),
+        card: css("--card"), focus: css("--focus"), device: data.devices.map((d) => css(`--d${d.colour}`)) };
+      stripes = colours.device.map((colour) => {
+        const tile = document.createElement("canvas");
+        tile.width = tile.height = 7;
+        const brush = tile.getContext("2d");
+        brush.fillStyle = colours.card;
+        brush.fillRect(0, 0, 7, 7);
+        brush.strokeStyle = colour;
+        brush.lineWidth = 2.2;
+        for (const shift of [-7, 0, 7]) {
+          brush.beginPath();
+          brush.moveTo(shift - 1, 8);
+          brush.lineTo(shift + 8, -1);
+          brush.stroke();
+        }
+        return paint.createPattern(tile, "repeat");
+      });
+    }
+
+    function resize() {
+      const ratio = window.devicePixelRatio || 1;
+      width = canvas.clientWidth;
+      gutter = width < 560 ? 92 : 132;
+      canvas.style.height = `${rows.height}px`;
+      canvas.width = Math.round(width * ratio);
+      canvas.height = Math.round(rows.height * ratio);
+      paint.setTransform(ratio, 0, 0, ratio, 0, 0);
+      draw();
+    }
+
+    function draw() {
+      paint.clearRect(0, 0, width, rows.height);
+      paint.textBaseline = "middle";
+      drawAxis();
+      rows.forEach((row) => {
+        paint.fillStyle = colours.track;
+        paint.fillRect(gutter, row.y, width - gutter, row.height);
+        paint.save();
+        paint.beginPath();
+        paint.rect(gutter, row.y, width - gutter, row.height);
+        paint.clip();
+        drawItems(row);
+        paint.restore();
+        drawLabel(row);
+      });
+      if (chosen) drawChosen();
+    }
+
+    function drawAxis() {
+      const rough = (to - from) * tick / Math.max(2, (width - gutter) / 110);
+      const power = 10 ** Math.floor(Math.log10(rough));
+      const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
+      paint.font = "11px system-ui, 'DejaVu Sans', sans-serif";
+      paint.textAlign = "center";
+      for (let k = Math.ceil(from * tick / step); k * step <= to * tick; k += 1) {
+        const x = xOf(k * step / tick);
+        paint.fillStyle = colours.line;
+        paint.fillRect(x, 16, 1, rows.height);
+        paint.fillStyle = colours.muted;
+        if (x > gutter + 18 && x < width - 18) paint.fillText(k ? secondsText(k * step) : "0", x, 8);
+      }
+    }
+
+    function drawLabel(row) {
+      if (!row.label) return;
+      const isLink = row.kind === "link";
+      paint.fillStyle = isLink ? colours.muted : colours.fg;
+      paint.font = `${isLink ? 10 : 12}px system-ui, 'DejaVu Sans', sans-serif`;
+      paint.textAlign = "right";
+      paint.fillText(row.label, gutter - 8, row.y + row.height / 2, gutter - 12);
+      paint.fillStyle = colours.device[row.device];
+      paint.fillRect(gutter - 5, row.y, 3, row.height);
+    }
+
+    // Items of less than a pixel are drawn as what share of the pixel they fill.
+    function drawItems(row) {
+      const filled = new Map(), idle = new Map();
+      for (const item of row.items) {
+        if (item.end < from) continue;
+        if (item.start > to) break;
+        const left = xOf(item.start), right = xOf(item.end);
+        if (right - left >= 1) drawItem(row, item, left, right);
+        else {
+          const shares = item.kind === "wait" ? idle : filled, pixel = Math.floor(left);
+          shares.set(pixel, (shares.get(pixel) || 0) + right - left);
+        }
+      }
+      paint.fillStyle = colours.device[row.device];
+      for (const [pixel, share] of filled) {
+        paint.globalAlpha = Math.min(1, 0.25 + share);
+        paint.fillRect(pixel, row.y, 1, row.height);
+      }
+      paint.globalAlpha = 1;
+    }
+
+    function drawItem(row, item, left, right) {
+      if (item.kind === "wait") { drawWait(row, item, left, right); return; }
+      paint.fillStyle = colours.device[row.device];
+      paint.globalAlpha = item.kind === "run" ? 0.6 : 1;
+      paint.fillRect(left, row.y, right - left - (right - left > 3 ? 0.7 : 0), row.height);
+      paint.globalAlpha = 1;
+      if (right - left < 34 || row.height < 13) return;
+      const start = Math.max(left, gutter), room = Math.min(right, width) - start - 6;
+      paint.font = `${row.height > 20 ? 11 : 9}px system-ui, 'DejaVu Sans', sans-serif`;
+      const text = fitting(labelOf(item), room);
+      paint.textAlign = "left";
+      paint.fillStyle = isBright(paint.fillStyle, colours.device[row.device]) ? "#10151c" : "#ffffff";
+      if (text) paint.fillText(text, start + 3, row.y + row.height / 2 + 0.5);
+    }
+
+    function drawWait(row, item, left, right) {
+      const [, , , kind, device] = data.waits[item.index];
+      if (kind === "nothing" || device < 0) return;
+      if (kind === "transfer") paint.fillStyle = stripes[device];
+      else { paint.fillStyle = colours.device[device]; paint.globalAlpha = 0.28; }
+      paint.fillRect(left, row.y + 3, right - left, row.height - 6);
+      paint.globalAlpha = 1;
+    }
+
+    function drawChosen() {
+      let item = chosen, steps = 0;
+      paint.lineWidth = 1.5;
+      while (item && steps < 400) {
+        const row = rows[item.row], left = Math.max(xOf(item.start), gutter - 2);
+        const right = Math.min(xOf(item.end), width + 2);
+        paint.strokeStyle = steps ? colours.fg : colours.focus;
+        paint.lineWidth = steps ? 1 : 2.5;
+        if (right >= gutter && left <= width) {
+          paint.strokeRect(left - 1, row.y - 1, Math.max(right - left, 1) + 2, row.height + 2);
+        }
+        item = causeOf(item);
+        steps += 1;
+      }
+    }
+
+    function isBright(_, colour) {
+      const hex = parseInt(colour.slice(1), 16);
+      const [red, green, blue] = [hex >> 16, (hex >> 8) & 255, hex & 255];
+      return 0.3 * red + 0.59 * green + 0.11 * blue > 128;
+    }
+    function fitting(text, room) {
+      if (paint.measureText(text).width <= room) return text;
+      const count = Math.floor(text.length * room / paint.measureText(text).width) - 1;
+      return count > 2 ? `${text.slice(0, count)}…` : "";
+    }
+    function labelOf(item) {
+      if (item.kind === "op") return data.ops.name[item.index][1];
+      if (item.kind === "transfer") return data.transfers.name[item.index][1];
+      return item.kind === "run" ? `${data.runs[item.index][3]} short ones` : "";
+    }
+
+    function itemOfOp(i) {
+      return rows[data.ops.row[i]].items.find((it) => it.kind === "op" && it.index === i);
+    }
+    function itemOfTransfer(i) {
+      return rows[data.transfers.row[i]].items.find((it) => it.kind === "transfer" && it.index === i);
+    }
+    function causeOf(item) {
+      if (item.kind === "op") {
+        const cause = data.ops.cause[item.index];
+        return cause > 0 ? itemOfOp(cause - 1) : cause < 0 ? itemOfTransfer(-cause - 1) : null;
+      }
+      if (item.kind === "transfer") {
+        const cause = data.transfers.cause[item.index];
+        return cause >= 0 ? itemOfOp(cause) : null;
+      }
+      if (item.kind === "wait") {
+        const after = rows[item.row].items.find((it) => it.kind === "op" && it.start >= item.end);
+        return after ? causeOf(after) : null;
+      }
+      return null;
+    }
+
+    function describe(item) {
+      const row = rows[item.row], lasts = secondsText((item.end - item.start) * tick);
+      const at = `at ${secondsText(item.start * tick)}`;
+      const device = data.devices[row.device].name;
+      if (item.kind === "op") {
+        const cause = causeOf(item);
+        const why = !cause ? "it started when its device was free" :
+          cause.kind === "transfer" ? `it waited for ${nameOf(data.transfers.name[cause.index])}, from ${data.devices[rows[cause.row].device].name}` :
+          `after ${nameOf(data.ops.name[cause.index])}`;
+        tell(told, nameOf(data.ops.name[item.index]),
+          `${data.types[data.ops.type[item.index]]} on ${device}, ${lasts}, ${at}; ${why}`);
+      } else if (item.kind === "transfer") {
+        const queued = (item.start - data.transfers.made[item.index]) * tick;
+        tell(told, nameOf(data.transfers.name[item.index]),
+          `${row.label}, ${bytesText(data.transfers.bytes[item.index])}, ${lasts}, ${at}` +
+          (queued > 0 ? `; its link was busy for ${secondsText(queued)} before` : ""));
+      } else if (item.kind === "run") {
+        tell(told, `${data.runs[item.index][3]} short ones`, `${row.label || device}, within ${lasts}, ${at}`);
+      } else {
+        const [, , , kind, other] = data.waits[item.index];
+        const what = kind === "nothing" ? "nothing left to do" : kind === "sending" ? "it copies tensors itself" :
+          `waits for ${kind === "op" ? "an op on" : "a transfer from"} ${data.devices[other].name}`;
+        tell(told, `${device} is idle`, `for ${lasts}, ${at}: ${what}`);
+      }
+    }
+
+    // ---- moving about ----
+    function show(start, end) {
+      const span = Math.min(Math.max(end - start, 20), data.ticks);
+      const centre = (start + end) / 2;
+      from = Math.min(Math.max(centre - span / 2, 0), data.ticks - span);
+      to = from + span;
+      draw();
+    }
+    function zoom(factor, centre) {
+      const span = (to - from) * factor;
+      const share = (centre - from) / (to - from);
+      show(centre - share * span, centre + (1 - share) * span);
+    }
+    function pan(share) { show(from + share * (to - from), to + share * (to - from)); }
+    function choose(item, isToBeSeen = true) {
+      chosen = item;
+      if (!item) { draw(); return; }
+      row = item.row;
+      describe(item);
+      const isOutside = item.start > to || item.end < from;
+      const isTiny = (item.end - item.start) < (to - from) / (width || 800);
+      if (isToBeSeen && (isOutside || isTiny)) {
+        const span = isTiny ? Math.max((item.end - item.start) * 40, 20) : to - from;
+        const centre = (item.start + item.end) / 2;
+        show(centre - span / 2, centre + span / 2);
+      } else draw();
+    }
+    function nearest(items, time) {
+      let best = null, least = Infinity;
+      for (const item of items) {
+        const off = Math.max(item.start - time, time - item.end, 0);
+        if (off < least || (off === least && item.kind !== "wait")) { best = item; least = off; }
+      }
+      return [best, least];
+    }
+    function along(direction) {
+      const items = rows[row].items;
+      if (!items.length) return;
+      const place = chosen && chosen.row === row ? items.indexOf(chosen) : -1;
+      if (place < 0) choose(nearest(items, direction > 0 ? from : to)[0]);
+      else choose(items[Math.min(Math.max(place + direction, 0), items.length - 1)]);
+    }
+    function toRow(direction) {
+      const centre = chosen ? (chosen.start + chosen.end) / 2 : (from + to) / 2;
+      let next = row;
+      do next += direction; while (rows[next] && !rows[next].items.length);
+      if (rows[next]) choose(nearest(rows[next].items, centre)[0]);
+    }
+    const middle = () => chosen && chosen.start <= to && chosen.end >= from ?
+      Math.min(Math.max((chosen.start + chosen.end) / 2, from), to) : (from + to) / 2;
+    const actions = {
+      in: () => zoom(0.6, middle()), out: () => zoom(1 / 0.6, middle()),
+      left: () => pan(-0.2), right: () => pan(0.2), all: () => show(0, data.ticks),
+      previous: () => along(-1), next: () => along(1),
+      cause: () => { const cause = chosen && causeOf(chosen); if (cause) choose(cause); },
+      up: () => toRow(-1), down: () => toRow(1),
+      closer: () => chosen && show(1.5 * chosen.start - 0.5 * chosen.end, 1.5 * chosen.end - 0.5 * chosen.start),
+      none: () => choose(null),
+    };
+    const keys = { "+": "in", "=": "in", "-": "out", "−": "out", ArrowLeft: "left", ArrowRight: "right",
+      "0": "all", Home: "all", ArrowUp: "up", ArrowDown: "down", n: "next", p: "previous", w: "cause",
+      Enter: "closer", Escape: "none" };
+    canvas.addEventListener("keydown", (event) => {
+      const action = keys[event.key];
+      if (!action || event.ctrlKey || event.metaKey || event.altKey) return;
+      event.preventDefault();
+      actions[action]();
+    });
+    document.querySelectorAll("button[data-do]").forEach((button) =>
+      button.addEventListener("click", () => actions[button.dataset.do]()));
+
+    // ---- the mouse, where there is one ----
+    function itemAt(event) {
+      const box = canvas.getBoundingClientRect();
+      const x = event.clientX - box.left, y = event.clientY - box.top;
+      const found = rows.find((r) => y >= r.y - 1 && y <= r.y + r.height + 1);
+      if (!found || x < gutter) return null;
+      const [item, off] = nearest(found.items, timeAt(x));
+      return off <= 3 * (to - from) / (width - gutter) ? item : null;
+    }
+    let held = null;
+    canvas.addEventListener("pointerdown", (event) => {
+      held = { x: event.clientX, from, to, moved: false };
+      canvas.setPointerCapture(event.pointerId);
+    });
+    canvas.addEventListener("pointermove", (event) => {
+      if (!held) { const item = itemAt(event); if (item && !chosen) describe(item); return; }
+      const shift = (held.x - event.clientX) * (held.to - held.from) / (width - gutter);
+      held.moved = held.moved || Math.abs(held.x - event.clientX) > 3;
+      if (held.moved) show(held.from + shift, held.to + shift);
+    });
+    canvas.addEventListener("pointerup", (event) => {
+      if (held && !held.moved) choose(itemAt(event), false);
+      held = null;
+    });
+    canvas.addEventListener("dblclick", (event) => {
+      const box = canvas.getBoundingClientRect();
+      zoom(0.4, timeAt(event.clientX - box.left));
+    });
+    canvas.addEventListener("wheel", (event) => {
+      if (!event.ctrlKey && !event.metaKey) return;
+      event.preventDefault();
+      zoom(event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.clientX - canvas.getBoundingClientRect().left));
+    }, { passive: false });
+
+    readColours();
+    resize();
+    new ResizeObserver(resize).observe(canvas.parentElement);
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
+  }
+
+  // ---- the graph of groups ----
+  function graph(box, told) {
+    const groups = [...box.querySelectorAll(".group")], edges = [...box.querySelectorAll(".edge")];
+    const labels = groups.map((group) => group.getAttribute("aria-label"));
+    edges.forEach((edge) => { edge.ends = edge.dataset.e.split(",").map(Number); });
+    let current = 0;
+    function choose(number) {
+      current = number;
+      box.classList.add("chosen");
+      const from = [], to = [], seen = new Set([number]);
+      edges.forEach((edge) => {
+        const [source, target, bytes] = edge.ends, isOn = source === number || target === number;
+        edge.classList.toggle("on", isOn);
+        if (!isOn) return;
+        const other = source === number ? target : source;
+        seen.add(other);
+        (source === number ? to : from).push([bytes, labels[other].split(":")[0]]);
+      });
+      groups.forEach((group, i) => group.classList.toggle("on", seen.has(i)));
+      const listed = (pairs) => pairs.sort((a, b) => b[0] - a[0]).slice(0, 3)
+        .map(([bytes, label]) => `${label} (${bytesText(bytes)})`).join(", ") || "nothing drawn";
+      tell(told, labels[number], `— gets from ${listed(from)}; gives to ${listed(to)}.`);
+    }
+    function clear() {
+      box.classList.remove("chosen");
+      groups.concat(edges).forEach((element) => element.classList.remove("on"));
+    }
+    groups.forEach((group, i) => {
+      group.addEventListener("click", () => { group.focus(); });
+      group.addEventListener("focus", () => choose(i));
+    });
+    box.addEventListener("focusout", (event) => { if (!box.contains(event.relatedTarget)) clear(); });
+    box.addEventListener("keydown", (event) => {
+      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
+      if (event.key === "Escape") { clear(); box.focus(); return; }
+      if (!step) return;
+      event.preventDefault();
+      const isIn = document.activeElement !== box;
+      const next = isIn ? Math.min(Math.max(current + step, 0), groups.length - 1) : current;
+      groups[next].focus();
+      groups[next].scrollIntoView({ block: "nearest", inline: "nearest" });
+    });
+  }
+
+  const canvas = byId("timeline");
+  if (canvas) timeline(canvas, byId("timeline-told"), JSON.parse(byId("timeline-data").textContent));
+  const box = document.querySelector(".graph");
+  if (box) graph(box, byId("graph-told"));
+  byId("copy").addEventListener("click", async () => {
+    const text = byId("command").textContent;
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch {
+      getSelection().selectAllChildren(byId("command"));  // a page from a file may not write it
+      document.execCommand("copy");
+    }
+    byId("copy").textContent = "copied";
+  });
+})();

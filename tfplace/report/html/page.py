@@ -1,0 +1,159 @@
+"""The whole page, from verdict to the command that makes it again."""
+
+from __future__ import annotations
+
+import importlib.resources
+
+from tfplace.explaining.explained import Explained
+from tfplace.report.html.curve import best_so_far
+from tfplace.report.html.elements import facts, name, section, text
+from tfplace.report.html.group_picture import group_picture
+from tfplace.report.html.hot_spots import hot_spots
+from tfplace.report.html.memory_charts import memory_charts
+from tfplace.report.html.step_bars import step_bars
+from tfplace.report.html.timeline import timeline
+from tfplace.report.html.waiting_bars import waiting_bars
+from tfplace.report.report import PROVEN_GAP, Report
+from tfplace.report.units_text import bytes_text, cost_sentence, seconds_text, share_text
+
+# Nothing may be fetched: styles and scripts are those in the page.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+VERDICTS = {
+    "placed": "Placed",
+    "kept_single": "One device is best",
+    "kept_given": "Kept as it came",
+}
+
+
+def html_report(report: Report, explained: Explained) -> str:
+    """The page.
+
+    Args:
+      report: what was found.
+      explained: the placement that was written, simulated.
+    """
+    title = f"{report.model['path']} on {report.cluster['name']}"
+    parts = [
+        _head(report),
+        "<main>",
+        step_bars(report),
+        waiting_bars(explained),
+        timeline(explained),
+        memory_charts(explained),
+        group_picture(explained),
+        hot_spots(explained),
+        _search(report),
+        _sources(report),
+        _command(report),
+        "</main>",
+    ]
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        "<meta name='color-scheme' content='light dark'>"
+        f"<title>{text(title)}</title><style>{_asset('page.css')}</style></head><body>\n"
+        + "\n".join(parts)
+        + f"\n<footer>tfplace {text(report.tfplace_version)}</footer>"
+        + f"<script>{_asset('page.js')}</script></body></html>\n"
+    )
+
+
+def _asset(file: str) -> str:
+    return importlib.resources.files(__package__).joinpath(file).read_text(encoding="utf-8")
+
+
+def _head(report: Report) -> str:
+    tiles = "".join(
+        f"<li><b>{text(value)}</b><span>{text(what)}</span></li>" for value, what in _tiles(report)
+    )
+    return (
+        f"<header><p class='title'>{text(report.model['path'])} <span>on</span> "
+        f"{text(report.cluster['name'])}</p>"
+        f"<h1 class='{text(report.verdict)}'><em>{text(VERDICTS[report.verdict])}</em> "
+        f"{text(report.verdict_sentence)}</h1><ul class='tiles'>{tiles}</ul></header>"
+    )
+
+
+def _tiles(report: Report) -> list[tuple[str, str]]:
+    """The figures that one looks for first."""
+    best, single = report.best.step_seconds, report.baselines.get("single")
+    tiles = [(seconds_text(best), "a step, predicted")]
+    if single and single.feasible and single.step_seconds:
+        tiles.append((f"{single.step_seconds / best:.2f}x", "as fast as one device, predicted"))
+    if report.measured is not None and report.measured.baseline:
+        tiles.append(
+            (f"{report.measured.speedup:.2f}x", f"as fast as {report.measured.baseline}, measured")
+        )
+    if report.gap is not None:
+        proven = report.gap <= PROVEN_GAP
+        tiles.append(
+            ("optimal", "proven, as the simulator counts")
+            if proven
+            else (f"+{100 * report.gap:.2g} %", "at most above the best possible")
+        )
+    moved = bytes_text(report.best.transfer_bytes)
+    tiles.append((moved, f"moved a step, in {report.best.transfers:,} transfers"))
+    verified = report.verified
+    if verified.compared:
+        equal = "equal" if verified.outputs_equal else "differ"
+        tiles.append((equal, f"{len(verified.compared)} values of given and placed model"))
+    else:
+        tiles.append(("not compared", "given and placed model"))
+    return tiles
+
+
+def _search(report: Report) -> str:
+    search = report.search
+    sentence = (
+        f"{report.algorithm} tried {search['num_trials']:,} placements in "
+        f"{search['seconds']:.1f} s ({search['trials_per_second']:,.0f} a second), "
+        f"{search['num_infeasible']:,} of them infeasible."
+    )
+    return section(
+        "search",
+        "The search: best so far",
+        f"<p>{text(sentence)}</p>",
+        best_so_far(search, report.lower_bound_seconds),
+        *(f"<p class='note'>{text(note)}</p>" for note in search["notes"]),
+    )
+
+
+def _sources(report: Report) -> str:
+    model, verified, cluster = report.model, report.verified, report.cluster
+    rows = [
+        ("costs", text(cost_sentence(report.costs))),
+        *(("", text(note)) for note in report.costs["notes"]),
+        ("run", text(model["step_origin"])),
+        ("guessed", text("; ".join(model["guessed"]) or "nothing")),
+        ("model", f"{name(model['path'])} ({text(model['kind'])}), {model['num_ops']:,} ops in "
+                  f"{model['num_groups']:,} groups that can be placed apart"),
+        ("cluster", f"{text(cluster['name'])}: {len(cluster['devices'])} devices; transfers share "
+                    f"channels by the rule {text(cluster['communication'])}"),
+        ("verified", f"{len(verified.compared):,} values compared, largest difference "
+                     f"{verified.max_abs_diff:.3g}"),
+        *(("not compared", text(what)) for what in verified.not_compared[:8]),
+        *(("one unit", text(unit)) for unit in model["units"][:8]),
+    ]  # fmt: skip
+    covered = report.costs["covered_ops"]
+    bar = (
+        f"<div class='track' role='img' aria-label='{share_text(covered)} of the ops priced'>"
+        f"<div style='width:{100 * covered:.1f}%'></div></div>"
+    )
+    return section("sources", "Where the numbers come from", bar, facts(rows))
+
+
+def _command(report: Report) -> str:
+    rows = [
+        ("seed", f"{report.seed}; algorithm {text(report.algorithm)}, evaluator "
+                 f"{text(report.evaluator)}"),
+        ("load it", name(f"tfplace.load({report.output_dir!r})")),
+    ]  # fmt: skip
+    command = text(report.command) or "(called from Python)"
+    return section(
+        "again",
+        "Make it again",
+        f"<pre id='command' tabindex='0'>{command}</pre>"
+        "<button type='button' id='copy'>copy</button>",
+        facts(rows),
+    )

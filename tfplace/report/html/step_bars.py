@@ -1,0 +1,89 @@
+"""Step times as bars: baselines, what was written, the bound; real runs beside them."""
+
+from __future__ import annotations
+
+from tfplace.report.html.elements import section, table, text
+from tfplace.report.report import Measured, Report, Timing
+from tfplace.report.units_text import seconds_text
+
+NAMES = {
+    "given": "given (as it came)",
+    "single": "single (one device)",
+    "topological": "topological",
+    "etf": "earliest task first",
+    "local_search": "local search",
+}
+
+
+def step_bars(report: Report) -> str:
+    """The section: predicted bars, the bound, measured times."""
+    single = report.baselines.get("single")
+    reference = single.step_seconds if single and single.feasible else None
+    rows = [
+        (NAMES.get(key, key), b.step_seconds if b.feasible else None, b.reason, "")
+        for key, b in report.baselines.items()
+    ]
+    rows.append(("written: best", report.best.step_seconds, "", "best"))
+    if report.lower_bound_seconds:
+        rows.append(("bound (no placement is faster)", report.lower_bound_seconds, "", "bound"))
+    longest = max((seconds for _, seconds, _, _ in rows if seconds), default=1.0)
+    lines = [_row(*row, longest, reference) for row in rows]
+    return section(
+        "times",
+        "Step time",
+        f"<div class='bars' role='list'>{''.join(lines)}</div>",
+        f"<p>{text(_capital(report.bound_sentence))}.</p>" if report.bound_sentence else "",
+        *(f"<p>{text(_capital(sentence))}.</p>" for sentence in report.advice["sentences"]),
+        _measured(report.measured),
+    )
+
+
+def _row(
+    name: str,
+    seconds: float | None,
+    reason: str,
+    kind: str,
+    longest: float,
+    reference: float | None,
+) -> str:
+    value, share = f"can't run: {text(reason)}", 0.0
+    if seconds:
+        value, share = f"<b>{seconds_text(seconds)}</b>", 100 * seconds / longest
+        if reference:
+            value += f" <small>{seconds / reference:.2f} of single</small>"
+    return (
+        f"<div class='bar {kind}' role='listitem'><span>{text(name)}</span>"
+        f"<div class='track'><div style='width:{share:.2f}%'></div></div><span>{value}</span></div>"
+    )
+
+
+def _measured(measured: Measured | None) -> str:
+    if measured is None:
+        return (
+            "<p class='note'>Predicted by the simulator. Not measured: the cluster's devices are "
+            "not here, there is only one, or real runs were not asked for.</p>"
+        )
+    rows = [(text(name), *_timing_cells(timing)) for name, timing in measured.timings.items()]
+    sentence = ""
+    if measured.baseline:
+        low, high = measured.speedup_ci95
+        sentence = (
+            f"<p><b>Measured {measured.speedup:.2f}x</b> as fast as {text(measured.baseline)} "
+            f"(95 % interval {low:.2f} to {high:.2f}, runs through {text(measured.through)}): "
+            f"{text(measured.verdict)}.</p>"
+        )
+    notes = "".join(f"<p class='note'>{text(_capital(note))}.</p>" for note in measured.noise)
+    head = ("measured", "median", "p10", "p90", "runs")
+    return sentence + table(head, rows) + notes
+
+
+def _timing_cells(timing: Timing | str) -> tuple[str, str, str, str]:
+    if isinstance(timing, str):
+        return text(timing), "", "", ""
+    numbers = (timing.median_seconds, timing.p10, timing.p90)
+    middle, low, high = (seconds_text(seconds) for seconds in numbers)
+    return middle, low, high, str(timing.runs)
+
+
+def _capital(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]

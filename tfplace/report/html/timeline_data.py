@@ -1,0 +1,200 @@
+"""The schedule as the page's script draws it: rows of devices and links, columns of numbers.
+
+Times are whole ticks, a ten-millionth of the step, so that they stay short in the file. Names are
+split at their last "/": scopes repeat. Above MAX_OPS and MAX_TRANSFERS the shortest ones lose their
+names and become runs ("37 short ops"), so that the file stays below a few MB whatever the graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray
+from tfplace.evaluation.timeline import slot_of_op
+from tfplace.explaining.causes import Span
+from tfplace.explaining.explained import Explained
+from tfplace.explaining.hot_spots import tensor_name
+from tfplace.report.html.elements import colours
+
+NUM_TICKS = 10_000_000
+MAX_OPS, MAX_TRANSFERS, MAX_WAITS = 16_000, 10_000, 10_000
+RUN_TICKS = NUM_TICKS // 2_000
+"""Short ops join a run where less than this lies between them."""
+MAX_NAME = 160
+MAX_SLOTS = 8
+
+
+def timeline_data(explained: Explained) -> dict[str, Any]:
+    """A value for JSON; `rows` first those of devices, slot by slot, then those of links."""
+    schedule = explained.schedule
+    slots = np.minimum(slot_of_op(schedule, explained.problem.num_devices), MAX_SLOTS - 1)
+    row_of_op, rows = _device_rows(explained, slots.astype(np.int32))
+    row_of_transfer, links = _link_rows(explained, len(rows))
+    scale = NUM_TICKS / (schedule.makespan or 1.0)
+    runs = np.flatnonzero(schedule.op_end > schedule.op_start)
+    ops, short = _longest(runs, schedule.op_end - schedule.op_start, MAX_OPS)
+    moved = schedule.transfers
+    sent, quick = _longest(np.arange(len(moved.tensor)), moved.arrival - moved.start, MAX_TRANSFERS)
+    names = _Names()
+    place_of_op = {op: place for place, op in enumerate(ops.tolist())}
+    place_of_transfer = {item: place for place, item in enumerate(sent.tolist())}
+    types, type_of_op = np.unique(
+        [str(explained.problem.graph.op_types[op]) for op in ops.tolist()], return_inverse=True
+    )
+    return {
+        "seconds": schedule.makespan,
+        "ticks": NUM_TICKS,
+        "devices": [
+            {"name": name, "colour": colour}
+            for name, colour in zip(explained.names, colours(explained.problem), strict=True)
+        ],
+        "rows": [*rows, *links],
+        "ops": {
+            "row": row_of_op[ops].tolist(),
+            "start": _ticks(schedule.op_start[ops], scale),
+            "end": _ticks(schedule.op_end[ops], scale),
+            "name": [names.add(str(explained.problem.graph.op_names[op])) for op in ops.tolist()],
+            "type": type_of_op.tolist(),
+            "cause": [_cause(explained, op, place_of_op, place_of_transfer) for op in ops.tolist()],
+        },
+        "types": [str(kind) for kind in types],
+        "transfers": {
+            "row": row_of_transfer[sent].tolist(),
+            "start": _ticks(moved.start[sent], scale),
+            "end": _ticks(moved.arrival[sent], scale),
+            "made": _ticks(
+                schedule.op_end[explained.problem.graph.tensor_producer[moved.tensor[sent]]], scale
+            ),
+            "name": [
+                names.add(tensor_name(explained.problem, int(moved.tensor[item])))
+                for item in sent.tolist()
+            ],
+            "bytes": moved.bytes[sent].tolist(),
+            "cause": [
+                place_of_op.get(
+                    int(explained.problem.graph.tensor_producer[moved.tensor[item]]), -1
+                )
+                for item in sent.tolist()
+            ],
+        },
+        "waits": _waits(explained, rows, scale),
+        "runs": [
+            *_runs(short, row_of_op, (schedule.op_start, schedule.op_end), scale),
+            *_runs(quick, row_of_transfer, (moved.start, moved.arrival), scale),
+        ],
+        "scopes": names.scopes(),
+    }
+
+
+class _Names:
+    """[scope, last part] of names; a scope is a number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def add(self, name: str) -> list[Any]:
+        if len(name) > MAX_NAME:
+            name = f"{name[: MAX_NAME // 2]}…{name[-MAX_NAME // 2 :]}"
+        scope, slash, last = name.rpartition("/")
+        return [self._numbers.setdefault(scope + slash, len(self._numbers)), last]
+
+    def scopes(self) -> list[str]:
+        return list(self._numbers)
+
+
+def _ticks(seconds: FloatArray, scale: float) -> list[int]:
+    return np.rint(seconds * scale).astype(np.int64).tolist()
+
+
+def _device_rows(explained: Explained, slots: IntArray) -> tuple[IntArray, list[dict[str, Any]]]:
+    """Row of each op i4[N], and the rows: every device has one at least, in which it waits."""
+    device = explained.schedule.device_of_op
+    does_run = explained.schedule.op_end > explained.schedule.op_start
+    rows: list[dict[str, Any]] = []
+    first = []
+    for number, name in enumerate(explained.names):
+        here = slots[(device == number) & does_run]
+        first.append(len(rows))
+        for slot in range(int(here.max()) + 1 if len(here) else 1):
+            rows.append({"label": name if not slot else "", "kind": "device", "device": number})
+    return (np.array(first, dtype=np.int32)[device] + slots).astype(np.int32), rows
+
+
+def _link_rows(explained: Explained, before: int) -> tuple[IntArray, list[dict[str, Any]]]:
+    """Row of each transfer, and a row for each ordered pair of devices that moves anything."""
+    moved, size = explained.schedule.transfers, explained.problem.num_devices
+    keys, number = np.unique(moved.source * size + moved.target, return_inverse=True)
+    rows = [
+        {
+            "label": f"{explained.names[key // size]} → {explained.names[key % size]}",
+            "kind": "link",
+            "device": key // size,
+        }
+        for key in keys.tolist()
+    ]
+    return (number.reshape(-1) + before).astype(np.int32), rows
+
+
+def _longest(items: Any, seconds: FloatArray, count: int) -> tuple[Any, Any]:
+    """The `count` items that last longest, and the others, both in their given order."""
+    if len(items) <= count:
+        return items, items[:0]
+    is_long = np.zeros(len(items), dtype=bool)
+    is_long[np.argsort(-seconds[items], kind="stable")[:count]] = True
+    return items[is_long], items[~is_long]
+
+
+def _cause(
+    explained: Explained, op: int, place_of_op: dict[int, int], place_of_transfer: dict[int, int]
+) -> int:
+    """What the op waited for last: p + 1 for op p, -(p + 1) for transfer p, 0 for neither."""
+    causes, schedule = explained.causes, explained.schedule
+    while True:
+        if schedule.op_start[op] > causes.ready[op] or causes.producer[op] < 0:
+            return 0  # its device was busy with others, or it waited for nothing
+        if causes.transfer[op] >= 0:
+            return -(place_of_transfer.get(int(causes.transfer[op]), -1) + 1)
+        op = int(causes.producer[op])
+        if schedule.op_end[op] > schedule.op_start[op]:
+            return place_of_op.get(op, -1) + 1
+
+
+def _waits(explained: Explained, rows: Sequence[dict[str, Any]], scale: float) -> list[list[Any]]:
+    """[row, start, end, kind, device] of idle times, neighbours of one cause joined."""
+    row_of_device = {row["device"]: number for number, row in reversed(list(enumerate(rows)))}
+    found = []
+    for device, time in enumerate(explained.times):
+        for gap in time.gaps:
+            for (kind, other), spans in itertools.groupby(gap.spans, lambda s: (s.kind, s.device)):
+                parts: list[Span] = list(spans)
+                found.append(
+                    [
+                        row_of_device[device],
+                        round(parts[0].start * scale),
+                        round(parts[-1].end * scale),
+                        kind,
+                        other,
+                    ]
+                )
+    found.sort(key=lambda wait: wait[1] - wait[2])
+    return found[:MAX_WAITS]
+
+
+def _runs(
+    items: Any, row_of_item: IntArray, seconds: tuple[FloatArray, FloatArray], scale: float
+) -> list[list[int]]:
+    """[row, start, end, items] of items that are near each other in their row."""
+    starts, ends = (np.rint(column * scale).astype(np.int64) for column in seconds)
+    runs: list[list[int]] = []
+    for item in items[np.lexsort((starts[items], row_of_item[items]))].tolist():
+        row, start, end = int(row_of_item[item]), int(starts[item]), int(ends[item])
+        if runs and runs[-1][0] == row and start - runs[-1][2] < RUN_TICKS:
+            runs[-1][2] = max(runs[-1][2], end)
+            runs[-1][3] += 1
+        else:
+            runs.append([row, start, end, 1])
+    return runs
