@@ -49,7 +49,7 @@ def write_forms(made: Path, tags: frozenset[str], forms: frozenset[str]) -> None
     if GRAPH_DEF in forms and not (extra / GRAPH_FILE).exists():
         (extra / GRAPH_FILE).write_bytes(_content(_meta_graph(made, tags).graph_def))
     if CLEARED in forms:
-        _write_cleared(made, extra / CLEARED_DIRECTORY)
+        write_cleared(made, extra / CLEARED_DIRECTORY)
         if (extra / GRAPH_FILE).exists():
             placed = sniff(extra / GRAPH_FILE).proto
             (extra / CLEARED_GRAPH_FILE).write_bytes(_content(cleared(placed)))
@@ -95,7 +95,9 @@ def _meta_graph(made: Path, tags: frozenset[str]) -> Any:
     return next(with_tags, meta_graphs[0])
 
 
-def _write_cleared(made: Path, target: Path) -> None:
+def write_cleared(made: Path, target: Path) -> None:
+    """Writes a copy of a SavedModel without any device; its files are links where they can be."""
+
     def ignore(folder: str, names: list[str]) -> set[str]:
         inside = os.path.relpath(folder, made)
         if inside == ".":

@@ -70,7 +70,7 @@ def verify(
       placed_graph_def: the placed run graph; needed for a run whose training step was made for
         the search and so isn't in the emitted model.
       rtol: for float32, relative to a tensor's largest value; other floats in proportion to
-        their precision.
+        the precision that the model computes with (rewrite/agreement.py).
 
     Raises:
       ModelError: the model as it came can't be loaded, since its files are damaged.
@@ -87,11 +87,21 @@ def verify(
             "num_cpus": 1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             "arrays": plan.write_arrays(),
             "rtol": rtol,
+            "narrowest": _narrowest_float(plan.graph_def),
             "budget_seconds": BUDGET_SECONDS,
         }
         outcomes = _run_checks(request, checks)
     _require_undamaged(source, outcomes)
     return _summed_up(outcomes, plan.left_out)
+
+
+def _narrowest_float(graph_def: Any) -> str:
+    """The least precise float type that ops compute with; empty for float32 and more."""
+    from tensorflow.core.framework import types_pb2
+
+    types = {n.attr["T"].type for _, nodes in bodies(graph_def) for n in nodes if "T" in n.attr}
+    narrow = (types_pb2.DT_BFLOAT16, "bfloat16"), (types_pb2.DT_HALF, "float16")
+    return next((name for number, name in narrow if number in types), "")
 
 
 def _run_checks(request: Json, checks: list[Json]) -> list[Json]:

@@ -8,27 +8,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from graphs.names import with_index
 from graphs.source_model import Initialization, Variable
+from rewrite.agreement import Agreement, max_abs_diff
 from rewrite.child_process import write_result
 from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
 
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 300
-# 84 units in the last place, as 1e-5 is for float32, would let bfloat16 off with anything.
-_LOOSEST = 1e-2
 # TensorFlow puts a traceback of the model's own code before what happened.
 _NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "File ", "Traceback", "Node:", "==")
 Json = Mapping[str, Any]
@@ -82,7 +79,8 @@ def _outcome(runs: _Runs, check: Json, rtol: float, tell: Callable[[str], None])
     """One check; `tell` is told which model is run, in case that it takes the process with it.
 
     The original runs a second time only where the emitted model disagrees with it: to see
-    whether it agrees with itself.
+    whether it agrees with itself, and a third time without TensorFlow's graph optimizers, to see
+    how exact its values are.
     """
     tell("given")
     try:
@@ -94,15 +92,18 @@ def _outcome(runs: _Runs, check: Json, rtol: float, tell: Callable[[str], None])
     tell("placed")
     try:
         placed = runs.once(check["placed"])
-        agrees = all(within(value, placed[name], rtol) for name, value in first.items())
+        agreement = Agreement.of(first.values(), rtol, runs.narrowest)
+        agrees = all(agreement.within(value, placed[name]) for name, value in first.items())
     except Exception as error:  # whatever a user's model raises
         return {"failed": _message(error)}
     tell("given")
     try:
         second = first if agrees else runs.given_again(check["given"])
+        plain = first if agrees else runs.once({**check["given"], "is_plain": True})
     except Exception as error:  # whatever a user's model raises
         return {"not_run": _message(error)}
-    return {"values": compared(first, second, placed, rtol)}
+    noise = {name: max_abs_diff(value, plain[name]) for name, value in first.items()}
+    return {"values": compared(first, second, placed, agreement, noise)}
 
 
 def _split_cpu(count: int) -> None:
@@ -118,7 +119,13 @@ def _message(error: Exception) -> str:
     return (" ".join(said[:2]) or type(error).__name__)[:_MESSAGE_LENGTH]
 
 
-def compared(first: Values, second: Values, placed: Values, rtol: float) -> list[dict[str, Any]]:
+def compared(
+    first: Values,
+    second: Values,
+    placed: Values,
+    agreement: Agreement,
+    noise: Mapping[str, float],
+) -> list[dict[str, Any]]:
     """Compares two runs of the original with one of the emitted model, value by value.
 
     Returns:
@@ -127,51 +134,12 @@ def compared(first: Values, second: Values, placed: Values, rtol: float) -> list
     results = []
     for name, value in first.items():
         why = ""
-        if not within(value, second[name], rtol):
+        if not agreement.within(value, second[name]):
             why = "it differs between two runs of the model as it came"
         difference = max_abs_diff(value, placed[name])
-        equal = within(value, placed[name], rtol)
+        equal = agreement.within(value, placed[name], noise[name])
         results.append({"name": name, "why": why, "equal": equal, "max_abs_diff": difference})
     return results
-
-
-def within(value: np.ndarray, other: np.ndarray, rtol: float) -> bool:
-    """Bitwise equality or, for floats, |difference| <= tolerance * largest |value|.
-
-    The tolerance is rtol for float32 and follows the precision of other floats.
-    """
-    value, other = np.asarray(value), np.asarray(other)
-    if value.shape != other.shape or value.dtype != other.dtype:
-        return False
-    if value.tobytes() == other.tobytes() and value.dtype != object:
-        return True
-    dtype = tf.as_dtype(value.dtype)
-    if not (dtype.is_floating or dtype.is_complex):
-        return bool(np.array_equal(value, other))
-    real = dtype.real_dtype if dtype.is_complex else dtype
-    epsilon = float(ml_dtypes.finfo(real.as_numpy_dtype).eps)  # type: ignore[no-untyped-call]
-    tolerance = min(rtol * epsilon / float(np.finfo(np.float32).eps), _LOOSEST)
-    wide = np.complex128 if dtype.is_complex else np.float64
-    value, other = value.astype(wide), other.astype(wide)
-    finite = np.abs(value[np.isfinite(value)])
-    scale = float(finite.max()) if finite.size else 0.0
-    return bool(np.allclose(other, value, rtol=0.0, atol=tolerance * scale, equal_nan=True))
-
-
-def max_abs_diff(value: np.ndarray, other: np.ndarray) -> float:
-    """Largest |difference|; 0 where both are the same infinity or NaN, inf for other shapes."""
-    value, other = np.asarray(value), np.asarray(other)
-    if value.shape != other.shape or value.dtype != other.dtype:
-        return math.inf
-    if value.dtype == object or value.dtype.kind in "SU":
-        return 0.0 if np.array_equal(value, other) else math.inf
-    wide = np.complex128 if value.dtype.kind == "c" else np.float64
-    value, other = value.astype(wide), other.astype(wide)
-    different = ~((value == other) | (np.isnan(value) & np.isnan(other)))
-    if not different.any():
-        return 0.0
-    largest = float(np.max(np.abs(value[different] - other[different])))
-    return largest if math.isfinite(largest) else math.inf
 
 
 class _Runs:
@@ -181,6 +149,7 @@ class _Runs:
         self.target = str(request["target"])
         self.arrays = dict(np.load(request["arrays"], allow_pickle=True))
         self.num_cpus = int(request["num_cpus"])
+        self.narrowest = str(request["narrowest"])
         self._known: dict[str, list[Values]] = {}
 
     def given(self, runner: Json) -> Values:
@@ -226,6 +195,8 @@ class _Runs:
             isolate_session_state=True,
             device_count={} if self.target else {"CPU": self.num_cpus},
         )
+        is_plain = bool(runner.get("is_plain"))
+        config.graph_options.rewrite_options.disable_meta_optimizer = is_plain
         with tf.Graph().as_default(), v1.Session(self.target, config=config) as session:
             if "saved_model" in runner:
                 loaded = v1.saved_model.load(session, runner["tags"], runner["saved_model"])
@@ -235,6 +206,8 @@ class _Runs:
             yield session
 
     def _load_run(self, runner: Json) -> Values:
+        is_plain = bool(runner.get("is_plain"))
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": is_plain})
         policy = "save_variable_devices" if runner["variable_devices"] else None
         options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
         loaded = tf.saved_model.load(runner["saved_model"], tags=runner["tags"], options=options)

@@ -17,8 +17,9 @@ from graphs.loading.reachable_ops import assigns
 from graphs.loading.saved_model_file import SERVE_TAG
 from graphs.names import with_index
 from graphs.source_model import Signature, SourceModel, TensorSpec
-from rewrite.clear_devices import ClearDevices
+from rewrite.clear_devices import ClearDevices, bodies
 from rewrite.emit import given_graph
+from rewrite.emit_forms import write_cleared
 from rewrite.signature_key import signature_key
 
 _GUESSED_SIZE = 2
@@ -47,6 +48,11 @@ class Plan:
         self.view = GraphView(self.graph_def)
         is_saved_model = bool(source.saved_model_dir) and meta_graph is not None
         self.tags = list(meta_graph.meta_info_def.tags) if is_saved_model else [SERVE_TAG]
+        self.given_dir = source.saved_model_dir
+        if self.given_dir and not target and _names_other_tasks(self.graph_def):
+            # Its devices may be of a cluster that is gone; without any it computes the same.
+            self.given_dir = str(scratch / "given_without_devices")
+            write_cleared(Path(source.saved_model_dir), Path(self.given_dir))
 
     def checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Json]:
         """Each is {"label", "given": runner, "placed": runner}."""
@@ -85,7 +91,7 @@ class Plan:
             yield _check("the run", given, {**self._session(self.output_dir), **run})
             yield from self._emitted_run_checks(given, run)
         elif source.origins is None:
-            given = {**self._session(source.saved_model_dir), **run}
+            given = {**self._session(self.given_dir), **run}
             yield _check("the run", given, {**self._session(self.output_dir), **run})
         elif placed_graph_def is not None:
             given = {**self._graph("given", source.graph_def), **run}
@@ -122,7 +128,7 @@ class Plan:
         for how, policy in _LOADS:
             yield _check(
                 f"signature {name} ({how})",
-                {**self._load(self.source.saved_model_dir, name, False), **by_key},
+                {**self._load(self.given_dir, name, False), **by_key},
                 {**self._load(self.output_dir, name, policy), **by_key},
             )
 
@@ -140,7 +146,7 @@ class Plan:
     def _session_check(self, name: str, how: str, by_tensor: Json) -> Json:
         source = self.source
         if source.saved_model_dir:
-            given = {**self._session(source.saved_model_dir), **by_tensor}
+            given = {**self._session(self.given_dir), **by_tensor}
         else:
             given = {**self._graph("given", given_graph(source), from_emitted=True), **by_tensor}
         placed = {**self._session(self.output_dir), **by_tensor, "signature": name}
@@ -240,6 +246,15 @@ _LOADS = (
 
 def _check(label: str, given: Json, placed: Json) -> Json:
     return {"label": label, "given": given, "placed": placed}
+
+
+def _names_other_tasks(graph_def: Any) -> bool:
+    """Whether a device string means another task than this process."""
+    return any(
+        "/job:" in node.device and "/job:localhost" not in node.device
+        for _, nodes in bodies(graph_def)
+        for node in nodes
+    )
 
 
 def _leaves_rows_open(spec: TensorSpec) -> bool:

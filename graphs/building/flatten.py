@@ -22,7 +22,7 @@ from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import with_index
 from graphs.source_model import TensorSpec
 
-PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 
 
 def flatten(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> FlatGraph:

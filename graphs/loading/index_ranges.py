@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from graphs.building.shapes import Shape, TensorProperties
 from graphs.names import parse_input
@@ -77,6 +78,25 @@ _INDEXES_CLASSES = {
     "InTopK": (1, 0),
     "InTopKV2": (1, 0),
 }
+# What the ids of a partitioned table go through.
+_ARITHMETIC: Mapping[str, Callable[[int, int], int]] = {
+    "Add": operator.add,
+    "AddV2": operator.add,
+    "Sub": operator.sub,
+    "Mul": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "FloorMod": operator.mod,
+}
+
+
+class _Scale(NamedTuple):
+    """What bounds an element by `size` bounds the input by size * factor + offset."""
+
+    factor: int
+    offset: int
+
+
+_SAME = _Scale(1, 0)
 
 
 class IndexRanges:
@@ -95,21 +115,39 @@ class IndexRanges:
     def limit(self, tensor: str) -> int | None:
         """The smallest size that elements of `tensor` index; None where they index nothing."""
         limits = []
-        pending = [tensor]
-        reached = {tensor}
+        pending = [(tensor, _SAME)]
+        reached = set(pending)
         while pending:
-            for node, position in self._users.get(pending.pop(), ()):
+            name, scale = pending.pop()
+            for node, position in self._users.get(name, ()):
                 size = self._indexed_size(node, position)
                 if size is not None and size > 0:
-                    limits.append(size)
-                for output in self._passed_on(node, position):
-                    if output not in reached:
-                        reached.add(output)
-                        pending.append(output)
-        return min(limits, default=None)
+                    limits.append(size * scale.factor + scale.offset)
+                changed = self._changed(node, position, scale)
+                for output in self._passed_on(node, position, changed is not None):
+                    following = (output, changed or scale)
+                    if following not in reached:
+                        reached.add(following)
+                        pending.append(following)
+        return min((limit for limit in limits if limit > 0), default=None)
 
-    def _passed_on(self, node: Any, position: int) -> list[str]:
+    def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
+        """The scale behind a division by a constant, a difference with one, or a maximum."""
+        if node.op == "Maximum":
+            return scale
+        if node.op not in ("FloorDiv", "Sub") or position != 0:
+            return None
+        constant = self._constant(node, 1)
+        if constant is None or constant < (node.op == "FloorDiv"):
+            return None
+        if node.op == "Sub":
+            return _Scale(scale.factor, scale.offset + constant * scale.factor)
+        return _Scale(scale.factor * constant, scale.offset)
+
+    def _passed_on(self, node: Any, position: int, is_changed: bool) -> list[str]:
         """The outputs that hold the elements of an input."""
+        if is_changed:
+            return [f"{node.name}:0"]
         if node.op not in PASSES_ON:
             return []
         positions = PASSES_ON[node.op]
@@ -131,6 +169,8 @@ class IndexRanges:
             return _size(self._shape(node, 0), 0 if axis is None else axis)
         if node.op == "OneHot" and position == 0:
             return self._constant(node, 1)
+        if node.op == "DynamicPartition" and position == 1:
+            return int(node.attr["num_partitions"].i)
         if node.op in _SEGMENT_OPS and position == 1:
             return self._constant(node, 2)
         return None
@@ -147,10 +187,15 @@ class IndexRanges:
         return self._properties.shape_of[producer.name][source.output]
 
     def _constant(self, node: Any, position: int) -> int | None:
-        """The value of an input that is a constant scalar."""
+        """The value of an input that is a constant scalar, or whole arithmetic of such."""
         source = self._nodes[parse_input(node.input[position]).op]
-        while source.op == "Identity":
+        while source.op in ("Identity", "Cast"):
             source = self._nodes[parse_input(source.input[0]).op]
+        if source.op in _ARITHMETIC:
+            left, right = self._constant(source, 0), self._constant(source, 1)
+            if left is None or right is None or (right == 0 and source.op.startswith("Floor")):
+                return None
+            return _ARITHMETIC[source.op](left, right)
         if source.op != "Const":
             return None
         import tensorflow as tf

@@ -6,6 +6,11 @@ import tensorflow as tf
 
 from tests.corpus.entry import model
 
+_NO_EMPTY_BATCH = "empty batch): the model as it came fails"
+"""Keras 3's batch normalisation, as TensorFlow fuses it; a state of another batch size."""
+_NO_V1_VARIABLES = "Could not find variable seed_generator"
+"""What Keras 3 exports for tf.saved_model.load alone."""
+
 
 def _tf_keras():
     import tf_keras
@@ -81,7 +86,7 @@ def tf_keras_stateful_rnn(folder):
     return str(folder / "1")
 
 
-@model()
+@model(flags=["--batch_size=2"], not_compared=[_NO_V1_VARIABLES, _NO_EMPTY_BATCH])
 def keras3_stateful_rnn(folder):
     k = _keras()
     inputs = k.Input(batch_shape=(2, 5, 3))
@@ -118,13 +123,13 @@ def tf_keras_zip(folder):
     return str(folder / "model.keras")
 
 
-@model()
+@model(not_compared=[_NO_EMPTY_BATCH])
 def keras3_zip(folder):
     _small(_keras()).save(str(folder / "model.keras"))
     return str(folder / "model.keras")
 
 
-@model()
+@model(not_compared=[_NO_EMPTY_BATCH])
 def keras3_h5(folder):
     _small(_keras()).save(str(folder / "model.h5"))
     return str(folder / "model.h5")
@@ -153,7 +158,7 @@ def keras_lambda(folder):
     return str(folder / "model.keras")
 
 
-@model()
+@model(not_compared=[_NO_EMPTY_BATCH])
 def keras3_mixed_precision(folder):
     k = _keras()
     k.mixed_precision.set_global_policy("mixed_bfloat16")

@@ -51,6 +51,22 @@ def test_nested_calls_become_single_ops_that_compute_the_same():
     assert all(o.function.startswith("__inference_inner") and len(o.calls) == 2 for o in tanh)
 
 
+def test_a_fed_default_is_not_computed():
+    with tf.Graph().as_default() as graph:
+        default = tf.random.uniform([2], name="default")
+        x = tf.compat.v1.placeholder_with_default(default, [None], name="x")
+        tf.identity(x, name="out")
+    feeds = [TensorSpec("x:0", "float32", (5,))]
+    fed = flatten(graph.as_graph_def(), feeds, ["out:0"])
+    assert [(n.name, n.op) for n in fed.graph_def.node] == [
+        ("x", "Placeholder"),
+        ("out", "Identity"),
+    ]
+    assert infer(fed).shape_of["out"] == [(5,)]
+    unfed = flatten(graph.as_graph_def(), [], ["out:0"])
+    assert "default/RandomUniform" in {node.name for node in unfed.graph_def.node}
+
+
 def test_the_order_is_topological_and_the_names_are_call_paths():
     @tf.function
     def f(x):

@@ -27,6 +27,12 @@ def _table(rows, resource=True):
     return v1.get_variable("table", [rows, 2], use_resource=resource)
 
 
+def _partitioned(strategy, ids):
+    """A table of 10 rows in parts of 4, 3 and 3."""
+    parts = [tf.zeros([rows, 2]) for rows in (4, 3, 3)]
+    return v1.nn.embedding_lookup(parts, ids, partition_strategy=strategy)
+
+
 def _called(ids):
     function = tf.function(lambda table, ids: tf.gather(table, ids))
     return function(tf.zeros([7, 2]), ids)
@@ -53,6 +59,8 @@ def _called(ids):
         ),
         (lambda ids: tf.math.unsorted_segment_sum(tf.zeros([4000]), ids, 6), 6),
         (lambda ids: tf.add(tf.reduce_sum(tf.one_hot(ids, 11)), tf.gather(_table(7), ids)), 7),
+        (lambda ids: _partitioned("div", ids), 10),
+        (lambda ids: _partitioned("mod", ids), 9),
         (lambda ids: ids + 1, 100),
     ],
 )
