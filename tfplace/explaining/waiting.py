@@ -27,8 +27,12 @@ from tfplace.explaining.causes import (
 )
 from tfplace.report.units_text import share_text
 
-LEAST_SHARE = 0.005
-"""What is told in a sentence; less is rounding."""
+LEAST_SHARE = 0.03
+"""What a sentence names; less is summed up."""
+SHOWN_SHARE = 0.005
+"""Less rounds to 0 %."""
+BUSY_SHARE = 0.02
+"""A device that computes less is a bystander."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,21 +131,40 @@ def sentence(time: DeviceTime, own: int, makespan: float, names: Sequence[str]) 
         return f"{names[own]} has nothing to do"
     if not time.computing_seconds:
         return f"{names[own]} computes nothing"
-    shares = [
-        (seconds / makespan, kind, device)
-        for (kind, device), seconds in time.waits.items()
-        if seconds / makespan >= LEAST_SHARE
-    ]
+    shares = {key: seconds / makespan for key, seconds in time.waits.items()}
+    left = shares.pop((NOTHING, -1), 0.0)
     waits = [
         f"{share_text(share)} {wait_text(kind, device, own, names)}"
-        for share, kind, device in shares
+        for (kind, device), share in shares.items()
+        if share >= LEAST_SHARE
+    ]
+    rest = sum(share for share in shares.values() if share < LEAST_SHARE)
+    if rest >= SHOWN_SHARE:
+        waits.append(f"{share_text(rest)} for {'other things' if waits else 'others'}")
+    computing = time.computing_seconds / makespan
+    told = share_text(computing) if computing >= SHOWN_SHARE else "less than 1 %"
+    parts = [f"{names[own]} computes {told} of the step"]
+    parts += [f"it waits {_listed(waits)}"] if waits else []
+    if left >= SHOWN_SHARE:
+        parts.append(f"for the last {share_text(left)} it has nothing left to do")
+    return "; ".join(parts)
+
+
+def longest_wait(
+    times: Sequence[DeviceTime], makespan: float
+) -> tuple[int, str, int, float] | None:
+    """(device, kind, other device, seconds) of the longest cause of idleness of a busy device."""
+    waits = [
+        (seconds, device, kind, other)
+        for device, time in enumerate(times)
+        if time.computing_seconds >= BUSY_SHARE * makespan
+        for (kind, other), seconds in time.waits.items()
         if kind != NOTHING
     ]
-    left = [share_text(share) for share, kind, _ in shares if kind == NOTHING]
-    parts = [f"{names[own]} computes {share_text(time.computing_seconds / makespan)} of the step"]
-    parts += [f"it waits {_listed(waits)}"] if waits else []
-    parts += [f"for the last {left[0]} it has nothing left to do"] if left else []
-    return "; ".join(parts)
+    if not waits:
+        return None
+    seconds, device, kind, other = max(waits, key=lambda wait: wait[0])
+    return device, kind, other, seconds
 
 
 def _listed(parts: Sequence[str]) -> str:

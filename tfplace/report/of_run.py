@@ -123,7 +123,7 @@ def _model_facts(found: Prepared) -> Mapping[str, Any]:
         "num_groups": found.num_groups,
         "trainable_bytes": trainable_bytes(source),
         "guessed": list(source.guessed),
-        "units": [f"{name}: {why}" for name, why in found.flat.unit_reason.items()],
+        "units": [f"{name}: {why}" for name, why in found.costs.units(found.flat).items()],
     }
 
 

@@ -162,7 +162,7 @@ class Report:
             return "no placement is faster: proven optimal, as the simulator counts"
         return (
             f"no placement can be faster than {seconds_text(self.lower_bound_seconds)}; this one "
-            f"is within {100 * gap:.2g} %"
+            f"is within {gap_text(gap)}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -180,6 +180,11 @@ class Report:
             "measured": None if self.measured is None else _measured_json(self.measured),
         }
         return plain(value)
+
+
+def gap_text(gap: float) -> str:
+    """0.0123 -> "1.2 %"; 1.5 -> "150 %"."""
+    return f"{100 * gap:.2g} %" if gap < 0.995 else f"{100 * gap:.0f} %"
 
 
 def _measured_json(measured: Measured) -> dict[str, Any]:

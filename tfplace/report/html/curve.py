@@ -52,10 +52,11 @@ def best_so_far(search: Mapping[str, Any], bound_seconds: float | None) -> str:
         for number, path in enumerate(_paths(points, stages, at))
         if path
     ]
+    told = f"from {seconds_text(points[0][1])} to {seconds_text(points[-1][1])} in {last:,} trials"
     return (
-        f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' aria-label='best step time so far: from "
-        f"{seconds_text(points[0][1])} to {seconds_text(points[-1][1])} in {last:,} trials'>"
-        f"{''.join(lines)}</svg><ul class='legend'>{_legend(stages)}</ul>"
+        f"<div class='plot' tabindex='0'><svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' "
+        f"aria-label='best step time so far: {told}'>"
+        f"{''.join(lines)}</svg></div><ul class='legend'>{_legend(stages)}</ul>"
     )
 
 

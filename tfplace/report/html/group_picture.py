@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Sequence
 
 from tfplace.explaining.explained import Explained
 from tfplace.explaining.group_graph import Group, GroupEdge, GroupGraph
+from tfplace.explaining.waiting import BUSY_SHARE
 from tfplace.report.html.elements import colours, section, text
 from tfplace.report.units_text import seconds_text
 
-COLUMN, ROW, BOX_WIDTH, BOX_HEIGHT, HEAD = 190, 44, 150, 32, 30
+COLUMN, ROW, BOX_WIDTH, BOX_HEIGHT, HEAD = 214, 40, 156, 32, 30
+MAX_CURVES = 90
 LABEL_LENGTH = 23
 """Characters that fit a box."""
 
@@ -20,7 +23,12 @@ def group_picture(explained: Explained) -> str:
     graph = explained.groups
     if not graph.groups:
         return ""
-    used = sorted({group.device for group in graph.groups})
+    bystanders = {
+        device
+        for device, time in enumerate(explained.times)
+        if time.computing_seconds < BUSY_SHARE * explained.schedule.makespan
+    }
+    used = sorted({g.device for g in graph.groups}, key=lambda d: (d in bystanders, d))
     column = {device: number for number, device in enumerate(used)}
     rows = row_of_group(graph)
     colour = colours(explained.problem)
@@ -34,10 +42,7 @@ def group_picture(explained: Explained) -> str:
         (COLUMN * column[group.device] + (COLUMN - BOX_WIDTH) / 2, float(HEAD + ROW * row))
         for group, row in zip(graph.groups, rows, strict=True)
     ]
-    most = max((edge.bytes for edge in graph.edges), default=0)
-    curves = "".join(
-        _curve(edge, graph.groups, places, colour, most) for edge in reversed(graph.edges)
-    )
+    curves = _curves(graph, places, colour)
     boxes = "".join(
         _box(number, group, place, colour[group.device], explained.names[group.device])
         for number, (group, place) in enumerate(zip(graph.groups, places, strict=True))
@@ -55,22 +60,19 @@ def group_picture(explained: Explained) -> str:
 
 
 def row_of_group(graph: GroupGraph) -> list[int]:
-    """[G]: a row for each group, so that time goes down in every column.
-
-    A group lies below those of its device that come before it, and not above the groups of other
-    devices that it gets tensors from.
-    """
+    """[G]: a row for each group; time goes down, in each column and roughly across columns."""
     rows: list[int] = []
-    free: dict[int, int] = {}
-    above: dict[int, list[int]] = {}
-    for edge in graph.edges:
-        if edge.source < edge.target:
-            above.setdefault(edge.target, []).append(edge.source)
+    free: collections.Counter[int] = collections.Counter()
+    size = collections.Counter(group.device for group in graph.groups)
+    longest = max(size.values())
     for number, group in enumerate(graph.groups):
-        least = max((rows[source] for source in above.get(number, [])), default=0)
-        row = max(free.get(group.device, 0), least)
+        # Where it would lie if all groups were spread evenly over the longest column's rows, but
+        # never so low that those after it had no room.
+        even = number * longest // len(graph.groups)
+        row = max(free[group.device], min(even, longest - size[group.device]))
         rows.append(row)
         free[group.device] = row + 1
+        size[group.device] -= 1
     return rows
 
 
@@ -81,63 +83,69 @@ def shortened(label: str, length: int = LABEL_LENGTH) -> str:
 
 def _sentence(explained: Explained) -> str:
     graph, num_ops = explained.groups, explained.problem.num_ops
-    left_out = graph.num_edges - len(graph.edges)
-    what = (
-        "Each box is an op, or ops that must share a device"
-        if len(graph.groups) <= explained.problem.num_ops
-        and all(g.num_ops <= 1 for g in graph.groups)
-        else f"{num_ops:,} ops in {len(graph.groups):,} groups, each of ops that exchange much, "
-        "named after the scope that holds most of its time"
-    )
-    rest = f"; {left_out:,} thinner ones are not drawn" if left_out > 0 else ""
+    what = {
+        "unit": "Each box is an op, or ops that must share a device.",
+        "scope": f"{num_ops:,} ops in {len(graph.groups):,} groups: what lies of a name scope on "
+        "one device; the scopes that take longest are opened.",
+        "cut": f"{num_ops:,} ops in {len(graph.groups):,} groups of ops that exchange much.",
+    }[graph.by]
     return text(
-        f"{what}. A column is a device, time goes down. Coloured curves are transfers, the wider "
-        f"the larger{rest}."
+        f"{what} A column is a device, time goes down; the curves are the {MAX_CURVES} largest "
+        "exchanges between devices, the wider the more bytes. A group that is chosen shows all of "
+        "its own."
     )
 
 
 def _curve(
-    edge: GroupEdge,
-    groups: Sequence[Group],
-    places: Sequence[tuple[float, float]],
-    colour: Sequence[int],
-    most: int,
+    edge: GroupEdge, graph: GroupGraph, places: Sequence[tuple[float, float]], kind: str
 ) -> str:
-    source, target = groups[edge.source], groups[edge.target]
+    """From the side of a box to the side of another that faces it, or beside their column."""
     (x0, y0), (x1, y1) = places[edge.source], places[edge.target]
-    x0, x1, y0 = x0 + BOX_WIDTH / 2, x1 + BOX_WIDTH / 2, y0 + BOX_HEIGHT
-    is_local = source.device == target.device
-    width = 1.0 if is_local or not most else 1.0 + 5.0 * math.sqrt(edge.bytes / most)
-    if is_local and 0 <= y1 - y0 <= ROW:
-        path = f"M{x0:.0f},{y0:.0f}V{y1:.0f}"
+    y0, y1 = y0 + BOX_HEIGHT / 2, y1 + BOX_HEIGHT / 2
+    if x0 == x1:
+        x0 = x1 = x0 + BOX_WIDTH
+        turn0 = turn1 = x0 + 22
     else:
-        # Past boxes of the own column on its right, past others straight.
-        bend = BOX_WIDTH / 2 + 30 if is_local else 0.0
-        reach = max(abs(y1 - y0) / 2, 24.0)
-        path = (
-            f"M{x0:.0f},{y0:.0f}C{x0 + bend:.0f},{y0 + reach:.0f} "
-            f"{x1 + bend:.0f},{y1 - reach:.0f} {x1:.0f},{y1:.0f}"
-        )
-    kind = "local" if is_local else f"d{colour[source.device]}"
+        is_right = x1 > x0
+        x0, x1 = (x0 + BOX_WIDTH, x1) if is_right else (x0, x1 + BOX_WIDTH)
+        reach = (COLUMN - BOX_WIDTH) * (0.9 if is_right else -0.9)
+        turn0, turn1 = x0 + reach, x1 - reach
+    most = max((other.bytes for other in graph.edges), default=0) or 1
+    width = 1.0 + 6.0 * math.sqrt(edge.bytes / most)
     return (
         f"<path class='edge {kind}' data-e='{edge.source},{edge.target},{edge.bytes}' "
-        f"stroke-width='{width:.1f}' d='{path}'/>"
+        f"stroke-width='{width:.1f}' d='M{x0:.0f},{y0:.0f}C{turn0:.0f},{y0:.0f} "
+        f"{turn1:.0f},{y1:.0f} {x1:.0f},{y1:.0f}'/>"
     )
 
 
+def _curves(graph: GroupGraph, places: Sequence[tuple[float, float]], colour: Sequence[int]) -> str:
+    """The largest on top; beyond MAX_CURVES, and inside a device, hidden until one is chosen."""
+    lines = []
+    for number, edge in enumerate(graph.edges):
+        device = graph.groups[edge.source].device
+        is_local = device == graph.groups[edge.target].device
+        is_shown = number < MAX_CURVES and not is_local
+        lines.append(
+            _curve(edge, graph, places, f"d{colour[device]}" + ("" if is_shown else " minor"))
+        )
+    return "".join(reversed(lines))
+
+
 def _box(number: int, group: Group, place: tuple[float, float], colour: int, device: str) -> str:
+    label = group.label or "small ones"
     told = (
-        f"{group.label}: {group.num_ops:,} {'op' if group.num_ops == 1 else 'ops'} on {device}, "
+        f"{label}: {group.num_ops:,} {'op' if group.num_ops == 1 else 'ops'} on {device}, "
         f"{seconds_text(group.seconds)}"
     )
     x, y = place
     ops = "" if group.num_ops == 1 else f"{group.num_ops:,} ops · "
     return (
-        f"<g class='group d{colour}' data-g='{number}' tabindex='-1' role='img' "
-        f"aria-label='{text(told)}' transform='translate({x:.0f},{y:.0f})'>"
+        f"<g class='group d{colour}' data-name='{text(f'{label} on {device}')}' tabindex='-1' "
+        f"role='img' aria-label='{text(told)}' transform='translate({x:.0f},{y:.0f})'>"
         f"<title>{text(told)}</title>"
         f"<rect width='{BOX_WIDTH}' height='{BOX_HEIGHT}' rx='4'/>"
         f"<rect class='mark' width='5' height='{BOX_HEIGHT}' rx='2'/>"
-        f"<text x='11' y='13'>{text(shortened(group.label))}</text>"
+        f"<text x='11' y='13'>{text(shortened(label))}</text>"
         f"<text class='small' x='11' y='26'>{ops}{seconds_text(group.seconds)}</text></g>"
     )

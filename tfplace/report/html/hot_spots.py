@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfplace.explaining.explained import Explained
 from tfplace.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED, OnCpu
 from tfplace.report.html.elements import colours, name, section, swatch, table, text
-from tfplace.report.units_text import bytes_text, seconds_text, share_text
+from tfplace.report.units_text import bytes_text, seconds_text
 
 REASONS = {
     NO_KERNEL: "no GPU has a kernel for them, with these dtypes",
@@ -22,7 +22,7 @@ def hot_spots(explained: Explained) -> str:
     makespan = explained.schedule.makespan or 1.0
     ops = [
         (name(op.name), name(op.op_type), device[op.device], seconds_text(op.seconds),
-         share_text(op.seconds / makespan))
+         f"{100 * op.seconds / makespan:.1f} %")
         for op in explained.ops
     ]  # fmt: skip
     types = [
@@ -70,7 +70,7 @@ def _on_cpu(explained: Explained) -> str:
     return section(
         "cpu",
         "Why ops sit on the CPU",
-        table(head, rows) if rows else "<p>No op does.</p>",
+        f"<div class='words'>{table(head, rows)}</div>" if rows else "<p>No op does.</p>",
     )
 
 

@@ -32,7 +32,9 @@ def memory_charts(explained: Explained) -> str:
     return section(
         "memory",
         "Memory over the step",
-        f"<p>The limit is a device's memory without the {reserve} that is kept free.</p>",
+        "<p>The thin bar is the peak's share of the limit: a device's memory without the "
+        f"{reserve} that is kept free. Below it, what is held over time; a dashed line is the "
+        "limit.</p>",
         f"<div class='charts'>{''.join(charts)}</div>",
     )
 
@@ -62,13 +64,14 @@ def _chart(label: str, colour: int, use: MemoryUse, limit: float, makespan: floa
     path.append(f"H{WIDTH}V{HEIGHT}Z")
     line = HEIGHT - HEIGHT * limit / top
     mark = f"<path class='limit' d='M0,{line:.1f}H{WIDTH}'/>" if shows_limit else ""
-    full = share_text(peak / limit) if limit else "-"
+    full = share_text(peak / limit) if limit and peak >= 0.005 * limit else "less than 1 %"
     told = f"peak {bytes_text(peak)}, {full} of the limit of {bytes_text(limit)}"
-    note = "" if shows_limit else "<small>(limit far above the picture)</small>"
+    share = min(100 * peak / max(limit, 1.0), 100.0)
     warning = " class='over'" if peak > limit else ""
     return (
-        f"<figure><figcaption>{swatch(colour, label)} <span{warning}>{text(told)}</span> {note}"
-        f"</figcaption><svg viewBox='0 0 {WIDTH} {HEIGHT}' preserveAspectRatio='none' role='img' "
+        f"<figure><figcaption>{swatch(colour, label)} <span{warning}>{text(told)}</span>"
+        f"</figcaption><div class='track gauge'><div class='d{colour}' style='width:{share:.1f}%'>"
+        f"</div></div><svg viewBox='0 0 {WIDTH} {HEIGHT}' preserveAspectRatio='none' role='img' "
         f"aria-label='{text(f'{label}: {told}')}'>"
         f"<path class='area d{colour}' d='{''.join(path)}'/>{mark}</svg>"
         f"<div class='ends'><span>0</span><span>{seconds_text(makespan)}</span></div>"

@@ -216,17 +216,13 @@
       return rows[data.transfers.row[i]].items.find((it) => it.kind === "transfer" && it.index === i);
     }
     function causeOf(item) {
-      if (item.kind === "op") {
-        const cause = data.ops.cause[item.index];
+      if (item.kind === "op" || item.kind === "wait") {
+        const cause = item.kind === "op" ? data.ops.cause[item.index] : data.waits[item.index][5];
         return cause > 0 ? itemOfOp(cause - 1) : cause < 0 ? itemOfTransfer(-cause - 1) : null;
       }
       if (item.kind === "transfer") {
         const cause = data.transfers.cause[item.index];
         return cause >= 0 ? itemOfOp(cause) : null;
-      }
-      if (item.kind === "wait") {
-        const after = rows[item.row].items.find((it) => it.kind === "op" && it.start >= item.end);
-        return after ? causeOf(after) : null;
       }
       return null;
     }
@@ -253,7 +249,9 @@
         const [, , , kind, other] = data.waits[item.index];
         const what = kind === "nothing" ? "nothing left to do" : kind === "sending" ? "it copies tensors itself" :
           `waits for ${kind === "op" ? "an op on" : "a transfer from"} ${data.devices[other].name}`;
-        tell(told, `${device} is idle`, `for ${lasts}, ${at}: ${what}`);
+        const cause = causeOf(item);
+        const which = cause && cause.kind !== "wait" ? `, ${nameOf(data[`${cause.kind}s`].name[cause.index])}` : "";
+        tell(told, `${device} is idle`, `for ${lasts}, ${at}: ${what}${which}`);
       }
     }
 
@@ -372,6 +370,7 @@
   function graph(box, told) {
     const groups = [...box.querySelectorAll(".group")], edges = [...box.querySelectorAll(".edge")];
     const labels = groups.map((group) => group.getAttribute("aria-label"));
+    const names = groups.map((group) => group.dataset.name);
     edges.forEach((edge) => { edge.ends = edge.dataset.e.split(",").map(Number); });
     let current = 0;
     function choose(number) {
@@ -384,7 +383,7 @@
         if (!isOn) return;
         const other = source === number ? target : source;
         seen.add(other);
-        (source === number ? to : from).push([bytes, labels[other].split(":")[0]]);
+        (source === number ? to : from).push([bytes, names[other]]);
       });
       groups.forEach((group, i) => group.classList.toggle("on", seen.has(i)));
       const listed = (pairs) => pairs.sort((a, b) => b[0] - a[0]).slice(0, 3)

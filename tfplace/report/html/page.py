@@ -13,7 +13,7 @@ from tfplace.report.html.memory_charts import memory_charts
 from tfplace.report.html.step_bars import step_bars
 from tfplace.report.html.timeline import timeline
 from tfplace.report.html.waiting_bars import waiting_bars
-from tfplace.report.report import PROVEN_GAP, Report
+from tfplace.report.report import PROVEN_GAP, Report, gap_text
 from tfplace.report.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 # Nothing may be fetched: styles and scripts are those in the page.
@@ -90,7 +90,7 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
         tiles.append(
             ("optimal", "proven, as the simulator counts")
             if proven
-            else (f"+{100 * report.gap:.2g} %", "at most above the best possible")
+            else (f"+{gap_text(report.gap)}", "at most above the best possible")
         )
     moved = bytes_text(report.best.transfer_bytes)
     tiles.append((moved, f"moved a step, in {report.best.transfers:,} transfers"))

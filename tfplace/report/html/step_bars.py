@@ -25,7 +25,7 @@ def step_bars(report: Report) -> str:
     ]
     rows.append(("written: best", report.best.step_seconds, "", "best"))
     if report.lower_bound_seconds:
-        rows.append(("bound (no placement is faster)", report.lower_bound_seconds, "", "bound"))
+        rows.append(("proven lower bound", report.lower_bound_seconds, "", "bound"))
     longest = max((seconds for _, seconds, _, _ in rows if seconds), default=1.0)
     lines = [_row(*row, longest, reference) for row in rows]
     return section(

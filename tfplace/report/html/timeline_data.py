@@ -15,7 +15,7 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.evaluation.timeline import slot_of_op
-from tfplace.explaining.causes import Span
+from tfplace.explaining.causes import TRANSFER, Span
 from tfplace.explaining.explained import Explained
 from tfplace.explaining.hot_spots import tensor_name
 from tfplace.report.html.elements import colours
@@ -81,7 +81,7 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
                 for item in sent.tolist()
             ],
         },
-        "waits": _waits(explained, rows, scale),
+        "waits": _waits(explained, rows, scale, (place_of_op, place_of_transfer)),
         "runs": [
             *_runs(short, row_of_op, (schedule.op_start, schedule.op_end), scale),
             *_runs(quick, row_of_transfer, (moved.start, moved.arrival), scale),
@@ -163,8 +163,16 @@ def _cause(
             return place_of_op.get(op, -1) + 1
 
 
-def _waits(explained: Explained, rows: Sequence[dict[str, Any]], scale: float) -> list[list[Any]]:
-    """[row, start, end, kind, device] of idle times, neighbours of one cause joined."""
+def _waits(
+    explained: Explained,
+    rows: Sequence[dict[str, Any]],
+    scale: float,
+    places: tuple[dict[int, int], dict[int, int]],
+) -> list[list[Any]]:
+    """[row, start, end, kind, device, cause] of idle times, neighbours of one cause joined.
+
+    The last is what is waited for longest, as `_cause` says it.
+    """
     row_of_device = {row["device"]: number for number, row in reversed(list(enumerate(rows)))}
     found = []
     for device, time in enumerate(explained.times):
@@ -178,10 +186,19 @@ def _waits(explained: Explained, rows: Sequence[dict[str, Any]], scale: float) -
                         round(parts[-1].end * scale),
                         kind,
                         other,
+                        _awaited(parts, places),
                     ]
                 )
     found.sort(key=lambda wait: wait[1] - wait[2])
     return found[:MAX_WAITS]
+
+
+def _awaited(parts: Sequence[Span], places: tuple[dict[int, int], dict[int, int]]) -> int:
+    """The longest of these spans' op or transfer, as `_cause` says it."""
+    longest = max(parts, key=lambda span: span.end - span.start)
+    if longest.kind == TRANSFER:
+        return -(places[1].get(longest.item, -1) + 1)
+    return places[0].get(longest.item, -1) + 1
 
 
 def _runs(

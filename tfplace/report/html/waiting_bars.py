@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from tfplace.explaining.causes import NOTHING, OP, SENDING, TRANSFER
 from tfplace.explaining.explained import Explained
-from tfplace.explaining.waiting import wait_text
+from tfplace.explaining.waiting import SHOWN_SHARE, longest_wait, wait_text
 from tfplace.report.html.elements import colours, section, swatch, text
 from tfplace.report.units_text import seconds_text, share_text
 
-LABEL_SHARE = 0.07
+LABEL_SHARE = 0.1
 """Narrower parts of a bar hold no figure."""
 
 
@@ -49,17 +49,14 @@ def summary(explained: Explained) -> str:
     first = max(working, key=lambda device: busy[device])
     share = share_text(busy[first] / makespan)
     told = f"{names[first]} is the busiest: it computes {share} of the step."
-    waits = {
-        (device, kind, other): seconds
-        for device in working
-        for (kind, other), seconds in explained.times[device].waits.items()
-        if kind != NOTHING
-    }
-    if waits:
-        device, kind, other = max(waits, key=lambda key: waits[key])
-        share = share_text(waits[device, kind, other] / makespan)
+    longest = longest_wait(explained.times, makespan)
+    if longest is not None:
+        device, kind, other, seconds = longest
         cause = wait_text(kind, other, device, names)
-        told += f" The longest wait is {names[device]}'s: {share} of the step {cause}."
+        told += (
+            f" The longest wait is that of {names[device]}: {share_text(seconds / makespan)} of "
+            f"the step {cause}."
+        )
     moving = sum(seconds for (kind, _), seconds in explained.chain.items() if kind == TRANSFER)
     return (
         f"{told} The chain of ops and transfers that ends the step is "
@@ -86,6 +83,7 @@ def _chain(explained: Explained, colour: list[int], makespan: float) -> str:
         f"{share_text(seconds / makespan)} {'ops on' if kind == OP else 'transfers from'} "
         f"{explained.names[device]}"
         for (kind, device), seconds in explained.chain.items()
+        if seconds / makespan >= SHOWN_SHARE
     ]
     sentence = f"The chain that ends the step: {', '.join(parts)}. Shorten it, or nothing is gained"
     bar = "".join(
