@@ -170,7 +170,7 @@ def calibrated_cluster(
         origin=cluster.origin or cluster.name,
         step_overhead_seconds=steps.overhead_seconds,
         fetch_seconds=steps.fetch_seconds,
-        transfer_work=transfer_work(cluster, links, senders, receivers),
+        transfer_work=transfer_work(cluster, senders, receivers),
     )
 
 

@@ -25,8 +25,10 @@ SIZES = (64, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 <<
 FEW_SIZES = (64, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 _MOST_PAIRS_WITH_ALL_SIZES = 6
 
-_BUSY_COUNTS = {64: 65, 1 << 16: 33, 1 << 20: 5, 1 << 22: 3}
+_BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 20: 9, 1 << 22: 4}
 """{bytes: transfers that go beside the products}, compared with one transfer."""
+_BUSY_CHAIN_SECONDS = 30e-3
+"""Long enough that all transfers are over before it: 33 of 64 KiB, 4 of 4 MiB."""
 _RULE_BYTES, _RULE_COUNT = 1 << 20, 4
 
 
@@ -106,7 +108,7 @@ def measure_busy(
     """How much longer a chain of products takes on a device beside transfers to or from it."""
     probes = {}
     for size, most in _BUSY_COUNTS.items():
-        depth = max(4, math.ceil(_busy_chain_seconds(size) / ops.product_seconds))
+        depth = max(most, math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds))
         for count in (1, most):
             transfers = Transfers(*pair, num_bytes=size, count=count)
             probes[size, count] = products_beside_transfers(
@@ -119,11 +121,6 @@ def measure_busy(
             for size, most in _BUSY_COUNTS.items()
         }
     )
-
-
-def _busy_chain_seconds(size: int) -> float:
-    """Long enough that all transfers are over before it: 65 of 64 bytes, 3 of 4 MB."""
-    return 15e-3 if size <= 1 << 16 else 25e-3
 
 
 def busy_figures(transfer_seconds: Mapping[int, FloatArray]) -> BusyFigures:

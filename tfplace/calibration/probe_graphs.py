@@ -18,6 +18,8 @@ from tfplace.evaluation.training_run import TrainingRun
 
 _FLOAT_BYTES = 4
 _DONE = "done"
+_PACING_SHARE = 0.7
+"""Of a target's chain: how long its source's is, so that what the target does decides."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,14 +68,14 @@ def op_chains(device: str, length: int, count: int) -> Probe:
 def products(device: str, side: int, depth: int, count: int) -> Probe:
     """`count` independent chains of `depth` products of side x side matrices."""
     drawing = _Drawing()
-    ends = [_product_chain(drawing, device, side, depth, ()) for _ in range(count)]
+    ends = [_product_chain(drawing, device, side, depth)[1] for _ in range(count)]
     return drawing.probe(device, ends)
 
 
 def products_on(devices: Sequence[str], side: int, depth: int) -> Probe:
     """A chain of `depth` products of side x side matrices on each device."""
     drawing = _Drawing()
-    ends = [_product_chain(drawing, device, side, depth, ()) for device in devices]
+    ends = [_product_chain(drawing, device, side, depth)[1] for device in devices]
     return drawing.probe(devices[0], ends)
 
 
@@ -103,43 +105,52 @@ def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:
 def transfers_at_once(transfers: Sequence[Transfers]) -> Probe:
     """Independent transfers."""
     drawing = _Drawing()
-    ends = [end for transfer in transfers for end in _send(drawing, transfer)[1]]
+    ends = [end for transfer in transfers for end in _send(drawing, transfer)]
     return drawing.probe(transfers[0].target, ends)
 
 
 def products_beside_transfers(device: str, side: int, depth: int, transfers: Transfers) -> Probe:
-    """A chain of products on one end of a link while transfers go over it.
+    """A chain of products on one end of a link while transfers go over it, evenly spread.
 
-    Where the device is the sender, the chain waits until all tensors are ready to be sent:
-    one thread might otherwise come to them after the chain.
+    A product of the source releases each of them: in a training step, too, they come one by one,
+    and each wakes its threads anew, while of a burst many are handled at once. Where the device is
+    the target, a shorter chain of the source is done before its own.
     """
     drawing = _Drawing()
-    sent, ends = _send(drawing, transfers)
-    gate = sent if device == transfers.source else ()
-    ends = [*ends, _product_chain(drawing, device, side, depth, gate)]
+    source, target = transfers.source, transfers.target
+    handle = drawing.variable(source, _elements(transfers.num_bytes))
+    pacing = depth if device == source else max(round(_PACING_SHARE * depth), 1)
+    products, end = _product_chain(drawing, source, side, pacing)
+    ends = [end]
+    for number in range(transfers.count):
+        after = products[number * pacing // transfers.count]
+        sent = drawing.read_again(source, handle, [after])
+        ends.append(drawing.keep(target, drawing.first_element(target, sent)))
+    if device == target:
+        ends.append(_product_chain(drawing, target, side, depth)[1])
     return drawing.probe(device, ends)
 
 
-def _send(drawing: _Drawing, transfers: Transfers) -> tuple[list[Any], list[Any]]:
-    """The ops whose outputs are sent, and those that end where they arrive."""
+def _send(drawing: _Drawing, transfers: Transfers) -> list[Any]:
+    """The ops that end where the tensors arrive."""
     handle = drawing.variable(transfers.source, _elements(transfers.num_bytes))
     sent = [drawing.read_again(transfers.source, handle, ()) for _ in range(transfers.count)]
     target = transfers.target
-    return sent, [drawing.keep(target, drawing.first_element(target, tensor)) for tensor in sent]
+    return [drawing.keep(target, drawing.first_element(target, tensor)) for tensor in sent]
 
 
-def _product_chain(
-    drawing: _Drawing, device: str, side: int, depth: int, gate: Sequence[Any]
-) -> Any:
+def _product_chain(drawing: _Drawing, device: str, side: int, depth: int) -> tuple[list[Any], Any]:
+    """The products in turn, and the op at their end."""
     factor = drawing.read(device, side * side, 1.0 / side)  # products stay as they are
+    products = []
     with drawing.on(device):
         factor = tf.raw_ops.Reshape(tensor=factor, shape=[side, side])
         value = factor
-        for position in range(depth):
-            with tf.control_dependencies(gate if position == 0 else ()):
-                value = tf.raw_ops.MatMul(a=value, b=factor)
+        for _ in range(depth):
+            value = tf.raw_ops.MatMul(a=value, b=factor)
+            products.append(value)
         value = tf.raw_ops.Reshape(tensor=value, shape=[side * side])
-    return drawing.keep(device, drawing.first_element(device, value))
+    return products, drawing.keep(device, drawing.first_element(device, value))
 
 
 def _min_max_chain(drawing: _Drawing, device: str, value: Any, most: Any, length: int) -> Any:

@@ -2,9 +2,7 @@
 
 A link's figures alone are noisy: 64 transfers of 64 bytes take 3 ms of a chain of products. Their
 fixed part is the same code on the same processor whichever way the tensor goes, so links between
-equal devices share it. And a transfer between idle devices lasts at least as long as its two ends
-work for it, one after the other: what both were measured to take beside products, where they also
-lose their caches, is scaled down to that.
+equal devices share it. Their slopes differ: the leader of a step is faster than the others.
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.cluster import Cluster, TransferWork
-from graphs.op_graph import FloatArray
-from tfplace.calibration.link_figures import BusyFigures, LinkFigures
+from tfplace.calibration.link_figures import BusyFigures
 
 NamePair = tuple[str, str]
 _Kind = tuple[str, str, bool]
@@ -23,7 +20,6 @@ _Kind = tuple[str, str, bool]
 
 def transfer_work(
     cluster: Cluster,
-    links: Mapping[NamePair, LinkFigures],
     senders: Mapping[NamePair, BusyFigures],
     receivers: Mapping[NamePair, BusyFigures],
 ) -> TransferWork | None:
@@ -31,14 +27,13 @@ def transfer_work(
 
     Args:
       cluster: the devices, in order.
-      links: {(source, target): measured figures}.
       senders, receivers: {(source, target): what a transfer takes of the source, the target}.
     """
     work = TransferWork.none(len(cluster.devices))
     index = {name: d for d, name in enumerate(cluster.device_names)}
-    kinds = {pair: _kind(cluster, index, pair) for pair in links}
+    kinds = {pair: _kind(cluster, index, pair) for pair in senders}
     for kind in set(kinds.values()):
-        pairs = [pair for pair in links if kinds[pair] == kind]
+        pairs = [pair for pair in senders if kinds[pair] == kind]
         for ends, fixed, per_byte in (
             (senders, work.sender_seconds, work.sender_seconds_per_byte),
             (receivers, work.receiver_seconds, work.receiver_seconds_per_byte),
@@ -49,11 +44,6 @@ def transfer_work(
             for pair in pairs:
                 at = index[pair[0]], index[pair[1]]
                 fixed[at], per_byte[at] = shared, seconds_per_byte(ends[pair], shared)
-    for pair, link in links.items():
-        at = index[pair[0]], index[pair[1]]
-        _cap(work.sender_seconds, work.receiver_seconds, at, link.latency_seconds)
-        rates = work.sender_seconds_per_byte, work.receiver_seconds_per_byte
-        _cap(*rates, at, 1.0 / link.bytes_per_second)
     return work if any(np.any(array) for array in vars(work).values()) else None
 
 
@@ -91,11 +81,3 @@ def seconds_per_byte(busy: BusyFigures, fixed_seconds: float) -> float:
     weight = np.cumsum((size / seconds)[order])
     median = slopes[order][np.searchsorted(weight, weight[-1] / 2)]
     return max(float(median), 0.0)
-
-
-def _cap(first: FloatArray, second: FloatArray, at: tuple[int, int], most: float) -> None:
-    """Scales two shares of one thing down until they are no more than all of it."""
-    both = first[at] + second[at]
-    if both > most:
-        first[at] *= most / both
-        second[at] *= most / both

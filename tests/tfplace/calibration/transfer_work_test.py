@@ -5,7 +5,7 @@ import pytest
 
 from graphs.clusters.discovery import find_cluster
 from tfplace.calibration.line_fit import LineFit
-from tfplace.calibration.link_figures import BusyFigures, link_figures
+from tfplace.calibration.link_figures import BusyFigures
 from tfplace.calibration.transfer_work import (
     seconds_per_byte,
     shared_fixed_seconds,
@@ -24,10 +24,8 @@ def test_links_of_one_kind_share_the_fixed_part_and_keep_their_slopes() -> None:
     cluster = find_cluster("workers:2")
     first, second = cluster.device_names
     there, back = (first, second), (second, first)
-    quick = link_figures({0: 4e-4, 1 << 20: 4e-4 + (1 << 20) * 1e-9})
     work = transfer_work(
         cluster,
-        {there: quick, back: quick},
         {there: busy(2e-5, 2e-10), back: busy(4e-5, 1e-10)},
         {there: busy(6e-5, 3e-10), back: busy(6e-5, 1e-10)},
     )
@@ -36,28 +34,13 @@ def test_links_of_one_kind_share_the_fixed_part_and_keep_their_slopes() -> None:
     np.testing.assert_allclose(work.receiver_seconds_per_byte, [[0, 3e-10], [1e-10, 0]])
 
 
-def test_both_ends_take_no_more_than_the_transfer_does() -> None:
-    cluster = find_cluster("workers:2")
-    first, second = cluster.device_names
-    there, back = (first, second), (second, first)
-    quick = link_figures({0: 2e-4, 1 << 20: 2e-4 + (1 << 20) * 4e-10})
-    figures = {there: busy(5e-5, 2e-10), back: busy(5e-5, 2e-10)}
-    more = {there: busy(1.5e-4, 6e-10), back: busy(1.5e-4, 6e-10)}
-    work = transfer_work(cluster, {there: quick, back: quick}, figures, more)
-    np.testing.assert_allclose(work.sender_seconds_per_byte, [[0, 1e-10], [1e-10, 0]])
-    np.testing.assert_allclose(work.receiver_seconds_per_byte, [[0, 3e-10], [3e-10, 0]])
-    np.testing.assert_allclose(work.sender_seconds, [[0, 2.5e-5], [2.5e-5, 0]])
-    np.testing.assert_allclose(work.receiver_seconds, [[0, 7.5e-5], [7.5e-5, 0]])
-
-
 def test_nothing_is_taken_where_most_links_show_nothing() -> None:
     assert shared_fixed_seconds([NOTHING, NOTHING, busy(1e-5, 0.0)]) is None
     assert shared_fixed_seconds([NOTHING, busy(1e-5, 0.0)]) == 1e-5
     cluster = find_cluster("workers:2")
     pairs = [tuple(cluster.device_names), tuple(reversed(cluster.device_names))]
-    quick = link_figures({0: 2e-4, 1 << 20: 5e-4})
     nothing = dict.fromkeys(pairs, NOTHING)
-    assert transfer_work(cluster, dict.fromkeys(pairs, quick), nothing, nothing) is None
+    assert transfer_work(cluster, nothing, nothing) is None
 
 
 def test_the_slope_is_robust_against_one_size() -> None:
