@@ -26,6 +26,7 @@ def fidelity_to_json(found: Fidelity) -> dict[str, Any]:
         "num_placements": len(found.pairs),
         **plain(found.agreement),
         "speedup": plain(found.speedup),
+        "kept_speedup": plain(found.kept_speedup),
         "pairs": [{**plain(pair), "relative_error": _error(pair)} for pair in found.pairs],
         "failed": dict(found.failed),
         "traced": [
@@ -52,11 +53,13 @@ def print_fidelity(found: Fidelity, out: Console) -> None:
         out.print(f"noise     others used {share_text(share)} of this machine meanwhile")
     figures = found.agreement
     rank = "-" if figures.spearman is None else f"{figures.spearman:.3f}"
-    if found.speedup is not None:
-        out.print(
-            f"speed-up  {found.speedup.predicted:.3f}x predicted, {found.speedup.measured:.3f}x "
-            "measured: best prediction over best device"
-        )
+    for label, best, words in (
+        ("speed-up", found.speedup, "best prediction over best device"),
+        ("kept", found.kept_speedup, "fastest optimised one, as optimize keeps it"),
+    ):
+        if best is not None:
+            figures_text = f"{best.predicted:.3f}x predicted, {best.measured:.3f}x measured"
+            out.print(f"{label:9} {figures_text}: {words}")
     out.print(
         f"agreement {len(found.pairs)} placements: Spearman {rank}, |error| median "
         f"{figures.median_abs_relative_error:.1%}, p90 {figures.p90_abs_relative_error:.1%}"

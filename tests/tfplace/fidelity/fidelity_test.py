@@ -46,6 +46,10 @@ def test_the_result_is_what_was_predicted_and_measured(on_workers, monkeypatch, 
     assert all(pair["relative_error"] == pytest.approx(-0.5) for pair in result["pairs"])
     assert result["speedup"]["predicted"] == pytest.approx(result["speedup"]["measured"])
     assert result["speedup"]["predicted"] >= 1.0
+    kept = [pair for pair in result["pairs"] if pair["kind"] == "optimised"]
+    if kept:
+        fastest = min(kept, key=lambda pair: pair["measured_seconds"])
+        assert result["kept_speedup"]["placement"] == fastest["name"]
     assert result["is_calibrated"] is False and result["background_share"] == 0.01
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     print_fidelity(found, console())
