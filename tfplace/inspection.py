@@ -94,7 +94,7 @@ def inspect(found: Prepared) -> Inspection:
         constant_bytes=int(persistent[is_constant].sum()),
         flops=found.costs.flops,
         op_types=_op_types(found),
-        units=found.flat.unit_reason,
+        units=found.costs.units(found.flat),
         unknown_shapes=found.num_unknown_shapes,
         unpriced_ops=_counted(np.flatnonzero(~found.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(found),

@@ -16,13 +16,18 @@ def frame_units(nodes: Sequence[Any]) -> dict[str, str]:
     is in the frame around. Nested frames belong to the outermost one: it can't be placed
     otherwise, since an iteration's tensors never leave it.
     """
+    stack_of_node = frame_stacks(nodes)
+    return _merged_nested(nodes, {n: s[0] for n, s in stack_of_node.items()}, stack_of_node)
+
+
+def frame_stacks(nodes: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+    """{node: frames that it is in, the outermost first} for all nodes in v1 loops."""
     if not any(node.op in ENTER_OPS for node in nodes):
         return {}
     users: dict[str, list[Any]] = {}
     for node in nodes:
         for source in node.input:
             users.setdefault(source.lstrip("^").partition(":")[0], []).append(node)
-    unit_of_node: dict[str, str] = {}
     stack_of_node: dict[str, tuple[str, ...]] = {}
     pending: list[tuple[Any, tuple[str, ...]]] = [
         (node, ()) for node in nodes if node.op in ENTER_OPS
@@ -40,11 +45,10 @@ def frame_units(nodes: Sequence[Any]) -> dict[str, str]:
             inside = outer
         if len(inside) > len(stack_of_node.get(node.name, ())):
             stack_of_node[node.name] = inside
-            unit_of_node[node.name] = inside[0]
         after = inside[:-1] if node.op in EXIT_OPS else inside
         if after:
             pending.extend((user, after) for user in users.get(node.name, ()))
-    return _merged_nested(nodes, unit_of_node, stack_of_node)
+    return stack_of_node
 
 
 def _merged_nested(

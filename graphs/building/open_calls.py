@@ -26,7 +26,7 @@ UNIT_OPS = {
     "MapDefun": "a mapped function",
     "XlaLaunch": "compiled by XLA",
 }
-_KEPT_WHOLE = {
+KEPT_WHOLE = {
     "_XlaMustCompile": "compiled by XLA",
     "api_implements": "a function that TensorFlow may swap for another implementation",
     "_noinline": "a function that says _noinline",
@@ -180,7 +180,7 @@ def kept_whole(node: Any, function: Any) -> str:
     TensorFlow never opens calls with these attributes: XLA compiles the whole function; a
     function with `api_implements` may be swapped for another one (cuDNN's LSTM) at run time.
     """
-    for key, reason in _KEPT_WHOLE.items():  # reading a missing key of a proto map would add it
+    for key, reason in KEPT_WHOLE.items():  # reading a missing key of a proto map would add it
         for each in (node, function):
             if key in each.attr and (each.attr[key].b or each.attr[key].s):
                 return reason

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.cluster import Cluster, Device
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray, IntArray
-from graphs.pricing.grappler_costs import Work
+from graphs.pricing.grappler_costs import Work, with_defaults
 from graphs.pricing.kernels import BUFFER_OPS
 from graphs.pricing.node_work import NodeWork, node_work
 
@@ -124,6 +124,7 @@ class Costs:
         for, of the device kind where it is least; None where nothing was traced.
       memory_share: f8[N] share [0, 1] of an op's ideal time on the first device that it waits for
         memory: of those of its nodes that touch more than CACHE_BYTES; None where unknown.
+      trip_counts: {loop: iterations in one run} where constants fix them.
     """
 
     op_seconds: FloatArray
@@ -134,6 +135,7 @@ class Costs:
     provenance: npt.NDArray[np.int8] | None = None
     wall_time_coverage: float | None = None
     memory_share: FloatArray | None = None
+    trip_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     def num_ops_by_provenance(self) -> dict[Provenance, int]:
         """{provenance: ops}; an op counts where its figure is least known of its devices."""
@@ -142,6 +144,15 @@ class Costs:
         here = np.where(np.isfinite(self.op_seconds), self.provenance, max(Provenance))
         least = here.min(axis=1, initial=max(Provenance))
         return {known: int((least == known).sum()) for known in Provenance}
+
+    def units(self, flat: FlatGraph) -> dict[str, str]:
+        """{unit: why it is one, and how often it runs where that is known}."""
+        return {
+            name: f"{why}, {self.trip_counts[name]:,} iterations"
+            if name in self.trip_counts
+            else why
+            for name, why in flat.unit_reason.items()
+        }
 
 
 def price(
@@ -167,7 +178,7 @@ def price(
       Costs of N = max(op_of_node) + 1 ops on the cluster's D devices; source "analytic".
     """
     asked = asked or node_work(flat, properties)
-    covered_nodes = _covered(flat, properties, asked.work)
+    covered_nodes = _covered(flat, properties, asked)
     asked = dataclasses.replace(asked, work=with_defaults(flat, properties, asked.work))
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     op_seconds = np.zeros((num_ops, cluster.num_devices))
@@ -186,9 +197,17 @@ def price(
         "analytic",
         covered,
         notes,
-        float(np.nansum(asked.work.flops)),
+        _flops(asked),
         memory_share=_memory_share(asked.work, op_of_node, num_ops, cluster.devices[0]),
+        trip_counts=asked.trip_counts,
     )
+
+
+def _flops(asked: NodeWork) -> float:
+    """Floating point operations of one run, loops as often as they run."""
+    times = 1.0 if asked.times is None else asked.times
+    inner = asked.inner
+    return float(np.nansum(asked.work.flops * times) + (inner.flops * inner.times).sum())
 
 
 def _memory_share(work: Work, op_of_node: IntArray, num_ops: int, device: Device) -> FloatArray:
@@ -203,17 +222,31 @@ def _memory_share(work: Work, op_of_node: IntArray, num_ops: int, device: Device
 def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:
     """f8[nodes]: seconds of each node on a device; see the module docstring."""
     work = asked.work
-    ideal = work.flops / flops_per_second(device) + work.memory_bytes / (
+    seconds = _kernel_seconds(work.flops, work.memory_bytes, asked.launches["GPU"], device)
+    seconds[[node.op in BUFFER_OPS for node in flat.graph_def.node]] = 0.0
+    if asked.times is not None:
+        seconds *= asked.times
+    inner = asked.inner
+    if inner.num_rows:
+        each = _kernel_seconds(inner.flops, inner.memory_bytes, inner.launches, device)
+        seconds += np.bincount(inner.node, each * inner.times, len(seconds))
+    seconds[~asked.has_kernel[device.type]] = np.inf
+    return seconds
+
+
+def _kernel_seconds(
+    flops: FloatArray, memory_bytes: FloatArray, launches: np.ndarray, device: Device
+) -> FloatArray:
+    """Seconds of kernels that compute and move so much, each run once."""
+    ideal = flops / flops_per_second(device) + memory_bytes / (
         device.bandwidth_bytes_per_second / device.slots
     )
     seconds: FloatArray = ideal / device.efficiency
     if device.type == "GPU":  # launches the next kernel while it works
         floor = device.op_seconds or GPU_LAUNCH_SECONDS
-        seconds[asked.launches["GPU"] & (seconds < floor)] = floor
+        seconds[launches & (seconds < floor)] = floor
     else:
         seconds += device.op_seconds
-    seconds[[node.op in BUFFER_OPS for node in flat.graph_def.node]] = 0.0
-    seconds[~asked.has_kernel[device.type]] = np.inf
     return seconds
 
 
@@ -233,8 +266,16 @@ def flops_per_second(device: Device) -> float:
     return cycles * known.get(device.architecture, known[_DEFAULT_CPU_ARCHITECTURE])
 
 
-def _covered(flat: FlatGraph, properties: TensorProperties, work: Work) -> np.ndarray:
-    """bool[nodes]: priced by Grappler, with all shapes known, and as more than a move."""
+def _covered(flat: FlatGraph, properties: TensorProperties, asked: NodeWork) -> np.ndarray:
+    """bool[nodes]: priced by Grappler, with all shapes known, and as more than a move.
+
+    A unit of one node is, where all that is inside it is.
+    """
+    inside = asked.inner
+    inner_priced = np.zeros(len(flat.graph_def.node), bool)
+    inner_priced[inside.node] = True
+    np.logical_and.at(inner_priced, inside.node, inside.is_priced)
+    work = asked.work
     unknown = {tensor.partition(":")[0] for tensor in properties.unknown}
     covered = ~np.isnan(work.flops)
     for i, node in enumerate(flat.graph_def.node):
@@ -246,22 +287,10 @@ def _covered(flat: FlatGraph, properties: TensorProperties, work: Work) -> np.nd
             or node.name in unknown
             or any(source.partition(":")[0] in unknown for source in node.input)
         ):
-            covered[i] = False
+            unit = flat.unit_of_node.get(node.name)
+            is_counted = unit in asked.trip_counts and unit != node.name  # in a v1 loop
+            covered[i] = inner_priced[i] or (is_counted and covered[i])
     return covered
-
-
-def with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> Work:
-    """Fills in nodes without a price: no flops, and all inputs and outputs moved once."""
-    flops, memory_bytes = work.flops.copy(), work.memory_bytes.copy()
-    nodes = flat.graph_def.node
-    for i in np.flatnonzero(np.isnan(flops)):
-        moved = sum(properties.bytes_of.get(nodes[i].name, ()))
-        for source in nodes[i].input:
-            name, _, output = source.partition(":")
-            sizes = properties.bytes_of.get(name, ())
-            moved += sizes[int(output or 0)] if int(output or 0) < len(sizes) else 0
-        flops[i], memory_bytes[i] = 0.0, float(moved)
-    return Work(flops, memory_bytes, work.notes)
 
 
 def _kind(device: Device) -> tuple[Any, ...]:
@@ -287,10 +316,11 @@ def _notes(
             f"{missing} of {len(covered)} ops have no price (loops, conditionals, unknown shapes "
             "or op types): they count as little more than moving their inputs and outputs once"
         )
-    if len(flat.unit_reason):
+    loops = [name for name, why in flat.unit_reason.items() if "loop" in why]
+    unknown = [name for name in loops if name not in asked.trip_counts]
+    if unknown:
         notes.append(
-            f"the trip counts of {len(flat.unit_reason)} loops or conditionals are not known: ops "
-            "of a v1 loop count once, a functional one counts as moving its inputs and outputs"
+            f"the trip counts of {len(unknown)} loops are not known: what is in them counts once"
         )
     if any(device.type == "GPU" for device in cluster.devices):
         notes.append(f"what runs on GPUs is from {asked.kernel_source}")

@@ -69,6 +69,20 @@ def estimate(flat: FlatGraph, properties: TensorProperties) -> Work:
     return _work(nodes, result["op_performance"], notes)
 
 
+def with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> Work:
+    """Fills in nodes without a price: no flops, and all inputs and outputs moved once."""
+    flops, memory_bytes = work.flops.copy(), work.memory_bytes.copy()
+    nodes = flat.graph_def.node
+    for i in np.flatnonzero(np.isnan(flops)):
+        moved = sum(properties.bytes_of.get(nodes[i].name, ()))
+        for source in nodes[i].input:
+            name, _, output = source.partition(":")
+            sizes = properties.bytes_of.get(name, ())
+            moved += sizes[int(output or 0)] if int(output or 0) < len(sizes) else 0
+        flops[i], memory_bytes[i] = 0.0, float(moved)
+    return Work(flops, memory_bytes, work.notes)
+
+
 def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[str]) -> Work:
     from tensorflow.core.grappler.costs import op_performance_data_pb2
 

@@ -53,15 +53,6 @@ def test_a_tensor_of_rounding_errors_may_have_others():
     agreement = Agreement.of([weights, noise, np.array([b"a"], object)], 1e-5)
     assert agreement.largest == 4.0
     assert agreement.within(noise, -noise)
-    assert not agreement.within(noise, np.float32([1e-9, 1e-6]))
+    assert not agreement.within(noise, np.float32([1e-9, 1e-5]))
     assert not agreement.within(weights, np.float32([0.5, -4.001]))
     assert not Agreement.of([noise], 1e-5).within(noise, -noise)
-
-
-def test_what_two_ways_of_computing_it_differ_by_is_allowed_as_long_as_it_is_rounding():
-    value, other = np.float32([3e-6]), np.float32([2.7e-6])
-    agreement = Agreement.of([value, np.float32([1.0])], 1e-5)
-    assert not agreement.within(value, other)
-    assert agreement.within(value, other, measured_noise=1e-7)
-    assert not agreement.within(value, other, measured_noise=1e-8)
-    assert not agreement.within(value, np.float32([1e-3]), measured_noise=1e-3)

@@ -21,7 +21,8 @@ from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
-from graphs.pricing.costs import Costs, node_seconds, price, with_defaults
+from graphs.pricing.costs import Costs, node_seconds, price
+from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import NodeWork, node_work
 from graphs.source_model import SourceModel
 from tfplace.costing.cached_values import (

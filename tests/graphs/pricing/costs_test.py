@@ -124,7 +124,7 @@ def test_unknown_shapes_and_units_are_not_covered():
     found = _price(_flat(graph.as_graph_def(), units={"in_a_loop": "loop"}))
     assert found.covered.tolist() == [True, False, True, False]
     assert found.notes[0].startswith("2 of 4 ops have no price")
-    assert found.notes[1].startswith("the trip counts of 1 loops or conditionals are not known")
+    assert found.notes[1].startswith("the trip counts of 1 loops are not known")
 
 
 def test_nodes_of_one_op_add_up():
