@@ -64,6 +64,7 @@ COMMANDS = {
         + table.RUN
         + table.CONSTRAINTS
         + table.COST_CACHE
+        + table.CHECKPOINT_DIR
         + table.DUMP
         + table.FORMAT,
         (
@@ -135,7 +136,7 @@ COMMANDS = {
     "train": Command(
         "",
         "train one policy over a family of graphs, for optimize --policy",
-        table.TRAIN + table.SEED + table.OUTPUT + table.FORMAT,
+        table.TRAIN + table.SEED + table.OUTPUT + table.CHECKPOINT_DIR + table.FORMAT,
         (
             "tfplace train --family=rnnlm --output=rnnlm.npz",
             "tfplace train --family=nmt --clusters=k80x4 --episodes=500 --output=nmt.npz",

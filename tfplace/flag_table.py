@@ -83,6 +83,14 @@ ALGORITHM = (
     ),
     Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
 )
+CHECKPOINT_DIR = (
+    Flag(
+        "checkpoint_dir",
+        "string",
+        None,
+        "keep the search there after every update; killed, the same command goes on from it",
+    ),
+)
 OUTPUT_DIR = (
     Flag("output_dir", "string", None, "where the SavedModel goes (default: MODEL_placed)"),
     Flag("overwrite", "boolean", False, "replace what is already there"),

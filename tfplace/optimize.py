@@ -46,6 +46,7 @@ from tfplace.output_paths import (
     require_apart,
     require_file,
     require_free,
+    require_outside,
     writable,
     write_whole,
 )
@@ -53,6 +54,8 @@ from tfplace.prepare import Prepared, prepare
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import Proof, Searched, report_of
 from tfplace.report.report import Report, Verified
+from tfplace.resuming.kept_search import priced_as_kept, search_folder
+from tfplace.resuming.search_folder import SearchFolder
 from tfplace.search import Limits, SearchResult, search
 from tfplace.training.checkpoint import Checkpoint
 from tfplace.training.trained_policy import algorithm_with_policy
@@ -82,22 +85,32 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     require_apart(output_dir, options.problem.model)
     require_free(output_dir, options.overwrite)
     require_file(options.dump_problem, "--dump_problem", output_dir)
+    require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
     with writable(output_dir, options.dump_problem), interruptible() as interruption:
         watch.stage(f"reading {options.problem.model} and pricing its ops")
         found = prepare(options.problem)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            watch.stage(f"trying the baselines on {found.cluster.name}")
-            simulator = SimulatingEvaluator(found.problem)
-            simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
-            baselines, candidates, result, solved = _search(
-                found, simulator, options, watch, trained
-            )
+            with search_folder(found, options, watch) as folder:
+                found = found if folder is None else priced_as_kept(found, folder)
+                watch.stage(f"trying the baselines on {found.cluster.name}")
+                simulator = SimulatingEvaluator(found.problem)
+                simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
+                baselines, candidates, result, solved = _search(
+                    found, simulator, options, watch, Origin(trained, folder)
+                )
             choice = choose(candidates, found.problem)
             choice, timings = interruption.unless_seen(
                 lambda: _measure(found, options, candidates, choice, watch), Timed(choice, None)
             )
             searched = Searched(baselines, result, choice, timings, solved)
             return _write_model(found, options, searched, interruption, watch)
+
+
+class Origin(NamedTuple):
+    """Attributes: what a search goes on from: a trained policy, or what its folder holds; None."""
+
+    trained: Checkpoint | None
+    folder: SearchFolder | None
 
 
 class Timed(NamedTuple):
@@ -112,7 +125,7 @@ def _search(
     simulator: SimulatingEvaluator,
     options: OptimizeOptions,
     watch: Watch,
-    trained: Checkpoint | None,
+    origin: Origin,
 ) -> tuple[list[Candidate], list[Candidate], SearchResult, Optimum | None]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search.
 
@@ -129,19 +142,23 @@ def _search(
     if found.problem.num_devices > 1 and not is_solved:
         best = best_of(known)
         start = None if best is None else best.device_of_op
+        if origin.folder is not None:
+            start = origin.folder.start(start)
         stages = stages_of(
             options.algorithm,
             found.task,
             options.seed,
             start,
-            trained,
+            origin.trained,
             is_simulated=options.evaluator != "measure",
         )
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(found, options):
         left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
     with evaluator_for(options.evaluator, found) as evaluator, watch.searching(left):
-        result = search(stages, evaluator, Limits(left, options.max_trials), watch.search)
+        limits, folder = Limits(left, options.max_trials), origin.folder
+        note = None if folder is None else folder.note_trial
+        result = search(stages, evaluator, limits, watch.search, note, folder)
     candidates = known
     if result.best is not None:
         placement = result.best.placement.device_of_op

@@ -50,6 +50,7 @@ class OptimizeOptions:
       budget_seconds, max_trials: limits of the search.
       seed: of every random choice.
       policy: a checkpoint of `tfplace train`, or None.
+      checkpoint_dir: where the search is kept and goes on from, or None.
       dump_problem: an .npz to write, or None.
       emit: what is left in output_dir: of rewrite.emit_forms.FORMS.
       command: the command line, for the report.
@@ -64,6 +65,7 @@ class OptimizeOptions:
     max_trials: int | None = None
     seed: int = 0
     policy: str | None = None
+    checkpoint_dir: str | None = None
     dump_problem: str | None = None
     emit: frozenset[str] = frozenset({"saved_model"})
     command: str = ""

@@ -123,6 +123,18 @@ def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
         )
 
 
+def require_outside(path: str | None, flag: str, output_dir: str) -> None:
+    """Raises OutputError where a folder lies in a directory that appears whole at the end."""
+    if path is None:
+        return
+    target, folder = Path(os.path.realpath(output_dir)), Path(os.path.realpath(path))
+    if target == folder or target in folder.parents:
+        raise OutputError(
+            f"writing {flag}={path}: {output_dir} appears whole at the end, with nothing else in "
+            "it; give a place outside of it"
+        )
+
+
 def write_file(path: str, content: bytes, overwrite: bool) -> None:
     """Writes one file aside and renames it, so that `path` is whole or not there.
 

@@ -8,11 +8,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-import numpy as np
-
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome, Placement
+from graphs.placement import Infeasible, Outcome
 from tfplace.interruption import Interrupted, Interruption, interruptible
+from tfplace.record import Record
+from tfplace.resuming.search_folder import SearchFolder
+from tfplace.resuming.search_state import StageStart
+from tfplace.training.checkpoint import CheckpointError
 from tfplace.trial import (
     Burst,
     DivergedError,
@@ -20,8 +22,11 @@ from tfplace.trial import (
     PacedPolicy,
     Policy,
     Proposal,
+    ResumablePolicy,
     Trial,
 )
+
+WENT_ON = "went on with a search that was kept after"
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -104,60 +109,13 @@ class SearchResult:
     stages: Sequence[tuple[str, int, float]] = ()
 
 
-class _Record:
-    """Trials as they come."""
-
-    def __init__(self, started: float, on_trial: Callable[[Trial], None] | None):
-        self.started = started
-        self.on_trial = on_trial
-        self.best: Trial | None = None
-        self.best_stage = ""
-        self.least_infeasible: Infeasible | None = None
-        self.num_trials = 0
-        self.num_infeasible = 0
-        self.history: list[tuple[int, float, float]] = []
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self.started
-
-    @property
-    def best_seconds(self) -> float:
-        if self.best is None or not isinstance(self.best.outcome, Measurement):
-            return math.inf
-        return self.best.outcome.step_seconds
-
-    def add(self, stage: str, device_of_op: IntArray, outcome: Outcome) -> None:
-        index = self.num_trials
-        self.num_trials += 1
-        if isinstance(outcome, Infeasible) or not math.isfinite(outcome.step_seconds):
-            self.num_infeasible += 1
-            if isinstance(outcome, Infeasible) and _less_bad(outcome, self.least_infeasible):
-                self.least_infeasible = outcome
-        elif outcome.step_seconds < self.best_seconds:
-            placement = Placement(np.array(device_of_op, dtype=np.int32))
-            self.best = Trial(index, self.seconds, placement, outcome)
-            self.best_stage = stage
-            self.history.append((index, self.seconds, outcome.step_seconds))
-        if self.on_trial is not None:
-            self.on_trial(Trial(index, self.seconds, Placement(device_of_op), outcome))
-
-
-def _less_bad(outcome: Infeasible, other: Infeasible | None) -> bool:
-    """A placement that only lacks memory says more than one that breaks a constraint."""
-    if other is None:
-        return True
-    if (outcome.reason == "memory") != (other.reason == "memory"):
-        return outcome.reason == "memory"
-    return sum(outcome.peak_bytes) < sum(other.peak_bytes)
-
-
 def search(
     stages: Sequence[Stage],
     evaluator: Evaluator,
     limits: Limits,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     on_trial: Callable[[Trial], None] | None = None,
+    folder: SearchFolder | None = None,
 ) -> SearchResult:
     """Runs the stages one after another, each from the best found so far.
 
@@ -165,23 +123,39 @@ def search(
     kept to one trial: a batch that is expected to take longer than what is left is evaluated in
     parts, and nothing is learned that no later proposal could use. A policy that diverges ends its
     stage, which is logged and noted.
+
+    With a folder the search is kept in it after every update, and goes on with what it holds: the
+    same trials follow as if it had never stopped. The limits are those of all runs together.
+
+    Raises:
+      CheckpointError: a policy does not take what the folder holds.
     """
-    notes, stages_run = [], []
-    record = _Record(time.monotonic(), on_trial)
+    state = None if folder is None else folder.state
+    record = Record(time.monotonic(), on_trial)
+    if state is not None:
+        record.go_on(state)
+        record.notes = [note for note in record.notes if not note.startswith(WENT_ON)]
+        record.notes.append(f"{WENT_ON} {state.num_trials:,} trials, {state.seconds:.0f} s")
     with interruptible() as interruption, interruption.held():
-        for stage in stages:
-            if interruption.seen or _is_over(record, limits) or _is_too_late(stage, record, limits):
+        for number, stage in enumerate(stages):
+            goes_on = state is not None and state.stage.number == number
+            if state is not None and number < state.stage.number:
                 continue
-            run = _StageRun(stage, evaluator, _stage_limits(stage, record, limits), record)
+            if interruption.seen or _is_over(record, limits) or _is_too_late(stage, record, limits):
+                if goes_on:
+                    record.stages.append((stage.name, record.num_trials, record.seconds))
+                continue
+            start = state.stage if state is not None and goes_on else record.stage_start(number)
+            run = _StageRun(stage, evaluator, _stage_limits(stage, start, limits), record)
             try:
-                run.go(interruption, on_progress)
+                run.go(interruption, on_progress, _Kept(start, folder, goes_on))
             except Interrupted:
                 continue
             except DivergedError as error:
-                notes.append(f"{stage.name} ended after {record.num_trials} trials: {error}")
-                _LOGGER.warning("%s", notes[-1])
+                record.notes.append(f"{stage.name} ended after {record.num_trials} trials: {error}")
+                _LOGGER.warning("%s", record.notes[-1])
             finally:
-                stages_run.append((stage.name, record.num_trials, record.seconds))
+                record.stages.append((stage.name, record.num_trials, record.seconds))
         record.history.append((max(record.num_trials - 1, 0), record.seconds, record.best_seconds))
         return SearchResult(
             best=record.best,
@@ -192,45 +166,84 @@ def search(
             seconds=record.seconds,
             history=tuple(record.history),
             interrupted=interruption.seen,
-            notes=tuple(notes),
-            stages=tuple(stages_run),
+            notes=tuple(record.notes),
+            stages=tuple(record.stages),
         )
 
 
-def _stage_limits(stage: Stage, record: _Record, limits: Limits) -> Limits:
-    seconds = record.seconds + (limits.budget_seconds - record.seconds) * stage.share
+def _stage_limits(stage: Stage, start: StageStart, limits: Limits) -> Limits:
+    seconds = start.seconds + (limits.budget_seconds - start.seconds) * stage.share
     if limits.max_trials is None:
         return Limits(seconds)
-    trials = math.ceil((limits.max_trials - record.num_trials) * stage.share)
-    return Limits(seconds, record.num_trials + trials)
+    trials = math.ceil((limits.max_trials - start.num_trials) * stage.share)
+    return Limits(seconds, start.num_trials + trials)
 
 
-def _is_over(record: _Record, limits: Limits) -> bool:
+def _is_over(record: Record, limits: Limits) -> bool:
     out_of_trials = limits.max_trials is not None and record.num_trials >= limits.max_trials
     return out_of_trials or record.seconds >= limits.budget_seconds
 
 
-def _is_too_late(stage: Stage, record: _Record, limits: Limits) -> bool:
+def _is_too_late(stage: Stage, record: Record, limits: Limits) -> bool:
     """Whether a stage could not even begin in what is left; something else was found then."""
     left = limits.budget_seconds - record.seconds
     return record.best is not None and left < stage.startup_seconds
 
 
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """What is kept of a stage: nothing without a folder.
+
+    Attributes:
+      start: where the stage began.
+      folder: see `search`.
+      goes_on: whether the folder holds the stage's earlier part.
+    """
+
+    start: StageStart
+    folder: SearchFolder | None
+    goes_on: bool
+
+    def policy(self, stage: Stage) -> Policy:
+        """The stage's policy, as it was after its last update."""
+        policy = stage.start(self.start.device_of_op)
+        state = self.folder.state if self.folder is not None and self.goes_on else None
+        if state is not None and state.policy and isinstance(policy, ResumablePolicy):
+            try:
+                policy.set_state(state.policy)
+            except (KeyError, ValueError, TypeError, IndexError) as error:
+                raise CheckpointError(
+                    f"going on with a search: {stage.name} can't take up the state that was kept "
+                    f"({error}); give another --checkpoint_dir"
+                ) from None
+        return policy
+
+    def save(self, record: Record, policy: Policy | None) -> None:
+        """Keeps the search; without a policy, it is a stage's beginning."""
+        if self.folder is not None:
+            found = policy.state() if isinstance(policy, ResumablePolicy) else {}
+            self.folder.save(record.state(self.start, found))
+
+
 class _StageRun:
     """One stage from its start to its limits."""
 
-    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, record: _Record):
+    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, record: Record):
         self._stage = stage
         self._evaluator = evaluator
         self._limits = limits
         self._record = record
         self._trial_seconds = 0.0  # of the last trials; the first are taken to be short
 
-    def go(self, interruption: Interruption, on_progress: Callable[[Progress], None]) -> None:
+    def go(
+        self, interruption: Interruption, on_progress: Callable[[Progress], None], kept: _Kept
+    ) -> None:
         """Proposes, evaluates and learns; raises Interrupted at the first signal."""
         record = self._record
+        if not kept.goes_on:
+            kept.save(record, None)
         with interruption.raising():
-            policy = self._stage.start(record.best.placement.device_of_op if record.best else None)
+            policy = kept.policy(self._stage)
         while record.best is None or not _is_over(record, self._limits):
             self._tell_what_is_left(policy)
             with interruption.raising():
@@ -245,6 +258,7 @@ class _StageRun:
             if len(outcomes) == len(proposal.device_of_op) and not is_late:
                 with interruption.raising():
                     scalars = policy.learn(proposal, outcomes)
+                kept.save(record, policy)
             on_progress(self._progress(scalars))
             if _is_over(record, self._limits):
                 return

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+
 from graphs.errors import TfplaceError
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome, Placement
@@ -77,6 +79,19 @@ class PacedPolicy(Policy, Protocol):
 
     def allow(self, seconds_left: float, trials_left: int | None) -> None:
         """Called before each `propose`, with what a search still has for this policy."""
+        ...
+
+
+@runtime_checkable
+class ResumablePolicy(Policy, Protocol):
+    """A policy whose state can be kept between `learn` and `propose`."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Everything that its next proposals depend on, as named arrays."""
+        ...
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Goes on where `state()` was taken; raises ValueError if that was another problem's."""
         ...
 
 

@@ -32,6 +32,7 @@ class Job:
       line_number, line: where and how it was written.
       command: a name of tfplace's commands, "optimize" where none was written.
       words: its arguments and flags, those of flagfiles among them.
+      places: flags that the batch adds: where a job writes that doesn't say so.
       outputs: paths that it writes, where its line says or the batch does.
       has_overwrite: whether its command refuses to replace them unless told --overwrite.
       limits: see there.
@@ -43,6 +44,7 @@ class Job:
     line: str
     command: str = "optimize"
     words: Sequence[str] = ()
+    places: Sequence[str] = ()
     outputs: Sequence[str] = ()
     has_overwrite: bool = False
     limits: JobLimits = JobLimits()

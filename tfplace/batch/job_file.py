@@ -27,6 +27,7 @@ from graphs.clusters.cluster_file import parse_bytes
 from graphs.errors import OutputError, TfplaceError, UsageError
 from graphs.nearest import did_you_mean
 from tfplace.batch.job import Job, JobLimits
+from tfplace.batch.job_state import CHECKPOINT_FOLDER
 
 # Splits the words of a command, those of a job among them, into arguments and flags.
 Parse = Callable[[str, Sequence[str]], tuple[list[str], flags.FlagValues]]
@@ -35,6 +36,7 @@ JOBS_FOLDER = "jobs"
 DEFAULT_COMMAND = "optimize"
 OWN_FLAGS = ("name", "time_limit_seconds", "memory_limit", "num_gpus")  # not the command's
 OUTPUT_FLAGS = ("output_dir", "output", "dump_problem", "timeline", "picture")
+PLACE_FLAGS = (*OUTPUT_FLAGS, "checkpoint_dir")
 LONGEST_NAME = 80
 _TEMPLATE = re.compile(r"\{([a-z_]+)\}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
@@ -105,18 +107,21 @@ class JobFile:
             for word in flag.serialize().splitlines()
         ]
         found = [_filled(word, facts) for word in [*arguments, *asked]]
-        places = {key: _filled(values[key].value or "", facts) for key in OUTPUT_FLAGS
+        places = {key: _filled(values[key].value or "", facts) for key in PLACE_FLAGS
                   if key in values}  # fmt: skip
-        if places.get("output_dir") == "":
-            places["output_dir"] = str(Path(self.output_dir, JOBS_FOLDER, name, "placed"))
-            found.append(f"--output_dir={places['output_dir']}")
+        added = []
+        for flag, folder in (("output_dir", "placed"), ("checkpoint_dir", CHECKPOINT_FOLDER)):
+            if places.get(flag) == "":
+                places[flag] = str(Path(self.output_dir, JOBS_FOLDER, name, folder))
+                added.append(f"--{flag}={places[flag]}")
         return Job(
             name=name,
             line_number=number,
             line=line.strip(),
             command=command,
             words=tuple(found),
-            outputs=tuple(place for place in places.values() if place),
+            places=tuple(added),
+            outputs=tuple(path for key, path in places.items() if path and key != "checkpoint_dir"),
             has_overwrite="overwrite" in values,
             limits=self._limits(values),
         )
@@ -220,7 +225,7 @@ def _default_name(words: Sequence[str]) -> str:
         flag, has_value, value = word.partition("=")
         if not word.startswith("-"):
             parts.append(_stem(word))
-        elif flag.lstrip("-") not in (*OWN_FLAGS, *OUTPUT_FLAGS, "overwrite", "format"):
+        elif flag.lstrip("-") not in (*OWN_FLAGS, *PLACE_FLAGS, "overwrite", "format"):
             parts.append(_stem(value) if has_value else flag.lstrip("-"))
     return "-".join(part for part in parts if part)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -14,6 +15,7 @@ from tfplace.output_paths import write_file
 
 State = Literal["waiting", "running", "done", "failed"]
 STATE_FILE, LOG_FILE, RESULT_FILE = "state.json", "log.txt", "result.json"
+CHECKPOINT_FOLDER = "checkpoint"
 GOES_ON_BY_ITSELF = ("bench", "train")  # with what an interrupted run of theirs left
 
 
@@ -68,8 +70,13 @@ class JobFolder:
         return before
 
     def begun(self, job: Job, before: JobState) -> JobState:
-        """Notes that an attempt begins, and which outputs will be the job's own."""
+        """Notes that an attempt begins, and which outputs will be the job's own.
+
+        The first one begins afresh; later ones go on with the search that was kept.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
+        if not before.attempts:
+            shutil.rmtree(self.path / CHECKPOINT_FOLDER, ignore_errors=True)
         outputs = [os.path.abspath(path) for path in job.outputs]
         here = os.path.abspath(self.path) + os.sep
         own = [

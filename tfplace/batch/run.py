@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import logging
 import os
 import threading
@@ -24,8 +23,7 @@ from tfplace.batch.summary import SUMMARY_FILE, JobRow, write_summary
 from tfplace.executors.pool import run_all
 from tfplace.executors.work import Ended, Executor, Work
 from tfplace.output_paths import write_file
-
-LOCK_FILE = ".lock"
+from tfplace.resuming.folder_lock import locked_folder
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -84,31 +82,15 @@ def run_batch(
 @contextlib.contextmanager
 def _owned(root: Path) -> Iterator[None]:
     """Makes the folder this process's; the kernel frees it when the process ends, however."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        foreign = [p.name for p in root.iterdir() if not p.name.startswith(".")]
+    doing = f"writing the batch to {root}"
+    with locked_folder(root, doing, "--output_dir"):
+        foreign = [path.name for path in root.iterdir() if not path.name.startswith(".")]
         if foreign and not (root / SUMMARY_FILE).exists():
             raise OutputError(
-                f"writing the batch to {root}: it holds other things, such as {min(foreign)!r}; "
-                "give another --output_dir"
+                f"{doing}: it holds other things, such as {min(foreign)!r}; give another "
+                "--output_dir"
             )
-        lock = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise OutputError(
-            f"writing the batch to {root}: {error.strerror}; give another --output_dir"
-        ) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(lock)
-        raise OutputError(
-            f"writing the batch to {root}: another `tfplace batch` is at work there; wait for "
-            "its end, or give another --output_dir"
-        ) from None
-    try:
         yield
-    finally:
-        os.close(lock)
 
 
 class _Batch:
@@ -140,7 +122,7 @@ class _Batch:
         self._change(index, JobRow(job, state))
         with folder.log.open("a", encoding="utf-8") as log:
             log.write(f"== attempt {state.attempts}, {time.strftime('%Y-%m-%d %H:%M:%S')}: "
-                      f"tfplace {job.command} {' '.join(job.words)}\n")  # fmt: skip
+                      f"tfplace {job.command} {' '.join([*job.words, *job.places])}\n")  # fmt: skip
         began = time.monotonic()
         ended = self._ended(_work(job, state, folder))
         if ended is None:
@@ -173,7 +155,8 @@ class _Batch:
         state = folder.state_of(job)
         if state.state == "done" and resume:
             return JobRow(job, state, folder.read_result(), was_done=True)
-        again = JobState(job.fingerprint, "waiting", state.attempts, state.own_outputs)
+        attempts = state.attempts if resume else 0
+        again = JobState(job.fingerprint, "waiting", attempts, state.own_outputs)
         return JobRow(job, again)
 
     def _ended(self, work: Work) -> Ended | None:
@@ -195,7 +178,7 @@ def _work(job: Job, state: JobState, folder: JobFolder) -> Work:
     limits = job.limits
     return Work(
         module="tfplace",
-        arguments=[job.command, *job.words, *replace, "--format=json"],
+        arguments=[job.command, *job.words, *job.places, *replace, "--format=json"],
         directory=os.getcwd(),
         log=str(folder.log),
         time_limit_seconds=limits.time_limit_seconds,

@@ -82,6 +82,7 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         max_trials=values.max_trials,
         seed=values.seed,
         policy=values.policy,
+        checkpoint_dir=values.checkpoint_dir,
         dump_problem=values.dump_problem,
         emit=_forms(values.emit),
         command=command_line("optimize", [model], values),

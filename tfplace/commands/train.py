@@ -6,21 +6,26 @@ import dataclasses
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
 
+if TYPE_CHECKING:
+    from tfplace.training.checkpoint import Checkpoint
+
 EXIT_INTERRUPTED = 5
+TRAINING_FILE = "training.npz"
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
     quiet_tensorflow(values.verbosity)
     from tfplace.output_paths import require_file, writable
-    from tfplace.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
+    from tfplace.training.checkpoint import Recipe, write_checkpoint
     from tfplace.training.families import split_family
 
     if not values.output or not values.output.endswith(".npz"):
@@ -32,16 +37,24 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     if not clusters:
         raise UsageError("reading --clusters: it is empty; wanted A,B,... as in k80x2,k80x4")
     require_file(values.output, "--output")
+    kept = None if values.checkpoint_dir is None else Path(values.checkpoint_dir, TRAINING_FILE)
     recipe = Recipe(values.family, clusters, values.num_graphs, values.seed)
-    goes_on = os.path.exists(values.output) and not values.overwrite
-    start = read_checkpoint(values.output) if goes_on else None
+    start = None if values.overwrite else _latest(values.output, kept)
     from tfplace.training.train import CONFIG, TrainingLimits, train
 
     limits = TrainingLimits(values.episodes, values.budget_seconds)
-    with writable(values.output):
-        result = train(
-            recipe, limits, start, lambda sentence: _tell(values.verbosity, sentence), CONFIG
-        )
+
+    def keep(checkpoint: Checkpoint) -> None:
+        if kept is not None:
+            write_checkpoint(str(kept), checkpoint, overwrite=True)
+
+    def tell(sentence: str) -> None:
+        _tell(values.verbosity, sentence)
+
+    if start is not None:
+        tell(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
+    with writable(values.output, None if kept is None else str(kept)):
+        result = train(recipe, limits, start, tell, CONFIG, keep)
         write_checkpoint(values.output, result.checkpoint, overwrite=True)
     checkpoint = result.checkpoint
     facts: dict[str, Any] = {
@@ -57,6 +70,22 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     else:
         print("\n".join(_lines(facts)))
     return EXIT_INTERRUPTED if result.interrupted else 0
+
+
+def _latest(output: str, kept: Path | None) -> Checkpoint | None:
+    """What a killed training kept, or an earlier one left: whichever was trained longer.
+
+    Raises:
+      CheckpointError: one of them is damaged.
+    """
+    from tfplace.training.checkpoint import read_checkpoint
+
+    paths = [
+        path
+        for path in (output, None if kept is None else str(kept))
+        if path and os.path.exists(path)
+    ]
+    return max(map(read_checkpoint, paths), key=lambda found: found.episodes, default=None)
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome
+from tfplace.learning.snapshot import Snapshot
 from tfplace.trial import Proposal
 
 
@@ -26,3 +27,12 @@ class Fixed:
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Nothing to learn."""
         return {}
+
+    def state(self) -> Snapshot:
+        """Whether it has said what it has to say."""
+        return {"proposed": np.array(self._placement is None)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes what `state` took."""
+        if state["proposed"]:
+            self._placement = None

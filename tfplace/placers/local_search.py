@@ -13,6 +13,7 @@ from graphs.placement import Infeasible, Outcome
 from graphs.problem import Problem
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import colocation_units
+from tfplace.learning import snapshot
 from tfplace.placers.etf import EarliestTaskFirst
 from tfplace.placers.heft import Heft
 from tfplace.placers.metis import Metis
@@ -23,6 +24,17 @@ from tfplace.trial import Proposal
 
 # A small graph soon needs no more of the first, cool pass.
 FIRST_PASS_TRIALS_PER_UNIT = 20
+
+# Of a state: how far it is.
+_NUMBERS = (
+    "_num_passes",
+    "_hot",
+    "_cold",
+    "_level_trials",
+    "_level_left",
+    "_acceptance",
+    "_energy",
+)
 
 STARTS = (Single, Topological, EarliestTaskFirst, Heft, Metis)
 
@@ -133,6 +145,38 @@ class LocalSearch:
             "temperature": self._temperature(),
             "acceptance": self._acceptance,
         }
+
+    def state(self) -> snapshot.Snapshot:
+        """Pass, level, temperature, current and best placement, random generator."""
+        numbers = [getattr(self, name) for name in _NUMBERS]
+        state = {
+            "rng": snapshot.of_generator(self._rng),
+            "numbers": np.array([float(number) for number in numbers]),
+            "num_left": np.array([len(self._starts), len(self._levels)]),
+            "has_begun": np.array(self._level is not None),
+            "best_rank": np.array([float(value) for value in self._best_rank]),
+        }
+        if self._best is not None:
+            state["best"] = self._best
+        if self._current is not None:
+            state["current"] = self._current
+        return state
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Goes on where `state` was taken; the levels are made again, with the seed of the pass."""
+        snapshot.into_generator(self._rng, state["rng"])
+        for name, number in zip(_NUMBERS, state["numbers"].tolist(), strict=True):
+            setattr(self, name, type(getattr(self, name))(number))
+        num_starts, num_levels = (int(count) for count in state["num_left"])
+        self._starts = self._starts[len(self._starts) - num_starts :]
+        infeasible, energy = state["best_rank"].tolist()
+        self._best, self._best_rank = state.get("best"), (bool(infeasible), energy)
+        self._current = state.get("current")
+        if state["has_begun"]:
+            seed = self._seed + self._num_passes - 1
+            levels = _levels(self._problem, self._config.level_sizes, seed)
+            first = len(levels) - num_levels
+            self._level, self._levels = levels[first - 1], levels[first:]
 
     def _next_level(self) -> bool:
         """Begins a level, of the next pass if need be; False if nothing can be moved."""

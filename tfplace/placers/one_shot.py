@@ -5,9 +5,12 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
+from tfplace.learning.snapshot import Snapshot
 from tfplace.trial import Proposal
 
 
@@ -39,3 +42,11 @@ class OneShot(abc.ABC):
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Nothing to learn."""
         return {}
+
+    def state(self) -> Snapshot:
+        """Whether it has said what it has to say."""
+        return {"proposed": np.array(self._proposed)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes what `state` took."""
+        self._proposed = bool(state["proposed"])

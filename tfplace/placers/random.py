@@ -11,6 +11,7 @@ from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import group_allowed
+from tfplace.learning import snapshot
 from tfplace.trial import Proposal
 
 
@@ -48,3 +49,11 @@ class Random:
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Nothing to learn."""
         return {}
+
+    def state(self) -> snapshot.Snapshot:
+        """The random generator's."""
+        return {"rng": snapshot.of_generator(self._rng)}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Takes what `state` took."""
+        snapshot.into_generator(self._rng, state["rng"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -158,6 +158,7 @@ def train(
     start: Checkpoint | None = None,
     tell: Callable[[str], None] = lambda sentence: None,
     config: PlacetoConfig = CONFIG,
+    keep: Callable[[Checkpoint], None] = lambda checkpoint: None,
 ) -> TrainingResult:
     """Trains, and judges the policy on held-out graphs before and after.
 
@@ -168,6 +169,7 @@ def train(
       start: what to go on from, or None.
       tell: told what goes on.
       config: of Placeto; its sizes are kept in the checkpoint.
+      keep: given what `start` may be, after every episode.
 
     Raises:
       TfplaceError: no such family or cluster, or `start` belongs to another recipe.
@@ -181,7 +183,8 @@ def train(
         random = geometric_mean([task.random() for task in tasks])
         before = judged(tasks, trainer.weights())
         with interruption.held():
-            _run(trainer, limits, tell, interruption)
+            for _ in _episodes(trainer, limits, tell, interruption):
+                keep(trainer.checkpoint({}))
         facts = {
             "num_tasks": len(tasks),
             "num_trials": [task.num_trials for task in tasks],
@@ -192,12 +195,13 @@ def train(
         return TrainingResult(trainer.checkpoint(facts), interruption.seen)
 
 
-def _run(
+def _episodes(
     trainer: Trainer,
     limits: TrainingLimits,
     tell: Callable[[str], None],
     interruption: Interruption,
-) -> None:
+) -> Iterator[None]:
+    """Trains, an episode at each step."""
     began, earlier, told = time.monotonic(), trainer.seconds, 0.0
     recent: list[float] = []
     while limits.episodes is None or trainer.episodes < limits.episodes:
@@ -206,6 +210,7 @@ def _run(
             break
         recent = [*recent[-49:], trainer.episode()]
         trainer.seconds = earlier + time.monotonic() - began
+        yield
         if seconds - told >= 10.0:
             told = seconds
             mean = float(np.mean(recent))

@@ -27,11 +27,14 @@ def read(tmp_path, monkeypatch):
 def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
     jobs = read("a/rnnlm.pb --seed=2\n\nsimulate m.pb --placement=p.json\noptimize m.keras\n")
     assert [(job.name, job.line_number, job.command, job.words) for job in jobs] == [
-        ("rnnlm-2", 1, "optimize",
-         ("a/rnnlm.pb", "--seed=2", "--output_dir=out/jobs/rnnlm-2/placed")),
+        ("rnnlm-2", 1, "optimize", ("a/rnnlm.pb", "--seed=2")),
         ("simulate-m-p", 3, "simulate", ("m.pb", "--placement=p.json")),
-        ("optimize-m", 4, "optimize", ("m.keras", "--output_dir=out/jobs/optimize-m/placed")),
-    ]  # fmt: skip
+        ("optimize-m", 4, "optimize", ("m.keras",)),
+    ]
+    assert [job.places for job in jobs[:2]] == [
+        ("--output_dir=out/jobs/rnnlm-2/placed", "--checkpoint_dir=out/jobs/rnnlm-2/checkpoint"),
+        (),
+    ]
     assert [job.outputs for job in jobs] == [
         ("out/jobs/rnnlm-2/placed",),
         (),
@@ -70,7 +73,7 @@ def test_limits_of_a_line_go_before_those_of_the_batch(read):
     common = JobLimits(60.0, 1 << 30, 0)
     jobs = read("a.pb\nb.pb --time_limit_seconds=5 --memory_limit=2MiB --num_gpus=2\n", common)
     assert [job.limits for job in jobs] == [common, JobLimits(5.0, 2 << 20, 2)]
-    assert jobs[1].name == "b" and len(jobs[1].words) == 2
+    assert jobs[1].name == "b" and jobs[1].words == ("b.pb",)
 
 
 def test_a_bad_line_is_a_job_that_cannot_run_and_the_others_are_read(read):

@@ -218,7 +218,7 @@ def test_a_folder_of_others_or_of_a_running_batch_is_refused(run, tmp_path):
     (out / "thesis.tex").unlink()
     with (out / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(OutputError, match="another `tfplace batch` is at work there"):
+        with pytest.raises(OutputError, match="another process of tfplace is at work there"):
             run(jobs_of("a"))
     assert run(jobs_of("a"))[1] == ["a"]
 

@@ -10,6 +10,7 @@ import pytest
 from graphs.errors import UsageError
 from tests.builders import Machine, Op, build_problem
 from tfplace.cli import main
+from tfplace.commands.train import TRAINING_FILE, _latest
 from tfplace.training.checkpoint import Recipe, read_checkpoint, write_checkpoint
 from tfplace.training.judge import HeldOut, geometric_mean
 from tfplace.training.train import Trainer, TrainingLimits, num_open, train
@@ -31,9 +32,11 @@ def test_training_moves_the_weights_and_says_what_it_reached(trained, recipe, sm
 
 
 def test_a_resumed_training_is_the_one_that_never_stopped(trained, recipe, small_config, tmp_path):
-    half = train(recipe, TrainingLimits(2, 600.0), config=small_config).checkpoint
+    kept = []
+    train(recipe, TrainingLimits(3, 600.0), config=small_config, keep=kept.append)
+    assert [checkpoint.episodes for checkpoint in kept] == [1, 2, 3]
     path = str(tmp_path / "half.npz")
-    write_checkpoint(path, half, overwrite=False)
+    write_checkpoint(path, kept[1], overwrite=False)  # killed in the third
     rest = train(recipe, TrainingLimits(4, 600.0), read_checkpoint(path), config=small_config)
     assert rest.checkpoint.arrays.keys() == trained.arrays.keys()
     for name, array in trained.arrays.items():
@@ -102,8 +105,13 @@ def test_train_then_optimize(recipe, small_config, tiny_rnnlm, tmp_path, capsys,
         "--seed=5",
         "--episodes=1",
     ]
+    folder = tmp_path / "deep" / "kept"
+    family.append(f"--checkpoint_dir={folder}")
     assert main(["train", f"--output={path}", *family, "--format=json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    captured = capsys.readouterr()
+    assert _latest("nowhere", folder / TRAINING_FILE).episodes == 1
+    assert _latest(path, None).episodes == 1 and _latest("nowhere", None) is None
+    facts = json.loads(captured.out)
     assert (facts["episodes"], facts["interrupted"]) == (1, False)
     words = ["--cluster=k80x4", "--max_trials=3", "--budget_seconds=5", "--format=json"]
     done = main(["optimize", tiny_rnnlm, f"--policy={path}", f"--output_dir={placed}", *words])

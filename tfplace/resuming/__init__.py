@@ -1,0 +1,1 @@
+"""Searches that can be killed at any moment and go on."""

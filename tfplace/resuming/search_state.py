@@ -1,0 +1,125 @@
+"""A search between two updates of its policy, as a file without pickles."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible, Measurement, Placement
+from tfplace.learning.snapshot import Snapshot
+from tfplace.trial import Trial
+
+_POLICY = "policy_state/"
+
+
+@dataclasses.dataclass(frozen=True)
+class StageStart:
+    """Where a stage of a search began.
+
+    Attributes:
+      number: of the stage, 0, 1, ...
+      num_trials, seconds: of the search until then.
+      device_of_op: i4[N] the best placement then, None where there was none.
+    """
+
+    number: int
+    num_trials: int
+    seconds: float
+    device_of_op: IntArray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchState:
+    """All that a search needs to go on as if it had never stopped.
+
+    Attributes:
+      stage: that runs.
+      policy: its state; empty before its first update, or where it has none to keep.
+      num_trials, num_infeasible, seconds: so far; seconds of all runs together.
+      best, best_stage, least_infeasible, history, notes, stages: as in SearchResult.
+    """
+
+    stage: StageStart
+    policy: Snapshot
+    num_trials: int
+    num_infeasible: int
+    seconds: float
+    best: Trial | None
+    best_stage: str
+    least_infeasible: Infeasible | None
+    history: Sequence[tuple[int, float, float]]
+    notes: Sequence[str]
+    stages: Sequence[tuple[str, int, float]]
+
+
+def to_arrays(state: SearchState, facts: Mapping[str, Any]) -> Snapshot:
+    """The state and some facts as named arrays."""
+    best = state.best
+    values = {
+        **facts,
+        "stage": [state.stage.number, state.stage.num_trials, state.stage.seconds],
+        "num_trials": state.num_trials,
+        "num_infeasible": state.num_infeasible,
+        "seconds": state.seconds,
+        "best": None if best is None else [best.index, best.seconds],
+        "outcome": None if best is None else dataclasses.asdict(best.outcome),
+        "best_stage": state.best_stage,
+        "least_infeasible": None
+        if state.least_infeasible is None
+        else dataclasses.asdict(state.least_infeasible),
+        "history": list(state.history),
+        "notes": list(state.notes),
+        "stages": list(state.stages),
+    }
+    arrays = {"facts": np.array(json.dumps(values, default=_plain))}
+    if best is not None:
+        arrays["best"] = best.placement.device_of_op
+    if state.stage.device_of_op is not None:
+        arrays["stage_start"] = state.stage.device_of_op
+    return {**arrays, **{_POLICY + name: array for name, array in state.policy.items()}}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> SearchState:
+    """What `to_arrays` took.
+
+    Raises:
+      KeyError, TypeError, ValueError: something is missing, or of another kind.
+    """
+    best = None
+    if facts["best"] is not None:
+        outcome = facts["outcome"]
+        measured = Measurement(**{**outcome, "peak_bytes": tuple(outcome["peak_bytes"])})
+        index, seconds = facts["best"]
+        best = Trial(int(index), float(seconds), Placement(arrays["best"]), measured)
+    worst = facts["least_infeasible"]
+    if worst is not None:
+        worst = Infeasible(**{**worst, "peak_bytes": tuple(worst["peak_bytes"])})
+    number, num_trials, seconds = facts["stage"]
+    start = StageStart(int(number), int(num_trials), float(seconds), arrays.get("stage_start"))
+    return SearchState(
+        stage=start,
+        policy={
+            name.removeprefix(_POLICY): array
+            for name, array in arrays.items()
+            if name.startswith(_POLICY)
+        },
+        num_trials=int(facts["num_trials"]),
+        num_infeasible=int(facts["num_infeasible"]),
+        seconds=float(facts["seconds"]),
+        best=best,
+        best_stage=str(facts["best_stage"]),
+        least_infeasible=worst,
+        history=[(int(row[0]), float(row[1]), float(row[2])) for row in facts["history"]],
+        notes=[str(note) for note in facts["notes"]],
+        stages=[(str(row[0]), int(row[1]), float(row[2])) for row in facts["stages"]],
+    )
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers as Python's."""
+    return value.item()
