@@ -1,0 +1,270 @@
+"""A smaller problem that takes about as long to run: small ops fused with what they wait for.
+
+Most ops of a training graph are small: constants, reads, elementwise ops behind a product. What a
+search on coarse groups asks of the simulator hardly depends on when exactly each of them runs, but
+simulating them is most of the work. The fused problem keeps every transfer between groups, all
+bytes and all seconds, and has a third to a quarter of the ops.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
+from graphs.placement import Grouping
+from graphs.problem import Problem
+from tfplace.evaluation.event_heap import compiled
+from tfplace.grouping.quotient import (
+    BoolArray,
+    allowed_class,
+    fastest_seconds,
+    group_sums,
+)
+
+# An op is small if it takes less than this share of all seconds, or than a mean transfer of no
+# bytes: moving it elsewhere alone gains nothing.
+SMALL_SHARE = 2e-5
+
+# Small ops that one fused op may take up after its first, in small ops: it ends by so much late.
+MAX_SMALL = 4.0
+
+NUM_ROUNDS = 3
+
+
+class _Joining(NamedTuple):
+    """Groups in the making; each is known by its leader.
+
+    Attributes:
+      leader: i8[N].
+      rank: i8[N] of an op in a topological order; a leader's is its group's place.
+      taken: f8[N] seconds of what joined each leader.
+      colocation: i8[N].
+      has_others: bool[N] whether anything joined.
+    """
+
+    leader: LongArray
+    rank: LongArray
+    taken: FloatArray
+    colocation: LongArray
+    has_others: BoolArray
+
+
+@dataclasses.dataclass(frozen=True)
+class FusedProblem:
+    """A problem whose ops are groups of another's.
+
+    Attributes:
+      problem: M fused ops; its makespans are close to the whole problem's, never proven equal.
+      fused_of_op: i4[N].
+      heaviest: i4[M] the op of each that takes longest.
+    """
+
+    problem: Problem
+    fused_of_op: IntArray
+    heaviest: IntArray
+
+    def expand(self, device_of_fused: IntArray) -> IntArray:
+        """i4[..., N] of placements i4[..., M]."""
+        return np.ascontiguousarray(device_of_fused[..., self.fused_of_op])
+
+    def reduce(self, device_of_op: IntArray) -> IntArray:
+        """i4[..., M] of placements i4[..., N]: where the heaviest op lies."""
+        return np.ascontiguousarray(device_of_op[..., self.heaviest])
+
+
+def fused_problem(problem: Problem) -> FusedProblem:
+    """Fuses small ops with what they wait for, then with the only op that waits for them.
+
+    In a topological order by least start times an op may join the latest of its inputs: moved to
+    right behind it, it still comes after all of its inputs, so no cycle can arise. An op with
+    a single user may join that. Fused are only ops that may use the same devices and that don't
+    lie in different colocation groups.
+    """
+    problem_now = problem
+    fused_of_op = np.arange(problem.num_ops, dtype=np.int32)
+    for _ in range(NUM_ROUNDS):
+        grouping = _joined(problem_now)
+        if grouping.num_groups == problem_now.num_ops:
+            break
+        problem_now = _fused(problem_now, grouping)
+        fused_of_op = grouping.group_of_op[fused_of_op]
+    seconds = fastest_seconds(problem, problem.allowed())
+    order = np.lexsort((-np.arange(problem.num_ops), seconds, fused_of_op))
+    last = np.append(np.flatnonzero(np.diff(fused_of_op[order])), problem.num_ops - 1)
+    return FusedProblem(problem_now, fused_of_op, order[last].astype(np.int32))
+
+
+def _joined(problem: Problem) -> Grouping:
+    """Groups of one round, numbered in a topological order."""
+    graph = problem.graph
+    allowed = problem.allowed()
+    seconds = fastest_seconds(problem, allowed)
+    apart = ~np.eye(problem.num_devices, dtype=bool)
+    latency = float(problem.link_latency[apart].mean()) if apart.any() else 0.0
+    small = max(latency, SMALL_SHARE * float(seconds.sum()))
+    producer, user, _ = graph.op_edges()
+    pairs = np.unique(np.stack([user, producer], axis=1), axis=0)
+    user, producer = pairs[:, 0], pairs[:, 1]
+    row = _rows(user, problem.num_ops)
+    start = np.zeros(problem.num_ops)
+    _least_starts(row, producer, seconds, start)
+    order = np.lexsort((np.arange(problem.num_ops), start)).astype(np.int64)
+    rank = np.empty(problem.num_ops, dtype=np.int64)
+    rank[order] = np.arange(problem.num_ops)
+    state = _Joining(
+        leader=np.arange(problem.num_ops, dtype=np.int64),
+        rank=rank,
+        taken=np.zeros(problem.num_ops),
+        colocation=graph.colocation_group.astype(np.int64),
+        has_others=np.zeros(problem.num_ops, dtype=bool),
+    )
+    kind = allowed_class(allowed).astype(np.int64)
+    _join_inputs(state, order, row, producer, start, seconds, kind, small)
+    by_producer = np.lexsort((user, producer))
+    out_row = _rows(producer[by_producer], problem.num_ops)
+    _join_only_users(state, order, out_row, user[by_producer], seconds, kind, small)
+    # Ranks of leaders are a topological order of the groups.
+    _, group = np.unique(rank[state.leader], return_inverse=True)
+    return Grouping(group.astype(np.int32), int(group.max()) + 1)
+
+
+def _fused(problem: Problem, grouping: Grouping) -> Problem:
+    """The problem whose ops are the groups, which are numbered in a topological order."""
+    graph, group = problem.graph, grouping.group_of_op
+    allowed = problem.allowed()
+    finite = np.where(allowed, problem.op_seconds, 0.0)
+    first = np.unique(group, return_index=True)[1]
+    seconds = np.where(allowed[first], group_sums(finite, grouping), np.inf)
+    colocation = np.full(grouping.num_groups, -1, dtype=np.int64)
+    np.maximum.at(colocation, group, graph.colocation_group)
+    source = group[graph.tensor_producer]
+    leaves = source[graph.use_tensor] != group[graph.use_op]
+    is_kept = np.zeros(graph.num_tensors, dtype=bool)
+    is_kept[graph.use_tensor[leaves]] = True
+    kept = np.flatnonzero(is_kept)
+    kept = kept[np.argsort(source[kept], kind="stable")]
+    number = np.full(graph.num_tensors, -1, dtype=np.int64)
+    number[kept] = np.arange(len(kept))
+    uses = np.stack([number[graph.use_tensor[leaves]], group[graph.use_op[leaves]]], axis=1)
+    uses = np.unique(uses, axis=0)
+    # What stays inside is counted as held throughout: never less than it takes.
+    temp = group_sums(graph.op_temp_bytes.astype(np.float64), grouping)
+    np.add.at(temp, source[~is_kept], graph.tensor_alloc_bytes[~is_kept])
+    fused = OpGraph(
+        op_names=[graph.op_names[op] for op in first],
+        op_types=[graph.op_types[op] for op in first],
+        tensor_producer=source[kept].astype(np.int32),
+        tensor_output=graph.tensor_output[kept],
+        tensor_bytes=graph.tensor_bytes[kept],
+        tensor_alloc_bytes=graph.tensor_alloc_bytes[kept],
+        tensor_shape=graph.tensor_shape[kept],
+        use_tensor=uses[:, 0].astype(np.int32),
+        use_op=uses[:, 1].astype(np.int32),
+        op_persistent_bytes=_byte_sums(graph.op_persistent_bytes, grouping),
+        op_temp_bytes=temp.astype(np.int64),
+        colocation_group=colocation.astype(np.int32),
+    )
+    return dataclasses.replace(
+        problem,
+        graph=fused,
+        op_seconds=seconds,
+        pinned_device=np.full(grouping.num_groups, -1, dtype=np.int32),
+    )
+
+
+def _byte_sums(amounts: LongArray, grouping: Grouping) -> LongArray:
+    sums = np.zeros(grouping.num_groups, dtype=np.int64)
+    np.add.at(sums, grouping.group_of_op, amounts)
+    return sums
+
+
+def _rows(owners: IntArray, size: int) -> LongArray:
+    """i8[size+1]: where each owner's items begin among items sorted by owner."""
+    rows = np.zeros(size + 1, dtype=np.int64)
+    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
+    return rows
+
+
+@compiled
+def _least_starts(
+    row: LongArray, producer: IntArray, seconds: FloatArray, start: FloatArray
+) -> None:
+    """When each op starts if transfers take no time and devices are never busy."""
+    for op in range(len(seconds)):
+        for index in range(row[op], row[op + 1]):
+            source = producer[index]
+            start[op] = max(start[op], start[source] + seconds[source])
+
+
+@compiled
+def _may_join(
+    state: _Joining, op: int, leader: int, seconds: FloatArray, kind: LongArray, small: float
+) -> bool:
+    colocation = state.colocation[op]
+    return bool(
+        seconds[op] <= small
+        and state.taken[leader] + seconds[op] <= MAX_SMALL * small
+        and kind[op] == kind[leader]
+        and (colocation < 0 or colocation == state.colocation[leader])
+    )
+
+
+@compiled
+def _join_inputs(
+    state: _Joining,
+    order: LongArray,
+    row: LongArray,
+    producer: IntArray,
+    start: FloatArray,
+    seconds: FloatArray,
+    kind: LongArray,
+    small: float,
+) -> None:
+    """Small ops join the group that comes last of those of their inputs.
+
+    Not where the group would have to wait for another input of the op.
+    """
+    for position in range(len(order)):
+        op = order[position]
+        last = -1
+        for index in range(row[op], row[op + 1]):
+            leader = state.leader[producer[index]]
+            if last < 0 or state.rank[leader] > state.rank[last]:
+                last = leader
+        if last < 0 or not _may_join(state, op, last, seconds, kind, small):
+            continue
+        waits = False
+        for index in range(row[op], row[op + 1]):
+            source = producer[index]
+            if state.leader[source] != last:
+                waits = waits or start[source] + seconds[source] > start[last]
+        if not waits:
+            state.leader[op] = last
+            state.has_others[last] = True
+            state.taken[last] += seconds[op]
+
+
+@compiled
+def _join_only_users(
+    state: _Joining,
+    order: LongArray,
+    row: LongArray,
+    user: IntArray,
+    seconds: FloatArray,
+    kind: LongArray,
+    small: float,
+) -> None:
+    """Small ops that are alone in their group join that of their only user."""
+    for position in range(len(order) - 1, -1, -1):
+        op = order[position]
+        if row[op + 1] - row[op] != 1:
+            continue
+        leader = state.leader[user[row[op]]]
+        is_alone = state.leader[op] == op and not state.has_others[op]
+        if is_alone and _may_join(state, op, leader, seconds, kind, small):
+            state.leader[op] = leader
+            state.has_others[leader] = True
+            state.taken[leader] += seconds[op]
