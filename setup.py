@@ -38,6 +38,7 @@ setup(
     ],
     extras_require={
         "test": ["pytest>=8", "hypothesis>=6", "ruff>=0.9", "mypy>=1.14"],
+        "ray": ["ray>=2.40"],  # batch and bench on several machines
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
     entry_points={"console_scripts": ["tfplace = tfplace.cli:main"]},

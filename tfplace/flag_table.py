@@ -103,6 +103,9 @@ OUTPUT_DIR = (
     ),
 )
 DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .npz"),)
+LOGDIR = (
+    Flag("logdir", "string", None, "write TensorBoard's event files of the run below this folder"),
+)
 OUTPUT = (
     Flag("output", "string", None, "the file to write"),
     Flag("overwrite", "boolean", False, "replace what is already there"),
@@ -139,12 +142,23 @@ SIZES = (
     Flag("vocab_size", "integer", None, "words", lower_bound=2),
 )
 
+EXECUTOR = (
+    Flag(
+        "executor",
+        "enum",
+        "local",
+        "local: processes of this host; ray: the nodes of a Ray cluster",
+        ("local", "ray"),
+    ),
+    Flag("ray_address", "string", None, "HOST:PORT of Ray's head node (default: this host's)"),
+)
 BENCH = (
     Flag("models", "string", "rnnlm", "benchmark graphs (nmt:num_layers=4) or paths, A,B,..."),
     Flag("clusters", "string", "k80x2", "clusters, A,B,..."),
     Flag("algorithms", "string", "random,local_search,spotlight", "algorithms, A,B,..."),
     Flag("seeds", "string", "1", "seeds, 1,2,3"),
     Flag("parallel", "integer", None, "cells at a time (default: one per core)", lower_bound=1),
+    *EXECUTOR,
 )
 TRAIN = (
     Flag("family", "string", "rnnlm", "graphs to train on: variations of rnnlm, nmt or cifar10"),
@@ -160,7 +174,14 @@ LIMITS = (
 )
 BATCH = (
     Flag("output_dir", "string", None, "where summary, logs and states go (default: JOBS_batch)"),
-    Flag("parallel", "integer", None, "jobs at a time (default: 1)", lower_bound=1),
+    Flag(
+        "parallel",
+        "integer",
+        None,
+        "jobs at a time (default: 1; on Ray one per CPU)",
+        lower_bound=1,
+    ),
+    *EXECUTOR,
     Flag("resume", "boolean", True, "jobs that are done stay done"),
     *LIMITS,
     Flag("num_gpus", "integer", 0, "GPUs that a job needs for itself", lower_bound=0),

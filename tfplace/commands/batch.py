@@ -27,7 +27,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.batch.job_file import JobFile, memory_limit
     from tfplace.batch.run import BatchOptions, run_batch
     from tfplace.batch.summary import summary
-    from tfplace.executors.local import LocalExecutor
+    from tfplace.executors.choose import executor_for
 
     path = model_of(arguments)
     output_dir = values.output_dir or str(Path(path).with_suffix("")) + "_batch"
@@ -42,9 +42,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         lambda name, words: cli.parse(name, words, flag_table.JOB),
     )
     jobs = job_file.read()
-    options = BatchOptions(output_dir, values.parallel or 1, values.resume)
-    with _listener(values.verbosity) as listener:
-        result = run_batch(jobs, LocalExecutor(), options, listener)
+    with (
+        executor_for(values.executor, values.ray_address) as (executor, capacity),
+        _listener(values.verbosity) as listener,
+    ):
+        options = BatchOptions(output_dir, values.parallel or capacity or 1, values.resume)
+        result = run_batch(jobs, executor, options, listener)
     found = summary(result.rows)
     if values.format == "json":
         print_json(found)

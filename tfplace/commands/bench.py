@@ -22,6 +22,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from tfplace.bench.grid import Grid, cells_of, read_rows, split_names, whole_numbers
     from tfplace.bench.run import num_failed, run_grid
+    from tfplace.executors.choose import executor_for
     from tfplace.output_paths import writable
 
     if not values.output or not values.output.endswith(".json"):
@@ -29,22 +30,28 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             f"writing the bench: --output is {values.output!r}; wanted FILE.json, beside which "
             "FILE.csv, FILE.md and FILE.png are written"
         )
-    grid = Grid(
-        models=split_names(values.models, "--models"),
-        clusters=split_names(values.clusters, "--clusters"),
-        algorithms=split_names(values.algorithms, "--algorithms"),
-        seeds=whole_numbers(split_names(values.seeds, "--seeds"), "--seeds"),
-        max_trials=values.max_trials,
-        budget_seconds=values.budget_seconds,
-        memory_reserve=values.memory_reserve,
-        parallel=values.parallel or len(os.sched_getaffinity(0)),
-    )
-    for algorithm in grid.algorithms:
+    names = split_names(values.algorithms, "--algorithms")
+    for algorithm in names:
         require_known(algorithm)
     earlier = [] if values.overwrite else read_rows(values.output)
     stem = values.output.removesuffix(".json")
-    with writable(*(f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png"))):
-        result = run_grid(grid, values.output, earlier, lambda *row: _tell(values.verbosity, *row))
+    with (
+        writable(*(f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png"))),
+        executor_for(values.executor, values.ray_address) as (executor, capacity),
+    ):
+        grid = Grid(
+            models=split_names(values.models, "--models"),
+            clusters=split_names(values.clusters, "--clusters"),
+            algorithms=names,
+            seeds=whole_numbers(split_names(values.seeds, "--seeds"), "--seeds"),
+            max_trials=values.max_trials,
+            budget_seconds=values.budget_seconds,
+            memory_reserve=values.memory_reserve,
+            parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
+        )
+        result = run_grid(
+            grid, values.output, earlier, lambda *row: _tell(values.verbosity, *row), executor
+        )
     text = _write_tables(result.rows, stem)
     if values.format == "json":
         print_json(result.rows)

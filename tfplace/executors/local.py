@@ -33,6 +33,9 @@ class LocalExecutor:
         Raises:
           OSError: its log can't be written.
         """
+        if work.num_gpus:
+            reason = "only Ray gives out GPUs by number: say --executor=ray, or no --num_gpus"
+            return Ended(1, b"", "", reason)
         with open(work.log, "ab+") if work.log else tempfile.TemporaryFile() as stderr:
             first = stderr.seek(0, os.SEEK_END)  # what an earlier attempt said is not ours
             process = self._start(work, stderr)
