@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.shapes import TensorProperties
+from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 
@@ -268,8 +269,9 @@ def _declared_bytes(node: Any) -> int:
 def origin_devices(
     flat: FlatGraph, built: BuiltGraph, device_of_op: IntArray, device_names: Sequence[str]
 ) -> Mapping[Any, str]:
-    """{Origin: device string} of every node that the model itself has."""
+    """{Origin: device string} of every node that the model itself has, bodies of units too."""
     devices = [device_names[d] for d in device_of_op[built.op_of_node].tolist()]
-    return {
+    own = {
         origin: device for origin, device in zip(flat.origins, devices, strict=True) if origin.node
     }
+    return {**devices_inside_units(flat, devices), **own}

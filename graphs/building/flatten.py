@@ -249,7 +249,7 @@ def _flatten_classes(node: Any, origin: Origin, known: Mapping[str, object]) -> 
 
 def _copy_needed_functions(flat: Any, library: Mapping[str, Any]) -> None:
     """Copies the functions that units still refer to, and what these refer to."""
-    pending = list(_referred_functions(flat.node, library))
+    pending = list(referred_functions(flat.node, library))
     done: set[str] = set()
     while pending:
         name = pending.pop()
@@ -257,10 +257,11 @@ def _copy_needed_functions(flat: Any, library: Mapping[str, Any]) -> None:
             continue
         done.add(name)
         flat.library.function.add().CopyFrom(library[name])
-        pending.extend(_referred_functions(library[name].node_def, library))
+        pending.extend(referred_functions(library[name].node_def, library))
 
 
-def _referred_functions(nodes: Sequence[Any], library: Mapping[str, Any]) -> Iterator[str]:
+def referred_functions(nodes: Sequence[Any], library: Mapping[str, Any]) -> Iterator[str]:
+    """The functions of the library that nodes name: as their op or in an attribute."""
     for node in nodes:
         if node.op in library:
             yield node.op

@@ -196,44 +196,44 @@ def _application(k, name):
     return getattr(k.applications, name)(weights=None, input_shape=(64, 64, 3), classes=10)
 
 
-@model(flags=["--mode=inference"], heavy=True)
+@model(flags=["--mode=inference"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def tf_keras_mobilenet_v2(folder):
     return _exported(_application(_tf_keras(), "MobileNetV2"), folder)
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def keras3_mobilenet_v2(folder):
     return _exported(_application(_keras(), "MobileNetV2"), folder)
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def tf_keras_resnet50(folder):
     return _exported(_application(_tf_keras(), "ResNet50"), folder)
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def keras3_resnet50_v2(folder):
     return _exported(_application(_keras(), "ResNet50V2"), folder)
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def tf_keras_efficientnet_b0_saved(folder):
     _application(_tf_keras(), "EfficientNetB0").save(str(folder / "1"))
     return str(folder / "1")
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def keras3_efficientnet_b0_zip(folder):
     _application(_keras(), "EfficientNetB0").save(str(folder / "model.keras"))
     return str(folder / "model.keras")
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def keras3_densenet121(folder):
     return _exported(_application(_keras(), "DenseNet121"), folder)
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def tf_keras_inception_v3_h5(folder):
     k = _tf_keras()
     model_ = k.applications.InceptionV3(weights=None, input_shape=(96, 96, 3), classes=10)
@@ -241,7 +241,7 @@ def tf_keras_inception_v3_h5(folder):
     return str(folder / "model.h5")
 
 
-@model(flags=["--batch_size=2"], heavy=True)
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH], heavy=True)
 def keras3_nasnet_mobile(folder):
     k = _keras()
     model_ = k.applications.NASNetMobile(weights=None, input_shape=(64, 64, 3), classes=10)
