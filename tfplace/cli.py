@@ -66,6 +66,7 @@ COMMANDS = {
         + table.COST_CACHE
         + table.CHECKPOINT_DIR
         + table.DUMP
+        + table.LOGDIR
         + table.FORMAT,
         (
             "tfplace optimize model.pb",

@@ -66,6 +66,12 @@ CONSTRAINTS = (
         False,
         "pin ops to the device strings that they have, where the cluster has such devices",
     ),
+    Flag(
+        "free_gradients",
+        "boolean",
+        True,
+        "place gradient ops apart from their forward ops; without it they share a device",
+    ),
 )
 SEED = (Flag("seed", "integer", 0, "of every random choice", lower_bound=0),)
 BUDGET = (

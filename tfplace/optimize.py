@@ -57,6 +57,7 @@ from tfplace.report.report import Report, Verified
 from tfplace.resuming.kept_search import priced_as_kept, search_folder
 from tfplace.resuming.search_folder import SearchFolder
 from tfplace.search import Limits, SearchResult, search
+from tfplace.tensorboard.search_log import SearchLog, hparams_of, run_folder
 from tfplace.training.checkpoint import Checkpoint
 from tfplace.training.trained_policy import algorithm_with_policy
 from tfplace.watch import Watch
@@ -86,7 +87,10 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     require_free(output_dir, options.overwrite)
     require_file(options.dump_problem, "--dump_problem", output_dir)
     require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
-    with writable(output_dir, options.dump_problem), interruptible() as interruption:
+    run_log = None if options.logdir is None else run_folder(options, time.time())
+    with writable(output_dir, options.dump_problem, run_log), interruptible() as interruption:
+        log = None if run_log is None else SearchLog(run_log, watch, hparams_of(options))
+        watch = log or watch
         watch.stage(f"reading {options.problem.model} and pricing its ops")
         found = prepare(options.problem)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
@@ -103,7 +107,10 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
                 lambda: _measure(found, options, candidates, choice, watch), Timed(choice, None)
             )
             searched = Searched(baselines, result, choice, timings, solved)
-            return _write_model(found, options, searched, interruption, watch)
+            report = _write_model(found, options, searched, interruption, watch)
+            if log is not None:
+                log.finish(found, choice.candidate.device_of_op, report)
+            return report
 
 
 class Origin(NamedTuple):
@@ -208,7 +215,7 @@ def _write_model(
         devices = origin_devices(found.flat, found.built, placement, names)
         if options.problem.keep_devices:
             beside = kept_beside_the_run(found.source.graph_def, found.flat, names)
-            devices = {**beside, **devices}
+            devices = {**devices, **beside}
         files = placement_files(found, placement)
         emitted = emit(found.source, devices, made, files, overwrite=True)
         comparison = interruption.unless_seen(

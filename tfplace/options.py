@@ -19,6 +19,7 @@ class ProblemOptions:
       pins: "REGEX=DEVICE".
       no_split: regular expressions.
       keep_devices: whether device strings in the model are pins, where the cluster has them.
+      free_gradients: whether gradient ops may lie elsewhere than their forward ops.
       memory_reserve: fraction [0, 1) of each device's memory that is kept free.
       feed_file: an .npz of inputs; generated ones where None.
       seed: of generated inputs.
@@ -31,6 +32,7 @@ class ProblemOptions:
     pins: Sequence[str] = ()
     no_split: Sequence[str] = ()
     keep_devices: bool = False
+    free_gradients: bool = True
     memory_reserve: float = 0.1
     feed_file: str | None = None
     seed: int = 0
@@ -52,6 +54,7 @@ class OptimizeOptions:
       policy: a checkpoint of `tfplace train`, or None.
       checkpoint_dir: where the search is kept and goes on from, or None.
       dump_problem: an .npz to write, or None.
+      logdir: where TensorBoard's event files go, or None.
       emit: what is left in output_dir: of rewrite.emit_forms.FORMS.
       command: the command line, for the report.
     """
@@ -67,5 +70,6 @@ class OptimizeOptions:
     policy: str | None = None
     checkpoint_dir: str | None = None
     dump_problem: str | None = None
+    logdir: str | None = None
     emit: frozenset[str] = frozenset({"saved_model"})
     command: str = ""

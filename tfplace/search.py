@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Outcome
+from graphs.placement import Infeasible, Measurement, Outcome
 from tfplace.interruption import Interrupted, Interruption, interruptible
 from tfplace.record import Record
 from tfplace.resuming.search_folder import SearchFolder
@@ -72,6 +72,7 @@ class Progress:
       seconds: since the search began.
       best_step_seconds: of the best feasible placement, inf before there is one.
       scalars: what the policy reported of its last update.
+      mean_step_seconds: of the last batch's feasible placements; nan where there was none.
     """
 
     stage: str
@@ -80,6 +81,7 @@ class Progress:
     seconds: float
     best_step_seconds: float
     scalars: Mapping[str, float]
+    mean_step_seconds: float = math.nan
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,7 +261,7 @@ class _StageRun:
                 with interruption.raising():
                     scalars = policy.learn(proposal, outcomes)
                 kept.save(record, policy)
-            on_progress(self._progress(scalars))
+            on_progress(self._progress(scalars, outcomes))
             if _is_over(record, self._limits):
                 return
 
@@ -295,8 +297,9 @@ class _StageRun:
             return None
         return max(int(left / self._trial_seconds), 1)
 
-    def _progress(self, scalars: Mapping[str, float]) -> Progress:
+    def _progress(self, scalars: Mapping[str, float], outcomes: Sequence[Outcome]) -> Progress:
         record = self._record
+        steps = [o.step_seconds for o in outcomes if isinstance(o, Measurement)]
         return Progress(
             self._stage.name,
             record.num_trials,
@@ -304,4 +307,5 @@ class _StageRun:
             record.seconds,
             record.best_seconds,
             scalars,
+            sum(steps) / len(steps) if steps else math.nan,
         )

@@ -45,6 +45,7 @@ def placed(tiny_rnnlm, slow_cpu_cluster, tmp_path_factory):
             "--evaluator=simulate",
             f"--output_dir={out}",
             f"--dump_problem={dump}",
+            f"--logdir={folder / 'logs'}",
             "--verbosity=-1",
         ]
     )
@@ -70,6 +71,26 @@ def test_the_report_has_what_the_contract_lists(placed):
     assert report["search"]["num_trials"] == 400
     trials = [row[0] for row in report["search"]["history"]]
     assert trials == sorted(trials)
+
+
+def test_tensorboard_gets_scalars_hyper_parameters_and_the_placed_graph(placed):
+    out, report, _ = placed
+    (run,) = (out.parent / "logs").iterdir()
+    assert run.name.startswith("rnnlm-two_equal-local_search-seed0-")
+    (file,) = run.iterdir()
+    tags, graphs = set(), []
+    for event in tf.compat.v1.train.summary_iterator(str(file)):
+        tags |= {value.tag for value in event.summary.value}
+        if event.graph_def:
+            graphs.append(tf.compat.v1.GraphDef.FromString(event.graph_def))
+    assert {"search/best_step_seconds", "search/trials_per_second", "result/gap"} <= tags
+    assert {"_hparams_/session_start_info", "_hparams_/session_end_info"} <= tags
+    (graph,) = graphs
+    counts = dict.fromkeys(report["best"]["ops_per_device"], 0)
+    for node in graph.node:
+        counts[node.device] += 1
+    assert counts == report["best"]["ops_per_device"]
+    assert not any("value" in node.attr for node in graph.node)
 
 
 def test_an_independent_simulator_agrees_with_the_dumped_problem(placed):

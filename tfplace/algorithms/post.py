@@ -109,6 +109,9 @@ class Post:
             )
             scalars["loss"] = float(loss)
         require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
+        before, now = proposal.log_distributions[0], self._policy.log_distributions().numpy()
+        scalars["entropy"] = -float((np.exp(now) * now).sum(axis=-1).mean())
+        scalars["kl"] = float((np.exp(before) * (before - now)).sum(axis=-1).mean())
         return scalars
 
     def state(self) -> snapshot.Snapshot:

@@ -15,6 +15,7 @@ from tfplace.learning import snapshot
 from tfplace.learning.divergence import require_finite
 from tfplace.learning.policy_gradient import mean_entropy
 from tfplace.learning.proposal import GroupedProposal, ProbabilityArray
+from tfplace.learning.proximal import kl_divergence
 from tfplace.policies import seq2seq
 
 Tensor = Any  # tf.Tensor; TensorFlow ships no types
@@ -73,7 +74,7 @@ class SequenceLearner:
         advantages: FloatArray,
         steps: int = 1,
     ) -> dict[str, float]:
-        """Takes optimizer steps on one batch; returns the last one's loss and entropy.
+        """Takes optimizer steps on one batch; returns the last one's loss, entropy and KL.
 
         Args:
           sequence: what was placed.
@@ -119,4 +120,5 @@ class SequenceLearner:
             loss = self._loss(new, old, devices, advantage)
         variables = self._policy.trainable_variables
         self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
-        return {"loss": loss, "entropy": mean_entropy(new)}
+        kl = tf.reduce_mean(kl_divergence(old, new))
+        return {"loss": loss, "entropy": mean_entropy(new), "kl": kl}

@@ -25,6 +25,7 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
         pins=_of(values, "pin", []),
         no_split=_of(values, "no_split", []),
         keep_devices=_of(values, "keep_devices", False),
+        free_gradients=_of(values, "free_gradients", True),
         memory_reserve=_of(values, "memory_reserve", 0.1),
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
@@ -84,6 +85,7 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         policy=values.policy,
         checkpoint_dir=values.checkpoint_dir,
         dump_problem=values.dump_problem,
+        logdir=values.logdir,
         emit=_forms(values.emit),
         command=command_line("optimize", [model], values),
     )
