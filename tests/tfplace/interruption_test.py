@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import OutputError
-from tfplace import optimize as optimize_module
+from tfplace import optimizing as optimize_module
 from tfplace.choosing import baselines
 from tfplace.cli import main
 from tfplace.interruption import Interrupted, interruptible

@@ -17,7 +17,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Optimises, prints the report, and says with the status whether Ctrl-C cut it short."""
     quiet_tensorflow(values.verbosity)
     require_known(values.algorithm)
-    from tfplace.optimize import optimize
+    from tfplace.optimizing import optimize
     from tfplace.report.text import console, print_report
     from tfplace.watch import watch_for
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from graphs.errors import OutputError
-from tfplace import optimize as optimize_module
+from tfplace import optimizing as optimize_module
 from tfplace.choosing import baselines
 from tfplace.cli import main
 from tfplace.watch import LineWatch
