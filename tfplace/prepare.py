@@ -12,6 +12,7 @@ import numpy as np
 
 from graphs.building.build import BuiltGraph, build_op_graph
 from graphs.building.flatten import flatten
+from graphs.building.gradients import tied_gradients
 from graphs.building.shapes import TensorProperties, infer
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
@@ -158,6 +159,10 @@ def make_problem(
         communication=cluster.communication,
         executor=executor_of(cluster, graph.op_types, costs.memory_share),
     )
+    if not options.free_gradients:
+        tied = tied_gradients(names, graph.colocation_group, problem.allowed())
+        graph = dataclasses.replace(graph, colocation_group=tied)
+        problem = dataclasses.replace(problem, graph=graph)
     require_possible(
         problem.allowed(),
         costs.op_seconds,

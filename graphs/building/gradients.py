@@ -1,0 +1,98 @@
+"""Which ops are the gradient of which: by the names that TensorFlow gives them.
+
+tf.gradients puts the gradient of op "a/b" under "gradients/a/b_grad/", tf.GradientTape under
+"gradient_tape/a/b/". Inside opened functions both stand behind the call path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+
+_SCOPE = re.compile(r"(?:^|(?<=/))(gradients(?:_\d+)?|gradient_tape(?:_\d+)?)/")
+_GRAD = "_grad"
+
+
+def forward_ops(op_names: Sequence[str]) -> IntArray:
+    """i4[N]: the forward op of each gradient op; -1 for all others.
+
+    Args:
+      op_names: [N] unique, call paths.
+    """
+    index = {name: i for i, name in enumerate(op_names)}
+    found = np.full(len(op_names), -1, dtype=np.int32)
+    for i, name in enumerate(op_names):
+        scope = _SCOPE.search(name)
+        if scope is not None:
+            found[i] = _forward(name[: scope.start()], name[scope.end() :], index)
+    return found
+
+
+def _forward(outer: str, inner: str, index: Mapping[str, int]) -> int:
+    """The op that "OUTER gradients/INNER" belongs to, -1 where there is none of that name."""
+    parts = inner.split("/")
+    for length in range(len(parts) - 1, 0, -1):
+        path = "/".join(parts[:length])
+        named = path.removesuffix(_GRAD)
+        for candidate in (outer + named, named):
+            if candidate in index:
+                return index[candidate]
+    return -1
+
+
+def tied_gradients(
+    op_names: Sequence[str], colocation_group: IntArray, allowed: np.ndarray
+) -> IntArray:
+    """i4[N]: colocation groups in which gradient ops lie with their forward ops.
+
+    An op that would leave a group without a device that has kernels for all of it stays out.
+
+    Args:
+      op_names: [N].
+      colocation_group: i4[N]; -1 for ops in none.
+      allowed: bool[N, D] where each op may lie, its group considered.
+    """
+    unit = _units(colocation_group)
+    may = np.ones((int(unit.max(initial=-1)) + 1, allowed.shape[1]), dtype=bool)
+    np.logical_and.at(may, unit, allowed)
+    root = list(range(len(may)))
+
+    def find(u: int) -> int:
+        while root[u] != u:
+            root[u] = root[root[u]]
+            u = root[u]
+        return u
+
+    for op, forward in enumerate(forward_ops(op_names).tolist()):
+        if forward < 0:
+            continue
+        a, b = find(int(unit[forward])), find(int(unit[op]))
+        if a != b and (may[a] & may[b]).any():
+            may[a] &= may[b]
+            root[b] = a
+    joined = np.array([find(u) for u in unit.tolist()], dtype=np.int64)
+    return _numbered(joined)
+
+
+def _units(colocation_group: IntArray) -> IntArray:
+    """Groups first, then a number for each op that is in none."""
+    unit = colocation_group.copy()
+    alone = np.flatnonzero(unit < 0)
+    unit[alone] = int(unit.max(initial=-1)) + 1 + np.arange(len(alone))
+    return unit
+
+
+def _numbered(label: np.ndarray) -> IntArray:
+    """Labels as group numbers in order of the first member; -1 for labels of one op."""
+    _, first, inverse, size = np.unique(
+        label, return_index=True, return_inverse=True, return_counts=True
+    )
+    order = np.argsort(first)
+    shared = order[size[order] > 1]
+    number = np.full(len(size), -1, dtype=np.int32)
+    number[shared] = np.arange(len(shared), dtype=np.int32)
+    return number[inverse]
