@@ -54,12 +54,9 @@ LEVEL_SECONDS_PER_OP = 4e-5
 MOST_FUSED = 0.75
 
 ROUNDS = (
-    Round(16, is_fused=True),
-    Round(8, is_fused=True),
-    Round(4, is_fused=True),
-    Round(4),
-    Round(2),
-    Round(1),
+    Round(16, is_fused=True, weight=0.75),
+    Round(1, is_fused=True, weight=2.25),
+    Round(1, weight=3.0),
 )
 
 # What of the policy is a number, for its state.
