@@ -10,6 +10,7 @@ import dataclasses
 import importlib
 import itertools
 import os
+import stat
 import sys
 import textwrap
 import traceback
@@ -257,8 +258,9 @@ def verbosity_of(words: Sequence[str]) -> int:
     """What --verbosity says, here or in a flagfile; 0 where it says nothing that can be read."""
     values = table.define(table.FORMAT)
     try:
+        _require_flagfiles(words)
         expanded = values.read_flags_from_files(list(words), force_gnu=True)
-    except flags.Error:
+    except (flags.Error, OSError, ValueError, UsageError):  # told when the flags are parsed
         expanded = list(words)
     found = 0
     for word, following in itertools.pairwise([*expanded, ""]):
@@ -279,6 +281,7 @@ def parse(
     """
     command = COMMANDS[name]
     values = table.define((*command.flags, *more_flags))
+    _require_flagfiles(words)
     try:
         rest = values(["tfplace", *words])[1:]
     except flags.CantOpenFlagFileError as error:
@@ -293,7 +296,7 @@ def parse(
             f"reading the flags of `tfplace {name}`: there is no flag --{error.flagname}; "
             f"`tfplace {name} --help` lists them{did_you_mean(error.flagname, values)}"
         ) from None
-    except (flags.Error, OSError) as error:
+    except (flags.Error, OSError, ValueError) as error:  # absl has no error of its own for some
         raise UsageError(
             f"reading the flags of `tfplace {name}`: {_one_line(str(error))}"
             f"; `tfplace {name} --help` lists them"
@@ -306,6 +309,17 @@ def parse(
             f"try `{command.examples[0]}`"
         )
     return rest, values
+
+
+def _require_flagfiles(words: Sequence[str]) -> None:
+    """Raises UsageError for a flagfile that never ends, such as /dev/zero."""
+    for word, following in itertools.pairwise([*words, ""]):
+        flag, has_value, value = word.partition("=")
+        path = value if has_value else following
+        if flag.lstrip("-") == "flagfile" and os.path.exists(path):
+            mode = os.stat(path).st_mode
+            if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
+                raise UsageError(f"reading --flagfile={path}: it is a device; wanted a text file")
 
 
 def overview() -> str:

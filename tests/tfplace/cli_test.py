@@ -43,6 +43,10 @@ def test_examples_parse(name):
         (["optimize", "a", "--evaluator=guess"], "evaluator"),
         (["optimize", "a", "--flagfile=/nowhere/flags"], "flags"),
         (["optimize", "a", "--algorithm=spotlite"], "did you mean 'spotlight'"),
+        (["optimize", "a", "--nokeep_devices=1.5"], "does not take an argument"),
+        (["optimize", "a", "--flagfile=/dev/zero"], "it is a device"),
+        (["optimize", "a", "--flagfile=/proc/self/mem"], "--help` lists them"),
+        (["optimize", "a", f"--flagfile={__file__}c"], "can't be opened"),
     ],
 )
 def test_usage_errors_are_one_line_and_status_1(words, found, capsys):
