@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
@@ -16,3 +18,13 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """ "; did you mean 'x'?" or an empty string."""
     matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
+def did_you_mean_file(path: str) -> str:
+    """ "; did you mean 'folder/name'?" with what lies where `path` should, or an empty string."""
+    wanted = Path(path)
+    try:
+        found = difflib.get_close_matches(wanted.name, os.listdir(wanted.parent), n=1)
+    except (OSError, ValueError):  # no folder, or no name at all
+        return ""
+    return f"; did you mean {str(wanted.with_name(found[0]))!r}?" if found else ""

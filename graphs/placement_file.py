@@ -11,7 +11,7 @@ import numpy as np
 
 from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
-from graphs.nearest import nearest
+from graphs.nearest import did_you_mean_file, nearest
 from graphs.op_graph import IntArray
 
 
@@ -79,7 +79,7 @@ def _read_entries(path: str) -> Mapping[str, str]:
     except FileNotFoundError:
         raise PlacementError(
             f"reading the placement {path}: there is no such file; `tfplace optimize` writes "
-            "one as assets.extra/tfplace/placement.json"
+            f"one as assets.extra/tfplace/placement.json{did_you_mean_file(path)}"
         ) from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise PlacementError(

@@ -229,8 +229,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _dispatch(words: list[str]) -> int:
     if not words or words[0] in ("--help", "-h", "-help", "help", "--helpshort", "--helpfull"):
-        if len(words) > 1 and words[0] == "help" and words[1] in COMMANDS:
-            print(command_help(words[1]))
+        if len(words) > 1 and words[0] == "help":
+            print(command_help(_known_command(words[1])))
         else:
             print(overview())
         return 0 if words else EXIT_USAGE
@@ -239,12 +239,7 @@ def _dispatch(words: list[str]) -> int:
 
         print(f"tfplace {__version__}")
         return 0
-    name = words[0]
-    if name not in COMMANDS:
-        raise UsageError(
-            f"reading the command line: there is no command {name!r}"
-            f"{did_you_mean(name, COMMANDS)} (commands: {', '.join(COMMANDS)})"
-        )
+    name = _known_command(words[0])
     if any(word in ("--help", "-h", "-help", "--helpshort", "--helpfull") for word in words[1:]):
         print(command_help(name))
         return 0
@@ -252,6 +247,25 @@ def _dispatch(words: list[str]) -> int:
     module = importlib.import_module(f"tfplace.commands.{name}")
     status: int = module.run(arguments, values)
     return status
+
+
+def _known_command(name: str) -> str:
+    """The name itself.
+
+    Raises:
+      UsageError: there is no such command.
+    """
+    if name in COMMANDS:
+        return name
+    if name.startswith("-"):
+        raise UsageError(
+            f"reading the command line: found {name!r} before the command; wanted `tfplace COMMAND "
+            f"[ARGS] [--flags]`{did_you_mean(name, ('--help', '--version'))}"
+        )
+    raise UsageError(
+        f"reading the command line: there is no command {name!r}"
+        f"{did_you_mean(name, COMMANDS)} (commands: {', '.join(COMMANDS)})"
+    )
 
 
 def verbosity_of(words: Sequence[str]) -> int:
@@ -294,7 +308,7 @@ def parse(
     except flags.UnrecognizedFlagError as error:
         raise UsageError(
             f"reading the flags of `tfplace {name}`: there is no flag --{error.flagname}; "
-            f"`tfplace {name} --help` lists them{did_you_mean(error.flagname, values)}"
+            f"`tfplace {name} --help` lists them{_flag_meant(error.flagname, values)}"
         ) from None
     except (flags.Error, OSError, ValueError) as error:  # absl has no error of its own for some
         raise UsageError(
@@ -309,6 +323,13 @@ def parse(
             f"try `{command.examples[0]}`"
         )
     return rest, values
+
+
+def _flag_meant(name: str, values: flags.FlagValues) -> str:
+    """The flag of the command that is most like `name`, with its dashes."""
+    known = [f"--{flag}" for flag in values if flag != "undefok"]
+    known += [f"--no{flag}" for flag in values if values[flag].boolean]
+    return did_you_mean(f"--{name}", known)
 
 
 def _require_flagfiles(words: Sequence[str]) -> None:

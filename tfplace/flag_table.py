@@ -6,6 +6,8 @@ import dataclasses
 
 from absl import flags
 
+from graphs.nearest import did_you_mean
+
 Value = str | int | float | bool | None | list[str]
 
 
@@ -199,6 +201,18 @@ JOB = (
 )
 
 
+class _Choice(flags.EnumParser):
+    """As absl's, but a misspelt value is told with the one it is most like."""
+
+    def parse(self, argument: str) -> str:
+        if argument not in self.enum_values:
+            wanted = [value for value in self.enum_values if value]
+            raise ValueError(
+                f"wanted one of {', '.join(wanted)}{did_you_mean(str(argument), wanted)}"
+            )
+        return argument
+
+
 def define(table: tuple[Flag, ...]) -> flags.FlagValues:
     """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""
     values = flags.FlagValues()
@@ -218,8 +232,13 @@ def _define(flag: Flag, values: flags.FlagValues) -> None:
     elif flag.kind == "boolean":
         flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
     elif flag.kind == "enum":
-        flags.DEFINE_enum(
-            flag.name, flag.default, list(flag.choices), flag.help, flag_values=values
+        flags.DEFINE(
+            _Choice(flag.choices),
+            flag.name,
+            flag.default,
+            flag.help,
+            flag_values=values,
+            serializer=flags.ArgumentSerializer(),
         )
     else:
         flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)

@@ -24,7 +24,7 @@ import numpy as np
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
 from graphs.clusters.device_rules import require_sensible, require_together
 from graphs.errors import ClusterError
-from graphs.nearest import did_you_mean
+from graphs.nearest import did_you_mean, did_you_mean_file
 from graphs.op_graph import FloatArray
 
 CLUSTER_KEYS = (
@@ -87,7 +87,7 @@ def read_cluster(path: str) -> Cluster:
     except OSError as error:
         raise ClusterError(
             f"reading cluster file {path}: it can't be read ({error.strerror}); give the path of a "
-            "file, or one of the clusters that `tfplace devices` lists"
+            f"file, or one of the clusters that `tfplace devices` lists{did_you_mean_file(path)}"
         ) from None
     except UnicodeDecodeError as error:
         raise ClusterError(f"reading cluster file {path}: it is no text: {error}") from None

@@ -14,7 +14,7 @@ import numpy as np
 from graphs.errors import FeedError
 from graphs.loading.string_feeds import MakeString
 from graphs.names import op_of
-from graphs.nearest import nearest
+from graphs.nearest import did_you_mean_file, nearest
 from graphs.source_model import TensorSpec
 
 if TYPE_CHECKING:
@@ -212,7 +212,10 @@ def _read_npz(path: str) -> dict[str, np.ndarray]:
         with archive:
             return {name: archive[name] for name in archive.files}
     except FileNotFoundError as error:
-        raise FeedError(f"reading inputs from {path!r}: there is no such file") from error
+        raise FeedError(
+            f"reading inputs from {path!r}: there is no such file; check the path"
+            f"{did_you_mean_file(path)}"
+        ) from error
     except Exception as error:  # numpy, zipfile and zlib each have their own
         raise FeedError(
             f"reading inputs from {path!r}: found {error}; wanted an .npz of plain arrays, "

@@ -13,6 +13,7 @@ from typing import Any
 from graphs.errors import ModelError
 from graphs.loading import wire_format
 from graphs.loading.riegeli import SIGNATURE
+from graphs.nearest import did_you_mean, did_you_mean_file
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")
@@ -83,7 +84,7 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
         if os.path.isdir(path):
             return _sniff_directory(path)
         if not os.path.exists(path):
-            raise ModelError(f"reading model {path!r}: there is no such file; check the path")
+            raise ModelError(f"reading model {path!r}: there is no such file; {_instead_of(path)}")
         if not os.path.isfile(path):
             raise ModelError(f"reading model {path!r}: it is no file or directory; check the path")
         return _sniff_file(path)
@@ -91,6 +92,16 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
         raise ModelError(
             f"reading model {path!r}: {error.strerror or error}; make it readable and try again"
         ) from error
+
+
+def _instead_of(path: str) -> str:
+    """What a user may have meant where nothing lies."""
+    from graphs.zoo import NAMES
+
+    name = path.partition(":")[0]
+    if name in NAMES:
+        return f"the benchmark graph {name} is written by `tfplace graph {name} --output={name}.pb`"
+    return f"check the path{did_you_mean_file(path) or did_you_mean(name, NAMES)}"
 
 
 def _sniff_directory(path: str) -> ModelFile:

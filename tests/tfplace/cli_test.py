@@ -118,5 +118,42 @@ def test_an_unknown_flag_is_told_with_the_nearest(capsys):
     assert main(["optimize", "a", "--buget_seconds=3"]) == 1
     assert capsys.readouterr().err == (
         "tfplace: error: reading the flags of `tfplace optimize`: there is no flag "
-        "--buget_seconds; `tfplace optimize --help` lists them; did you mean 'budget_seconds'?\n"
+        "--buget_seconds; `tfplace optimize --help` lists them; did you mean '--budget_seconds'?\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (["help", "optimise"], "optimize"),
+        (["--versoin"], "--version"),
+        (["measure", "m.pb", "--nomemry"], "--nomemory"),
+        (["optimize", "m.pb", "--evaluator=simulat"], "simulate"),
+        (["inspect", "m.pb", "--mode=trian"], "train"),
+        (["devices", "--format=jsn"], "json"),
+        (["graph", "rnnlm", "--size=tiney"], "tiny"),
+        (["optimize", "m.pb", "--emit=savedmodel"], "saved_model"),
+        (["devices", "--cluster=k8x4"], "k80x4"),
+        (["devices", "--cluster=worker:2"], "workers:N"),
+        (["devices", "--cluster=box.json"], "boxx.json"),
+        (["simulate", "rnlm.pb", "--cluster=k80x2"], "rnnlm.pb"),
+        (["simulate", "nmmt", "--cluster=k80x2"], "nmt"),
+        (["train", "--family=rnlm", "--output=x.npz"], "rnnlm"),
+        (["batch", "job.txt"], "jobs.txt"),
+    ],
+)
+def test_misspelt_names_are_told_with_what_was_meant(words, meant, tmp_path, monkeypatch, capsys):
+    for name in ("boxx.json", "rnnlm.pb", "jobs.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    assert main(words) in (1, 2)
+    assert f"; did you mean '{meant}'?" in capsys.readouterr().err
+
+
+def test_a_benchmark_graph_that_is_not_written_yet_is_told_with_how(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["simulate", "nmt", "--cluster=k80x2"]) == 2
+    assert capsys.readouterr().err == (
+        "tfplace: error: reading model 'nmt': there is no such file; the benchmark graph nmt is "
+        "written by `tfplace graph nmt --output=nmt.pb`\n"
     )

@@ -25,7 +25,7 @@ from absl import flags
 
 from graphs.clusters.cluster_file import parse_bytes
 from graphs.errors import OutputError, TfplaceError, UsageError
-from graphs.nearest import did_you_mean
+from graphs.nearest import did_you_mean, did_you_mean_file
 from tfplace.batch.job import Job, JobLimits
 from tfplace.batch.job_state import CHECKPOINT_FOLDER
 
@@ -90,7 +90,7 @@ class JobFile:
             why = getattr(error, "strerror", None) or "it is no text in UTF-8"
             raise UsageError(
                 f"reading the jobs in {self.path}: {why}; wanted a text file with a line "
-                "`MODEL --flags` for each job"
+                f"`MODEL --flags` for each job{did_you_mean_file(self.path)}"
             ) from None
 
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:

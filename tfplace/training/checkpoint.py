@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphs.errors import TfplaceError
-from graphs.nearest import did_you_mean
+from graphs.nearest import did_you_mean, did_you_mean_file
 from tfplace.learning.snapshot import Snapshot
 from tfplace.output_paths import write_file
 
@@ -150,9 +150,10 @@ def _path_of(name: str) -> Path:
     stem = name.removeprefix("shipped:")
     if stem in shipped_names():
         return SHIPPED / f"{stem}.npz"
+    meant = did_you_mean(stem, shipped_names()) or did_you_mean_file(name)
     raise CheckpointError(
         f"reading the policy {name!r}: there is no such file, and none of that name ships with "
-        f"tfplace{did_you_mean(stem, shipped_names())} (shipped: {', '.join(shipped_names())}); "
+        f"tfplace{meant} (shipped: {', '.join(shipped_names())}); "
         "give a checkpoint of `tfplace train`"
     )
 
