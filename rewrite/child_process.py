@@ -23,11 +23,13 @@ class ChildError(Exception):
 
     Attributes:
       partial: what it had written until then; empty if nothing.
+      is_timeout: whether it took too long.
     """
 
-    def __init__(self, message: str, partial: Mapping[str, Any]):
+    def __init__(self, message: str, partial: Mapping[str, Any], is_timeout: bool = False):
         super().__init__(message)
         self.partial = partial
+        self.is_timeout = is_timeout
 
 
 def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def run_child(module: str, request: Mapping[str, Any], timeout_seconds: float) -
             except subprocess.TimeoutExpired:
                 end_process(process)
                 message = f"it took more than {timeout_seconds:g} s"
-                raise ChildError(message, _written(answered)) from None
+                raise ChildError(message, _written(answered), is_timeout=True) from None
             finally:
                 end_process(process)
             if status:

@@ -175,6 +175,31 @@ def test_a_crash_of_the_emitted_model_is_its_fault(tf2, monkeypatch):
     )
 
 
+def test_a_check_is_not_blamed_for_the_time_of_others(tf2, monkeypatch):
+    from rewrite import verify as module
+    from rewrite.child_process import ChildError
+
+    asked = []
+
+    def run_child(name, request, timeout):
+        labels = [check["label"] for check in request["checks"]]
+        asked.append(labels)
+        values = [{"name": "y", "why": "", "equal": True, "max_abs_diff": 0.0}]
+        outcomes = [{"label": label, "values": values} for label in labels]
+        if len(asked) == 1:
+            partial = {"outcomes": outcomes[:2], "running": "placed"}
+            raise ChildError("it took more than 600 s", partial, is_timeout=True)
+        return {"outcomes": outcomes}
+
+    monkeypatch.setattr(module, "run_child", run_child)
+
+    verified = _verify(tf2)
+
+    assert asked[1] == asked[0][2:]
+    assert verified.outputs_equal and not verified.differing
+    assert len(verified.compared) == len(asked[0])
+
+
 def test_what_changes_from_run_to_run_is_not_compared():
     first, second = {"a": np.float32([1.0])}, {"a": np.float32([2.0])}
     [value] = compared(first, second, first, Agreement(1e-5))

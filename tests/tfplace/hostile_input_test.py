@@ -17,7 +17,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.clusters.catalogue import named
 from graphs.clusters.cluster_file import cluster_to_json
-from tests.rewrite.graphs import add_call, add_function, add_op
+from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 from tfplace.cli import main
 
 
@@ -175,6 +175,7 @@ def _nested_text(depth):
 
 
 WHOLE = _graph().SerializeToString()
+WITH_CALLS = shared_function().SerializeToString()
 MODELS = {
     "no file": (lambda path: None, "no such file"),
     "empty directory": (lambda path: path.mkdir(), "has none of saved_model.pb"),
@@ -206,6 +207,7 @@ MODELS = {
     "input that is none": (_changed(lambda g: g.node[1].input.__setitem__(0, "x:y:z:0")), ""),
     "too few inputs": (_changed(lambda g: g.node[2].input.pop()), ""),
     "unknown op": (_changed(lambda g: setattr(g.node[1], "op", "Ngg")), "Ngg"),
+    "endless name": (_changed(lambda g: setattr(g.node[1], "op", "N" * 10**5)), "NN...NN"),
     "no type": (_changed(lambda g: g.node[1].attr.pop("T")), ""),
     "type that is none": (_changed(lambda g: setattr(g.node[1].attr["T"], "type", 9999)), ""),
     "attribute without value": (_changed(lambda g: g.node[1].attr["T"].Clear()), ""),
@@ -293,8 +295,8 @@ def test_bad_words_and_their_files(what, tmp_path, capsys):
 
 @st.composite
 def _damaged(draw):
-    """The small graph, cut, with flipped bits, or with bytes put in or taken out."""
-    content = bytearray(WHOLE)
+    """A small graph, cut, with flipped bits, or with bytes put in or taken out."""
+    content = bytearray(draw(st.sampled_from([WHOLE, WITH_CALLS])))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(content) - 1)) if content else 0
         kind = draw(st.sampled_from(["flip", "cut", "insert", "remove"]))
