@@ -2,10 +2,34 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+if TYPE_CHECKING:
+    from graphs.cluster import Cluster, Device
+    from graphs.errors import TfplaceError
+    from tfplace.api.commands import cluster, inspect, optimize, run, simulate
+    from tfplace.api.placed_step import PlacedStep, place
+    from tfplace.predict import Prediction
+    from tfplace.report.report import Report
+
+__all__ = [
+    "Cluster",
+    "Device",
+    "PlacedStep",
+    "Prediction",
+    "Report",
+    "TfplaceError",
+    "cluster",
+    "inspect",
+    "load",
+    "optimize",
+    "place",
+    "run",
+    "simulate",
+]
 __version__ = "0.1.0"
 
 
@@ -24,6 +48,32 @@ def _check_siblings() -> None:
 
 
 _check_siblings()
+
+# Imported when they are used for the first time: `import tfplace` must not take TensorFlow's time.
+_HOMES = {
+    "Cluster": "graphs.cluster",
+    "Device": "graphs.cluster",
+    "PlacedStep": "tfplace.api.placed_step",
+    "Prediction": "tfplace.predict",
+    "Report": "tfplace.report.report",
+    "TfplaceError": "graphs.errors",
+    "cluster": "tfplace.api.commands",
+    "inspect": "tfplace.api.commands",
+    "optimize": "tfplace.api.commands",
+    "place": "tfplace.api.placed_step",
+    "run": "tfplace.api.commands",
+    "simulate": "tfplace.api.commands",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tfplace' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])
 
 
 def load(path: str, tags: Any = None) -> Any:

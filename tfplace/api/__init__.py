@@ -1,0 +1,1 @@
+"""The commands as Python functions; `import tfplace` offers them, imported when they are used."""

@@ -1,0 +1,142 @@
+"""`optimize`, `simulate`, `inspect` and any other command, called from Python."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any, Unpack
+
+import numpy as np
+
+from graphs.cluster import Cluster
+from graphs.clusters.discovery import find_cluster
+from tfplace.api.flags import ModelFlags, OptimizeFlags, flag_values
+from tfplace.commands.from_flags import optimize_options, problem_options
+from tfplace.inspection import Inspection
+from tfplace.inspection import inspect as inspect_prepared
+from tfplace.optimizing import optimize as optimize_with
+from tfplace.predict import Prediction, predict
+from tfplace.prepare import prepare
+from tfplace.report.report import Report
+from tfplace.watch import Watch
+
+Path = str | os.PathLike[str]
+
+
+def optimize(model: Path, watch: Watch | None = None, **flags: Unpack[OptimizeFlags]) -> Report:
+    """`tfplace optimize MODEL`: places a model, emits it, verifies it.
+
+    >>> report = optimize(tiny_model, cluster="k80x2", max_trials=20,
+    ...                   algorithm="local_search", output_dir=output_dir)
+    >>> report.verdict in ("placed", "kept_single", "kept_given")
+    True
+    >>> report.best.step_seconds <= report.baselines["single"].step_seconds
+    True
+
+    Args:
+      model: path of any model that the command takes.
+      watch: told what goes on; silent without.
+      **flags: the command's flags; `cluster` may be a Cluster.
+
+    Raises:
+      TfplaceError: as the command, one line each.
+    """
+    with flag_values("optimize", [os.fspath(model)], flags) as values:
+        return optimize_with(optimize_options(os.fspath(model), values), watch)
+
+
+def simulate(
+    model: Path,
+    placement: Path | Mapping[str, str] | None = None,
+    **flags: Unpack[ModelFlags],
+) -> Prediction:
+    """`tfplace simulate MODEL`: predicts a placement's step.
+
+    >>> given = simulate(tiny_model, cluster="k80x2")
+    >>> given.feasible, given.transfers
+    (True, 0)
+    >>> simulate(tiny_model, {"loss": "/device:CPU:0"}, cluster="k80x2").transfers > 0
+    True
+
+    Args:
+      model: path.
+      placement: a placement.json, or {op: device}; ops not named stay where the model has them.
+      **flags: the command's flags; `cluster` may be a Cluster.
+
+    Raises:
+      TfplaceError: as the command.
+    """
+    from graphs.placement_file import read_placement
+
+    with flag_values("simulate", [os.fspath(model)], flags) as values:
+        found = prepare(problem_options(os.fspath(model), values))
+    problem, device_of_op = found.problem, found.given
+    if placement is not None:
+        with _placement_file(placement) as path:
+            device_of_op = read_placement(
+                path, problem.graph.op_names, problem.device_names, found.given
+            )
+    return predict(problem, np.asarray(device_of_op))
+
+
+def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
+    """`tfplace inspect MODEL`: what is in it.
+
+    >>> found = inspect(tiny_model, cluster="k80x2")
+    >>> found.mode, found.num_ops == sum(row.num_ops for row in found.op_types)
+    ('train', True)
+    """
+    with flag_values("inspect", [os.fspath(model)], flags) as values:
+        return inspect_prepared(prepare(problem_options(os.fspath(model), values), trace=False))
+
+
+def cluster(name: str) -> Cluster:
+    """The cluster that `--cluster=NAME` means.
+
+    >>> cluster("k80x2").device_names
+    ('/device:CPU:0', '/device:GPU:0', '/device:GPU:1')
+
+    Raises:
+      ClusterError: there is none.
+    """
+    return find_cluster(name)
+
+
+def run(command: str, *arguments: Path, **flags: Any) -> Any:
+    """Any other command in this process; what it prints with `--format=json`.
+
+    >>> sorted(run("devices", cluster="k80x2"))
+    ['cluster', 'named_clusters']
+
+    Args:
+      command: "bench", "measure", "calibrate", ...
+      *arguments: its positional arguments.
+      **flags: its flags.
+
+    Raises:
+      TfplaceError: as the command. One that ends with a status above 0 for another reason, as
+        `check` does where something is misplaced, returns its value all the same.
+    """
+    words = [os.fspath(argument) for argument in arguments]
+    printed = io.StringIO()
+    given = {"verbosity": -1, **flags, "format": "json"}
+    with flag_values(command, words, given) as values, contextlib.redirect_stdout(printed):
+        importlib.import_module(f"tfplace.commands.{command}").run(words, values)
+    return json.loads(printed.getvalue())
+
+
+@contextlib.contextmanager
+def _placement_file(placement: Path | Mapping[str, str]) -> Any:
+    if not isinstance(placement, Mapping):
+        yield os.fspath(placement)
+        return
+    with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
+        path = os.path.join(folder, "placement.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(dict(placement), file)
+        yield path

@@ -1,0 +1,94 @@
+"""Keyword arguments that are a command's flags, by the same names, defaults and checks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypedDict
+
+from absl import flags
+
+from graphs.cluster import Cluster
+from graphs.clusters.cluster_file import cluster_to_json
+from tfplace.cli import parse
+
+
+class ModelFlags(TypedDict, total=False):
+    """Flags that every command with a model has; `tfplace inspect --help` explains them."""
+
+    cluster: str | Cluster
+    memory_reserve: float
+    fetch: Sequence[str]
+    feed: str
+    signature: str
+    mode: str
+    batch_size: int
+    input_shape: Sequence[str]
+    pin: Sequence[str]
+    no_split: Sequence[str]
+    keep_devices: bool
+    cost_cache: bool
+    cost_cache_dir: str
+
+
+class OptimizeFlags(ModelFlags, total=False):
+    """Flags of `tfplace optimize`."""
+
+    output_dir: str
+    overwrite: bool
+    emit: str
+    algorithm: str
+    evaluator: str
+    policy: str
+    budget_seconds: float
+    max_trials: int
+    seed: int
+    checkpoint_dir: str
+    dump_problem: str
+    logdir: str
+
+
+@contextlib.contextmanager
+def flag_values(
+    command: str, arguments: Sequence[str], given: Mapping[str, Any]
+) -> Iterator[flags.FlagValues]:
+    """What the command line would have parsed; a Cluster is a cluster file while this lasts.
+
+    Args:
+      command: its name.
+      arguments: its positional arguments.
+      given: {flag: value}; None stands for the default, a sequence for a flag given several times.
+
+    Raises:
+      UsageError: an unknown flag or a value that it can't have.
+    """
+    with contextlib.ExitStack() as stack:
+        words = []
+        for name, value in given.items():
+            if isinstance(value, Cluster):
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
+                value = _cluster_path(value, folder)
+            words += _words(name, value)
+        yield parse(command, [*words, "--", *arguments])[1]
+
+
+def _words(name: str, value: Any) -> list[str]:
+    if value is None:
+        return []
+    if isinstance(value, bool):
+        return [f"--{'' if value else 'no'}{name}"]
+    if isinstance(value, str | int | float | os.PathLike):
+        return [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
+    return [f"--{name}={item}" for item in value]
+
+
+def _cluster_path(cluster: Cluster, folder: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9._-]", "_", cluster.name) or "cluster"
+    path = os.path.join(folder, f"{name}.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(cluster_to_json(cluster), file)
+    return path
