@@ -25,6 +25,7 @@ from tfplace.flag_table import Flag
 from tfplace.interruption import interruptible
 from tfplace.native_stderr import NativeStderr
 
+LOUD = 2  # from this verbosity on also what TensorFlow has to say
 EXIT_USAGE = 1
 EXIT_TOO_BIG = 2
 EXIT_INTERRUPTED = 5
@@ -202,8 +203,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command line (without the program's name); returns the exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     native_stderr = NativeStderr()
-    is_verbose = verbosity_of(words) > 0
-    if arguments is None and not is_verbose:
+    verbosity = verbosity_of(words)
+    is_verbose = verbosity > 0
+    if arguments is None and verbosity < LOUD:
         native_stderr.divert()
     try:
         with interruptible():

@@ -25,7 +25,12 @@ class Flag:
 
 FORMAT = (
     Flag("format", "enum", "text", "what is printed on stdout", ("text", "json")),
-    Flag("verbosity", "integer", 0, "-1: only errors and the result; 1: tracebacks, log lines"),
+    Flag(
+        "verbosity",
+        "integer",
+        0,
+        "-1: only errors and the result; 1: tracebacks, log lines; 2: TensorFlow's too",
+    ),
 )
 RUN = (
     Flag("fetch", "multi", [], "op or tensor that a run asks for; may be given several times"),

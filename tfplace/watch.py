@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from tfplace.report.units_text import seconds_text
 from tfplace.search import Progress as SearchProgress
@@ -56,7 +57,7 @@ class BarWatch(Watch):
         self._task: TaskID | None = None
 
     def stage(self, sentence: str) -> None:
-        self._console.print(f"[dim]{sentence}[/dim]")
+        self._console.print(Text(sentence, style="dim"))
 
     def search(self, progress: SearchProgress) -> None:
         if self._bar is not None and self._task is not None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.algorithm_table import require_known
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
+
+if TYPE_CHECKING:
+    from tfplace.telling import Teller
 
 EXIT_FAILED_CELLS = 2
 EXIT_INTERRUPTED = 5
@@ -24,6 +28,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.bench.run import num_failed, run_grid
     from tfplace.executors.choose import executor_for
     from tfplace.output_paths import writable
+    from tfplace.telling import telling
 
     if not values.output or not values.output.endswith(".json"):
         raise UsageError(
@@ -33,11 +38,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     names = split_names(values.algorithms, "--algorithms")
     for algorithm in names:
         require_known(algorithm)
-    earlier = [] if values.overwrite else read_rows(values.output)
     stem = values.output.removesuffix(".json")
+    earlier = [] if values.overwrite else read_rows(values.output)
     with (
         writable(*(f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png"))),
         executor_for(values.executor, values.ray_address) as (executor, capacity),
+        telling(values.verbosity) as tell,
     ):
         grid = Grid(
             models=split_names(values.models, "--models"),
@@ -49,9 +55,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             memory_reserve=values.memory_reserve,
             parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
         )
-        result = run_grid(
-            grid, values.output, earlier, lambda *row: _tell(values.verbosity, *row), executor
-        )
+        result = run_grid(grid, values.output, earlier, functools.partial(_tell, tell), executor)
     text = _write_tables(result.rows, stem)
     if values.format == "json":
         print_json(result.rows)
@@ -85,9 +89,7 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     return f"{as_text(found)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
-def _tell(verbosity: int, row: dict[str, Any], done: int, total: int) -> None:
-    if verbosity < 0:
-        return
+def _tell(tell: Teller, row: dict[str, Any], done: int, total: int) -> None:
     name = f"{row['model']} on {row['cluster']}, {row['algorithm']}, seed {row['seed']}"
     if "error" in row:
         found = f"failed: {row['error']}"
@@ -96,4 +98,5 @@ def _tell(verbosity: int, row: dict[str, Any], done: int, total: int) -> None:
     else:
         rate = row["trials"] / max(row["seconds"], 1e-9)
         found = f"{row['step_seconds']:.4g} s, {row['trials']:,} trials, {rate:,.0f} trials/s"
-    print(f"tfplace: {done}/{total} {name}: {found}", file=sys.stderr, flush=True)
+    tell(f"{done}/{total} {name}: {found}")
+    tell.part(done, total)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -26,15 +25,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.output_paths import require_file, require_free, writable, write_file
     from tfplace.report.text import console
     from tfplace.report.text_calibration import calibration_to_json, print_calibration
+    from tfplace.telling import telling
 
     require_file(values.output, "--output")
     require_free(values.output, values.overwrite)
-    with writable(values.output):
-        found = calibrate(
-            find_cluster(values.cluster),
-            values.budget_seconds,
-            tell=lambda sentence: _tell(values.verbosity, sentence),
-        )
+    cluster = find_cluster(values.cluster)
+    with writable(values.output), telling(values.verbosity, values.budget_seconds) as tell:
+        found = calibrate(cluster, values.budget_seconds, tell=tell)
     text = json.dumps(cluster_to_json(found.cluster), indent=2) + "\n"
     write_file(values.output, text.encode(), values.overwrite)
     if values.format == "json":
@@ -42,8 +39,3 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     else:
         print_calibration(found, values.output, console())
     return 0
-
-
-def _tell(verbosity: int, sentence: str) -> None:
-    if verbosity >= 0:
-        print(f"tfplace: {sentence}", file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -30,16 +29,14 @@ def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
     from tfplace.prepare import prepare
     from tfplace.report.text import console
-
-    def tell(sentence: str) -> None:
-        if values.verbosity >= 0:
-            print(f"tfplace: {sentence}", file=sys.stderr, flush=True)
+    from tfplace.telling import telling
 
     config = FidelityConfig(values.placements, values.rounds, values.trace, values.seed)
-    tell(f"reading {model_of(arguments)} and pricing its ops")
-    prepared = prepare(problem_options(model_of(arguments), values))
-    require_present(prepared)
-    found = fidelity(prepared, config, tell)
+    with telling(values.verbosity) as tell:
+        tell(f"reading {model_of(arguments)} and pricing its ops")
+        prepared = prepare(problem_options(model_of(arguments), values))
+        require_present(prepared)
+        found = fidelity(prepared, config, tell)
     result = fidelity_to_json(found)
     if values.output is not None:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"

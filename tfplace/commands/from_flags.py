@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -120,18 +122,27 @@ def command_line(name: str, arguments: Sequence[str], values: flags.FlagValues) 
     return shlex.join(words)
 
 
-def quiet_tensorflow(verbosity: int) -> None:
-    """Keeps TensorFlow's own log lines off the terminal; call it before it is imported."""
-    import logging
-    import os
+class LogLines(logging.Handler):
+    """Log records as lines on what is sys.stderr at that moment."""
 
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"tfplace: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def quiet_tensorflow(verbosity: int) -> None:
+    """Log lines as --verbosity says: TensorFlow's own only from 2 on. Call it before its import."""
     # Whatever this process does on a GPU must leave memory to the measuring one.
     os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    if verbosity < 1:
+    if verbosity < 2:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         os.environ.setdefault("GLOG_minloglevel", "3")
         logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    logging.getLogger("tfplace").setLevel(logging.INFO if verbosity > 0 else logging.WARNING)
+    for package in ("graphs", "rewrite", "tfplace"):
+        logger = logging.getLogger(package)
+        logger.handlers = [LogLines()]
+        logger.setLevel(
+            logging.INFO if verbosity > 0 else logging.WARNING if verbosity == 0 else logging.ERROR
+        )
 
 
 def print_json(value: Any) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
     quiet_tensorflow(values.verbosity)
     from tfplace.output_paths import require_file, writable
+    from tfplace.telling import telling
     from tfplace.training.checkpoint import Recipe, write_checkpoint
     from tfplace.training.families import split_family
 
@@ -48,12 +48,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         if kept is not None:
             write_checkpoint(str(kept), checkpoint, overwrite=True)
 
-    def tell(sentence: str) -> None:
-        _tell(values.verbosity, sentence)
-
-    if start is not None:
-        tell(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
-    with writable(values.output, None if kept is None else str(kept)):
+    with (
+        writable(values.output, None if kept is None else str(kept)),
+        telling(values.verbosity, values.budget_seconds) as tell,
+    ):
+        if start is not None:
+            tell(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
         result = train(recipe, limits, start, tell, CONFIG, keep)
         write_checkpoint(values.output, result.checkpoint, overwrite=True)
     checkpoint = result.checkpoint
@@ -109,8 +109,3 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         f"written   {facts['output']}",
         "use it    tfplace optimize MODEL --policy=" + facts["output"],
     ]
-
-
-def _tell(verbosity: int, sentence: str) -> None:
-    if verbosity >= 0:
-        print(f"tfplace: {sentence}", file=sys.stderr, flush=True)

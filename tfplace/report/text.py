@@ -26,7 +26,7 @@ STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_
 
 def console() -> Console:
     """Standard output; colours only on a terminal and without NO_COLOR."""
-    found = Console(highlight=False, no_color="NO_COLOR" in os.environ)
+    found = Console(highlight=False, no_color=bool(os.environ.get("NO_COLOR")))
     if found.is_terminal:
         return found
     trimmed = cast(TextIO, _Trimmed(sys.stdout))
