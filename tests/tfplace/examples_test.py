@@ -78,7 +78,8 @@ def things(tmp_path_factory):
     for name in ("model.pb", "rnnlm.pb"):
         zoo.write(built, str(folder / name))
     zoo.write(zoo.build("cifar10", size="tiny"), str(folder / "saved_model_dir"))
-    shutil.copytree(folder / "saved_model_dir", folder / "placed_dir")
+    for name in ("placed_dir", "my_model"):
+        shutil.copytree(folder / "saved_model_dir", folder / name)
     (folder / "placement.json").write_text(json.dumps({"loss": "/device:CPU:0"}))
     (folder / "box.json").write_text(readme_blocks("json")[0])
     shutil.copy(folder / "box.json", folder / "workers2.json")
