@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ _HOMES = {
 }
 
 
+_MISSING_DEVICE = re.compile(r"[Cc]ould not satisfy device specification '([^']+)'")
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'tfplace' has no attribute {name!r}")
@@ -86,8 +90,25 @@ def load(path: str, tags: Any = None) -> Any:
     Args:
       path: a SavedModel directory.
       tags: as for tf.saved_model.load.
+
+    Raises:
+      ClusterError: this process doesn't see a device that a variable was placed on.
     """
     import tensorflow as tf
 
+    from graphs.errors import ClusterError
+
     options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
-    return tf.saved_model.load(path, tags=tags, options=options)
+    try:
+        return tf.saved_model.load(path, tags=tags, options=options)
+    except tf.errors.InvalidArgumentError as error:
+        missing = _MISSING_DEVICE.search(error.message)
+        if missing is None:
+            raise
+        seen = ", ".join(device.name for device in tf.config.list_logical_devices())
+        raise ClusterError(
+            f"loading {path}: it has variables on {missing.group(1)}, which this process doesn't "
+            f"see; it sees {seen}; connect to the cluster first "
+            "(tf.config.experimental_connect_to_cluster, an example is in tfplace's README), or "
+            "load with tf.saved_model.load, which puts every variable here"
+        ) from None
