@@ -18,7 +18,7 @@ demo: $(VENV)/installed
 	  --output_dir=demo/rnnlm_placed --overwrite
 
 test: $(VENV)/installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
 
 check: $(VENV)/installed
 	$(BIN)/ruff check .

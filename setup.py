@@ -37,7 +37,7 @@ setup(
         "h5py>=3.11",  # sniffing .h5 models
     ],
     extras_require={
-        "test": ["pytest>=8", "hypothesis>=6", "ruff>=0.9", "mypy>=1.14"],
+        "test": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "ruff>=0.9", "mypy>=1.14"],
         "ray": ["ray>=2.40"],  # batch and bench on several machines
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
