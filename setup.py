@@ -16,7 +16,7 @@ setup(
         include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
     ),
     package_data={
-        "tfplace": ["py.typed"],
+        "tfplace": ["py.typed", "docs/*.md", "docs/pictures/*.png"],
         "tfplace.report.html": ["page.css", "page.js"],
         "tfplace.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],

@@ -195,21 +195,6 @@ def cluster_from_json(value: Any) -> Cluster:
     return Cluster(name, communication, devices, latency, rate, origin, overhead, fetch, work)
 
 
-def _require_one_kind(devices: Sequence[Device]) -> None:
-    """Raises ClusterError where there is no CPU, or some devices name a task and others don't."""
-    if all(device.type != "CPU" for device in devices):
-        raise ClusterError(
-            "there is no CPU among the devices, which some ops need; add one such as /device:CPU:0"
-        )
-    with_job = [device.name for device in devices if device.name.startswith("/job:")]
-    if with_job and len(with_job) < len(devices):
-        without = next(d.name for d in devices if not d.name.startswith("/job:"))
-        raise ClusterError(
-            f"device {with_job[0]!r} names its task and {without!r} does not; give all devices a "
-            "/job:NAME/task:N, or none"
-        )
-
-
 def parse_bytes(where: str, value: Any) -> int:
     """Bytes of "12GiB", "16GB", "512 MiB" or an integer; decimals like "1.5GiB" round down.
 

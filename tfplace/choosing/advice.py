@@ -219,7 +219,11 @@ def _data_parallel_sentence(
             "variables among them"
         )
     if estimate.step_seconds >= step_seconds:
-        return f"the placement written is faster than {what}, which would take {about}"
+        own = f"{seconds_text(step_seconds)} a step"
+        return (
+            f"the placement written is predicted to be faster ({own}) than {what}, which would "
+            f"take {about}"
+        )
     beats = "than any placement found"
     if lower_bound_seconds and estimate.step_seconds < lower_bound_seconds:
         beats = "than any placement of this graph can be"

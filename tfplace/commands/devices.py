@@ -48,5 +48,5 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         gpus = [device for device in named(name).devices if device.type == "GPU"]
         listed.add_row(name, f"1 CPU, {len(gpus)} GPUs", bytes_text(gpus[0].memory_bytes))
     out.print(listed)
-    out.print("also: workers:N, a cluster file .json, tf_config")
+    out.print("also: workers:N, gpu_split:N, a cluster file .json, tf_config")
     return 0

@@ -91,8 +91,8 @@ def test_data_parallelism_is_advised_where_it_is_faster() -> None:
         "than any placement of this graph can be" in advice(found, "placed", 8.0, 7.5).sentences[0]
     )
     assert advice(found, "placed", 7.0, 5.0).sentences == [
-        "the placement written is faster than plain data parallelism over 2 devices, which would "
-        "take about 7.2 s a step"
+        "the placement written is predicted to be faster (7 s a step) than plain data parallelism "
+        "over 2 devices, which would take about 7.2 s a step"
     ]
 
 
