@@ -49,6 +49,11 @@ class Device:
     compute_slowdown: float = 0.0
     memory_slowdown: float = 0.0
 
+    @property
+    def host(self) -> str:
+        """The host part of the address; empty on this host."""
+        return self.address.rpartition(":")[0]
+
 
 @dataclasses.dataclass(frozen=True)
 class TransferWork:

@@ -69,7 +69,7 @@ def executor_of(
 
 def shares_memory(cluster: Cluster) -> npt.NDArray[np.bool_]:
     """bool[D, D]: different CPU devices of one host, whose cores share caches and memory."""
-    hosts = np.array([device.address.rpartition(":")[0] for device in cluster.devices])
+    hosts = np.array([device.host for device in cluster.devices])
     is_cpu = np.array([device.type == "CPU" for device in cluster.devices])
     same = (hosts[:, None] == hosts) & is_cpu[:, None] & is_cpu
     return np.asarray(same & ~np.eye(len(hosts), dtype=bool))

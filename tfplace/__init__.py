@@ -65,8 +65,6 @@ _HOMES = {
     "run": "tfplace.api.commands",
     "simulate": "tfplace.api.commands",
 }
-
-
 _MISSING_DEVICE = re.compile(r"[Cc]ould not satisfy device specification '([^']+)'")
 
 

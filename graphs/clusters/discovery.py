@@ -195,7 +195,7 @@ def tf_config_cluster(text: str) -> Cluster:
     ]
     if not devices:
         raise ClusterError(f"{where}: it names no task")
-    hosts = {device.address.rpartition(":")[0] for device in devices}
+    hosts = {device.host for device in devices}
     return _uniform("tf_config", devices, *(LOOPBACK if len(hosts) == 1 else NETWORK))
 
 

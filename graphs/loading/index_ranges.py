@@ -99,18 +99,23 @@ class _Scale(NamedTuple):
 _SAME = _Scale(1, 0)
 
 
+def users_of_tensors(graph_def: Any) -> dict[str, list[tuple[Any, int]]]:
+    """{tensor: nodes that read it, and at which input}; control edges left out."""
+    users: dict[str, list[tuple[Any, int]]] = {}
+    for node in graph_def.node:
+        for position, name in enumerate(node.input):
+            if not name.startswith("^"):
+                users.setdefault(parse_input(name).tensor, []).append((node, position))
+    return users
+
+
 class IndexRanges:
     """Upper limits of the integers in a flat graph."""
 
     def __init__(self, graph_def: Any, properties: TensorProperties):
         self._nodes = {node.name: node for node in graph_def.node}
         self._properties = properties
-        self._users: dict[str, list[tuple[Any, int]]] = {}
-        for node in graph_def.node:
-            for position, name in enumerate(node.input):
-                if not name.startswith("^"):
-                    tensor = parse_input(name).tensor
-                    self._users.setdefault(tensor, []).append((node, position))
+        self._users = users_of_tensors(graph_def)
 
     def limit(self, tensor: str) -> int | None:
         """The smallest size that elements of `tensor` index; None where they index nothing."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.loading.index_ranges import PASSES_ON
+from graphs.loading.index_ranges import PASSES_ON, users_of_tensors
 from graphs.names import parse_input
 
 FEATURE_LIMIT = 100
@@ -34,12 +34,7 @@ class StringContents:
     def __init__(self, graph_def: Any):
         self._library = {f.signature.name: f for f in graph_def.library.function}
         self._nodes = {node.name: node for node in graph_def.node}
-        self._users: dict[str, list[tuple[Any, int]]] = {}
-        for node in graph_def.node:
-            for position, name in enumerate(node.input):
-                if not name.startswith("^"):
-                    tensor = parse_input(name).tensor
-                    self._users.setdefault(tensor, []).append((node, position))
+        self._users = users_of_tensors(graph_def)
 
     def maker(self, tensor: str) -> MakeString | None:
         """What makes a string that the ops which read `tensor` understand; None for any string."""

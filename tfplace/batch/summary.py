@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +12,7 @@ import tfplace
 from tfplace.batch.job import Job
 from tfplace.batch.job_state import JobState
 from tfplace.output_paths import write_file
+from tfplace.report.csv_text import csv_text
 from tfplace.report.units_text import seconds_text
 
 SCHEMA_VERSION = 1
@@ -120,19 +119,10 @@ def write_summary(folder: Path, rows: Sequence[JobRow]) -> None:
     """Replaces the three files, each at one instant; the first also says whose folder this is."""
     found = summary(rows)
     text = json.dumps(found, indent=1, allow_nan=False) + "\n"
-    files = {"json": text, "csv": as_csv(found["jobs"]), "md": as_markdown(rows)}
+    files = {"json": text, "csv": csv_text(COLUMNS, found["jobs"]), "md": as_markdown(rows)}
     for ending, content in files.items():
         path = str((folder / SUMMARY_FILE).with_suffix(f".{ending}"))
         write_file(path, content.encode(), overwrite=True)
-
-
-def as_csv(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """A line for each job."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(jobs)
-    return text.getvalue()
 
 
 def as_markdown(rows: Sequence[JobRow]) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from tfplace.report.csv_text import csv_text
 
 COLUMNS = (
     "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "trials",
@@ -49,11 +49,7 @@ def place_of(row: Row) -> Place:
 
 def as_csv(rows: Sequence[Row]) -> str:
     """One line for each row, without its history."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_text(COLUMNS, rows)
 
 
 def geometric_mean(values: Sequence[float]) -> float:

@@ -19,7 +19,7 @@ BUSY_SHARE = 0.25
 def device_kind(device: Device) -> tuple[object, ...]:
     """Devices with equal figures and on equal hosts are traced once."""
     return (device.type, device.architecture, device.cores, device.slots,
-            device.bandwidth_bytes_per_second, device.address.rpartition(":")[0])  # fmt: skip
+            device.bandwidth_bytes_per_second, device.host)  # fmt: skip
 
 
 def with_traced_seconds(
