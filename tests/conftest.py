@@ -1,5 +1,6 @@
-"""For all tests: costs are kept in a folder of the session's own, never in the user's cache."""
+"""For all tests: a cost cache of the session's own, and loggers as no command has set them."""
 
+import logging
 import os
 
 import pytest
@@ -15,3 +16,12 @@ def _own_cost_cache(tmp_path_factory):
         del os.environ["TFPLACE_CACHE_DIR"]
     else:
         os.environ["TFPLACE_CACHE_DIR"] = before
+
+
+@pytest.fixture(autouse=True)
+def _loggers_as_imported():
+    """A command run by a test or a fixture sets them by its --verbosity: no test must feel it."""
+    for package in ("graphs", "rewrite", "tfplace"):
+        logger = logging.getLogger(package)
+        logger.setLevel(logging.NOTSET)
+        logger.handlers = []

@@ -1,4 +1,3 @@
-import logging
 import os
 import select
 import signal
@@ -66,7 +65,6 @@ class _FakeChild:
 def test_more_workers_than_cores_share_and_it_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.WARNING, logger="tfplace")  # a command before may have been quiet
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 6})
     monkeypatch.setattr(workers, "start_child", _FakeChild)
     monkeypatch.setattr(workers, "_wait_until_ready", lambda children, deadline: [])
