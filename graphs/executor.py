@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs.cluster import Cluster
-from graphs.op_graph import FloatArray
+from graphs.op_graph import FloatArray, IntArray
 
 INLINE_OPS = frozenset(
     "Const Identity IdentityN Reshape Shape ShapeN Rank Size NoOp VarHandleOp ReadVariableOp "
@@ -37,6 +37,8 @@ class Executor:
       op_slowdown: f8[N, D] by what share an op takes longer while all devices that share the
         device's memory are busy; None for none.
       shares_memory: bool[D, D], symmetric, diagonal false; None where op_slowdown is.
+      op_turn: i4[N], >= 0 and below N, the op's place in TensorFlow's own list of the ops, by
+        which rule 7 goes instead of the op's index; None where that is not known.
     """
 
     send_seconds: FloatArray
@@ -44,10 +46,20 @@ class Executor:
     runs_inline: npt.NDArray[np.bool_]
     op_slowdown: FloatArray | None = None
     shares_memory: npt.NDArray[np.bool_] | None = None
+    op_turn: IntArray | None = None
+
+    def turns(self) -> IntArray:
+        """i4[N]: op_turn, or the ops' indices."""
+        if self.op_turn is not None:
+            return self.op_turn
+        return np.arange(len(self.runs_inline), dtype=np.int32)
 
 
 def executor_of(
-    cluster: Cluster, op_types: Sequence[str], memory_share: FloatArray | None = None
+    cluster: Cluster,
+    op_types: Sequence[str],
+    memory_share: FloatArray | None = None,
+    op_turn: IntArray | None = None,
 ) -> Executor | None:
     """The executor of a calibrated cluster; None where transfers take nothing of the devices.
 
@@ -55,6 +67,7 @@ def executor_of(
       cluster: the devices.
       op_types: [N].
       memory_share: f8[N] share [0, 1] of an op's time that it waits for memory; None for no op.
+      op_turn: as Executor has it.
     """
     work = cluster.transfer_work
     if work is None:
@@ -64,6 +77,7 @@ def executor_of(
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
         np.array([kind in INLINE_OPS for kind in op_types], dtype=bool),
         *_contention(cluster, np.zeros(len(op_types)) if memory_share is None else memory_share),
+        op_turn,
     )
 
 

@@ -55,6 +55,8 @@ _CONTENTION: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "op_slowdown": ("f8", ("N", "D")),
     "shares_memory": ("b1", ("D", "D")),
 }
+# Problem.executor's, may be absent.
+_TURN: Mapping[str, tuple[str, tuple[str | int, ...]]] = {"op_turn": ("i4", ("N",))}
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
@@ -62,6 +64,7 @@ _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "use_op": (0, "N"),
     "colocation_group": (-1, "N"),
     "pinned_device": (-1, "D"),
+    "op_turn": (0, "N"),
 }
 
 
@@ -89,6 +92,8 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         if executor.op_slowdown is not None and executor.shares_memory is not None:
             arrays["op_slowdown"] = executor.op_slowdown
             arrays["shares_memory"] = executor.shares_memory
+        if executor.op_turn is not None:
+            arrays["op_turn"] = executor.op_turn
     if not isinstance(path, str):
         np.savez_compressed(path, allow_pickle=False, **arrays)
         return
@@ -165,6 +170,7 @@ def _executor(arrays: Mapping[str, np.ndarray]) -> Executor | None:
         arrays["op_runs_inline"],
         arrays.get("op_slowdown"),
         arrays.get("shares_memory"),
+        arrays.get("op_turn"),
     )
 
 
@@ -201,6 +207,7 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
     contention = _CONTENTION if any(name in found for name in _CONTENTION) else {}
     executor = {**_EXECUTOR, **contention}
     executor = executor if any(name in found for name in executor) else {}
+    turn = _TURN if executor and "op_turn" in found else {}
     lacking = [name for name in executor if name not in found]
     present = [name for name in executor if name in found]
     if lacking:
@@ -208,7 +215,7 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
             f"reading the problem {path}: it has {', '.join(present)} but "
             f"lacks {', '.join(lacking)}; wanted all or none of {', '.join(executor)}"
         )
-    for name, (dtype, dimensions) in {**_ARRAYS, **_EXTRAS, **executor}.items():
+    for name, (dtype, dimensions) in {**_ARRAYS, **_EXTRAS, **executor, **turn}.items():
         shape = tuple(x if isinstance(x, int) else sizes[x] for x in dimensions)
         kind = np.str_ if dtype == "U" else np.dtype(dtype)
         array = arrays[name]
@@ -248,6 +255,8 @@ def _check_values(path: str, arrays: Mapping[str, np.ndarray]) -> None:
         "D": len(arrays["device_names"]),
     }
     for name, (least, dimension) in _INDEX_RANGES.items():
+        if name not in arrays:
+            continue
         if arrays[name].size and not least <= arrays[name].min() <= arrays[name].max() < max(
             sizes[dimension], 1
         ):

@@ -276,6 +276,7 @@ def with_executor(
     receive: tuple[float, float] = (0.0, 0.0),
     inline: Sequence[str] = (),
     slowdown: Sequence[float] | None = None,
+    turn: Sequence[int] | None = None,
 ) -> Problem:
     """The problem under a depth-first executor.
 
@@ -284,6 +285,7 @@ def with_executor(
       send, receive: seconds of a transfer and of each of its bytes, on every link.
       inline: types of ops that run inline.
       slowdown: [N] of rule 10 on every device; all devices share memory.
+      turn: [N] the ops' places in TensorFlow's list.
     """
     apart = (~np.eye(problem.num_devices, dtype=bool))[..., None]
     executor = Executor(
@@ -292,6 +294,7 @@ def with_executor(
         np.array([kind in inline for kind in problem.graph.op_types], dtype=bool),
         None if slowdown is None else np.repeat(np.array(slowdown)[:, None], len(apart), axis=1),
         None if slowdown is None else apart[..., 0],
+        None if turn is None else np.array(turn, dtype=np.int32),
     )
     return dataclasses.replace(problem, executor=executor)
 
@@ -303,7 +306,8 @@ def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([True, False], problem.num_ops),
-        *(_random_contention(rng, problem) if rng.random() < 0.5 else ()),
+        *(_random_contention(rng, problem) if rng.random() < 0.5 else (None, None)),
+        rng.permutation(problem.num_ops).astype(np.int32) if rng.random() < 0.5 else None,
     )
     return dataclasses.replace(problem, executor=executor)
 

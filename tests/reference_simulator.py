@@ -51,6 +51,9 @@ class _Run:
         # With an executor: what waits on a device, front first; sends are (tensor, target).
         self.queue: list[list[int | tuple[int, int]]] = [[] for _ in self.devices]
         self.sending: dict[tuple[int, int], float] = {}  # send -> its end
+        self.turn = list(self.ops)
+        if problem.executor is not None and problem.executor.op_turn is not None:
+            self.turn = problem.executor.op_turn.tolist()
         self.owed = [0.0 for _ in self.devices]
         self.owed_since = [0.0 for _ in self.devices]  # or since nothing runs there
 
@@ -155,14 +158,15 @@ class _Run:
             for target in self.devices:
                 there = [user for user in self.users[tensor] if self.device[user] == target]
                 if target != here and there:
-                    queued.append((min(there), (tensor, target)))
-        for user in sorted({u for tensor in self.tensors_of[op] for u in self.users[tensor]}):
+                    queued.append((min(self.turn[user] for user in there), (tensor, target)))
+        users = {u for tensor in self.tensors_of[op] for u in self.users[tensor]}
+        for user in sorted(users, key=lambda user: self.turn[user]):
             if self.device[user] == here and self.is_ready(user):
                 self.ready_at[user] = now
                 if self.problem.executor.runs_inline[user]:
                     inline.append(user)
                 else:
-                    queued.append((user, user))
+                    queued.append((self.turn[user], user))
         queued.sort(key=lambda pair: pair[0])
         last_first = [item for _, item in reversed(queued)]
         self.queue[here] = [*inline, *last_first, *self.queue[here]]
@@ -178,7 +182,7 @@ class _Run:
         fixed, per_byte = self.work("receive_seconds", source, device)
         self.work_off(device, now)
         self.owed[device] += fixed + float(self.problem.graph.tensor_bytes[tensor]) * per_byte
-        for user in sorted(self.users[tensor]):
+        for user in sorted(self.users[tensor], key=lambda user: self.turn[user]):
             if self.device[user] == device and self.is_ready(user):
                 self.ready_at[user] = now
                 self.queue[device].append(user)
@@ -207,7 +211,7 @@ class _Run:
     def run_queues(self, now: float) -> None:
         """Rules 1, 2 and 8."""
         if now == 0.0:
-            for op in self.ops:
+            for op in sorted(self.ops, key=lambda op: self.turn[op]):
                 if not self.inputs[op] and op not in self.ready_at:
                     self.ready_at[op] = now
                     self.queue[self.device[op]].append(op)

@@ -157,7 +157,7 @@ def make_problem(
         link_channels=cluster.link_channels(),
         memory_reserve=options.memory_reserve,
         communication=cluster.communication,
-        executor=executor_of(cluster, graph.op_types, costs.memory_share),
+        executor=executor_of(cluster, graph.op_types, costs.memory_share, costs.op_turn),
     )
     if not options.free_gradients:
         tied = tied_gradients(names, graph.colocation_group, problem.allowed())

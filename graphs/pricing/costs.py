@@ -125,6 +125,8 @@ class Costs:
       memory_share: f8[N] share [0, 1] of an op's ideal time on the first device that it waits for
         memory: of those of its nodes that touch more than CACHE_BYTES; None where unknown.
       trip_counts: {loop: iterations in one run} where constants fix them.
+      op_turn: i4[N] the op's place in the order in which TensorFlow lists what it runs, where a
+        traced run told it; else None.
     """
 
     op_seconds: FloatArray
@@ -136,6 +138,7 @@ class Costs:
     wall_time_coverage: float | None = None
     memory_share: FloatArray | None = None
     trip_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    op_turn: IntArray | None = None
 
     def num_ops_by_provenance(self) -> dict[Provenance, int]:
         """{provenance: ops}; an op counts where its figure is least known of its devices."""

@@ -117,9 +117,11 @@ def test_no_file_and_no_archive(tmp_path):
         read_problem(str(tmp_path / "one.npy"))
 
 
+@pytest.mark.parametrize("turn", [None, [0, 2, 1, 3]])
 @pytest.mark.parametrize("slowdown", [None, [0.25, 0.5, 0.0, 1.0]])
-def test_an_executor_is_written_with_or_without_slowdowns(slowdown, tmp_path):
-    problem = with_executor(diamond(machine=Machine(2)), (1.0, 2.0), (3.0, 4.0), slowdown=slowdown)
+def test_an_executor_is_written_with_or_without_slowdowns_and_turns(slowdown, turn, tmp_path):
+    machine = Machine(2)
+    problem = with_executor(diamond(machine=machine), (1, 2), (3, 4), slowdown=slowdown, turn=turn)
     path = str(tmp_path / "a.npz")
     write_problem(path, problem, np.zeros(4, dtype=np.int32))
     found, _ = read_problem(path)

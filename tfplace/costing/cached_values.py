@@ -81,7 +81,8 @@ def _inner_from(arrays: Arrays, num_nodes: int) -> InnerWork:
 def traced_arrays(traced: TracedNodes) -> Arrays:
     """The arrays of an entry."""
     numbers = {name: np.array(getattr(traced, name), dtype=np.float64) for name in _NUMBERS}
-    return {"seconds": traced.seconds, "is_absent": traced.is_absent, **numbers}
+    arrays = {"seconds": traced.seconds, "is_absent": traced.is_absent, "place": traced.place}
+    return {**arrays, **numbers}
 
 
 def traced_from(arrays: Arrays, num_nodes: int) -> TracedNodes | None:
@@ -92,7 +93,10 @@ def traced_from(arrays: Arrays, num_nodes: int) -> TracedNodes | None:
             raise ValueError("negative seconds")
         numbers: dict[str, Any] = {name: kind(arrays[name]) for name, kind in _NUMBERS.items()}
         return TracedNodes(
-            seconds=seconds, is_absent=_bools(arrays, "is_absent", num_nodes), **numbers
+            seconds=seconds,
+            is_absent=_bools(arrays, "is_absent", num_nodes),
+            place=_checked(arrays["place"], "place", np.int64, num_nodes),
+            **numbers,
         )
     except (KeyError, ValueError, TypeError) as error:
         _log.warning("a cache entry of traced costs is damaged (%r): it is made anew", error)

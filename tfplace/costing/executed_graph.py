@@ -40,10 +40,13 @@ class Attribution:
       nodes_of: {executed node: its own op first, then those that it took over}; executed nodes
         that only the runtime knows (sends, feeds) are not in it.
       is_absent: bool[nodes] not executed as such: folded, merged, taken over, or not needed.
+      place: i8[nodes] where TensorFlow lists it among the executed nodes; of an absent one that
+        of the last node before it, -1 where there is none.
     """
 
     nodes_of: Mapping[str, Sequence[int]]
     is_absent: npt.NDArray[np.bool_]
+    place: npt.NDArray[np.int64]
 
     def shared(self, seconds_of: Mapping[str, float], alone_seconds: FloatArray) -> FloatArray:
         """Gives executed nodes' seconds to the ops that they stand for.
@@ -91,7 +94,25 @@ def attribute(nodes: Sequence[Any], executed: Sequence[ExecutedNode]) -> Attribu
         if _took_over(node, nodes[root]):
             others = _taken_over(root, nodes, index, may_be_taken, claimed)
         nodes_of[node.name] = (root, *others)
-    return Attribution(nodes_of, is_absent)
+    return Attribution(nodes_of, is_absent, _places(nodes, index, executed, root_of))
+
+
+def _places(
+    nodes: Sequence[Any],
+    index: Mapping[str, int],
+    executed: Sequence[ExecutedNode],
+    root_of: Mapping[str, int],
+) -> npt.NDArray[np.int64]:
+    """Attribution.place."""
+    place = np.full(len(nodes), -1, dtype=np.int64)
+    for position, made in enumerate(executed):
+        root = root_of.get(made.name)
+        if root is not None and place[root] < 0:
+            place[root] = position
+    for i, node in enumerate(nodes):
+        if place[i] < 0 and node.input:
+            place[i] = max(place[index[op_of(name)]] for name in node.input)
+    return place
 
 
 def _took_over(executed: ExecutedNode, node: Any) -> bool:

@@ -24,6 +24,7 @@ class TracedNodes:
         ran in a traced step, or ran elsewhere.
       is_absent: bool[nodes] folded, merged, taken over by another, or not needed; its seconds
         are its share of what took it over, or 0.
+      place: i8[nodes] where TensorFlow lists it among what it runs, as Attribution has it.
       overhead_seconds: what the executor takes per op that runs; in `seconds` already.
       wall_time_coverage: share [0, 1] of the step's wall time that the nodes' own rows in the
         traces account for.
@@ -33,6 +34,7 @@ class TracedNodes:
 
     seconds: FloatArray
     is_absent: npt.NDArray[np.bool_]
+    place: npt.NDArray[np.int64]
     overhead_seconds: float
     wall_time_coverage: float
     num_steps: int
@@ -78,6 +80,7 @@ def traced_nodes(
     return TracedNodes(
         seconds=seconds,
         is_absent=attribution.is_absent & ~ran,
+        place=attribution.place,
         overhead_seconds=overhead,
         wall_time_coverage=min(own / run.work_seconds, 1.0) if run.work_seconds else 0.0,
         num_steps=len(run.traces),

@@ -38,14 +38,15 @@ def with_traced_seconds(
 
     Args:
       costs: analytic ones of N ops on D devices, kept for kinds that were not traced.
-      traced: {kind: what its traces say}.
+      traced: {kind: what its traces say}, at least one.
       alone_seconds: {kind: f8[nodes] analytic seconds}.
       op_types: [nodes] of the flat graph.
       op_of_node: i4[nodes] the op that each node is in.
       devices: [D] the cluster's.
 
     Returns:
-      Costs with source "measured", or "mixed" where a kind was not traced or an op was not.
+      Costs with source "measured", or "mixed" where a kind was not traced or an op was not, and
+      the ops' order of the first kind.
     """
     num_ops = len(costs.op_seconds)
     op_seconds = costs.op_seconds.copy()
@@ -68,7 +69,17 @@ def with_traced_seconds(
         notes=(*costs.notes, *_notes(list(traced.values()))),
         provenance=provenance,
         wall_time_coverage=min((n.wall_time_coverage for n in traced.values()), default=None),
+        op_turn=_op_turn(next(iter(traced.values())), op_of_node, num_ops),
     )
+
+
+def _op_turn(nodes: TracedNodes, op_of_node: IntArray, num_ops: int) -> IntArray:
+    """i4[N]: ops in the order of their first nodes, of equals by index."""
+    place = np.full(num_ops, np.iinfo(np.int64).max)
+    np.minimum.at(place, op_of_node, nodes.place)
+    turn = np.empty(num_ops, dtype=np.int32)
+    turn[np.argsort(place, kind="stable")] = np.arange(num_ops, dtype=np.int32)
+    return turn
 
 
 def _of_ops(known: np.ndarray, op_of_node: IntArray, num_ops: int) -> np.ndarray:

@@ -21,7 +21,8 @@ class SimulationArrays(NamedTuple):
       tensor_row: i4[N+1] the op's tensors are tensor_row[op] .. tensor_row[op + 1].
       producer: i4[T].
       tensor_bytes, tensor_alloc_bytes: i8[T].
-      use_row: i4[T+1], use_op: i4[U]: the tensor's users, ascending.
+      use_row: i4[T+1], use_op: i4[U]: the tensor's users, ascending, with an executor by turn.
+      sources: i4[S] the ops that use nothing, in the same order.
       input_row: i4[N+1], input_tensor: i4[U]: the tensors that an op uses.
       persistent_bytes: i8[N].
       start_bytes: i8[N] what an op allocates when it starts: temp and all outputs.
@@ -30,7 +31,8 @@ class SimulationArrays(NamedTuple):
       sizes: i8[3] number of channels; most transfers that any placement can have; most items
         that one op's end makes ready, 0 without an executor.
       send_seconds, receive_seconds: f8[D, D, 2] of Problem.executor, [0, 0, 2] without.
-      runs_inline: b[N]; most_sends: i4[N] most transfers of an op's outputs; empty without.
+      runs_inline: b[N]; most_sends: i4[N] most transfers of an op's outputs; op_turn: i4[N];
+        empty without.
       op_slowdown: f8[N, D] for each busy device of those in shares_memory b[D, D]; empty without.
     """
 
@@ -42,6 +44,7 @@ class SimulationArrays(NamedTuple):
     tensor_alloc_bytes: LongArray
     use_row: IntArray
     use_op: IntArray
+    sources: IntArray
     input_row: IntArray
     input_tensor: IntArray
     persistent_bytes: LongArray
@@ -56,6 +59,7 @@ class SimulationArrays(NamedTuple):
     receive_seconds: FloatArray
     runs_inline: np.ndarray
     most_sends: IntArray
+    op_turn: IntArray
     op_slowdown: FloatArray
     shares_memory: np.ndarray
 
@@ -130,10 +134,13 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     _check(problem)
     graph = problem.graph
     size = graph.num_ops
-    order = np.lexsort((graph.use_op, graph.use_tensor))
+    turn = np.arange(size) if problem.executor is None else problem.executor.turns()
+    order = np.lexsort((graph.use_op, turn[graph.use_op], graph.use_tensor))
     use_tensor, use_op = graph.use_tensor[order], graph.use_op[order]
     by_op = np.lexsort((use_tensor, use_op))
     num_users = np.bincount(use_tensor, minlength=graph.num_tensors)
+    num_inputs = np.bincount(use_op, minlength=size)
+    by_turn = np.argsort(turn, kind="stable")
     outputs = _sum_by(graph.tensor_producer, graph.tensor_alloc_bytes, size)
     unused = _sum_by(
         graph.tensor_producer, np.where(num_users == 0, graph.tensor_alloc_bytes, 0), size
@@ -143,13 +150,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     latency, rate, executor = _executor_arrays(problem, num_users)
     return SimulationArrays(
         op_seconds=np.ascontiguousarray(problem.op_seconds, dtype=np.float64),
-        num_inputs=np.bincount(use_op, minlength=size).astype(np.int32),
+        num_inputs=num_inputs.astype(np.int32),
         tensor_row=_rows(graph.tensor_producer, size),
         producer=graph.tensor_producer.astype(np.int32),
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
         use_row=_rows(use_tensor, graph.num_tensors),
         use_op=use_op.astype(np.int32),
+        sources=by_turn[num_inputs[by_turn] == 0].astype(np.int32),
         input_row=_rows(use_op, size),
         input_tensor=use_tensor[by_op].astype(np.int32),
         persistent_bytes=graph.op_persistent_bytes.astype(np.int64),
@@ -164,6 +172,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         receive_seconds=executor.receive_seconds,
         runs_inline=executor.runs_inline,
         most_sends=executor.most_sends,
+        op_turn=executor.op_turn,
         op_slowdown=executor.op_slowdown,
         shares_memory=executor.shares_memory,
     )
@@ -175,6 +184,7 @@ class _ExecutorArrays(NamedTuple):
     runs_inline: np.ndarray
     most_sends: IntArray
     most_fresh: int
+    op_turn: IntArray
     op_slowdown: FloatArray
     shares_memory: np.ndarray
 
@@ -187,7 +197,8 @@ def _executor_arrays(
     executor = problem.executor
     if executor is None:
         none = np.zeros((0, 0, 2))
-        empty = (np.zeros(0, bool), np.zeros(0, np.int32), 0, *_contention_arrays(None))
+        no_ints = np.zeros(0, np.int32)
+        empty = (np.zeros(0, bool), no_ints, 0, no_ints, *_contention_arrays(None))
         return latency, rate, _ExecutorArrays(none, none, *empty)
     producer, size = problem.graph.tensor_producer, problem.num_ops
     sends = _sum_by(producer, np.minimum(num_users, problem.num_devices - 1), size)
@@ -198,6 +209,7 @@ def _executor_arrays(
         np.ascontiguousarray(executor.runs_inline, dtype=np.bool_),
         sends.astype(np.int32),
         int(fresh.max(initial=0)),
+        executor.turns().astype(np.int32),
         *_contention_arrays(executor),
     )
     return (*wire(executor, latency, rate), arrays)

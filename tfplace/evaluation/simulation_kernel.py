@@ -66,9 +66,9 @@ def simulate(
     makespan = 0.0
     now = 0.0
     instant = 0
-    for op in range(len(device_of_op)):
-        if arrays.num_inputs[op] == 0:
-            _make_ready(arrays, scratch, device_of_op[op], op, instant)
+    for index in range(len(arrays.sources)):
+        op = arrays.sources[index]
+        _make_ready(arrays, scratch, device_of_op[op], op, instant)
     while True:
         while counts[_COPIES] > 0 and scratch.copy_time[0] == now:
             key = scratch.copy_key[0]
@@ -233,14 +233,15 @@ def _end(
                 remote = True
                 if has_executor and scratch.wanted_by[where] != tensor:
                     item = len(arrays.op_seconds) + first + where
-                    num_fresh = push_key(scratch.fresh, 0, num_fresh, _fresh_key(user, item))
+                    key = _fresh_key(arrays.op_turn[user], item)
+                    num_fresh = push_key(scratch.fresh, 0, num_fresh, key)
                 scratch.wanted_by[where] = tensor
                 continue
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0 and has_executor:
-                rank = user
+                rank = arrays.op_turn[user]
                 if arrays.runs_inline[user]:
-                    rank = _INLINE_RANK - user
+                    rank = _INLINE_RANK - rank
                 num_fresh = push_key(scratch.fresh, 0, num_fresh, _fresh_key(rank, user))
             elif scratch.pending[user] == 0:
                 _make_ready(arrays, scratch, device, user, instant)

@@ -149,7 +149,9 @@ WORK = NodeWork(
     {"CPU": np.array([False, False]), "GPU": np.array([True, False])},
     "these kernels",
 )
-TRACED = TracedNodes(np.array([1.0, np.nan]), np.array([False, True]), 0.5, 0.9, 5, 1, 0.125)
+TRACED = TracedNodes(
+    np.array([1.0, np.nan]), np.array([False, True]), np.array([7, -1]), 0.5, 0.9, 5, 1, 0.125
+)
 
 
 def test_values_survive_the_cache(cache: CostCache) -> None:
@@ -164,7 +166,8 @@ def test_values_survive_the_cache(cache: CostCache) -> None:
     traced = traced_from(cache.read(KEY) or {}, 2)
     assert traced is not None
     np.testing.assert_array_equal(traced.seconds, TRACED.seconds)
-    assert dataclasses.astuple(traced)[2:] == (0.5, 0.9, 5, 1, 0.125)
+    np.testing.assert_array_equal(traced.place, TRACED.place)
+    assert dataclasses.astuple(traced)[3:] == (0.5, 0.9, 5, 1, 0.125)
 
 
 def test_arrays_of_another_graph_are_refused() -> None:

@@ -27,7 +27,10 @@ EACH = np.arange(4, dtype=np.int32)
 
 def _traced(*seconds: float, absent: tuple[int, ...] = (), overhead: float = 0.0) -> TracedNodes:
     is_absent = np.isin(np.arange(len(seconds)), absent)
-    return TracedNodes(np.array(seconds), is_absent, overhead, 0.9, num_steps=5, num_disturbed=0)
+    place = np.arange(len(seconds))[::-1].copy()
+    return TracedNodes(
+        np.array(seconds), is_absent, place, overhead, 0.9, num_steps=5, num_disturbed=0
+    )
 
 
 def _with(traced: dict[Device, TracedNodes], op_of_node=EACH, costs=ANALYTIC) -> Costs:
@@ -86,3 +89,14 @@ def test_disturbance_and_load_are_told() -> None:
         "2 of 5 traced steps were slower than the rest and left out",
         "while ops were timed, other programs used 50 % of this machine",
     ]
+
+
+def test_ops_turns_follow_the_list_of_what_ran() -> None:
+    """Of nodes listed last to first; nodes 0 and 3 are one op."""
+    op_of_node = np.array([0, 1, 2, 0], dtype=np.int32)
+    costs = dataclasses.replace(
+        ANALYTIC, op_seconds=ANALYTIC.op_seconds[:3], covered=ANALYTIC.covered[:3]
+    )
+    found = _with({CPU: _traced(1, 1, 1, 1)}, op_of_node, costs)
+    assert found.op_turn is not None
+    assert found.op_turn.tolist() == [0, 2, 1]

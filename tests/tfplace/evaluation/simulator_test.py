@@ -181,6 +181,19 @@ def test_an_executor_works_depth_first_and_runs_cheap_ops_at_once():
     assert schedule.op_start.tolist() == [0, 4, 1, 2, 3, 5]
 
 
+def test_an_executor_goes_by_turns_where_they_are_known():
+    ops = [
+        Op("root", 1.0),
+        Op("first", 1.0, ("root:0",)),
+        Op("second", 1.0, ("root:0",)),
+        Op("other_root", 1.0),
+    ]
+    problem = with_executor(build_problem(ops, Machine(1)), turn=[1, 3, 2, 0])
+    schedule = Simulator(problem).schedule(np.zeros(4))
+    # By index: root, second, first, other_root.
+    assert schedule.op_start.tolist() == [1, 2, 3, 0]
+
+
 def test_a_send_waits_its_turn_and_takes_its_senders_slot():
     ops = [
         Op("a", 1.0, outputs=(4,)),
