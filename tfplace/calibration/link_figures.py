@@ -25,7 +25,7 @@ SIZES = (64, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 <<
 FEW_SIZES = (64, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
 _MOST_PAIRS_WITH_ALL_SIZES = 6
 
-_BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 20: 9, 1 << 22: 4}
+_BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 18: 17, 1 << 20: 9, 1 << 22: 4}
 """{bytes: transfers that go beside the products}, compared with one transfer."""
 _BUSY_CHAIN_SECONDS = 30e-3
 """Long enough that all transfers are over before it: 33 of 64 KiB, 4 of 4 MiB."""

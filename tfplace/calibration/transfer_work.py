@@ -1,8 +1,8 @@
 """What transfers take of the devices at their ends, from what was measured link by link.
 
-A link's figures alone are noisy: 33 transfers of 64 bytes take 2 ms of a chain of 30. Their
-fixed part is the same code on the same processor whichever way the tensor goes, so links between
-equal devices share it. Their slopes differ: the leader of a step is faster than the others.
+A link's figures alone are noisy: 33 transfers of 64 bytes take 2 ms of a chain of 30. What is
+done for one is the same code on the same processor whichever way the tensor goes, so links between
+equal devices share what was seen.
 """
 
 from __future__ import annotations
@@ -38,12 +38,14 @@ def transfer_work(
             (senders, work.sender_seconds, work.sender_seconds_per_byte),
             (receivers, work.receiver_seconds, work.receiver_seconds_per_byte),
         ):
-            shared = shared_fixed_seconds([ends[pair] for pair in pairs])
+            figures = [ends[pair] for pair in pairs]
+            shared = shared_fixed_seconds(figures)
             if shared is None:
                 continue
+            slope = shared_seconds_per_byte(figures, shared)
             for pair in pairs:
                 at = index[pair[0]], index[pair[1]]
-                fixed[at], per_byte[at] = shared, seconds_per_byte(ends[pair], shared)
+                fixed[at], per_byte[at] = shared, slope
     return work if any(np.any(array) for array in vars(work).values()) else None
 
 
@@ -64,17 +66,21 @@ def shared_fixed_seconds(figures: Sequence[BusyFigures]) -> float | None:
     return max(float(np.median([seconds[min(seconds)] for seconds in seen])), 0.0)
 
 
-def seconds_per_byte(busy: BusyFigures, fixed_seconds: float) -> float:
+def shared_seconds_per_byte(figures: Sequence[BusyFigures], fixed_seconds: float) -> float:
     """The slope of least absolute relative residuals through a given fixed part, >= 0.
 
-    It minimises sum |t_i - fixed - slope n_i| / t_i over the sizes but the smallest: the median
-    of (t_i - fixed) / n_i where size i weighs n_i / t_i.
+    It minimises sum |t_i - fixed - slope n_i| / t_i over all links' sizes but the smallest: the
+    median of (t_i - fixed) / n_i where size i weighs n_i / t_i.
     """
-    sizes = [size for size in sorted(busy.transfer_seconds)[1:] if busy.transfer_seconds[size] > 0]
-    if not sizes:
+    rows = [
+        (size, seconds)
+        for busy in figures
+        for size, seconds in sorted(busy.transfer_seconds.items())[1:]
+        if seconds > 0
+    ]
+    if not rows:
         return 0.0
-    size = np.array(sizes, dtype=np.float64)
-    seconds = np.array([busy.transfer_seconds[s] for s in sizes])
+    size, seconds = np.array(rows, dtype=np.float64).T
     slopes = (seconds - fixed_seconds) / size
     order = np.argsort(slopes)
     weight = np.cumsum((size / seconds)[order])

@@ -7,8 +7,8 @@ from graphs.clusters.discovery import find_cluster
 from tfplace.calibration.line_fit import LineFit
 from tfplace.calibration.link_figures import BusyFigures
 from tfplace.calibration.transfer_work import (
-    seconds_per_byte,
     shared_fixed_seconds,
+    shared_seconds_per_byte,
     transfer_work,
 )
 
@@ -20,18 +20,21 @@ def busy(fixed: float, per_byte: float) -> BusyFigures:
     return BusyFigures(FIT, {size: fixed + size * per_byte for size in (0, 1000, 10_000, 100_000)})
 
 
-def test_links_of_one_kind_share_the_fixed_part_and_keep_their_slopes() -> None:
+def test_links_of_one_kind_share_what_was_seen() -> None:
     cluster = find_cluster("workers:2")
     first, second = cluster.device_names
     there, back = (first, second), (second, first)
     work = transfer_work(
         cluster,
-        {there: busy(2e-5, 2e-10), back: busy(4e-5, 1e-10)},
-        {there: busy(6e-5, 3e-10), back: busy(6e-5, 1e-10)},
+        {there: busy(3e-5, 2e-10), back: busy(3e-5, 2e-10)},
+        {there: busy(5e-5, 3e-10), back: busy(7e-5, 3e-10)},
     )
     np.testing.assert_allclose(work.sender_seconds, [[0, 3e-5], [3e-5, 0]])
     np.testing.assert_allclose(work.receiver_seconds, [[0, 6e-5], [6e-5, 0]])
-    np.testing.assert_allclose(work.receiver_seconds_per_byte, [[0, 3e-10], [1e-10, 0]])
+    np.testing.assert_allclose(work.sender_seconds_per_byte, [[0, 2e-10], [2e-10, 0]])
+    low, high = 3e-10 - 1e-5 / 1e5, 3e-10 + 1e-5 / 1e5  # the largest size weighs most
+    assert low <= work.receiver_seconds_per_byte[0, 1] <= high
+    assert work.receiver_seconds_per_byte[0, 1] == work.receiver_seconds_per_byte[1, 0]
 
 
 def test_nothing_is_taken_where_most_links_show_nothing() -> None:
@@ -45,5 +48,13 @@ def test_nothing_is_taken_where_most_links_show_nothing() -> None:
 
 def test_the_slope_is_robust_against_one_size() -> None:
     disturbed = {0: 1e-5, 1000: 1.1e-5, 10_000: 2e-5, 100_000: 9e-4}
-    assert seconds_per_byte(BusyFigures(FIT, disturbed), 1e-5) == pytest.approx(1e-9)
-    assert seconds_per_byte(NOTHING, 3e-6) == 0.0  # never negative
+    assert shared_seconds_per_byte([BusyFigures(FIT, disturbed)], 1e-5) == pytest.approx(1e-9)
+    assert shared_seconds_per_byte([NOTHING], 3e-6) == 0.0  # never negative
+    calm = {
+        0: 1e-5,
+        1000: 1.3e-5,
+        10_000: 4e-5,
+        100_000: 3.1e-4,
+    }  # 3 ns a byte, outweighing the other's 1
+    both = [BusyFigures(FIT, disturbed), BusyFigures(FIT, calm)]
+    assert shared_seconds_per_byte(both, 1e-5) == pytest.approx(3e-9)
