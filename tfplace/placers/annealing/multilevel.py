@@ -379,7 +379,15 @@ class Multilevel:
         count = len(self._walks)
         ground = self._grounds[self._is_fused(slot_number)]
         sizes, first = self._config.level_sizes, self._seed * 1000 + slot_number * count
-        return list(self._pool.map(lambda index: ground.levels(sizes, first + index), range(count)))
+        slot = self._slots[slot_number]
+
+        def levels(index: int) -> Levels:
+            # Every other run moves what repeats itself as one: either way finds what the other
+            # misses, and where all walks go on from the best, that has both.
+            by_role = (slot.number * count + index + slot.round_number) % 2 == 1
+            return ground.levels(sizes, first + index, by_role)
+
+        return list(self._pool.map(levels, range(count)))
 
     def _run_burst(self, done: float) -> int:
         """Runs the walks side by side; returns how many trials that took."""

@@ -19,6 +19,7 @@ from tfplace.evaluation.simulation_arrays import (
 from tfplace.evaluation.simulation_kernel import simulate
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import colocation_units
+from tfplace.grouping.roles import role_groups
 from tfplace.learning.snapshot import Snapshot
 from tfplace.placers.annealing.chain import BEST, CURRENT, ChainConfig, anneal, new_chain
 from tfplace.placers.annealing.levels import Levels, levels_of
@@ -28,6 +29,9 @@ Rank = tuple[bool, float]
 
 # What an infeasible placement counts at least, in step times.
 _INFEASIBLE = 2.0
+
+# Keeping roles together is of use only if that leaves at most this share of the units.
+MOST_ROLES = 0.8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,10 +75,23 @@ class Ground:
         seconds = float(simulate(self.arrays, self._full, device_of_op))
         return rank_of(seconds, self._full.peak, self.usable, overflow_weight)
 
-    def levels(self, sizes: Sequence[int], seed: int) -> Levels:
-        """The levels, coarse to fine, with groups that depend on the seed."""
+    def levels(self, sizes: Sequence[int], seed: int, by_role: bool = False) -> Levels:
+        """The levels, coarse to fine, with groups that depend on the seed.
+
+        Args:
+          sizes: groups per level, ascending; colocation units come behind.
+          seed: of the groups.
+          by_role: whether coarse groups keep together what repeats itself, where much does.
+        """
         units = colocation_units(self.problem.graph)
-        groupings = [coarsen(self.problem, size, seed) for size in sizes if size < units.num_groups]
+        roles = role_groups(self.problem, seed) if by_role else units
+        if roles.num_groups > MOST_ROLES * units.num_groups:
+            roles = units
+        groupings = [
+            coarsen(self.problem, size, seed, start=roles if size < roles.num_groups else units)
+            for size in sizes
+            if size < units.num_groups
+        ]
         return levels_of(self.problem, [*groupings, units])
 
 

@@ -1,0 +1,66 @@
+"""Roles in repeated structure: what each unrolled step does alike is one group per layer."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from graphs.op_graph import LongArray, OpGraph
+from graphs.placement import Grouping
+from graphs.problem import Problem
+from tfplace.grouping.layers import layer_groups
+from tfplace.grouping.quotient import colocation_units, in_graph_order
+
+# A role is played by at least so many ops of a layer.
+MIN_REPEATS = 8
+
+_WordArray = npt.NDArray[np.uint64]
+
+
+def role_groups(problem: Problem, seed: int = 0) -> Grouping:
+    """One group for the ops of a layer that play the same role; all other units stay alone.
+
+    In an unrolled recurrent graph these are such as "the products that a layer's kernel gradient
+    is summed of", once for all time steps: what is moved together in good placements. Groups of
+    near ops, as minimum cuts make them, hold one time step of each instead.
+
+    Args:
+      problem: N ops.
+      seed: of the layers.
+    """
+    layer = layer_groups(problem, seed).group_of_op.astype(np.int64)
+    units = colocation_units(problem.graph)
+    role = roles(problem.graph)
+    _, part, repeats = np.unique(
+        layer * problem.num_ops + role, return_inverse=True, return_counts=True
+    )
+    unit_sizes = np.bincount(units.group_of_op, minlength=units.num_groups)
+    alone = (unit_sizes[units.group_of_op] > 1) | (repeats[part] < MIN_REPEATS)
+    return in_graph_order(np.where(alone, len(repeats) + units.group_of_op, part))
+
+
+def roles(graph: OpGraph) -> LongArray:
+    """i8[N]: a number for each op that ops of the same type among the same neighbours share.
+
+    One round of colour refinement (Weisfeiler and Leman 1968) from the types: a sum of hashes
+    over the uses, in and out, each with the bytes of its tensor.
+    """
+    _, number = np.unique(np.asarray(graph.op_types), return_inverse=True)
+    own = _hashed(number.astype(np.uint64), 1)
+    source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
+    size = _hashed(graph.tensor_bytes[graph.use_tensor].astype(np.uint64), 2)
+    inputs, outputs = np.zeros_like(own), np.zeros_like(own)
+    np.add.at(inputs, target, _hashed(own[source] ^ size, 3))
+    np.add.at(outputs, source, _hashed(own[target] ^ size, 4))
+    found: LongArray = np.unique(
+        own ^ _hashed(inputs, 5) ^ _hashed(outputs, 6), return_inverse=True
+    )[1]
+    return found
+
+
+def _hashed(words: _WordArray, salt: int) -> _WordArray:
+    """u8[...]: the words scrambled, as the generator SplitMix64 ends (Steele et al. 2014)."""
+    words = words + np.uint64(salt * 0x9E3779B97F4A7C15 % 2**64)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
