@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
+from tfplace.bounds.between import between, reversed_between
 from tfplace.bounds.relaxation import (
     DeviceClasses,
     backward_edges,
@@ -15,7 +17,7 @@ from tfplace.bounds.relaxation import (
     forward_edges,
 )
 from tfplace.bounds.stay_or_pay import soonest_ends
-from tfplace.bounds.work import best_weights, best_window, fits, work_of
+from tfplace.bounds.work import Weights, best_weights, best_window, fits, work_of
 from tfplace.grouping.quotient import colocation_units
 
 # Sums in another order than the simulator's may come out higher by rounding.
@@ -46,9 +48,10 @@ def lower_bound_seconds(problem: Problem) -> float:
 def lower_bound(problem: Problem) -> LowerBound:
     """The best of three bounds on the makespan of every feasible placement.
 
-    Path: what waits for each other takes its time, on one device or with transfers between
-    (stay_or_pay). Work: all ops have to fit on the devices, memory included (work). Window: ops
-    that can't start early and leave much to do after them have to fit between (both).
+    Path: what waits for each other takes its time, on one device or with transfers between, and
+    so does all that a part of the path encloses (stay_or_pay, between). Work: all ops have to fit
+    on the devices, memory included (work). Window: ops that can't start early and leave much to
+    do after them have to fit between (all three).
     """
     classes = device_classes(problem)
     if not problem.num_ops:
@@ -60,11 +63,12 @@ def lower_bound(problem: Problem) -> LowerBound:
     all_work = work_of(classes, unit, op_bytes, np.ones(problem.num_ops, dtype=bool))
     if not fits(all_work):
         return LowerBound(float("inf"), "infeasible")
-    head, tail, path = heads_and_tails(problem, classes)
+    work, weights = best_weights(all_work)
+    weights = weights[:NUM_WEIGHTS]
+    head, tail, path = heads_and_tails(problem, classes, weights)
     if np.isinf(path):
         return LowerBound(path, "infeasible")
-    work, weights = best_weights(all_work)
-    window, first, last = best_window(classes, head, tail, weights[:NUM_WEIGHTS])
+    window, first, last = best_window(classes, head, tail, weights)
     inside = (head >= first) & (tail >= last)
     if window > 0.0 and inside.any():
         value, _ = best_weights(work_of(classes, unit, op_bytes, inside))
@@ -75,15 +79,18 @@ def lower_bound(problem: Problem) -> LowerBound:
 
 
 def heads_and_tails(
-    problem: Problem, classes: DeviceClasses
+    problem: Problem, classes: DeviceClasses, weights: Sequence[Weights]
 ) -> tuple[FloatArray, FloatArray, float]:
     """Least seconds before each op's start f8[N], after its end f8[N], and of any path with it."""
     seconds = classes.seconds
     group = problem.graph.colocation_group.astype(np.int64)
-    end = soonest_ends(classes, forward_edges(problem), group)
+    edges = forward_edges(problem)
+    chain = between(classes, edges, weights)
+    end = soonest_ends(classes, edges, group, chain)
     reversed_classes = dataclasses.replace(classes, seconds=np.ascontiguousarray(seconds[::-1]))
     reversed_group = np.ascontiguousarray(group[::-1])
-    rest = soonest_ends(reversed_classes, backward_edges(problem), reversed_group)[::-1]
+    chain = reversed_between(chain, problem.num_ops)
+    rest = soonest_ends(reversed_classes, backward_edges(problem), reversed_group, chain)[::-1]
     own = np.where(np.isinf(seconds), 0.0, seconds)
     return (
         np.min(end - own, axis=1),

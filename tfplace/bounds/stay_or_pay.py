@@ -1,6 +1,6 @@
 """How soon each op can end: what it waits for stays on its device and queues, or pays a transfer.
 
-Three arguments, each true of every placement, are taken together op by op in graph order. Let
+Four arguments, each true of every placement, are taken together op by op in graph order. Let
 op v lie on a device of class k and start at S:
 
 1. Each input has been made there, or elsewhere and then moved.
@@ -14,6 +14,7 @@ op v lie on a device of class k and start at S:
    computed on v's device or came through its way in; neither can be used more than all the time.
    With y the share of the machine and 1 - y of the way in, each input takes min(y seconds,
    (1 - y) hold) at least, for any y in [0, 1]. The best s is the bound.
+4. What has to run between v and an op that it waits for takes its time on all devices (between).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.op_graph import FloatArray, LongArray
+from tfplace.bounds.between import Between
 from tfplace.bounds.relaxation import DeviceClasses, Edges
 from tfplace.evaluation.event_heap import compiled, pop_event, pop_key, push_event, push_key
 
@@ -54,6 +56,7 @@ class _Sweep(NamedTuple):
       by_head_time, by_head: its ancestors from the latest head to the first; by_threshold: f8[N].
       heap_key: i8[N] scratch.
       share_work: f8[NUM_SHARES].
+      place: i8[N] of an op in the chain, -1 for others; chain, between: Between.
     """
 
     row: LongArray
@@ -83,20 +86,28 @@ class _Sweep(NamedTuple):
     by_threshold: FloatArray
     heap_key: LongArray
     share_work: FloatArray
+    place: LongArray
+    chain: LongArray
+    between: FloatArray
 
 
-def soonest_ends(classes: DeviceClasses, edges: Edges, group: LongArray) -> FloatArray:
+def soonest_ends(
+    classes: DeviceClasses, edges: Edges, group: LongArray, between: Between
+) -> FloatArray:
     """f8[N, K]: no schedule of any placement ends op n on a device of class k earlier.
 
     Args:
       classes, edges: the relaxed problem; backward edges go with reversed rows of seconds.
       group: i8[N] colocation groups, -1 for none.
+      between: a chain of these edges.
 
     Returns:
       Inf where the op may not lie, or nothing can make it run there.
     """
     size, num_classes = classes.seconds.shape
     floats = [np.zeros(size) for _ in range(7)]
+    place = np.full(size, -1, dtype=np.int64)
+    place[between.chain] = np.arange(len(between.chain))
     sweep = _Sweep(
         *(edges.row, edges.source, edges.cost, edges.hold),
         classes.seconds,
@@ -122,6 +133,9 @@ def soonest_ends(classes: DeviceClasses, edges: Edges, group: LongArray) -> Floa
         by_threshold=floats[6],
         heap_key=np.empty(size, dtype=np.int64),
         share_work=np.zeros(NUM_SHARES),
+        place=place,
+        chain=between.chain,
+        between=between.seconds,
     )
     _sweep_ops(sweep)
     return sweep.end
@@ -133,10 +147,11 @@ def _sweep_ops(sweep: _Sweep) -> None:
     num_ops, num_classes = sweep.seconds.shape
     for op in range(num_ops):
         _note_inputs(sweep, op)
+        least = _start_in_chain(sweep, op)
         for kind in range(num_classes):
             if sweep.seconds[op, kind] == np.inf:
                 continue
-            start = 0.0
+            start = least
             for edge in range(sweep.row[op], sweep.row[op + 1]):
                 source = sweep.source[edge]
                 moved = _soonest_elsewhere(sweep, source, kind) + sweep.cost[edge]
@@ -148,6 +163,17 @@ def _sweep_ops(sweep: _Sweep) -> None:
                 end = max(end, _end_of_walk(sweep, op, kind))
             sweep.end[op, kind] = end
             sweep.soonest[op] = min(sweep.soonest[op], end)
+
+
+@compiled
+def _start_in_chain(sweep: _Sweep, op: int) -> float:
+    """Argument 4: the least start of an op of the chain; 0 for others."""
+    start = 0.0
+    place = sweep.place[op]
+    for earlier in range(place):
+        ended = sweep.soonest[sweep.chain[earlier]]
+        start = max(start, ended + sweep.between[earlier, place])
+    return start
 
 
 @compiled

@@ -180,15 +180,22 @@ def best_window(
     is_empty = _sum_above(filled) == 0
     best = (0.0, 0.0, 0.0)
     for each in weights:
-        with np.errstate(invalid="ignore"):
-            cost = np.where(np.isinf(classes.seconds), np.inf, each.device * classes.seconds)
-        work = np.bincount(cell, weights=cost.min(axis=1), minlength=shape[0] * shape[1])
+        cost = least_costs(classes.seconds, each)
+        work = np.bincount(cell, weights=cost, minlength=shape[0] * shape[1])
         bound = first[:, None] + last[None, :] + _sum_above(work.reshape(shape))
         bound[is_empty] = 0.0
         at = np.unravel_index(int(bound.argmax()), shape)
         if bound[at] > best[0]:
             best = float(bound[at]), float(first[at[0]]), float(last[at[1]])
     return best
+
+
+def least_costs(seconds: FloatArray, weights: Weights) -> FloatArray:
+    """f8[N]: what each op with seconds f8[N, K] takes at least of the weighted devices."""
+    with np.errstate(invalid="ignore"):  # a weight of 0 times inf
+        cost = np.where(np.isinf(seconds), np.inf, weights.device * seconds)
+    least: FloatArray = cost.min(axis=1)
+    return least
 
 
 def _thresholds(values: FloatArray) -> FloatArray:

@@ -66,12 +66,13 @@ def test_memory_forces_work_to_where_it_is_slow() -> None:
 
 
 def test_window_adds_what_must_come_before_and_after() -> None:
-    # 3 s before anything, 4 s of work on two devices, 2 s after all of it.
-    middle = [Op(f"op{index}", inputs=("first:0",)) for index in range(4)]
-    last = Op("last", 2.0, tuple(f"{op.name}:0" for op in middle), ())
-    machine = Machine(2, bandwidth=np.inf)
-    problem = build_problem([Op("first", 3.0), *middle, last], machine)
-    _assert_bound(problem, 7.0, "window")
+    # 3 s before any of the middle, 4 s of work on three devices, 2 s after each; no path has all.
+    first = [Op("first0", 3.0), Op("first1", 3.0)]
+    middle = [Op(f"op{index}", inputs=(f"first{index % 2}:0",)) for index in range(4)]
+    last = [Op(f"last{n}", 2.0, (f"op{2 * n}:0", f"op{2 * n + 1}:0"), ()) for n in range(2)]
+    machine = Machine(3, bandwidth=np.inf)
+    problem = build_problem([*first, *middle, *last], machine)
+    _assert_bound(problem, 3.0 + 4.0 / 3.0 + 2.0, "window")
     assert optimum_seconds(problem) == 7.0
 
 
