@@ -23,7 +23,7 @@ class Record:
         self.on_trial = on_trial
         self.best: Trial | None = None
         self.best_stage = ""
-        self.least_infeasible: Infeasible | None = None
+        self.least_infeasible: Trial | None = None
         self.num_trials = 0
         self.num_infeasible = 0
         self.history: list[tuple[int, float, float]] = []
@@ -76,7 +76,8 @@ class Record:
         if isinstance(outcome, Infeasible) or not math.isfinite(outcome.step_seconds):
             self.num_infeasible += 1
             if isinstance(outcome, Infeasible) and _less_bad(outcome, self.least_infeasible):
-                self.least_infeasible = outcome
+                placement = Placement(np.array(device_of_op, dtype=np.int32))
+                self.least_infeasible = Trial(index, self.seconds, placement, outcome)
         elif outcome.step_seconds < self.best_seconds:
             placement = Placement(np.array(device_of_op, dtype=np.int32))
             self.best = Trial(index, self.seconds, placement, outcome)
@@ -86,10 +87,12 @@ class Record:
             self.on_trial(Trial(index, self.seconds, Placement(device_of_op), outcome))
 
 
-def _less_bad(outcome: Infeasible, other: Infeasible | None) -> bool:
+def _less_bad(outcome: Infeasible, trial: Trial | None) -> bool:
     """A placement that only lacks memory says more than one that breaks a constraint."""
-    if other is None:
+    if trial is None:
         return True
+    other = trial.outcome
+    assert isinstance(other, Infeasible)
     if (outcome.reason == "memory") != (other.reason == "memory"):
         return outcome.reason == "memory"
     return sum(outcome.peak_bytes) < sum(other.peak_bytes)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome
+from graphs.placement import Measurement, Outcome
 from tfplace.interruption import Interrupted, Interruption, interruptible
 from tfplace.record import Record
 from tfplace.resuming.search_folder import SearchFolder
@@ -91,7 +91,7 @@ class SearchResult:
     Attributes:
       best: the best feasible trial, None where there was none.
       best_stage: the stage that found it.
-      least_infeasible: an infeasible outcome to explain a failure with, or None.
+      least_infeasible: an infeasible trial to explain a failure with, or None.
       num_trials, num_infeasible, seconds: counts and wall time.
       history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
       interrupted: whether Ctrl-C or SIGTERM ended it.
@@ -101,7 +101,7 @@ class SearchResult:
 
     best: Trial | None
     best_stage: str
-    least_infeasible: Infeasible | None
+    least_infeasible: Trial | None
     num_trials: int
     num_infeasible: int
     seconds: float

@@ -73,7 +73,8 @@ def test_where_nothing_runs_the_least_overfull_explains_why():
     policy = Scripted([[[9, 9], [9, 0]]])
     result = search([stage(policy)], SumOfDevices(), Limits(60))
     assert result.best is None
-    assert result.least_infeasible.peak_bytes == (9,)
+    assert result.least_infeasible.outcome.peak_bytes == (9,)
+    assert result.least_infeasible.placement.device_of_op.tolist() == [9, 0]
 
 
 @pytest.mark.parametrize("limits", [Limits(0.0), Limits(60, max_trials=0)])

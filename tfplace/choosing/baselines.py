@@ -117,11 +117,11 @@ def _run(
     if name == "local_search":
         budget_seconds = min(LOCAL_SEARCH_MAX_SECONDS, budget_seconds * LOCAL_SEARCH_SHARE)
     result = search([stage], evaluator, Limits(max(budget_seconds, LEAST_SECONDS)))
-    if result.best is not None:
-        return Candidate(name, result.best.placement.device_of_op, result.best.outcome)
+    trial = result.best or result.least_infeasible
+    if trial is not None:
+        return Candidate(name, trial.placement.device_of_op, trial.outcome)
     reason = NOT_TRIED if result.interrupted else f"{name} proposed no placement"
-    outcome = result.least_infeasible or Infeasible("error", reason)
-    return Candidate(name, task.given, outcome)
+    return Candidate(name, task.given, Infeasible("error", reason))
 
 
 def best_single(task: Task, evaluator: Evaluator) -> Candidate:

@@ -27,7 +27,7 @@ from tfplace.resuming.search_state import SearchState, from_arrays, to_arrays
 from tfplace.training.checkpoint import CheckpointError
 from tfplace.trial import Trial
 
-KIND, VERSION = "tfplace search", 1
+KIND, VERSION = "tfplace search", 2
 STATE_FILE, TRIALS_FILE, COSTS_FILE = "search.npz", "trials.jsonl", "costs.npy"
 
 

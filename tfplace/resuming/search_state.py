@@ -51,7 +51,7 @@ class SearchState:
     seconds: float
     best: Trial | None
     best_stage: str
-    least_infeasible: Infeasible | None
+    least_infeasible: Trial | None
     history: Sequence[tuple[int, float, float]]
     notes: Sequence[str]
     stages: Sequence[tuple[str, int, float]]
@@ -59,26 +59,24 @@ class SearchState:
 
 def to_arrays(state: SearchState, facts: Mapping[str, Any]) -> Snapshot:
     """The state and some facts as named arrays."""
-    best = state.best
     values = {
         **facts,
         "stage": [state.stage.number, state.stage.num_trials, state.stage.seconds],
         "num_trials": state.num_trials,
         "num_infeasible": state.num_infeasible,
         "seconds": state.seconds,
-        "best": None if best is None else [best.index, best.seconds],
-        "outcome": None if best is None else dataclasses.asdict(best.outcome),
+        "best": _trial_facts(state.best),
         "best_stage": state.best_stage,
-        "least_infeasible": None
-        if state.least_infeasible is None
-        else dataclasses.asdict(state.least_infeasible),
+        "least_infeasible": _trial_facts(state.least_infeasible),
         "history": list(state.history),
         "notes": list(state.notes),
         "stages": list(state.stages),
     }
     arrays = {"facts": np.array(json.dumps(values, default=_plain))}
-    if best is not None:
-        arrays["best"] = best.placement.device_of_op
+    for name in ("best", "least_infeasible"):
+        trial = getattr(state, name)
+        if trial is not None:
+            arrays[name] = trial.placement.device_of_op
     if state.stage.device_of_op is not None:
         arrays["stage_start"] = state.stage.device_of_op
     return {**arrays, **{_POLICY + name: array for name, array in state.policy.items()}}
@@ -90,15 +88,6 @@ def from_arrays(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> S
     Raises:
       KeyError, TypeError, ValueError: something is missing, or of another kind.
     """
-    best = None
-    if facts["best"] is not None:
-        outcome = facts["outcome"]
-        measured = Measurement(**{**outcome, "peak_bytes": tuple(outcome["peak_bytes"])})
-        index, seconds = facts["best"]
-        best = Trial(int(index), float(seconds), Placement(arrays["best"]), measured)
-    worst = facts["least_infeasible"]
-    if worst is not None:
-        worst = Infeasible(**{**worst, "peak_bytes": tuple(worst["peak_bytes"])})
     number, num_trials, seconds = facts["stage"]
     start = StageStart(int(number), int(num_trials), float(seconds), arrays.get("stage_start"))
     return SearchState(
@@ -111,13 +100,33 @@ def from_arrays(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> S
         num_trials=int(facts["num_trials"]),
         num_infeasible=int(facts["num_infeasible"]),
         seconds=float(facts["seconds"]),
-        best=best,
+        best=_trial(Measurement, facts, arrays, "best"),
         best_stage=str(facts["best_stage"]),
-        least_infeasible=worst,
+        least_infeasible=_trial(Infeasible, facts, arrays, "least_infeasible"),
         history=[(int(row[0]), float(row[1]), float(row[2])) for row in facts["history"]],
         notes=[str(note) for note in facts["notes"]],
         stages=[(str(row[0]), int(row[1]), float(row[2])) for row in facts["stages"]],
     )
+
+
+def _trial_facts(trial: Trial | None) -> list[Any] | None:
+    """All of a trial but its placement."""
+    if trial is None:
+        return None
+    return [trial.index, trial.seconds, dataclasses.asdict(trial.outcome)]
+
+
+def _trial(
+    kind: type[Measurement] | type[Infeasible],
+    facts: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    name: str,
+) -> Trial | None:
+    if facts[name] is None:
+        return None
+    index, seconds, outcome = facts[name]
+    known = kind(**{**outcome, "peak_bytes": tuple(outcome["peak_bytes"])})
+    return Trial(int(index), float(seconds), Placement(arrays[name]), known)
 
 
 def _plain(value: Any) -> Any:

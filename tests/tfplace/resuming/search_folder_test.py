@@ -126,10 +126,12 @@ def test_seconds_of_all_runs_count(tmp_path):
 def test_a_state_comes_back_as_it_was(tmp_path):
     best = Trial(4, 1.5, Placement(np.array([0, 1], dtype=np.int32)),
                  Measurement(0.25, (3, 4), "measured"))  # fmt: skip
+    worst = Trial(2, 0.5, Placement(np.array([1, 0], dtype=np.int32)),
+                  Infeasible("memory", "too full", (9, np.int64(8))))  # fmt: skip
     state = SearchState(
         StageStart(1, 3, 1.25, np.array([1, 1], dtype=np.int32)),
         {"rng": np.array("text"), "policy/0": np.ones((2, 3), dtype=np.float32)},
-        np.int64(5), 1, 2.5, best, "post", Infeasible("memory", "too full", (9, np.int64(8))),
+        np.int64(5), 1, 2.5, best, "post", worst,
         [(0, 0.5, 1.0), (4, 1.5, 0.25)], ["a note"], [("single", 3, 1.25)],
     )  # fmt: skip
     SearchFolder(str(tmp_path), IDENTITY).save(state)
@@ -173,7 +175,7 @@ def test_what_is_damaged_or_another_searchs_is_refused_in_words(tmp_path):
     np.savez(state, facts=np.array(json.dumps({"kind": "x", "version": 1, "identity": {}})))
     with pytest.raises(CheckpointError, match="of kind 'x', version 1"):
         SearchFolder(str(tmp_path), IDENTITY)
-    facts = {"kind": "tfplace search", "version": 1, "identity": IDENTITY, "best": None}
+    facts = {"kind": "tfplace search", "version": 2, "identity": IDENTITY, "best": None}
     np.savez(state, facts=np.array(json.dumps(facts)))
     with pytest.raises(CheckpointError, match="lacks something"):
         SearchFolder(str(tmp_path), IDENTITY)
