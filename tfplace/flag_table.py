@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from absl import flags
 
@@ -218,6 +219,16 @@ class _Choice(flags.EnumParser):
         return argument
 
 
+class _Number(flags.FloatParser):
+    """As absl's, but nan, which is neither below nor above any bound, is none."""
+
+    def convert(self, argument: str | float) -> float:
+        value = float(super().convert(argument))
+        if math.isnan(value):
+            raise ValueError(f"wanted {self.syntactic_help}")
+        return value
+
+
 def define(table: tuple[Flag, ...]) -> flags.FlagValues:
     """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""
     values = flags.FlagValues()
@@ -233,7 +244,14 @@ def _define(flag: Flag, values: flags.FlagValues) -> None:
     elif flag.kind == "integer":
         flags.DEFINE_integer(flag.name, flag.default, flag.help, flag_values=values, **bound)
     elif flag.kind == "float":
-        flags.DEFINE_float(flag.name, flag.default, flag.help, flag_values=values, **bound)
+        flags.DEFINE(
+            _Number(**bound),
+            flag.name,
+            flag.default,
+            flag.help,
+            flag_values=values,
+            serializer=flags.ArgumentSerializer(),
+        )
     elif flag.kind == "boolean":
         flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
     elif flag.kind == "enum":

@@ -39,6 +39,10 @@ def test_examples_parse(name):
         (["optimize", "a", "b"], "found 2 arguments"),
         (["optimize", "a", "--buget_seconds=3"], "budget_seconds"),
         (["optimize", "a", "--budget_seconds=much"], "budget_seconds"),
+        (
+            ["optimize", "a", "--budget_seconds=nan"],
+            "budget_seconds=nan: wanted a non-negative number",
+        ),
         (["optimize", "a", "--max_trials=0"], "max_trials"),
         (["optimize", "a", "--evaluator=guess"], "evaluator"),
         (["optimize", "a", "--flagfile=/nowhere/flags"], "flags"),

@@ -8,19 +8,18 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Unpack
-
-import numpy as np
 
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
-from tfplace.api.flags import ModelFlags, OptimizeFlags, flag_values
+from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
 from tfplace.commands.from_flags import optimize_options, problem_options
+from tfplace.commands.simulate import predicted
 from tfplace.inspection import Inspection
 from tfplace.inspection import inspect as inspect_prepared
 from tfplace.optimizing import optimize as optimize_with
-from tfplace.predict import Prediction, predict
+from tfplace.predict import Prediction
 from tfplace.prepare import prepare
 from tfplace.report.report import Report
 from tfplace.watch import Watch
@@ -53,7 +52,7 @@ def optimize(model: Path, watch: Watch | None = None, **flags: Unpack[OptimizeFl
 def simulate(
     model: Path,
     placement: Path | Mapping[str, str] | None = None,
-    **flags: Unpack[ModelFlags],
+    **flags: Unpack[SimulateFlags],
 ) -> Prediction:
     """`tfplace simulate MODEL`: predicts a placement's step.
 
@@ -71,17 +70,11 @@ def simulate(
     Raises:
       TfplaceError: as the command.
     """
-    from graphs.placement_file import read_placement
-
-    with flag_values("simulate", [os.fspath(model)], flags) as values:
-        found = prepare(problem_options(os.fspath(model), values))
-    problem, device_of_op = found.problem, found.given
-    if placement is not None:
-        with _placement_file(placement) as path:
-            device_of_op = read_placement(
-                path, problem.graph.op_names, problem.device_names, found.given
-            )
-    return predict(problem, np.asarray(device_of_op))
+    with (
+        _placement_file(placement) as path,
+        flag_values("simulate", [os.fspath(model)], {**flags, "placement": path}) as values,
+    ):
+        return predicted(os.fspath(model), values)[2]
 
 
 def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
@@ -131,9 +124,9 @@ def run(command: str, *arguments: Path, **flags: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _placement_file(placement: Path | Mapping[str, str]) -> Any:
+def _placement_file(placement: Path | Mapping[str, str] | None) -> Iterator[str | None]:
     if not isinstance(placement, Mapping):
-        yield os.fspath(placement)
+        yield None if placement is None else os.fspath(placement)
         return
     with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
         path = os.path.join(folder, "placement.json")

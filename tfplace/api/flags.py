@@ -31,8 +31,16 @@ class ModelFlags(TypedDict, total=False):
     pin: Sequence[str]
     no_split: Sequence[str]
     keep_devices: bool
+    free_gradients: bool
     cost_cache: bool
     cost_cache_dir: str
+
+
+class SimulateFlags(ModelFlags, total=False):
+    """Flags of `tfplace simulate`."""
+
+    dump_problem: str
+    timeline: str
 
 
 class OptimizeFlags(ModelFlags, total=False):

@@ -5,45 +5,28 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
 from tfplace.output_paths import require_file, writable, write_file, write_whole
 
+if TYPE_CHECKING:
+    from graphs.op_graph import IntArray
+    from graphs.problem import Problem
+    from tfplace.predict import Prediction
+
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Predicts one placement: the file's, or the one that the model came with."""
     quiet_tensorflow(values.verbosity)
-    require_file(values.dump_problem, "--dump_problem")
-    require_file(values.timeline, "--timeline")
-    with writable(values.dump_problem, values.timeline):
-        return _simulate(arguments, values)
+    problem, placement, prediction = predicted(model_of(arguments), values)
 
-
-def _simulate(arguments: Sequence[str], values: flags.FlagValues) -> int:
-    from graphs.placement_file import read_placement
-    from graphs.problem_file import write_problem
-    from tfplace.evaluation.simulator import Simulator
-    from tfplace.evaluation.timeline import chrome_trace
-    from tfplace.predict import placements_per_second, predict
-    from tfplace.prepare import prepare
+    from tfplace.predict import placements_per_second
     from tfplace.report.report import plain
     from tfplace.report.text import console, print_prediction
 
-    found = prepare(problem_options(model_of(arguments), values))
-    problem = found.problem
-    placement = found.given
-    if values.placement is not None:
-        placement = read_placement(
-            values.placement, problem.graph.op_names, problem.device_names, found.given
-        )
-    prediction = predict(problem, placement)
-    if values.dump_problem is not None:
-        write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
-    if values.timeline is not None:
-        trace = chrome_trace(problem, Simulator(problem).schedule(placement))
-        write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
     speed = (
         None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
     )
@@ -54,3 +37,38 @@ def _simulate(arguments: Sequence[str], values: flags.FlagValues) -> int:
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
     return 0
+
+
+def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
+    """The problem, the placement i4[N], and what it is worth; writes the files that were asked for.
+
+    Raises:
+      TfplaceError: the model, the cluster, the placement or a file's path is no good.
+    """
+    require_file(values.dump_problem, "--dump_problem")
+    require_file(values.timeline, "--timeline")
+    with writable(values.dump_problem, values.timeline):
+        return _predicted(model, values)
+
+
+def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
+    from graphs.placement_file import read_placement
+    from graphs.problem_file import write_problem
+    from tfplace.evaluation.simulator import Simulator
+    from tfplace.evaluation.timeline import chrome_trace
+    from tfplace.predict import predict
+    from tfplace.prepare import prepare
+
+    found = prepare(problem_options(model, values))
+    problem, placement = found.problem, found.given
+    if values.placement is not None:
+        placement = read_placement(
+            values.placement, problem.graph.op_names, problem.device_names, found.given
+        )
+    prediction = predict(problem, placement)
+    if values.dump_problem is not None:
+        write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
+    if values.timeline is not None:
+        trace = chrome_trace(problem, Simulator(problem).schedule(placement))
+        write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
+    return problem, placement, prediction

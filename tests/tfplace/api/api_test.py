@@ -1,6 +1,7 @@
 """The Python API: its examples run as printed, and a step of this process runs placed."""
 
 import doctest
+import json
 import subprocess
 import sys
 
@@ -86,6 +87,21 @@ def test_a_cluster_of_ones_own_is_taken_by_value(tiny_rnnlm):
     assert tfplace.simulate(tiny_rnnlm, cluster=cluster) == tfplace.simulate(
         tiny_rnnlm, cluster="k80x2"
     )
+
+
+def test_simulate_writes_the_files_that_it_is_asked_for(tiny_rnnlm, tmp_path):
+    problem, timeline = tmp_path / "problem.npz", tmp_path / "timeline.json"
+    tfplace.simulate(
+        tiny_rnnlm,
+        {"loss": "/device:CPU:0"},
+        cluster="k80x2",
+        dump_problem=str(problem),
+        timeline=str(timeline),
+    )
+    dump = np.load(problem)
+    device = dict(zip(dump["op_names"].tolist(), dump["placement"].tolist(), strict=True))
+    assert (device["loss"], device["tokens"]) == (0, 1)
+    assert json.loads(timeline.read_text())["traceEvents"]
 
 
 def test_importing_tfplace_imports_nothing_heavy():
