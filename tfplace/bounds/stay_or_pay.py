@@ -34,8 +34,9 @@ MAX_ANCESTORS = 3000
 # Argument 3 walks back so many ops at most.
 MAX_STEPS = 300
 
-# It weighs machine against way in with shares y of 0, 1/8, .. 1.
-NUM_SHARES = 9
+# It weighs machine against way in with shares y of 0, 1/8, .. 1 and those of so many inputs.
+EVEN_SHARES = 9
+INPUT_SHARES = 12
 
 
 class _Sweep(NamedTuple):
@@ -55,7 +56,7 @@ class _Sweep(NamedTuple):
       threshold: f8[N] below which S has the ancestor on v's device; head, work: f8[N].
       by_head_time, by_head: its ancestors from the latest head to the first; by_threshold: f8[N].
       heap_key: i8[N] scratch.
-      share_work: f8[NUM_SHARES].
+      shares: f8[Y] ascending, in [0, 1]; share_work: f8[Y].
       place: i8[N] of an op in the chain, -1 for others; chain, between: Between.
     """
 
@@ -85,6 +86,7 @@ class _Sweep(NamedTuple):
     by_head: LongArray
     by_threshold: FloatArray
     heap_key: LongArray
+    shares: FloatArray
     share_work: FloatArray
     place: LongArray
     chain: LongArray
@@ -106,6 +108,7 @@ def soonest_ends(
     """
     size, num_classes = classes.seconds.shape
     floats = [np.zeros(size) for _ in range(7)]
+    shares = _shares(classes.seconds.min(axis=1), edges)
     place = np.full(size, -1, dtype=np.int64)
     place[between.chain] = np.arange(len(between.chain))
     sweep = _Sweep(
@@ -132,13 +135,38 @@ def soonest_ends(
         by_head=np.empty(size, dtype=np.int64),
         by_threshold=floats[6],
         heap_key=np.empty(size, dtype=np.int64),
-        share_work=np.zeros(NUM_SHARES),
+        shares=shares,
+        share_work=np.zeros(len(shares)),
         place=place,
         chain=between.chain,
         between=between.seconds,
     )
     _sweep_ops(sweep)
     return sweep.end
+
+
+def _shares(least: FloatArray, edges: Edges) -> FloatArray:
+    """f8[Y] ascending: shares at which inputs of much work cost as much here as moved.
+
+    Any shares in [0, 1] give a bound. An input takes the most at y seconds = (1 - y) hold; of these
+    y, each weighed by what it takes there, evenly spaced ones are chosen.
+
+    Args:
+      least: f8[N] seconds of each op, inf where it has no device.
+      edges: with their holds.
+    """
+    seconds = least[edges.source]
+    counts = np.isfinite(seconds) & (seconds > 0.0) & (edges.hold > 0.0)
+    seconds, hold = seconds[counts], edges.hold[counts]
+    even = np.linspace(0.0, 1.0, EVEN_SHARES)
+    if not len(hold):
+        return even
+    share = hold / (hold + seconds)
+    order = np.argsort(share)
+    taken = np.cumsum((share * seconds)[order])
+    steps = (np.arange(INPUT_SHARES) + 0.5) / INPUT_SHARES * taken[-1]
+    chosen = np.minimum(np.searchsorted(taken, steps), len(order) - 1)
+    return np.unique(np.concatenate([even, share[order[chosen]]]))
 
 
 @compiled
@@ -309,7 +337,7 @@ def _queue_end(sweep: _Sweep, count: int, threshold: float) -> float:
 @compiled
 def _end_of_walk(sweep: _Sweep, op: int, kind: int) -> float:
     """Argument 3: the least end of an op, over how far back its path stayed on its device."""
-    for share in range(NUM_SHARES):
+    for share in range(len(sweep.shares)):
         sweep.share_work[share] = 0.0
     walk = op * len(sweep.slots) + kind
     best, used, length, first = np.inf, 0.0, 0.0, np.inf
@@ -322,7 +350,7 @@ def _end_of_walk(sweep: _Sweep, op: int, kind: int) -> float:
             first = min(first, sweep.end[here, kind] - sweep.seconds[here, kind])
         first = min(first, _add_inputs(sweep, here, kind, walk))
         if first < np.inf:
-            for share in range(NUM_SHARES):
+            for share in range(len(sweep.shares)):
                 used = max(used, first + sweep.share_work[share])
         before = sweep.before[here]
         if before < 0:
@@ -344,8 +372,8 @@ def _add_inputs(sweep: _Sweep, op: int, kind: int, walk: int) -> float:
     An op that was added as an input of a later op of the path, and now turns out to lie on the
     path itself, counts as part of the path only.
     """
-    for share in range(NUM_SHARES):
-        machine = share / (NUM_SHARES - 1)
+    for share in range(len(sweep.shares)):
+        machine = sweep.shares[share]
         sweep.share_work[share] += machine * sweep.seconds[op, kind] / sweep.slots[kind]
         if sweep.added[op] == walk:
             sweep.share_work[share] -= _taken(sweep, sweep.added_edge[op], kind, machine)
@@ -360,8 +388,8 @@ def _add_inputs(sweep: _Sweep, op: int, kind: int, walk: int) -> float:
         if sweep.end[source, kind] < np.inf:
             made = sweep.end[source, kind] - sweep.seconds[source, kind]
         first = min(first, min(made, _soonest_elsewhere(sweep, source, kind)))
-        for share in range(NUM_SHARES):
-            machine = share / (NUM_SHARES - 1)
+        for share in range(len(sweep.shares)):
+            machine = sweep.shares[share]
             sweep.share_work[share] += _taken(sweep, edge, kind, machine)
     return first
 

@@ -81,15 +81,16 @@ def test_slots_share_a_devices_work() -> None:
     _assert_bound(build_problem(ops, Machine(1, slots=3)), 2.0, "work")
 
 
-def test_long_sum_pays_in_compute_or_in_transfers() -> None:
-    # A running sum of ten terms: 1 s a term, 1 s an addition, 3 s to move a term or the sum.
+@pytest.mark.parametrize(("size", "seconds"), [(2, 13.0), (3, 14.0), (5, 16.0)])
+def test_long_sum_pays_in_compute_or_in_transfers(size: int, seconds: float) -> None:
+    # A running sum of ten terms: 1 s a term, 1 s an addition, `size` s to move a term or the sum.
     # All on one device: 20 s. The critical path alone: 11 s.
     ops = []
     for index in range(10):
-        ops.append(Op(f"term{index}", outputs=(3,)))
+        ops.append(Op(f"term{index}", outputs=(size,)))
         inputs = (f"term{index}:0",) if not index else (f"sum{index - 1}:0", f"term{index}:0")
-        ops.append(Op(f"sum{index}", inputs=inputs, outputs=(3,)))
-    _assert_bound(build_problem(ops, Machine(9, bandwidth=1.0)), 14.0, "path")
+        ops.append(Op(f"sum{index}", inputs=inputs, outputs=(size,)))
+    _assert_bound(build_problem(ops, Machine(9, bandwidth=1.0)), seconds, "path")
 
 
 @pytest.mark.parametrize("rule", ["duplex", "sender", "half_duplex", "pairwise"])
