@@ -37,8 +37,8 @@ class Executor:
       op_slowdown: f8[N, D] by what share an op takes longer while all devices that share the
         device's memory are busy; None for none.
       shares_memory: bool[D, D], symmetric, diagonal false; None where op_slowdown is.
-      op_turn: i4[N], >= 0 and below N, the op's place in TensorFlow's own list of the ops, by
-        which rule 7 goes instead of the op's index; None where that is not known.
+      op_turn: i4[K, N], each >= 0 and below N, the op's place in each of K orders in which
+        TensorFlow may list the ops, by which rule 7 goes; None for the ops' indices alone.
     """
 
     send_seconds: FloatArray
@@ -49,10 +49,10 @@ class Executor:
     op_turn: IntArray | None = None
 
     def turns(self) -> IntArray:
-        """i4[N]: op_turn, or the ops' indices."""
+        """i4[K, N]: op_turn, or the ops' indices."""
         if self.op_turn is not None:
             return self.op_turn
-        return np.arange(len(self.runs_inline), dtype=np.int32)
+        return np.arange(len(self.runs_inline), dtype=np.int32)[None]
 
 
 def executor_of(
@@ -67,7 +67,8 @@ def executor_of(
       cluster: the devices.
       op_types: [N].
       memory_share: f8[N] share [0, 1] of an op's time that it waits for memory; None for no op.
-      op_turn: as Executor has it.
+      op_turn: i4[N] the ops' places where a run listed them; None where that is not known. A
+        placement changes what Grappler merges and so the order, hence the graph's own counts too.
     """
     work = cluster.transfer_work
     if work is None:
@@ -77,7 +78,7 @@ def executor_of(
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
         np.array([kind in INLINE_OPS for kind in op_types], dtype=bool),
         *_contention(cluster, np.zeros(len(op_types)) if memory_share is None else memory_share),
-        op_turn,
+        None if op_turn is None else np.stack([op_turn, np.arange(len(op_types))]).astype(np.int32),
     )
 
 

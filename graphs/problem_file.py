@@ -56,7 +56,7 @@ _CONTENTION: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "shares_memory": ("b1", ("D", "D")),
 }
 # Problem.executor's, may be absent.
-_TURN: Mapping[str, tuple[str, tuple[str | int, ...]]] = {"op_turn": ("i4", ("N",))}
+_TURN: Mapping[str, tuple[str, tuple[str | int, ...]]] = {"op_turn": ("i4", ("K", "N"))}
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
@@ -201,6 +201,7 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
         "T": np.size(found["tensor_producer"]),
         "U": np.size(found["use_tensor"]),
         "D": np.size(found["device_names"]),
+        "K": max(len(np.atleast_1d(found.get("op_turn", 0))), 1),
     }
     arrays = {**_default_extras(found, sizes), **found}
     checked = {}

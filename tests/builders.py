@@ -276,7 +276,7 @@ def with_executor(
     receive: tuple[float, float] = (0.0, 0.0),
     inline: Sequence[str] = (),
     slowdown: Sequence[float] | None = None,
-    turn: Sequence[int] | None = None,
+    turn: Sequence[Sequence[int]] | None = None,
 ) -> Problem:
     """The problem under a depth-first executor.
 
@@ -285,7 +285,7 @@ def with_executor(
       send, receive: seconds of a transfer and of each of its bytes, on every link.
       inline: types of ops that run inline.
       slowdown: [N] of rule 10 on every device; all devices share memory.
-      turn: [N] the ops' places in TensorFlow's list.
+      turn: [K, N] the ops' places in orders in which TensorFlow may list them.
     """
     apart = (~np.eye(problem.num_devices, dtype=bool))[..., None]
     executor = Executor(
@@ -307,9 +307,14 @@ def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([True, False], problem.num_ops),
         *(_random_contention(rng, problem) if rng.random() < 0.5 else (None, None)),
-        rng.permutation(problem.num_ops).astype(np.int32) if rng.random() < 0.5 else None,
+        _random_turns(rng, problem.num_ops) if rng.random() < 0.5 else None,
     )
     return dataclasses.replace(problem, executor=executor)
+
+
+def _random_turns(rng: np.random.Generator, num_ops: int) -> npt.NDArray[np.int32]:
+    orders = [rng.permutation(num_ops) for _ in range(rng.integers(1, 3))]
+    return np.array(orders, dtype=np.int32)
 
 
 def _random_contention(

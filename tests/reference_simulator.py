@@ -14,18 +14,27 @@ from graphs.problem import Problem
 
 
 def reference_run(problem: Problem, device_of_op: list[int]) -> tuple[float, list[int]]:
-    """Makespan in seconds and peak bytes [D]; where an op has no kernel, inf and no peaks."""
-    run = _Run(problem, device_of_op)
-    if any(math.isinf(seconds) for seconds in run.seconds):
+    """Makespan in seconds and peak bytes [D]; where an op has no kernel, inf and no peaks.
+
+    Of an executor's orders the mean makespan, and the peaks of the first.
+    """
+    executor = problem.executor
+    turns = [None] if executor is None or executor.op_turn is None else executor.op_turn.tolist()
+    runs = [_Run(problem, device_of_op, turn) for turn in turns]
+    if any(math.isinf(seconds) for seconds in runs[0].seconds):
         return math.inf, []
-    run.simulate()
-    return max(run.end_of.values(), default=0.0), run.peaks()
+    for run in runs:
+        run.simulate()
+    makespans = [max(run.end_of.values(), default=0.0) for run in runs]
+    return sum(makespans) / len(makespans), runs[0].peaks()
 
 
 class _Run:
     """One run of one placement."""
 
-    def __init__(self, problem: Problem, device_of_op: list[int]) -> None:
+    def __init__(
+        self, problem: Problem, device_of_op: list[int], turn: list[int] | None = None
+    ) -> None:
         graph = problem.graph
         self.problem = problem
         self.device = [int(device) for device in device_of_op]
@@ -51,9 +60,7 @@ class _Run:
         # With an executor: what waits on a device, front first; sends are (tensor, target).
         self.queue: list[list[int | tuple[int, int]]] = [[] for _ in self.devices]
         self.sending: dict[tuple[int, int], float] = {}  # send -> its end
-        self.turn = list(self.ops)
-        if problem.executor is not None and problem.executor.op_turn is not None:
-            self.turn = problem.executor.op_turn.tolist()
+        self.turn = list(self.ops) if turn is None else turn
         self.owed = [0.0 for _ in self.devices]
         self.owed_since = [0.0 for _ in self.devices]  # or since nothing runs there
 

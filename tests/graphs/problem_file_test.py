@@ -117,7 +117,7 @@ def test_no_file_and_no_archive(tmp_path):
         read_problem(str(tmp_path / "one.npy"))
 
 
-@pytest.mark.parametrize("turn", [None, [0, 2, 1, 3]])
+@pytest.mark.parametrize("turn", [None, [[0, 2, 1, 3], [0, 1, 2, 3]]])
 @pytest.mark.parametrize("slowdown", [None, [0.25, 0.5, 0.0, 1.0]])
 def test_an_executor_is_written_with_or_without_slowdowns_and_turns(slowdown, turn, tmp_path):
     machine = Machine(2)

@@ -21,18 +21,19 @@ class SimulationArrays(NamedTuple):
       tensor_row: i4[N+1] the op's tensors are tensor_row[op] .. tensor_row[op + 1].
       producer: i4[T].
       tensor_bytes, tensor_alloc_bytes: i8[T].
-      use_row: i4[T+1], use_op: i4[U]: the tensor's users, ascending, with an executor by turn.
-      sources: i4[S] the ops that use nothing, in the same order.
+      use_row: i4[T+1], use_op: i4[K*U]: the tensor's users, ascending; with an executor once for
+        each of its K orders, by turn.
+      sources: i4[K*S] the ops that use nothing, in the same orders.
       input_row: i4[N+1], input_tensor: i4[U]: the tensors that an op uses.
       persistent_bytes: i8[N].
       start_bytes: i8[N] what an op allocates when it starts: temp and all outputs.
       end_bytes: i8[N] what its end frees at once: temp and outputs that nobody uses.
       slots: i4[D]; latency, bandwidth: f8[D, D]; channels: i4[D, D, 2].
-      sizes: i8[3] number of channels; most transfers that any placement can have; most items
-        that one op's end makes ready, 0 without an executor.
+      sizes: i8[4] number of channels; most transfers that any placement can have; most items
+        that one op's end makes ready, 0 without an executor; K, 1 without.
       send_seconds, receive_seconds: f8[D, D, 2] of Problem.executor, [0, 0, 2] without.
-      runs_inline: b[N]; most_sends: i4[N] most transfers of an op's outputs; op_turn: i4[N];
-        empty without.
+      runs_inline: b[N]; most_sends: i4[N] most transfers of an op's outputs; op_turn:
+        i4[K*N]; empty without.
       op_slowdown: f8[N, D] for each busy device of those in shares_memory b[D, D]; empty without.
     """
 
@@ -91,6 +92,7 @@ class Scratch(NamedTuple):
       owed, owed_since: f8[D] what received tensors add to the next start, as of when.
       turns: i8[D, 2] numbers of the last item at the front and at the back of a device's queue.
       fresh: i8[F] what one op's end makes ready, a key heap; as `turns` only with an executor.
+      first: i8[2] where the present order's users and ops begin.
     """
 
     pending: IntArray
@@ -123,6 +125,7 @@ class Scratch(NamedTuple):
     owed_since: FloatArray
     turns: LongArray
     fresh: LongArray
+    first: LongArray
 
 
 def simulation_arrays(problem: Problem) -> SimulationArrays:
@@ -134,13 +137,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     _check(problem)
     graph = problem.graph
     size = graph.num_ops
-    turn = np.arange(size) if problem.executor is None else problem.executor.turns()
-    order = np.lexsort((graph.use_op, turn[graph.use_op], graph.use_tensor))
-    use_tensor, use_op = graph.use_tensor[order], graph.use_op[order]
+    turns = np.arange(size)[None] if problem.executor is None else problem.executor.turns()
+    users = [_users(problem, turn) for turn in turns]
+    use_op = users[0]
+    use_tensor = np.sort(graph.use_tensor)
     by_op = np.lexsort((use_tensor, use_op))
     num_users = np.bincount(use_tensor, minlength=graph.num_tensors)
     num_inputs = np.bincount(use_op, minlength=size)
-    by_turn = np.argsort(turn, kind="stable")
+    by_turn = np.argsort(turns, axis=1, kind="stable")
     outputs = _sum_by(graph.tensor_producer, graph.tensor_alloc_bytes, size)
     unused = _sum_by(
         graph.tensor_producer, np.where(num_users == 0, graph.tensor_alloc_bytes, 0), size
@@ -156,7 +160,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
         use_row=_rows(use_tensor, graph.num_tensors),
-        use_op=use_op.astype(np.int32),
+        use_op=np.concatenate(users).astype(np.int32),
         sources=by_turn[num_inputs[by_turn] == 0].astype(np.int32),
         input_row=_rows(use_op, size),
         input_tensor=use_tensor[by_op].astype(np.int32),
@@ -167,7 +171,9 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         latency=np.ascontiguousarray(latency, dtype=np.float64),
         bandwidth=np.ascontiguousarray(rate, dtype=np.float64),
         channels=np.ascontiguousarray(problem.link_channels, dtype=np.int32),
-        sizes=np.array([num_channels, most_transfers, executor.most_fresh], dtype=np.int64),
+        sizes=np.array(
+            [num_channels, most_transfers, executor.most_fresh, len(turns)], dtype=np.int64
+        ),
         send_seconds=executor.send_seconds,
         receive_seconds=executor.receive_seconds,
         runs_inline=executor.runs_inline,
@@ -176,6 +182,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         op_slowdown=executor.op_slowdown,
         shares_memory=executor.shares_memory,
     )
+
+
+def _users(problem: Problem, turn: IntArray) -> IntArray:
+    """i4[U]: the users of tensor after tensor, of each by turn."""
+    graph = problem.graph
+    order = np.lexsort((graph.use_op, turn[graph.use_op], graph.use_tensor))
+    users: IntArray = graph.use_op[order]
+    return users
 
 
 class _ExecutorArrays(NamedTuple):
@@ -209,7 +223,7 @@ def _executor_arrays(
         np.ascontiguousarray(executor.runs_inline, dtype=np.bool_),
         sends.astype(np.int32),
         int(fresh.max(initial=0)),
-        executor.turns().astype(np.int32),
+        executor.turns().ravel().astype(np.int32),
         *_contention_arrays(executor),
     )
     return (*wire(executor, latency, rate), arrays)
@@ -317,4 +331,5 @@ def _scratch(
         np.zeros(num_devices, dtype=np.float64),
         np.zeros((num_devices, 2), dtype=np.int64),
         np.empty(arrays.sizes[2], dtype=np.int64),
+        np.zeros(2, dtype=np.int64),
     )

@@ -17,7 +17,8 @@ Where the text leaves room, this is how it is read:
 
 With Problem.executor, rules 7 to 10 of BUILD_NOTES hold as well. A device's queue then is a heap,
 too, keyed by turns: negative ones at its front, positive ones at its back. A send is an item of it,
-numbered N + tensor * D + target.
+numbered N + tensor * D + target. Of several orders of the ops each is run, and the mean of the
+makespans counts.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ def simulate(
 ) -> float:
     """Runs one placement; the peaks are in scratch.peak, all times in scratch.
 
+    Of an executor's several orders these are of the first.
+
     Args:
       arrays: the problem.
       scratch: with holders, memory is tracked; without, only time is, in half the time.
@@ -54,19 +57,40 @@ def simulate(
         run that is given up would leave behind.
 
     Returns:
-      The makespan in seconds; inf where an op has no kernel on its device, and then the peaks are
-      the persistent bytes; inf where the run was given up.
+      The makespan in seconds, the mean over the orders; inf where an op has no kernel on its
+      device, and then the peaks are the persistent bytes; inf where the run was given up.
     """
+    num_orders = arrays.sizes[3]
+    total = 0.0
+    for order in range(num_orders - 1, -1, -1):
+        scratch.first[0] = order * len(arrays.input_tensor)
+        scratch.first[1] = order * len(device_of_op)
+        left = limit
+        if limit < np.inf:
+            least = _least_makespan(arrays, scratch, device_of_op)  # whatever the order
+            left = limit * num_orders - total - order * least
+            if least > left:
+                return np.inf
+        total += _simulate(arrays, scratch, device_of_op, order, left)
+        if total == np.inf:
+            return np.inf
+    return total / num_orders
+
+
+@compiled
+def _simulate(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, order: int, limit: float
+) -> float:
+    """A run under one order; with a limit after `_least_makespan`."""
     if not _reset(arrays, scratch, device_of_op):
-        return np.inf
-    if limit < np.inf and _least_makespan(arrays, scratch, device_of_op) > limit:
         return np.inf
     counts = scratch.counts
     num_devices = len(arrays.slots)
     makespan = 0.0
     now = 0.0
     instant = 0
-    for index in range(len(arrays.sources)):
+    num_sources = len(arrays.sources) // arrays.sizes[3]
+    for index in range(order * num_sources, (order + 1) * num_sources):
         op = arrays.sources[index]
         _make_ready(arrays, scratch, device_of_op[op], op, instant)
     while True:
@@ -225,7 +249,7 @@ def _end(
         first = tensor * num_devices
         remote = False
         for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
-            user = arrays.use_op[index]
+            user = arrays.use_op[scratch.first[0] + index]
             where = device_of_op[user]
             if tracks:
                 scratch.holders[first + where] += 1
@@ -233,13 +257,13 @@ def _end(
                 remote = True
                 if has_executor and scratch.wanted_by[where] != tensor:
                     item = len(arrays.op_seconds) + first + where
-                    key = _fresh_key(arrays.op_turn[user], item)
+                    key = _fresh_key(arrays.op_turn[scratch.first[1] + user], item)
                     num_fresh = push_key(scratch.fresh, 0, num_fresh, key)
                 scratch.wanted_by[where] = tensor
                 continue
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0 and has_executor:
-                rank = arrays.op_turn[user]
+                rank = arrays.op_turn[scratch.first[1] + user]
                 if arrays.runs_inline[user]:
                     rank = _INLINE_RANK - rank
                 num_fresh = push_key(scratch.fresh, 0, num_fresh, _fresh_key(rank, user))
@@ -388,7 +412,7 @@ def _arrive(
             + arrays.tensor_bytes[tensor] * arrays.receive_seconds[source, device, 1]
         )
     for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
-        user = arrays.use_op[index]
+        user = arrays.use_op[scratch.first[0] + index]
         if device_of_op[user] == device:
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0:

@@ -76,7 +76,7 @@ class Simulator:
         return makespans, peaks
 
     def schedule(self, device_of_op: IntArray) -> Schedule:
-        """When each op runs and each tensor moves.
+        """When each op runs and each tensor moves; under an executor's first order.
 
         Raises:
           ValueError: if an op lies where it has no kernel: there is no schedule then.
@@ -90,7 +90,7 @@ class Simulator:
                 "Problem.allowed() says so, on devices that are linked"
             )
         return Schedule(
-            makespan=makespan,
+            makespan=float(scratch.op_end.max(initial=0.0)),
             device_of_op=placement,
             op_start=scratch.op_start,
             op_end=scratch.op_end,

@@ -188,10 +188,25 @@ def test_an_executor_goes_by_turns_where_they_are_known():
         Op("second", 1.0, ("root:0",)),
         Op("other_root", 1.0),
     ]
-    problem = with_executor(build_problem(ops, Machine(1)), turn=[1, 3, 2, 0])
+    problem = with_executor(build_problem(ops, Machine(1)), turn=[[1, 3, 2, 0]])
     schedule = Simulator(problem).schedule(np.zeros(4))
     # By index: root, second, first, other_root.
     assert schedule.op_start.tolist() == [1, 2, 3, 0]
+
+
+def test_of_several_orders_the_mean_step_time_counts():
+    ops = [Op("a", 1.0), Op("b", 2.0), Op("after_a", 4.0, ("a:0",)), Op("after_b", 1.0, ("b:0",))]
+    problem = build_problem(ops, Machine(2, latency=0.0))
+    placement = np.array([0, 0, 1, 1], dtype=np.int32)
+
+    def seconds(*turns):
+        return Simulator(with_executor(problem, turn=turns)).run(placement)[0]
+
+    forward, backward = [0, 1, 2, 3], [1, 0, 2, 3]  # after_a from 1 s on, or from 3 s on
+    assert (seconds(forward), seconds(backward)) == (6.0, 7.0)
+    assert seconds(forward, backward) == 6.5
+    schedule = Simulator(with_executor(problem, turn=[backward, forward])).schedule(placement)
+    assert (schedule.makespan, schedule.op_start[2]) == (7.0, 3.0)
 
 
 def test_a_send_waits_its_turn_and_takes_its_senders_slot():
