@@ -153,3 +153,8 @@ def is_on_one_device(device_of_op: IntArray, problem: Problem) -> bool:
     """Whether everything that is free to choose lies on one device."""
     free = problem.allowed().sum(axis=1) > 1
     return len(np.unique(device_of_op[free])) <= 1
+
+
+def is_fixed(problem: Problem) -> bool:
+    """Whether pins, colocation and kernels leave no op a choice, as --keep_devices may."""
+    return bool((problem.allowed().sum(axis=1) <= 1).all())

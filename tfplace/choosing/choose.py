@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from graphs.errors import MemoryLimitError
 from graphs.problem import Problem
-from tfplace.choosing.baselines import Candidate, best_of, is_on_one_device
+from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.memory_limit import why_nothing_fits
 from tfplace.evaluation.timing import FASTER
@@ -39,6 +39,8 @@ def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
     given, single = _named(candidates, "given"), _named(candidates, "single")
     if problem.num_devices == 1:
         return Choice(given, "kept_given", "one device leaves nothing to place")
+    if is_fixed(problem) and best.step_seconds == given.step_seconds:
+        return Choice(given, "kept_given", "constraints and kernels leave every op one device")
     if best.step_seconds < min(given.step_seconds, single.step_seconds):
         return Choice(best, "placed", _gain_sentence(best, given, single, problem))
     if single.step_seconds <= given.step_seconds:
