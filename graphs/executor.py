@@ -18,7 +18,8 @@ from graphs.op_graph import FloatArray, IntArray
 INLINE_OPS = frozenset(
     "Const Identity IdentityN Reshape Shape ShapeN Rank Size NoOp VarHandleOp ReadVariableOp "
     "ExpandDims Squeeze StopGradient PreventGradient Switch Merge Enter Exit NextIteration "
-    "LoopCond _Arg _Retval Placeholder VariableV2 Variable BroadcastGradientArgs ZerosLike".split()
+    "LoopCond _SwitchN _Arg _Retval Placeholder VariableV2 Variable BroadcastGradientArgs "
+    "ZerosLike".split()
 )
 """Op types whose CPU kernels say that they are cheap (`OpKernel::IsExpensive` is false): the
 executor runs them at once instead of queueing them. Its other kernels count as expensive for about

@@ -34,9 +34,14 @@ class FlatGraph:
       feeds: what the run is fed, names of the flat graph.
       fetches: tensors "op:i" and ops "op" of the flat graph.
       unit_of_node: {node: unit} for nodes that can't be placed one by one; a unit is named by
-        its head. While, If, Case and jit_compile calls are units of one node; the nodes of a
-        v1 control-flow frame make one unit of many.
+        its head. While, jit_compile calls and conditionals that TensorFlow doesn't lower are
+        units of one node; the nodes of a v1 control-flow frame make one unit of many.
       unit_reason: {unit: why}.
+      share_of_node: {node: how often it runs in one run}, where that is less than once: nodes
+        of an opened conditional's branch, one of so many.
+      after_of_node: {node: nodes before it} that no edge says: the branches of a conditional
+        one after the other, so that they don't count as if they ran side by side.
+      opened: {opened conditional: what was done}.
     """
 
     graph_def: Any
@@ -45,3 +50,6 @@ class FlatGraph:
     fetches: Sequence[str]
     unit_of_node: Mapping[str, str]
     unit_reason: Mapping[str, str]
+    share_of_node: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    after_of_node: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    opened: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.open_calls import called_function, kept_whole
+from graphs.building.callees import called_function, kept_whole
+from graphs.building.conditionals import opened_branches
 
 _MARK = "tfplace: copy of "
 
@@ -30,12 +31,16 @@ def mark_as_copy(function: Any, original: str) -> None:
     function.signature.description = _MARK + original
 
 
-def opened_callee(node: Any, library: Mapping[str, Any]) -> str | None:
-    """The function whose body takes the place of this call, None where it stays one unit."""
+def opened_callees(node: Any, library: Mapping[str, Any]) -> tuple[str, ...]:
+    """The functions whose bodies take the place of this op: of a call, a conditional's branches.
+
+    Empty for ops that stay one unit. A conditional may stay one for reasons that don't show here;
+    then no chain of calls leads through it.
+    """
     callee = called_function(node, library)
-    if callee is None or kept_whole(node, library[callee]):
-        return None
-    return callee
+    if callee is None:
+        return tuple(branch.function for branch in opened_branches(node, library))
+    return () if kept_whole(node, library[callee]) else (callee,)
 
 
 def references(node: Any, library: Mapping[str, Any]) -> Iterator[str]:
@@ -118,10 +123,10 @@ class CallGraph:
             exact: dict[str, list[str]] = {}
             by_original: dict[str, list[str]] = {}
             for node in self.body(function):
-                callee = opened_callee(node, self.library)
-                if callee is not None and callee not in exact:
-                    exact[callee] = [callee]
-                    original = copy_of(self.library[callee])
-                    by_original.setdefault(original, []).append(callee)
+                for callee in opened_callees(node, self.library):
+                    if callee not in exact:
+                        exact[callee] = [callee]
+                        original = copy_of(self.library[callee])
+                        by_original.setdefault(original, []).append(callee)
             self._callees[function] = {**by_original, **exact}
         return self._callees[function]

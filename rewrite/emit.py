@@ -110,7 +110,13 @@ def in_model(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> Map
         there = origin if origin.function else origins.get(origin.node, origin)
         if there.node:
             named.setdefault(there, device)
-    return named
+    # In the step a function of the model may only be part of a loop; the model calls it, too.
+    called = {function for origin in named for function in origin.calls}
+    return {
+        origin: device
+        for origin, device in named.items()
+        if origin.calls or origin.function not in called
+    }
 
 
 def _refuse_source(source: SourceModel, output_dir: Path) -> None:

@@ -5,8 +5,9 @@ two bodies. A function reached by several chains of calls is copied only where t
 disagree; chains that agree, or of which one says nothing about an op, share a body. The first
 body keeps the function's name, because signatures and the object graph refer to it.
 
-Loops, conditionals and compiled calls are placed as one op and their bodies follow it. If such
-a body is also called openly elsewhere, and has devices there, the unit gets a body without any.
+Loops, compiled calls, and conditionals that TensorFlow runs as functions are placed as one op and
+their bodies follow it. If such a body is also called openly elsewhere, and has devices there, the
+unit gets a body without any. A conditional that TensorFlow opens is a call of its branches.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rewrite.annotate_devices import device_of_place
 from rewrite.call_graph import (
     CallGraph,
     mark_as_copy,
-    opened_callee,
+    opened_callees,
     references,
     rename_references,
 )
@@ -105,6 +106,8 @@ class _Planner:
         bodies: dict[str, _Variant] = {}
         units = set()
         for name in devices:
+            if not callees.keys().isdisjoint(opened_callees(nodes[name], self.calls.library)):
+                continue  # a conditional whose branches have devices of their own
             for function in references(nodes[name], self.calls.library):
                 if self._touches_reached(function):
                     bodies[function] = self._free_variant(function)
@@ -248,7 +251,7 @@ def _redirect(nodes: Any, variant: _Variant, library: Mapping[str, Any]) -> list
     for node in nodes:
         if variant.free or node.name in variant.units:
             names = inside
-        elif opened_callee(node, library) is not None:
+        elif opened_callees(node, library):
             names = opened
         else:
             continue

@@ -36,6 +36,7 @@ class Inspection:
       flops: floating point operations of a step, as far as Grappler priced it.
       op_types: rows, the most seconds first.
       units: ops that can't be split, with why.
+      opened: conditionals whose branches are placed op by op, with what was done.
       unknown_shapes: tensors whose size is not known.
       unpriced_ops: op types that Grappler could not price.
       without_gpu_kernel: op types that must stay on a CPU.
@@ -61,6 +62,7 @@ class Inspection:
     flops: float
     op_types: Sequence[OpTypeRow]
     units: Mapping[str, str]
+    opened: Mapping[str, str]
     unknown_shapes: int
     unpriced_ops: Mapping[str, int]
     without_gpu_kernel: Mapping[str, int]
@@ -95,6 +97,7 @@ def inspect(found: Prepared) -> Inspection:
         flops=found.costs.flops,
         op_types=_op_types(found),
         units=found.costs.units(found.flat),
+        opened=found.flat.opened,
         unknown_shapes=found.num_unknown_shapes,
         unpriced_ops=_counted(np.flatnonzero(~found.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(found),

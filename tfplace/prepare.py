@@ -92,7 +92,9 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
         )
     cluster = find_cluster(options.cluster)
     source = load(options.model, _load_options(options))
-    flat = flatten(source.graph_def, source.feeds, source.fetches)
+    # A made training step has rewritten the model's conditionals: their ops are not the model's.
+    is_own = source.origins is None
+    flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
     properties = infer(flat)
     feeds = _feeds(options, source, flat, properties)
     built = build_op_graph(flat, properties)

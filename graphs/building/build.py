@@ -19,7 +19,7 @@ from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 # Their outputs are their input's or a variable's buffer, so nothing is newly allocated.
 ALIASING_OPS = frozenset(
     "ReadVariableOp Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient "
-    "CheckNumerics Bitcast Switch RefSwitch Merge RefMerge Enter RefEnter Exit RefExit "
+    "CheckNumerics Bitcast Switch RefSwitch _SwitchN Merge RefMerge Enter RefEnter Exit RefExit "
     "NextIteration RefNextIteration Assign AssignAdd AssignSub RefIdentity PlaceholderWithDefault "
     "Snapshot EnsureShape _Arg _Retval".split()
 )
@@ -39,18 +39,23 @@ class BuiltGraph:
 def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     """Makes the op graph of a flat graph; the nodes of a unit become one op.
 
+    What a branch of a conditional hands to other devices counts as one of so many branches: only
+    the branch that runs sends anything. What its ops allocate counts in full.
+
     Args:
       flat: topologically ordered single ops.
       properties: dtypes, shapes and bytes of all outputs.
     """
     nodes = flat.graph_def.node
-    edges = _edges(nodes)
+    edges = _edges(nodes, flat.after_of_node)
     op_of_node = _ops(flat, nodes, edges)
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     names, types = _names_and_types(flat, nodes, op_of_node, num_ops)
     tensors = _tensors(nodes, properties, op_of_node, edges)
     persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
+    share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
+    moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)
     index = {node.name: i for i, node in enumerate(nodes)}
     pairs = [
         (index[a], index[b])
@@ -65,7 +70,7 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
         op_types=types,
         tensor_producer=op_of_node[tensors.node],
         tensor_output=tensors.output,
-        tensor_bytes=tensors.num_bytes,
+        tensor_bytes=moved,
         tensor_alloc_bytes=alloc,
         tensor_shape=tensors.shape,
         use_tensor=use_tensor,
@@ -100,11 +105,11 @@ class _Tensors:
     row_of: dict[tuple[int, int], int]
 
 
-def _edges(nodes: Sequence[Any]) -> _Edges:
+def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> _Edges:
     index = {node.name: i for i, node in enumerate(nodes)}
     producer, output, consumer = [], [], []
     for i, node in enumerate(nodes):
-        for source in node.input:
+        for source in (*node.input, *(f"^{name}" for name in after_of_node.get(node.name, ()))):
             if source.startswith("^"):
                 name, position = source[1:], -1
             else:

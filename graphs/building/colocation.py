@@ -1,10 +1,11 @@
 """Which ops must share a device, whatever the placement.
 
-Three reasons: the op says so (`_class: loc:@other`), it takes a reference to a TF1 variable, or
-it takes a resource handle, so a variable's handle, its reads, assigns and optimizer updates
-belong together. TensorFlow moves such ops to their variable silently, whatever their device
-string says; a placement that ignores it would be a fiction. Grappler's GetColocationGroups
-returns nothing for resource variables, so the groups are derived here.
+Four reasons: the op says so (`_class: loc:@other`), it takes a reference to a TF1 variable, it
+takes a resource handle, so a variable's handle, its reads, assigns and optimizer updates belong
+together, or it hands on an Optional (what a conditional's branch keeps for its gradient), which
+TensorFlow can't send to another task. TensorFlow moves ops to their variable silently, whatever
+their device string says; a placement that ignores it would be a fiction. Grappler's
+GetColocationGroups returns nothing for resource variables, so the groups are derived here.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.op_graph import IntArray
 
+_HANDS_ON_OPTIONALS = frozenset(
+    "Switch _SwitchN Merge OptionalFromValue OptionalNone OptionalGetValue OptionalHasValue".split()
+)
+
 
 def colocation_pairs(
     nodes: Sequence[Any], dtype_of: Mapping[str, Sequence[str]]
@@ -29,6 +34,7 @@ def colocation_pairs(
       dtype_of: {node: dtype of each output}; "resource" marks handles.
     """
     takes_reference = _reference_inputs()
+    type_of = {node.name: node.op for node in nodes}
     pairs = []
     for node in nodes:
         for value in node.attr["_class"].list.s if "_class" in node.attr else ():
@@ -40,8 +46,10 @@ def colocation_pairs(
             producer, _, index = source.partition(":")
             dtypes = dtype_of.get(producer, ())
             output = int(index or 0)
-            is_handle = output < len(dtypes) and dtypes[output] == "resource"
-            if is_handle or position in references:
+            dtype = dtypes[output] if output < len(dtypes) else ""
+            ends = {node.op, type_of.get(producer, "")}
+            is_optional = dtype == "variant" and not _HANDS_ON_OPTIONALS.isdisjoint(ends)
+            if dtype == "resource" or is_optional or position in references:
                 pairs.append((producer, node.name))
     return pairs
 

@@ -1,44 +1,56 @@
 """Function calls opened: from a run graph with a function library to a graph of single ops.
 
 PartitionedCall, StatefulPartitionedCall and calls by function name are replaced by the body of
-what they call, recursively; an op of a body is named by its call path, "call/inner/op". What
-can't be placed op by op stays one unit: While, If, Case, jit_compile calls, and v1 loops
-(see graphs/building/frames.py).
+what they call, recursively; an op of a body is named by its call path, "call/inner/op".
+Conditionals that TensorFlow lowers are opened as it does (see open_conditionals.py). What can't be
+placed op by op stays one unit: While, other conditionals, jit_compile calls, and v1 loops (see
+frames.py).
 
 Two no-ops per call keep TensorFlow's meaning of control edges to and from calls:
 "call/input_control" runs before the body, "call/output_control" after its side effects. A call
-whose outputs are used runs its side effects too, so their no-op joins the fetches.
+whose outputs are used runs its side effects too, so their no-op joins the fetches; in a branch of
+a conditional, which may not run, it joins the conditional's side effects instead.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from graphs.building.callees import referred_functions
+from graphs.building.conditionals import boundary_names, branches_of
 from graphs.building.frames import frame_units
-from graphs.building.open_calls import CallOpener, RawNode, no_op
+from graphs.building.open_calls import CallOpener
+from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode, no_op
 from graphs.errors import FetchError, ModelError
-from graphs.flat_graph import FlatGraph, Origin
+from graphs.flat_graph import FlatGraph
 from graphs.names import with_index
 from graphs.source_model import TensorSpec
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
 
 
-def flatten(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> FlatGraph:
+def flatten(
+    graph_def: Any,
+    feeds: Sequence[TensorSpec],
+    fetches: Sequence[str],
+    open_conditionals: bool = True,
+) -> FlatGraph:
     """Opens all function calls of a run and prunes what the run does not need.
 
     Args:
       graph_def: the run graph.
       feeds: fed tensors of the run graph.
       fetches: tensors "op:i" and ops "op" of the run graph.
+      open_conditionals: whether conditionals that TensorFlow lowers are opened, too.
 
     Raises:
       FetchError: a feed or fetch is not in the graph.
       ModelError: dangling inputs, a cycle, recursion, or an op that TensorFlow doesn't know.
     """
     library = {function.signature.name: function for function in graph_def.library.function}
-    opener = CallOpener(library)
+    opener = CallOpener(library, open_conditionals)
     opener.open_main(_pruned(graph_def.node, feeds, fetches))
     linker = _Linker(opener, feeds)
     linker.link(fetches)
@@ -93,8 +105,26 @@ class _Linker:
         if not self.opener.side_effects.get(call):
             return ""
         control = self._output_control(call)
-        self.fetches[control] = None
+        conditional = self.opener.conditional_of[call]
+        if conditional:
+            self._run_with(conditional, control)
+        else:
+            self.fetches[control] = None
         return control
+
+    def _run_with(self, conditional: str, control: str) -> None:
+        """Makes an op in a branch a side effect of its conditional.
+
+        It can't be fetched: in a run that takes another branch it is dead, and so would be
+        whatever waits for it, but for a Merge.
+        """
+        executed = f"{conditional}/branch_executed"
+        if control not in self.opener.raw[executed].controls:
+            self.opener.raw[executed].controls.append(control)
+            if control not in self.controls_of.get(executed, [control]):  # linked already
+                self.controls_of[executed].append(control)
+        self.opener.side_effects[conditional] = [executed]
+        self._run_call(conditional)
 
     def _output_control(self, call: str) -> str:
         path = f"{call}/output_control"
@@ -104,7 +134,7 @@ class _Linker:
                 with_index(tensor).rpartition(":")[0] for tensor in self.opener.call_outputs[call]
             ]
             self.opener.raw[path] = RawNode(
-                no_op(path), [], list(dict.fromkeys(effects + producers)), Origin("", "", ()), ""
+                no_op(path), [], list(dict.fromkeys(effects + producers)), NOT_OF_THE_MODEL, ""
             )
         self._need(path)
         return path
@@ -120,7 +150,8 @@ class _Linker:
         flat.versions.CopyFrom(graph_def.versions)
         origins = []
         shapes = {with_index(spec.tensor): spec for spec in self.feeds}
-        for name in self._ordered():
+        ordered = list(self._ordered())
+        for name in ordered:
             raw = self.opener.raw[name]
             spec = shapes.get(f"{name}:0")
             if spec is not None and raw.node.op not in PLACEHOLDERS:
@@ -133,7 +164,7 @@ class _Linker:
                 del node.input[:]
                 node.input.extend(_short(tensor) for tensor in self.inputs_of[name])
                 node.input.extend(f"^{op}" for op in self.controls_of[name])
-                _flatten_classes(node, raw.origin, self.inputs_of)
+                self._set_classes(node, raw)
             origins.append(raw.origin)
         _copy_needed_functions(flat, library)
         unit_of_node = {name: name for name in self.opener.unit_reason if name in self.inputs_of}
@@ -148,7 +179,55 @@ class _Linker:
             fetches=tuple(self.fetches),
             unit_of_node=unit_of_node,
             unit_reason=reasons,
+            share_of_node={n: self.opener.raw[n].share for n in ordered if self._is_partial(n)},
+            after_of_node={n: after for n in ordered if (after := self._after(n))},
+            opened=self._opened(),
         )
+
+    def _is_partial(self, name: str) -> bool:
+        return self.opener.raw[name].share < 1.0
+
+    def _after(self, name: str) -> tuple[str, ...]:
+        """The nodes of the run that stand for what an op comes after."""
+        found = []
+        for each in self.opener.raw[name].after:
+            if ":" in each:
+                tensor = with_index(each)
+                while tensor in self.opener.alias and tensor not in self.fed:
+                    tensor = with_index(self.opener.alias[tensor])
+                op = tensor.rpartition(":")[0]
+            else:
+                op = f"{each}/output_control" if each in self.opener.call_outputs else each
+            found.append(op)
+        return tuple(op for op in dict.fromkeys(found) if op in self.inputs_of)
+
+    def _opened(self) -> dict[str, str]:
+        """{opened conditional of the run: what was done}."""
+        num_ops = Counter(self.opener.raw[name].conditional for name in self.inputs_of)
+        found = {}
+        for name, node in self.opener.opened.items():
+            if any(path in self.inputs_of for path in boundary_names(name, node)):
+                found[name] = (
+                    f"a conditional whose {num_ops[name]:,} ops are placed one by one, each of its "
+                    f"{len(branches_of(node))} branches counted as one of so many"
+                )
+        return found
+
+    def _set_classes(self, node: Any, raw: RawNode) -> None:
+        """Makes the names in `_class` flat; a class that names no op of the run is dropped."""
+        beside = list(raw.beside)
+        if raw.follows_input:
+            beside.append(self.inputs_of[node.name][0].rpartition(":")[0])
+        if "_class" in node.attr:
+            scope = node.name[: -len(raw.origin.node)] if raw.origin.function else ""
+            values = (value.decode(errors="replace") for value in node.attr["_class"].list.s)
+            beside += [scope + value.removeprefix("loc:@") for value in values]
+            del node.attr["_class"]
+        for name in beside:
+            for op in (name, f"{name}/predicate"):
+                if op in self.inputs_of:
+                    node.attr["_class"].list.s.append(b"loc:@" + op.encode())
+                    break
 
     def _ordered(self) -> Iterator[str]:
         """A topological order, stable in the order of the file; loops' back edges don't count."""
@@ -160,6 +239,7 @@ class _Linker:
         for name in names:
             sources = {tensor.rpartition(":")[0] for tensor in self.inputs_of[name]}
             sources.update(self.controls_of[name])
+            sources.update(self._after(name))
             sources -= back_edges
             waiting[name] = len(sources)
             for source in sources:
@@ -232,21 +312,6 @@ def _placeholder(name: str, spec: TensorSpec) -> Any:
     return node
 
 
-def _flatten_classes(node: Any, origin: Origin, known: Mapping[str, object]) -> None:
-    """Makes the names in `_class` flat; a class that names no op of the run is dropped."""
-    if "_class" not in node.attr:
-        return
-    prefix = node.name[: -len(origin.node)] if origin.function else ""
-    kept = []
-    for value in node.attr["_class"].list.s:
-        target = prefix + value.decode(errors="replace").removeprefix("loc:@")
-        if target in known:
-            kept.append(b"loc:@" + target.encode())
-    del node.attr["_class"]
-    if kept:
-        node.attr["_class"].list.s.extend(kept)
-
-
 def _copy_needed_functions(flat: Any, library: Mapping[str, Any]) -> None:
     """Copies the functions that units still refer to, and what these refer to."""
     pending = list(referred_functions(flat.node, library))
@@ -258,19 +323,3 @@ def _copy_needed_functions(flat: Any, library: Mapping[str, Any]) -> None:
         done.add(name)
         flat.library.function.add().CopyFrom(library[name])
         pending.extend(referred_functions(library[name].node_def, library))
-
-
-def referred_functions(nodes: Sequence[Any], library: Mapping[str, Any]) -> Iterator[str]:
-    """The functions of the library that nodes name: as their op or in an attribute."""
-    for node in nodes:
-        if node.op in library:
-            yield node.op
-        for value in node.attr.values():
-            kind = value.WhichOneof("value")
-            if kind == "func":
-                names = [value.func.name]
-            elif kind == "list" and value.list.func:
-                names = [func.name for func in value.list.func]
-            else:
-                continue
-            yield from (name for name in names if name in library)

@@ -1,4 +1,4 @@
-"""Opens function calls: ops of a body get their call path as name; aliases tell what is what.
+"""Opens function calls and conditionals: ops of a body get their call path as name.
 
 Nothing is resolved or pruned here; see flatten.py.
 """
@@ -9,123 +9,186 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.building.callees import called_function, kept_whole
+from graphs.building.conditionals import (
+    CONDITIONALS,
+    boundary_names,
+    branches_of,
+    calls_back,
+    has_nothing_to_place,
+    why_not_lowered,
+)
 from graphs.building.op_outputs import output_offsets
+from graphs.building.open_conditionals import open_conditional
+from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode, no_op, paths_of
 from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.names import with_index
 
-CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall"})
 UNIT_OPS = {
     "While": "a loop",
     "StatelessWhile": "a loop",
-    "If": "a conditional",
-    "StatelessIf": "a conditional",
-    "Case": "a conditional",
-    "StatelessCase": "a conditional",
     "SymbolicGradient": "a gradient function",
     "MapDefun": "a mapped function",
     "XlaLaunch": "compiled by XLA",
 }
-KEPT_WHOLE = {
-    "_XlaMustCompile": "compiled by XLA",
-    "api_implements": "a function that TensorFlow may swap for another implementation",
-    "_noinline": "a function that says _noinline",
-}
 MAX_CALL_DEPTH = 200
 
 
-@dataclasses.dataclass
-class RawNode:
-    """A node before names are resolved; `inputs` and `controls` are flat names or aliases."""
-
-    node: Any
-    inputs: list[str]
-    controls: list[str]
-    origin: Origin
-    device: str
-
-
 class CallOpener:
-    """Collects raw nodes, aliases for call outputs and arguments, and side effects of calls."""
+    """Collects raw nodes, aliases for call outputs and arguments, and side effects of calls.
 
-    def __init__(self, library: Mapping[str, Any]):
+    Attributes:
+      library: {name: FunctionDef}.
+      open_conditionals: whether conditionals' branches are opened, too.
+      raw: {flat name: node}.
+      alias: {output of a call: the tensor that it is}.
+      side_effects: {call: ops that run with it}; also of opened conditionals.
+      call_outputs: {call: tensors}.
+      conditional_of: {call: the opened conditional that it is in a branch of, or ""}.
+      unit_reason: {unit: why}.
+      opened: {opened conditional: its NodeDef}.
+    """
+
+    def __init__(self, library: Mapping[str, Any], open_conditionals: bool = True):
         self.library = library
+        self.open_conditionals = open_conditionals
         self.raw: dict[str, RawNode] = {}
         self.alias: dict[str, str] = {}
         self.side_effects: dict[str, list[str]] = {}
         self.call_outputs: dict[str, list[str]] = {}
+        self.conditional_of: dict[str, str] = {}
         self.unit_reason: dict[str, str] = {}
+        self.opened: dict[str, Any] = {}
+        self._paths: dict[str, frozenset[str]] = {}
 
     def open_main(self, nodes: Sequence[Any]) -> None:
+        body = Body(paths=paths_of(nodes))
         for node in nodes:
             inputs, controls = _split_inputs(node.input)
             raw = RawNode(node, inputs, controls, Origin("", node.name), node.device)
-            self._add(node.name, raw, ())
+            self._add(node.name, raw, body)
 
-    def _add(self, name: str, raw: RawNode, calls: tuple[str, ...]) -> None:
+    def _add(self, name: str, raw: RawNode, body: Body) -> None:
         callee = called_function(raw.node, self.library)
-        if callee is None:
-            if raw.node.op in UNIT_OPS:
-                self.unit_reason[name] = UNIT_OPS[raw.node.op]
-            self.raw[name] = raw
-        elif reason := kept_whole(raw.node, self.library[callee]):
+        reason = ""
+        if callee is not None:
+            reason = kept_whole(raw.node, self.library[callee])
+            if not reason:
+                self._open_call(name, raw, callee, body)
+                return
+        elif raw.node.op in CONDITIONALS:
+            reason = self._why_whole(raw, body)
+            if not reason:
+                self.opened[name] = raw.node
+                open_conditional(self, name, raw, branches_of(raw.node), body)
+                return
+        elif raw.node.op in UNIT_OPS:
+            reason = UNIT_OPS[raw.node.op]
+        if reason:
             self.unit_reason[name] = reason
-            self.raw[name] = raw
-        else:
-            self._open_call(name, raw, callee, calls)
+        self.raw[name] = raw
 
-    def _open_call(self, name: str, call: RawNode, callee: str, calls: tuple[str, ...]) -> None:
-        if callee in calls or len(calls) >= MAX_CALL_DEPTH:
+    def _why_whole(self, raw: RawNode, body: Body) -> str:
+        """Why a conditional stays one unit; empty for one that is opened."""
+        if not self.open_conditionals:
+            return "a conditional that the training step made for the run has rewritten"
+        if reason := why_not_lowered(raw.node, self.library):
+            return f"a conditional that TensorFlow runs as functions: {reason}"
+        if has_nothing_to_place(raw.node, self.library):
+            return "a conditional of constants and assertions"
+        if calls_back(branches_of(raw.node), body.calls, self.library):
+            return "a conditional that ends a recursion"
+        if any(path in body.paths for path in boundary_names(raw.origin.node, raw.node)):
+            return "a conditional whose ops would take names of other ops"
+        return ""
+
+    def _open_call(self, name: str, call: RawNode, callee: str, body: Body) -> None:
+        if callee in body.calls or len(body.calls) >= MAX_CALL_DEPTH:
             raise ModelError(
                 f"opening the function calls of {name!r}: function {callee!r} calls itself, and "
                 "tfplace can place functions only where they end; rewrite the recursion as a loop"
             )
-        function = self.library[callee]
-        chain = (*calls, callee)
-        arguments = [argument.name for argument in function.signature.input_arg]
-        if len(arguments) > len(call.inputs):
-            raise ModelError(
-                f"opening the call {name!r}: function {callee!r} takes {len(arguments)} inputs, "
-                f"the call gives {len(call.inputs)}; the model is damaged, save it again"
+        if call.controls:
+            path = f"{name}/input_control"
+            self.raw[path] = RawNode(
+                no_op(path), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
             )
-        local = dict(zip(arguments, call.inputs, strict=False))
-        waits = self._input_control(name, call)
-        scope = _BodyScope(name, local, function, self.library)
-        for body_node in function.node_def:
-            inputs, controls = scope.inputs_of(body_node)
-            if waits and (not body_node.input or any(i in local for i in body_node.input)):
-                controls.append(waits)
-            raw = RawNode(
-                substituted(body_node, call.node),
-                inputs,
-                controls,
-                Origin(callee, body_node.name, chain),
-                body_node.device or call.device,
-            )
-            self._add(f"{name}/{body_node.name}", raw, chain)
-        outputs = [scope.tensor(function.ret[a.name]) for a in function.signature.output_arg]
+        outputs, effects = self.open_body(name, call, callee, call.inputs, body)
         for index, tensor in enumerate(outputs):
             self.alias[f"{name}:{index}"] = tensor
         self.call_outputs[name] = outputs
-        self.side_effects[name] = [f"{name}/{op}" for op in function.control_ret.values()]
+        self.side_effects[name] = effects
+        self.conditional_of[name] = body.conditional
 
-    def _input_control(self, name: str, call: RawNode) -> str:
-        if not call.controls:
-            return ""
-        path = f"{name}/input_control"
-        self.raw[path] = RawNode(
-            no_op(path), [], list(call.controls), Origin("", "", ()), call.device
+    def open_body(
+        self, path: str, call: RawNode, function: str, inputs: Sequence[str], body: Body
+    ) -> tuple[list[str], list[str]]:
+        """Adds a function's ops under `path`.
+
+        Where "path/input_control" is there, ops without inputs wait for it and, if the call has
+        control inputs, so do those that take an argument. In a branch of a conditional ops without
+        inputs wait for its gate at least, as they must not run with another branch.
+
+        Args:
+          path: what the ops' names begin with.
+          call: the node that runs the function.
+          function: its name.
+          inputs: flat tensors or aliases, its arguments.
+          body: where the call stands.
+
+        Returns:
+          The function's outputs and its side effects, as flat names or aliases.
+        """
+        definition = self.library[function]
+        arguments = [argument.name for argument in definition.signature.input_arg]
+        if len(arguments) > len(inputs):
+            raise ModelError(
+                f"opening the call {path!r}: function {function!r} takes {len(arguments)} inputs, "
+                f"the call gives {len(inputs)}; the model is damaged, save it again"
+            )
+        if function not in self._paths:
+            self._paths[function] = paths_of(definition.node_def)
+        inner = dataclasses.replace(
+            body, calls=(*body.calls, function), paths=self._paths[function]
         )
-        return path
+        local = dict(zip(arguments, inputs, strict=False))
+        own_gate = f"{path}/input_control"
+        gate = own_gate if own_gate in self.raw else body.gate
+        inner = dataclasses.replace(inner, gate=gate if body.conditional else "")
+        scope = _BodyScope(path, local, definition, self.library, gate)
+        for node in definition.node_def:
+            node_inputs, controls = scope.inputs_of(node)
+            takes_argument = bool(call.controls) and any(i in local for i in node.input)
+            if gate and gate not in controls and (not node.input or takes_argument):
+                controls.append(gate)
+            raw = RawNode(
+                substituted(node, call.node),
+                node_inputs,
+                controls,
+                Origin(function, node.name, inner.calls),
+                node.device or call.device,
+                body.share,
+                body.conditional,
+            )
+            self._add(f"{path}/{node.name}", raw, inner)
+        outputs = [scope.tensor(definition.ret[a.name]) for a in definition.signature.output_arg]
+        return outputs, [f"{path}/{op}" for op in definition.control_ret.values()]
 
 
 class _BodyScope:
     """Names inside one call of a function, made flat."""
 
     def __init__(
-        self, path: str, arguments: Mapping[str, str], function: Any, library: Mapping[str, Any]
+        self,
+        path: str,
+        arguments: Mapping[str, str],
+        function: Any,
+        library: Mapping[str, Any],
+        gate: str,
     ):
         self.path = path
+        self.gate = gate
         self.arguments = arguments
         self.library = library
         self.nodes = {node.name: node for node in function.node_def}
@@ -156,35 +219,15 @@ class _BodyScope:
 
     def inputs_of(self, node: Any) -> tuple[list[str], list[str]]:
         inputs = [self.tensor(name) for name in node.input if not name.startswith("^")]
-        controls = [
-            self.arguments[name[1:]].split(":")[0]
-            if name[1:] in self.arguments
-            else f"{self.path}/{name[1:]}"
-            for name in node.input
-            if name.startswith("^")
-        ]
+        controls = []
+        for name in (name[1:] for name in node.input if name.startswith("^")):
+            if name in self.arguments:
+                controls.append(self.arguments[name].split(":")[0])
+                # A Switch runs whichever branch is taken; the gate is live in its own only.
+                controls += [self.gate] if self.gate else []
+            else:
+                controls.append(f"{self.path}/{name}")
         return inputs, controls
-
-
-def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
-    """The function that a node calls and that is in the library, else None."""
-    if node.op in CALL_OPS:
-        name = node.attr["f"].func.name
-        return name if name in library else None
-    return node.op if node.op in library else None
-
-
-def kept_whole(node: Any, function: Any) -> str:
-    """Why a call stays one unit; empty for calls that are opened.
-
-    TensorFlow never opens calls with these attributes: XLA compiles the whole function; a
-    function with `api_implements` may be swapped for another one (cuDNN's LSTM) at run time.
-    """
-    for key, reason in KEPT_WHOLE.items():  # reading a missing key of a proto map would add it
-        for each in (node, function):
-            if key in each.attr and (each.attr[key].b or each.attr[key].s):
-                return reason
-    return ""
 
 
 def substituted(node: Any, call: Any) -> Any:
@@ -204,9 +247,3 @@ def _split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
         [with_index(name) for name in inputs if not name.startswith("^")],
         [name[1:] for name in inputs if name.startswith("^")],
     )
-
-
-def no_op(name: str) -> Any:
-    from tensorflow.core.framework import node_def_pb2
-
-    return node_def_pb2.NodeDef(name=name, op="NoOp")

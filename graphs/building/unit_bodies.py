@@ -11,8 +11,9 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from graphs.building.callees import KEPT_WHOLE, called_function
+from graphs.building.conditionals import CONDITIONALS, branches_of
 from graphs.building.flatten import flatten
-from graphs.building.open_calls import KEPT_WHOLE, called_function
 from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -20,7 +21,6 @@ from graphs.names import parse_input
 from graphs.source_model import TensorSpec
 
 LOOPS = frozenset({"While", "StatelessWhile"})
-CONDITIONALS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 _HANDS_ON = frozenset({"Identity", "Enter", "RefEnter", "Switch", "RefSwitch"})
 
 
@@ -67,7 +67,8 @@ def unit_bodies(flat: FlatGraph, properties: TensorProperties) -> UnitBodies | N
         return None
     graph_def, feeds, fetches = _graph_of_calls(functions, flat, properties)
     try:
-        inner = flatten(graph_def, feeds, fetches)
+        # Conditionals inside stay whole: here, too, their branches count as one of so many.
+        inner = flatten(graph_def, feeds, fetches, open_conditionals=False)
     except ModelError:  # damaged; TensorFlow will say so when the unit is run
         return None
     number = {_call_name(i): i for i in range(len(functions))}
@@ -92,9 +93,8 @@ def _functions_of(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int,
     if node.op in LOOPS:
         return [(node.attr[key].func.name, 0, 1.0) for key in ("body", "cond")]
     if node.op in CONDITIONALS:
-        names = [f.name for f in node.attr["branches"].list.func] if "branches" in node.attr else []
-        names = names or [node.attr[k].func.name for k in ("then_branch", "else_branch")]
-        return [(name, 1, 1.0 / len(names)) for name in names]
+        branches = branches_of(node)
+        return [(branch.function, 1, 1.0 / len(branches)) for branch in branches]
     called = called_function(node, library)
     return [] if called is None else [(called, 0, 1.0)]
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.building.flatten import referred_functions
-from graphs.building.unit_bodies import CONDITIONALS, LOOPS
+from graphs.building.callees import referred_functions
+from graphs.building.conditionals import CONDITIONALS
+from graphs.building.unit_bodies import LOOPS
 from graphs.flat_graph import FlatGraph, Origin
 
 

@@ -42,7 +42,7 @@ def with_training_step(model: SourceModel, required: bool) -> SourceModel:
     from graphs.building.flatten import flatten
 
     try:
-        flat = flatten(model.graph_def, model.feeds, model.fetches)
+        flat = flatten(model.graph_def, model.feeds, model.fetches, open_conditionals=False)
         needed = {node.name for node in flat.graph_def.node}
         trained = [v for v in model.variables if _is_trained(v) and v.op in needed]
         if not trained:

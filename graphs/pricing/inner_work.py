@@ -66,7 +66,8 @@ class TripCounts:
     Attributes:
       of_unit: {functional loop: iterations}, where they are known.
       of_frame: {frame of v1 loops: iterations}, likewise.
-      times: f8[nodes] how often each node of a v1 loop runs, as far as that is known; 1 elsewhere.
+      times: f8[nodes] how often each node of a v1 loop or of an opened conditional runs, as far as
+        that is known; 1 elsewhere.
     """
 
     of_unit: Mapping[str, int]
@@ -92,6 +93,7 @@ def trip_counts(flat: FlatGraph, properties: TensorProperties) -> TripCounts:
                 of_frame[stacks[node.name][-1]] = count
     times = [
         float(np.prod([of_frame.get(frame, 1) for frame in stacks.get(node.name, ())]))
+        * flat.share_of_node.get(node.name, 1.0)
         for node in flat.graph_def.node
     ]
     return TripCounts(of_unit, of_frame, np.array(times))

@@ -41,6 +41,7 @@ BUFFER_OPS = frozenset(
         "ControlTrigger",
         "Switch",
         "RefSwitch",
+        "_SwitchN",
         "Merge",
         "RefMerge",
         "Enter",

@@ -35,7 +35,8 @@ class NodeWork:
       has_kernel: {device type: bool[nodes]}.
       launches: {device type: bool[nodes]}, whether running the node launches a GPU kernel.
       kernel_source: whose kernels these are, for the report.
-      times: f8[nodes] how often each runs: more than once in v1 loops; None for once each.
+      times: f8[nodes] how often each runs: more than once in v1 loops, less in branches of
+        conditionals; None for once each.
       inner: what is inside units.
       trip_counts: {loop: iterations} where they are known.
     """
@@ -82,7 +83,7 @@ def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting:
         function = bodies.functions[number]
         head = flat.graph_def.node[function.unit]
         unit[i] = function.unit
-        times[i] = trips.of_unit.get(head.name, 1) * function.share
+        times[i] = trips.of_unit.get(head.name, 1) * function.share * trips.times[function.unit]
         is_known[i] = head.op not in LOOPS or head.name in trips.of_unit
     filled = with_defaults(bodies.flat, properties, asked.work)
     nodes = bodies.flat.graph_def.node
@@ -101,7 +102,7 @@ def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting:
     nested = dataclasses.replace(
         inside,
         node=unit[inside.node],
-        times=inside.times * own[inside.node],
+        times=inside.times * times[inside.node],
         is_priced=inside.is_priced & is_known[inside.node],
     )
     return joined([outer, nested])

@@ -180,3 +180,23 @@ def assertions_and_prints(folder):
 
     module = Asserting()
     return save(module, folder, serving_default=module.f)
+
+
+@model()
+def trained_conditions(folder):
+    class Branches(Weights):
+        @tf.function
+        def deeper(self, x):
+            return tf.cond(tf.reduce_mean(x) > 0.0, lambda: tf.tanh(x @ self.w), lambda: x * 0.5)
+
+        @tf.function(input_signature=[*_X, tf.TensorSpec([], tf.int32, name="n")])
+        def train_step(self, x, n):
+            with tf.GradientTape() as tape:
+                y = tf.cond(n > 0, lambda: self.deeper(x @ self.w), lambda: tf.exp(self.deeper(x)))
+                z = tf.switch_case(n, [lambda: y, lambda: self.deeper(y), lambda: -y @ self.w])
+                loss = tf.reduce_mean(z**2)
+            self.w.assign_sub(0.1 * tape.gradient(loss, self.w))
+            return {"loss": loss}
+
+    module = Branches()
+    return save(module, folder, train_step=module.train_step)

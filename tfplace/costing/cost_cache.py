@@ -25,7 +25,7 @@ from graphs.errors import OutputError
 
 _log = logging.getLogger("tfplace")
 
-COST_VERSION = 4
+COST_VERSION = 5
 """Counts up when what is kept, or how it is found, changes its meaning."""
 
 _SUFFIX = ".costs.npz"

@@ -124,6 +124,7 @@ def _model_facts(found: Prepared) -> Mapping[str, Any]:
         "trainable_bytes": trainable_bytes(source),
         "guessed": list(source.guessed),
         "units": [f"{name}: {why}" for name, why in found.costs.units(found.flat).items()],
+        "opened": [f"{name}: {what}" for name, what in found.flat.opened.items()],
     }
 
 

@@ -81,6 +81,8 @@ def _head(report: Report) -> Table:
         rows.add_row("guessed", sentence)
     for sentence in model["units"]:
         rows.add_row("unit", sentence)
+    for sentence in model.get("opened", ()):
+        rows.add_row("opened", sentence)
     rows.add_row("cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices")
     rows.add_row("costs", cost_sentence(costs))
     for note in costs.get("notes", ()):

@@ -65,6 +65,8 @@ def _facts(found: Inspection) -> list[tuple[str, str]]:
         rows.append(("CPU only", _counts(found.without_gpu_kernel, "")))
     for name, why in list(found.units.items())[:MAX_ROWS]:
         rows.append(("unit", f"{name}: {why}"))
+    for name, what in list(found.opened.items())[:MAX_ROWS]:
+        rows.append(("opened", f"{name}: {what}"))
     return rows
 
 

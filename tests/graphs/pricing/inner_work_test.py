@@ -95,9 +95,28 @@ def test_a_loop_over_the_batch_counts_its_rows():
     assert list(node_work(flat, properties).trip_counts.values()) == [8]
 
 
-@pytest.mark.parametrize("build", [_one_of_two, _whole])
-def test_a_unit_costs_what_is_inside_it_once(build):
+def test_a_branch_of_an_opened_conditional_counts_as_one_of_so_many():
+    flat, properties = _opened(_one_of_two, control_flow_v2=True)
+    found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
+    assert 1.0 <= found.flops / PRODUCT < 1.1
+    nodes = list(flat.graph_def.node)
+    products = [i for i, node in enumerate(nodes) if "MatMul" in node.op]
+    assert {nodes[i].name[: len("cond/then")] for i in products} == {"cond/then", "cond/else"}
+    assert (found.op_seconds[products, 0] > PRODUCT / 32e6 / 2).all()
+    assert found.covered[products].all()
+
+
+def test_a_loop_in_a_branch_counts_as_often_as_both_say():
+    def build(x):
+        return tf.cond(tf.reduce_sum(x) > 0.0, lambda: _ten(x), lambda: x)
+
     flat, properties = _opened(build, control_flow_v2=True)
+    found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
+    assert 5.0 <= found.flops / PRODUCT < 5.5
+
+
+def test_a_unit_costs_what_is_inside_it_once():
+    flat, properties = _opened(_whole, control_flow_v2=True)
     found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
     assert 1.0 <= found.flops / PRODUCT < 1.1
     (unit,) = flat.unit_reason

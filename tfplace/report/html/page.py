@@ -134,6 +134,7 @@ def _sources(report: Report) -> str:
                      f"{verified.max_abs_diff:.3g}"),
         *(("not compared", text(what)) for what in verified.not_compared[:8]),
         *(("one unit", text(unit)) for unit in model["units"][:8]),
+        *(("opened", text(conditional)) for conditional in model.get("opened", ())[:8]),
     ]  # fmt: skip
     covered = report.costs["covered_ops"]
     bar = (
