@@ -61,7 +61,9 @@ def why_not_lowered(node: Any, library: Mapping[str, Any]) -> str:
     branches = branches_of(node)
     if not branches or any(branch.function not in library for branch in branches):
         return "its branches are not in the model"
-    if "branches" not in node.attr and not _is_bool(node.attr["Tcond"].type):
+    if not _fits_branches(node, [library[branch.function].signature for branch in branches]):
+        return "its branches take or make something else than it says"
+    if "branches" not in node.attr and not _is_bool(node):
         return "its condition is no bool"
     for branch in branches:
         if reason := kept_whole(node, library[branch.function]):
@@ -102,7 +104,19 @@ def boundary_names(name: str, node: Any) -> Iterator[str]:
         yield from (f"{name}/{kind}_{i}" for i in range(len(node.attr[key].list.type)))
 
 
-def _is_bool(dtype: int) -> bool:
+def _fits_branches(node: Any, signatures: Sequence[Any]) -> bool:
+    """Whether inputs and outputs are as many everywhere; not so in damaged models."""
+    if not {"Tin", "Tout"} <= set(node.attr):  # reading a missing key of a proto map would add it
+        return False
+    num_inputs = sum(not name.startswith("^") for name in node.input) - 1
+    num_outputs = len(node.attr["Tout"].list.type)
+    return len(node.attr["Tin"].list.type) == num_inputs and all(
+        (len(signature.input_arg), len(signature.output_arg)) == (num_inputs, num_outputs)
+        for signature in signatures
+    )
+
+
+def _is_bool(node: Any) -> bool:
     import tensorflow as tf
 
-    return bool(dtype == tf.bool.as_datatype_enum)
+    return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)

@@ -162,6 +162,18 @@ def _no_bool(graph_def):
     _conditional(graph_def).attr["Tcond"].type = tf.int32.as_datatype_enum
 
 
+def _another_output(graph_def):
+    _conditional(graph_def).attr["Tout"].list.type.append(1)
+
+
+def _no_input(graph_def):
+    del _conditional(graph_def).input[:]
+
+
+def _no_types(graph_def):
+    del _conditional(graph_def).attr["Tin"]
+
+
 def _same_names(graph_def):
     name = _conditional(graph_def).name
     function = next(
@@ -176,6 +188,9 @@ def _same_names(graph_def):
         (_not_lowered, "runs as functions: it does not say _lower_using_switch_merge"),
         (_not_inlined, "runs as functions: a function that says _noinline"),
         (_no_bool, "runs as functions: its condition is no bool"),
+        (_another_output, "its branches take or make something else than it says"),
+        (_no_input, "its branches take or make something else than it says"),
+        (_no_types, "its branches take or make something else than it says"),
         (_same_names, "whose ops would take names of other ops"),
     ],
 )
