@@ -7,6 +7,8 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from graphs.cluster import Cluster, Device
 from graphs.errors import ClusterError
 from tfplace.calibration.channel_rule import RuleChoice
@@ -152,7 +154,9 @@ def calibrated_cluster(
 ) -> Cluster:
     """The cluster with measured figures; what was not measured stays as it was."""
     devices = [
-        _calibrated_device(device, ops[device.name], step_seconds)
+        _calibrated_device(
+            device, ops[device.name], step_seconds, _stream_rate(cluster, device, ops)
+        )
         for device, step_seconds in zip(cluster.devices, steps.device_seconds, strict=True)
     ]
     latency = cluster.link_latency.copy()
@@ -174,12 +178,32 @@ def calibrated_cluster(
     )
 
 
-def _calibrated_device(device: Device, ops: OpFigures, step_seconds: float) -> Device:
+def _stream_rate(cluster: Cluster, device: Device, ops: Mapping[str, OpFigures]) -> float:
+    """Bytes per second that an op of this device streams; 0 where that was not measured.
+
+    Of two digits, and the median of the host's equal devices, so that these stay equal.
+    """
+    rates = [
+        ops[other.name].stream_bytes_per_second
+        for other in cluster.devices
+        if (other.host, other.type, other.cores) == (device.host, device.type, device.cores)
+    ]
+    return float(f"{np.median(rates):.1e}")
+
+
+def _calibrated_device(
+    device: Device, ops: OpFigures, step_seconds: float, stream_rate: float
+) -> Device:
     measured = "slots, op and step overhead measured by tfplace calibrate"
     source = device.source if measured in device.source else f"{device.source}; {measured}"
+    rate = device.bandwidth_bytes_per_second
+    if stream_rate:
+        rate = stream_rate * ops.slots
+        source = source.replace("memory bandwidth assumed", "memory bandwidth measured on streams")
     return dataclasses.replace(
         device,
         slots=ops.slots,
+        bandwidth_bytes_per_second=rate,
         op_seconds=ops.op_seconds,
         step_seconds=step_seconds,
         source=source.removeprefix("; "),

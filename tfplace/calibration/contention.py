@@ -10,13 +10,12 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.executor import shares_memory
 from graphs.op_graph import FloatArray
-from tfplace.calibration.probe_graphs import products_on, streams_on
+from tfplace.calibration.probe_graphs import STREAM_BYTES, products_on, streams_on
 from tfplace.calibration.probing import Prober
 
-_SHORT, _PRODUCTS, _STREAMS = 1, 40, 9
+_SHORT, _PRODUCTS, _STREAMS = 1, 40, 5
 """Ops in a chain; the difference of a long and a short one is free of the step's dispatch."""
 _PRODUCT_SIDE = 384
-_STREAM_BYTES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Contention:
 
     Attributes:
       compute_slowdown: of products of matrices that fit into a core's cache.
-      memory_slowdown: of element-wise ops on 16 MiB.
+      memory_slowdown: of element-wise ops on STREAM_BYTES.
     """
 
     compute_slowdown: float = 0.0
@@ -49,7 +48,7 @@ def measure_contention(names: Sequence[str], prober: Prober, budget_seconds: flo
         for length in (_SHORT, _PRODUCTS):
             probes["compute", devices, length] = products_on(devices, _PRODUCT_SIDE, length)
         for length in (_SHORT, _STREAMS):
-            probes["memory", devices, length] = streams_on(devices, _STREAM_BYTES, length)
+            probes["memory", devices, length] = streams_on(devices, STREAM_BYTES, length)
     seconds = prober.time(probes, budget_seconds)
 
     shares = [

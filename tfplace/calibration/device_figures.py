@@ -9,7 +9,13 @@ import numpy as np
 
 from graphs.cluster import Cluster, Device
 from graphs.op_graph import FloatArray
-from tfplace.calibration.probe_graphs import op_chains, products, step_probe
+from tfplace.calibration.probe_graphs import (
+    STREAM_BYTES,
+    op_chains,
+    products,
+    step_probe,
+    streams_on,
+)
 from tfplace.calibration.probing import Prober
 from tfplace.calibration.slot_count import choose_slots
 
@@ -18,6 +24,8 @@ _PRODUCT_SIDE = {"CPU": 384, "GPU": 2048}
 """Of matrices whose product takes about a millisecond: far above its dispatch."""
 _PRODUCT_DEPTH = 3
 _MOST_AT_ONCE = 16
+_STREAM_LENGTH = 5
+_STREAM_VECTORS = 3  # two are read, one is written
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +51,8 @@ class OpFigures:
     product_seconds: of one product of matrices of `product_side`.
     product_side: number of rows.
     seconds_of_count: {k: seconds of k equal chains of products at once}.
+    stream_bytes_per_second: of an element-wise op on vectors of STREAM_BYTES that runs alone; 0
+      where that was not measured.
     """
 
     op_seconds: float
@@ -50,6 +60,7 @@ class OpFigures:
     product_seconds: float
     product_side: int
     seconds_of_count: Mapping[int, float]
+    stream_bytes_per_second: float = 0.0
 
 
 def measure_steps(cluster: Cluster, prober: Prober, budget_seconds: float) -> StepFigures:
@@ -81,7 +92,7 @@ def split_overhead(alone: Sequence[float], together: float) -> tuple[float, tupl
 
 
 def measure_ops(device: Device, prober: Prober, budget_seconds: float) -> OpFigures:
-    """Times chains of tiny ops, and 1, 2, … equal heavy ops at once."""
+    """Times chains of tiny ops, 1, 2, … equal heavy ops at once, and on a CPU large streams."""
     side = _PRODUCT_SIDE[device.type]
     counts = slot_counts(device)
     probes = {("chain", 1): op_chains(device.name, 1, _NUM_CHAINS)}
@@ -90,6 +101,8 @@ def measure_ops(device: Device, prober: Prober, budget_seconds: float) -> OpFigu
     probes |= {
         ("products", count): products(device.name, side, _PRODUCT_DEPTH, count) for count in counts
     }
+    lengths = (1, _STREAM_LENGTH) if device.type == "CPU" else ()
+    probes |= {("stream", n): streams_on([device.name], STREAM_BYTES, n) for n in lengths}
     seconds = prober.time(probes, budget_seconds)
     num_ops = (_CHAIN_LENGTH - 1) * _NUM_CHAINS
     of_op = np.median(seconds["chain", _CHAIN_LENGTH] - seconds["chain", 1]) / num_ops
@@ -103,6 +116,7 @@ def measure_ops(device: Device, prober: Prober, budget_seconds: float) -> OpFigu
         product_seconds=of_count[1] / _PRODUCT_DEPTH,
         product_side=side,
         seconds_of_count=of_count,
+        stream_bytes_per_second=_stream_rate(*(seconds["stream", n] for n in lengths)),
     )
 
 
@@ -110,6 +124,14 @@ def slot_counts(device: Device) -> list[int]:
     """Numbers of equal ops to run at once: 1 to twice a CPU's cores, thinned out above 4."""
     most = min(2 * device.cores, _MOST_AT_ONCE) if device.type == "CPU" else 4
     return sorted({count for count in (1, 2, 3, 4, 6, 8, 12, 16) if count <= most})
+
+
+def _stream_rate(short: FloatArray | None = None, long: FloatArray | None = None) -> float:
+    """Bytes per second, from the steps of a chain of one and of _STREAM_LENGTH; 0 without."""
+    if short is None or long is None:
+        return 0.0
+    moved = (_STREAM_LENGTH - 1) * _STREAM_VECTORS * STREAM_BYTES
+    return moved / max(float(np.median(long - short)), 1e-9)
 
 
 def _spread(seconds: FloatArray) -> float:

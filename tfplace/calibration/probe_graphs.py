@@ -17,6 +17,8 @@ from graphs.source_model import Initialization
 from tfplace.evaluation.training_run import TrainingRun
 
 _FLOAT_BYTES = 4
+STREAM_BYTES = 1 << 25
+"""Of the vectors of element-wise ops that go through the memory that cores share."""
 _DONE = "done"
 _PACING_SHARE = 0.7
 """Of a target's chain: how long its source's is, so that what the target does decides."""

@@ -47,6 +47,9 @@ def print_calibration(found: Calibration, output: str, out: Console) -> None:
         f"{seconds_text(found.cluster.fetch_seconds)} for each fetched tensor"
     )
     out.print(_devices(found))
+    rates = [ops.stream_bytes_per_second for ops in found.ops.values()]
+    if any(rates):
+        out.print(f"memory    an op streams {max(rates) / 1e9:.2g} GB/s on a CPU that works alone")
     slower = next(iter(found.contention.values()), None)
     if slower is not None:
         out.print(

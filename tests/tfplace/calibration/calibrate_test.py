@@ -124,8 +124,8 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
     first, second = cluster.device_names
     there, back = (first, second), (second, first)
     ops = {
-        first: OpFigures(2e-7, 1, 1e-3, 384, {1: 3e-3}),
-        second: OpFigures(3e-7, 2, 1e-3, 384, {1: 3e-3}),
+        first: OpFigures(2e-7, 1, 1e-3, 384, {1: 3e-3}, 5.13e10),
+        second: OpFigures(3e-7, 2, 1e-3, 384, {1: 3e-3}, 4.69e10),
     }
     links = {
         there: link_figures({0: 3e-4, 1 << 20: 3e-4 + (1 << 20) / 2e9}),
@@ -151,6 +151,7 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
     )
     assert [d.slots for d in found.devices] == [1, 2]
     assert [d.op_seconds for d in found.devices] == [2e-7, 3e-7]
+    assert [d.bandwidth_bytes_per_second for d in found.devices] == [4.9e10, 9.8e10]
     assert found.dispatch_seconds(np.array([0, 1]), 1) == pytest.approx(2e-3)
     np.testing.assert_allclose(found.link_latency, [[0, 1.5e-4], [1e-4, 0]])
     np.testing.assert_allclose(found.link_bytes_per_second, [[np.inf, 2e9], [4e9, np.inf]])
