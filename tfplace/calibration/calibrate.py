@@ -34,7 +34,7 @@ from tfplace.evaluation.presence import is_present
 BUSY_MACHINE_SHARE = 0.1
 NOISY_SPREAD = 0.2
 POOR_RESIDUAL = 0.25
-_SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.55, "rule": 0.03, "memory": 0.07}
+_SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.5, "rule": 0.03, "memory": 0.12}
 """Of the budget, for each stage."""
 
 

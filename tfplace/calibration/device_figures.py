@@ -24,7 +24,7 @@ _PRODUCT_SIDE = {"CPU": 384, "GPU": 2048}
 """Of matrices whose product takes about a millisecond: far above its dispatch."""
 _PRODUCT_DEPTH = 3
 _MOST_AT_ONCE = 16
-_STREAM_LENGTH = 5
+_STREAM_LENGTH = 9
 _STREAM_VECTORS = 3  # two are read, one is written
 
 

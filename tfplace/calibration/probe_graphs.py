@@ -17,7 +17,7 @@ from graphs.source_model import Initialization
 from tfplace.evaluation.training_run import TrainingRun
 
 _FLOAT_BYTES = 4
-STREAM_BYTES = 1 << 25
+STREAM_BYTES = 1 << 24
 """Of the vectors of element-wise ops that go through the memory that cores share."""
 _DONE = "done"
 _PACING_SHARE = 0.7
