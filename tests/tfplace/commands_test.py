@@ -91,7 +91,12 @@ def test_bench_goes_on_where_it_was_and_one_failing_cell_does_not_end_it(tmp_pat
     words = ["bench", "--models=cifar10:size=tiny,/nowhere.pb", "--algorithms=random,etf"]
     words += ["--max_trials=5", "--budget_seconds=20", f"--output={output}", "--format=json"]
     assert main(words) == 2
-    rows = printed_json(capsys)
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)
+    assert printed.err.splitlines()[-1] == (
+        f"tfplace: error: running a bench: 2 of 4 cells failed; {output} says why; the same "
+        "command tries them again"
+    )
     assert [(r["algorithm"], r["trials"], r["feasible"]) for r in rows[:2]] == [
         ("random", 5, True),
         ("etf", 1, True),

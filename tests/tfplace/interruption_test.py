@@ -124,7 +124,7 @@ def test_before_a_placement_is_known_nothing_is_written(run, monkeypatch, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path):
+def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(optimize_module, "verified", lambda *arguments: interrupt(signal.SIGTERM))
     status, report = run()
     assert (
@@ -132,6 +132,8 @@ def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path):
         and report["search"] | {"num_trials": 3, "interrupted": True} == (report["search"])
     )
     assert (tmp_path / "deep/out/saved_model.pb").exists()
+    said = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
+    assert len(said) == 1 and "interrupted after 3 trials; the best so far is in" in said[0]
 
 
 def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, capsys):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tfplace.commands.from_flags import model_of, print_json
+from tfplace.commands.from_flags import model_of, print_error, print_json
 
 if TYPE_CHECKING:
     from tfplace.batch.run import Listener
@@ -54,13 +54,18 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     else:
         _print(result.rows, output_dir)
     if result.interrupted:
-        print(
-            f"tfplace: error: running a batch: interrupted; {found['num_done']} of "
-            f"{found['num_jobs']} jobs are done; the same command goes on",
-            file=sys.stderr,
+        print_error(
+            f"running a batch: interrupted; {found['num_done']} of {found['num_jobs']} jobs are "
+            "done; the same command goes on"
         )
         return EXIT_INTERRUPTED
-    return EXIT_FAILED_JOBS if found["num_failed"] else 0
+    if found["num_failed"]:
+        print_error(
+            f"running a batch: {found['num_failed']} of {found['num_jobs']} jobs failed; "
+            f"{output_dir}/summary.md says why; the same command tries them again"
+        )
+        return EXIT_FAILED_JOBS
+    return 0
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.algorithm_table import require_known
-from tfplace.commands.from_flags import print_json, quiet_tensorflow
+from tfplace.commands.from_flags import print_error, print_json, quiet_tensorflow
 
 if TYPE_CHECKING:
     from tfplace.telling import Teller
@@ -62,13 +61,19 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     else:
         print(text, end="")
     if result.interrupted:
-        print(
-            f"tfplace: error: running a bench: interrupted; {len(result.rows)} of "
-            f"{len(cells_of(grid))} cells are in {values.output}; the same command goes on",
-            file=sys.stderr,
+        print_error(
+            f"running a bench: interrupted; {len(result.rows)} of {len(cells_of(grid))} cells are "
+            f"in {values.output}; the same command goes on"
         )
         return EXIT_INTERRUPTED
-    return EXIT_FAILED_CELLS if num_failed(result.rows) else 0
+    failed = num_failed(result.rows)
+    if failed:
+        print_error(
+            f"running a bench: {failed} of {len(result.rows)} cells failed; {values.output} says "
+            "why; the same command tries them again"
+        )
+        return EXIT_FAILED_CELLS
+    return 0
 
 
 def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+from tfplace.commands.from_flags import (
+    model_of,
+    print_error,
+    print_json,
+    problem_options,
+    quiet_tensorflow,
+)
 
 EXIT_DOES_NOT_RUN = 2
 
@@ -29,9 +34,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         print_check(found, console())
     if found.runs:
         return 0
-    print(
-        f"tfplace: error: checking {model!r}: it {verdict(found)}; wanted devices, kernels and "
-        "memory for every op; place it with `tfplace optimize`, or give another --cluster",
-        file=sys.stderr,
+    print_error(
+        f"checking {model!r}: it {verdict(found)}; wanted devices, kernels and memory for every "
+        "op; place it with `tfplace optimize`, or give another --cluster"
     )
     return EXIT_DOES_NOT_RUN

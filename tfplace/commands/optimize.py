@@ -7,7 +7,13 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.algorithm_table import require_known
-from tfplace.commands.from_flags import model_of, optimize_options, print_json, quiet_tensorflow
+from tfplace.commands.from_flags import (
+    model_of,
+    optimize_options,
+    print_error,
+    print_json,
+    quiet_tensorflow,
+)
 from tfplace.interruption import interruptible
 
 EXIT_INTERRUPTED = 5
@@ -28,4 +34,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             print_json(report.to_json())
         else:
             print_report(report, console())
-    return EXIT_INTERRUPTED if report.search["interrupted"] else 0
+    if report.search["interrupted"]:
+        print_error(
+            f"optimizing {arguments[0]!r}: interrupted after {report.search['num_trials']:,} "
+            f"trials; the best so far is in {report.output_dir}"
+        )
+        return EXIT_INTERRUPTED
+    return 0

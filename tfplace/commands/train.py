@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.from_flags import print_json, quiet_tensorflow
+from tfplace.commands.from_flags import print_error, print_json, quiet_tensorflow
 
 if TYPE_CHECKING:
     from tfplace.training.checkpoint import Checkpoint
@@ -69,7 +69,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         print_json(facts)
     else:
         print("\n".join(_lines(facts)))
-    return EXIT_INTERRUPTED if result.interrupted else 0
+    if result.interrupted:
+        print_error(
+            f"training a policy: interrupted after {checkpoint.episodes:,} episodes; the policy "
+            f"so far is in {values.output}"
+        )
+        return EXIT_INTERRUPTED
+    return 0
 
 
 def _latest(output: str, kept: Path | None) -> Checkpoint | None:

@@ -56,7 +56,11 @@ def test_the_command_prints_and_ends_as_its_jobs_did(tmp_path, monkeypatch, caps
     assert "line 1 can't run" in captured.err
     assert main(["batch", "jobs", "--verbosity=-1", "--output_dir=o"]) == 2
     captured = capsys.readouterr()
-    assert captured.err == "" and max(map(len, captured.out.splitlines())) <= 80
+    assert captured.err == (
+        "tfplace: error: running a batch: 1 of 1 jobs failed; o/summary.md says why; the same "
+        "command tries them again\n"
+    )
+    assert max(map(len, captured.out.splitlines())) <= 80
     assert "line-1  failed" in captured.out and "written   o/summary.json" in captured.out
     assert main(["batch", "nowhere"]) == 1
     assert "reading the jobs in nowhere: No such file" in capsys.readouterr().err
