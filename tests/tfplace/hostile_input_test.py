@@ -251,7 +251,7 @@ WORDS = {
     "negative input": (lambda folder: ["--input_shape=x=-2,3"], 1, ""),
     "contradicting input": (lambda folder: ["--input_shape=x=2,5"], 2, ""),
     "endless input": (lambda folder: ["--input_shape=x=" + "9" * 60], 2, ""),
-    "reserve NaN": (lambda folder: ["--memory_reserve=nan"], 1, "fraction"),
+    "reserve NaN": (lambda folder: ["--memory_reserve=nan"], 1, "wanted a number"),
     "placement cut off": (_file("placement", b'{"x": '), 2, "not a JSON file"),
     "placement of nothing": (_file("placement", b'{"q": "/device:GPU:0"}'), 2, "no op 'q'"),
     "placement nowhere": (_file("placement", b'{"x": "/device:GPU:9"}'), 2, "no device"),
