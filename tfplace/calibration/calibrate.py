@@ -155,7 +155,7 @@ def calibrated_cluster(
     """The cluster with measured figures; what was not measured stays as it was."""
     devices = [
         _calibrated_device(
-            device, ops[device.name], step_seconds, _stream_rate(cluster, device, ops)
+            device, ops[device.name], step_seconds, _stream_rate_of_host(cluster, device, ops)
         )
         for device, step_seconds in zip(cluster.devices, steps.device_seconds, strict=True)
     ]
@@ -178,7 +178,7 @@ def calibrated_cluster(
     )
 
 
-def _stream_rate(cluster: Cluster, device: Device, ops: Mapping[str, OpFigures]) -> float:
+def _stream_rate_of_host(cluster: Cluster, device: Device, ops: Mapping[str, OpFigures]) -> float:
     """Bytes per second that an op of this device streams; 0 where that was not measured.
 
     Of two digits, and the median of the host's equal devices, so that these stay equal.
