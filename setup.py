@@ -18,7 +18,7 @@ setup(
     package_data={
         "tfplace": ["py.typed", "docs/*.md", "docs/pictures/*.png"],
         "tfplace.report.html": ["page.css", "page.js"],
-        "tfplace.policies": ["shipped/*.npz", "shipped/README.md"],
+        "tfplace.algorithms.learned.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],
         "graphs.pricing": ["*.txt"],
         "rewrite": ["py.typed"],

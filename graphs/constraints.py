@@ -10,9 +10,9 @@ import numpy as np
 from graphs.building.colocation import joined_groups
 from graphs.devices_asked import named_device
 from graphs.errors import ConstraintError, UsageError
-from graphs.nearest import nearest
+from graphs.host.did_you_mean import nearest
+from graphs.host.time_limit import OutOfTimeError, time_limit
 from graphs.op_graph import IntArray
-from graphs.time_limit import OutOfTimeError, time_limit
 
 MAX_NAMED = 3
 MATCHING_SECONDS = 20.0

@@ -11,7 +11,7 @@ from graphs.building.build import BuiltGraph
 from graphs.cluster import Cluster
 from graphs.errors import ConstraintError
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.nearest import did_you_mean
+from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
-from graphs.nearest import did_you_mean_file, nearest
+from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.op_graph import IntArray
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.executor import Executor
+from graphs.executor_model import Executor
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
 

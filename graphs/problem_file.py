@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from graphs.errors import ModelError, OutputError, PlacementError
-from graphs.executor import Executor
+from graphs.executor_model import Executor
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.problem import Problem
 

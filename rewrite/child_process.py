@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from graphs.child_process import (
+from graphs.host.child_process import (
     child_command,
     child_environment,
     end_cause,

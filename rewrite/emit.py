@@ -21,7 +21,7 @@ from graphs.flat_graph import Origin
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
-from rewrite.check import check_same_interface
+from rewrite.check_graph import check_same_interface
 from rewrite.child_process import ChildError, run_child
 from rewrite.clear_devices import ClearDevices
 from rewrite.output_dir import atomic_directory

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphs.errors import OutputError
-from graphs.whole_file import NAME_LENGTH, exchange
+from graphs.host.whole_file import NAME_LENGTH, exchange
 
 _SUFFIX = ".unfinished"
 _LOCK = "lock"

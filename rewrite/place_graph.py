@@ -9,7 +9,7 @@ from typing import Any
 from graphs.flat_graph import Origin
 from rewrite.annotate_devices import AnnotateDevices, device_of_place, places_of
 from rewrite.call_graph import CallGraph
-from rewrite.check import check_rewrite
+from rewrite.check_graph import check_rewrite
 from rewrite.clear_devices import ClearDevices
 from rewrite.pass_base import PassResult, run_passes
 from rewrite.specialize_functions import SpecializeFunctions

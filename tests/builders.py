@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
-from graphs.executor import Executor
+from graphs.executor_model import Executor
 from graphs.op_graph import SHAPE_DIMS, OpGraph
 from graphs.problem import Problem
 

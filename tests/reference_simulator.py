@@ -2,7 +2,7 @@
 
 With Problem.executor also rules 7 to 10 of BUILD_NOTES.
 
-Nothing here is shared with tfplace.evaluation: sets, dicts and lists of intervals instead of
+Nothing here is shared with tfplace.simulation: sets, dicts and lists of intervals instead of
 counters and heaps, and memory is summed up after the run instead of during it.
 """
 

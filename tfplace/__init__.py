@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from graphs.errors import TfplaceError
     from tfplace.api.commands import cluster, inspect, optimize, run, simulate
     from tfplace.api.placed_step import PlacedStep, place
-    from tfplace.predict import Prediction
     from tfplace.report.report import Report
+    from tfplace.simulation.prediction import Prediction
 
 __all__ = [
     "Cluster",
@@ -55,7 +55,7 @@ _HOMES = {
     "Cluster": "graphs.cluster",
     "Device": "graphs.cluster",
     "PlacedStep": "tfplace.api.placed_step",
-    "Prediction": "tfplace.predict",
+    "Prediction": "tfplace.simulation.prediction",
     "Report": "tfplace.report.report",
     "TfplaceError": "graphs.errors",
     "cluster": "tfplace.api.commands",

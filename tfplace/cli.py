@@ -19,11 +19,11 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import TfplaceError, UsageError
-from graphs.nearest import did_you_mean
-from tfplace import flag_table as table
-from tfplace.flag_table import Flag
+from graphs.host.did_you_mean import did_you_mean
+from tfplace.commands import flag_table as table
+from tfplace.commands.flag_table import Flag
+from tfplace.commands.native_stderr import NativeStderr
 from tfplace.interruption import interruptible
-from tfplace.native_stderr import NativeStderr
 
 LOUD = 2  # from this verbosity on also what TensorFlow has to say
 EXIT_USAGE = 1

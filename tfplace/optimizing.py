@@ -15,7 +15,9 @@ from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import tags_of, write_forms
 from rewrite.output_dir import atomic_directory
-from tfplace.algorithm_table import require_known, stages_of
+from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
+from tfplace.algorithms.table import require_known, stages_of
 from tfplace.bounds.exact import Optimum
 from tfplace.choosing.baselines import (
     LEAST_SECONDS,
@@ -25,6 +27,7 @@ from tfplace.choosing.baselines import (
 )
 from tfplace.choosing.choose import Choice, choose, confirmed
 from tfplace.choosing.compare import Comparison, compare, placements_to_compare
+from tfplace.choosing.evaluators import evaluator_for
 from tfplace.choosing.finalists import (
     SEARCH_SHARE,
     SLOWER_LINKS,
@@ -33,14 +36,11 @@ from tfplace.choosing.finalists import (
     of_measured_search,
     quickest,
 )
+from tfplace.choosing.kept_search import priced_as_kept, search_folder
+from tfplace.choosing.proof import NOT_VERIFIED, devices_used, verified
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
-from tfplace.emission import NOT_VERIFIED, devices_used, verified
-from tfplace.evaluation.evaluators import evaluator_for
-from tfplace.evaluation.measure import MeasureConfig
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
-from tfplace.explaining.explained import explain
 from tfplace.interruption import Interruption, interruptible
-from tfplace.options import OptimizeOptions
+from tfplace.measurement.run_measurement import MeasureConfig
 from tfplace.output_paths import (
     default_output_dir,
     require_apart,
@@ -50,17 +50,17 @@ from tfplace.output_paths import (
     writable,
     write_whole,
 )
-from tfplace.prepare import Prepared, prepare
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import Prepared, prepare
+from tfplace.progress import Watch
+from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import Proof, Searched, report_of
 from tfplace.report.report import Report, Verified
-from tfplace.resuming.kept_search import priced_as_kept, search_folder
-from tfplace.resuming.search_folder import SearchFolder
-from tfplace.search import Limits, SearchResult, search
-from tfplace.tensorboard.search_log import SearchLog, hparams_of, run_folder
-from tfplace.training.checkpoint import Checkpoint
-from tfplace.training.trained_policy import algorithm_with_policy
-from tfplace.watch import Watch
+from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
+from tfplace.search.kept.folder import SearchFolder
+from tfplace.search.search import Limits, SearchResult, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from graphs.errors import OutputError
-from graphs.whole_file import NAME_LENGTH, write_whole
+from graphs.host.whole_file import NAME_LENGTH, write_whole
 
 __all__ = [
     "default_output_dir",

@@ -24,7 +24,7 @@ import numpy as np
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
 from graphs.clusters.device_rules import require_sensible, require_together
 from graphs.errors import ClusterError
-from graphs.nearest import did_you_mean, did_you_mean_file
+from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.op_graph import FloatArray
 
 CLUSTER_KEYS = (

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from graphs.cluster import Cluster, Device
-from graphs.clusters import catalogue
+from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import read_cluster
 from graphs.errors import ClusterError
-from graphs.nearest import did_you_mean
+from graphs.host.did_you_mean import did_you_mean
 from graphs.pricing.grappler_costs import list_devices
 
 OTHER_FORMS = ("local", "workers:N", "gpu_split:N", "tf_config")
@@ -68,9 +68,9 @@ def find_cluster(spec: str) -> Cluster:
         return workers_cluster(spec.partition(":")[2])
     if spec.startswith("gpu_split:") or spec == "gpu_split":
         return gpu_split_cluster(spec)
-    if spec in catalogue.names():
-        return catalogue.named(spec)
-    known = (*OTHER_FORMS, *catalogue.names())
+    if spec in named_clusters.names():
+        return named_clusters.named(spec)
+    known = (*OTHER_FORMS, *named_clusters.names())
     raise ClusterError(
         f"finding cluster {spec!r}: there is none; wanted one of {', '.join(known)}, "
         f"or a cluster file that ends in .json{did_you_mean(spec, known)}"
@@ -253,8 +253,8 @@ def _gpu_efficiency(architecture: str) -> float:
     """That of the named clusters' GPU of the same or the next older compute capability."""
     known = {
         device.architecture: device.efficiency
-        for name in catalogue.names()
-        for device in catalogue.named(name).devices
+        for name in named_clusters.names()
+        for device in named_clusters.named(name).devices
         if device.type == "GPU"
     }
     older = [a for a in known if _version(a) <= _version(architecture)]

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.errors import FeedError, FetchError
+from graphs.host.did_you_mean import nearest
 from graphs.loading.graph_view import PLACEHOLDERS, GraphView, dtype_name
 from graphs.loading.load_options import LoadOptions
 from graphs.names import op_of, with_index
-from graphs.nearest import nearest
 from graphs.source_model import Signature, TensorSpec
 
 GUESSED_BATCH = 32

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from graphs.errors import FeedError
+from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.loading.string_feeds import MakeString
 from graphs.names import op_of
-from graphs.nearest import did_you_mean_file, nearest
 from graphs.source_model import TensorSpec
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.errors import FetchError, ModelError
-from graphs.loading.damage import require_sound
+from graphs.host.did_you_mean import nearest
+from graphs.loading.corruption import require_sound
 from graphs.names import op_of
-from graphs.nearest import nearest
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})

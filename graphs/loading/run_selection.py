@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.errors import FetchError, ModelError
+from graphs.host.did_you_mean import nearest
 from graphs.loading.graph_view import PLACEHOLDERS, GraphView, callees
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.variable_updates import OptimizerUpdates, is_assignment
 from graphs.names import op_of
-from graphs.nearest import nearest
 from graphs.source_model import Signature
 
 TRAIN_SIGNATURES = ("train_step", "train")

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.loading import wire_format
 from graphs.loading.riegeli import SIGNATURE
-from graphs.nearest import did_you_mean, did_you_mean_file
 
 KINDS_WANTED = "a GraphDef, a MetaGraphDef, a SavedModel directory, or a Keras .keras or .h5 file"
 SAVED_MODEL_FILES = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb")

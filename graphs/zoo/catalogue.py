@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 
 from graphs.errors import UsageError
-from graphs.nearest import did_you_mean
+from graphs.host.did_you_mean import did_you_mean
 
 SIZES = ("published", "tiny")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import OutputError
-from graphs.whole_file import exchange, write_whole
+from graphs.host.whole_file import exchange, write_whole
 from graphs.zoo.zoo_graph import ZooGraph, variable_bytes
 
 SIGNATURE = "train_step"

@@ -19,11 +19,11 @@ from rewrite import verify
 from rewrite.clear_devices import bodies
 from rewrite.emit import emit
 from tests.corpus.entry import Entry
+from tfplace.algorithms.placers.random import Random
+from tfplace.choosing.proof import verified
 from tfplace.cli import main
-from tfplace.emission import verified
-from tfplace.options import ProblemOptions
-from tfplace.placers.random import Random
-from tfplace.prepare import Prepared, prepare
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import Prepared, prepare
 
 _NEEDS_ITS_DEVICES = tf.errors.InvalidArgumentError.__name__
 """What a model of a cluster that is gone fails with; placed, it loads."""

@@ -14,7 +14,7 @@ from graphs.flat_graph import Origin
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
 from rewrite.annotate_devices import read_devices
-from rewrite.check import check_same_model
+from rewrite.check_graph import check_same_model
 from rewrite.child_process import ChildError, run_child
 from rewrite.clear_devices import bodies
 from rewrite.emit import emit, in_model

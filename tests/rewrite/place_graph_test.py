@@ -11,7 +11,7 @@ from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite import emit_forms
 from rewrite.annotate_devices import AnnotateDevices, read_devices
-from rewrite.check import check_rewrite, check_same_model
+from rewrite.check_graph import check_rewrite, check_same_model
 from rewrite.clear_devices import ClearDevices
 from rewrite.pass_base import PassResult, RewriteError, run_passes
 from rewrite.place_graph import known_origins, place_graph

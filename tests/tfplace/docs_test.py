@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from graphs.clusters.cluster_file import cluster_from_json
-from tfplace.algorithm_table import names
+from tfplace.algorithms.table import names
 from tfplace.cli import parse
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
-from graphs.clusters.catalogue import named
 from graphs.clusters.cluster_file import cluster_to_json
+from graphs.clusters.named_clusters import named
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 from tfplace.cli import main
 

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from graphs.clusters.catalogue import named
 from graphs.clusters.cluster_file import cluster_to_json
+from graphs.clusters.named_clusters import named
 from graphs.problem_file import read_problem
 from tests.reference_simulator import reference_run
 from tfplace.cli import main

@@ -7,8 +7,8 @@ import sys
 import pytest
 from rich.console import Console
 
+from tfplace.progress import watch_for
 from tfplace.telling import ClockTeller, clock_text, telling
-from tfplace.watch import watch_for
 
 
 class Terminal(io.StringIO):

@@ -1,1 +1,1 @@
-"""The five published learned algorithms, each a `tfplace.trial.Policy`."""
+"""All algorithms that `--algorithm` names, each a `tfplace.search.trial.Policy`; see `table`."""

@@ -16,13 +16,13 @@ from graphs.clusters.discovery import find_cluster
 from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
 from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
-from tfplace.inspection import Inspection
-from tfplace.inspection import inspect as inspect_prepared
 from tfplace.optimizing import optimize as optimize_with
-from tfplace.predict import Prediction
-from tfplace.prepare import prepare
+from tfplace.preparing.prepare import prepare
+from tfplace.progress import Watch
+from tfplace.report.inspection import Inspection
+from tfplace.report.inspection import inspect as inspect_prepared
 from tfplace.report.report import Report
-from tfplace.watch import Watch
+from tfplace.simulation.prediction import Prediction
 
 Path = str | os.PathLike[str]
 

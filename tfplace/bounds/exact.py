@@ -19,15 +19,15 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.bounds.partial_bound import PartialProblem, partial_bound, partial_problem
-from tfplace.evaluation.event_heap import compiled
-from tfplace.evaluation.simulation_arrays import (
+from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums, use_seconds
+from tfplace.simulation.arrays import (
     Scratch,
     SimulationArrays,
     new_scratch,
     simulation_arrays,
 )
-from tfplace.evaluation.simulation_kernel import simulate
-from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums, use_seconds
+from tfplace.simulation.event_heap import compiled
+from tfplace.simulation.kernel import simulate
 
 # Graphs with more units than this that have a choice of devices are not tried.
 MAX_FREE_UNITS = 40

@@ -9,15 +9,15 @@ import numpy as np
 
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
-from tfplace.bounds.between import between, reversed_between
+from tfplace.bounds.enclosed_work import between, reversed_between
+from tfplace.bounds.load_bound import Weights, best_weights, best_window, fits, work_of
+from tfplace.bounds.path_bound import soonest_ends
 from tfplace.bounds.relaxation import (
     DeviceClasses,
     backward_edges,
     device_classes,
     forward_edges,
 )
-from tfplace.bounds.stay_or_pay import soonest_ends
-from tfplace.bounds.work import Weights, best_weights, best_window, fits, work_of
 from tfplace.grouping.quotient import colocation_units
 
 # Sums in another order than the simulator's may come out higher by rounding.

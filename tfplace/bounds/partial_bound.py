@@ -14,9 +14,9 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.evaluation.event_heap import compiled
-from tfplace.evaluation.simulation_arrays import simulation_arrays
 from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed
+from tfplace.simulation.arrays import simulation_arrays
+from tfplace.simulation.event_heap import compiled
 
 
 class PartialProblem(NamedTuple):

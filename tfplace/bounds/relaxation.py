@@ -19,7 +19,7 @@ import dataclasses
 
 import numpy as np
 
-from graphs.executor import wire
+from graphs.executor_model import wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 

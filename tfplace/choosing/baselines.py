@@ -12,12 +12,12 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
-from tfplace.algorithm_table import policy_of
+from tfplace.algorithms.table import policy_of
 from tfplace.interruption import Interrupted, interruptible
 from tfplace.report.report import Baseline
-from tfplace.search import Limits, Stage, search
-from tfplace.task import Task
-from tfplace.trial import Evaluator
+from tfplace.search.instance import Task
+from tfplace.search.search import Limits, Stage, search
+from tfplace.search.trial import Evaluator
 
 NAMES = ("given", "single", "topological", "etf", "local_search")
 LOCAL_SEARCH_SHARE = 0.1

@@ -11,7 +11,7 @@ from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.memory_limit import why_nothing_fits
-from tfplace.evaluation.timing import FASTER
+from tfplace.measurement.timing import FASTER
 
 
 @dataclasses.dataclass(frozen=True)

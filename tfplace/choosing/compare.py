@@ -11,9 +11,9 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.choosing.baselines import Candidate
-from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
-from tfplace.evaluation.peak_memory import measure_peaks
-from tfplace.evaluation.timing import (
+from tfplace.measurement.peak_memory import measure_peaks
+from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.timing import (
     NO_DIFFERENCE,
     confidence_of_look,
     drift,
@@ -22,10 +22,10 @@ from tfplace.evaluation.timing import (
     speedup,
     summarize,
 )
-from tfplace.evaluation.training_run import TrainingRun
-from tfplace.predict import predict
-from tfplace.prepare import Prepared
+from tfplace.measurement.training_run import TrainingRun
+from tfplace.preparing.prepare import Prepared
 from tfplace.report.report import Timing
+from tfplace.simulation.prediction import predict
 
 BASELINES = ("single", "given")  # the first of equals is named
 PLACED = "placed"

@@ -13,18 +13,18 @@ from collections.abc import Sequence
 
 from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.algorithm_table import policy_of
+from tfplace.algorithms.table import policy_of
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import placed_run_graph, training_run
-from tfplace.evaluation.measure import MeasureConfig, Timings, measure_variants
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
-from tfplace.evaluation.timing import summarize
 from tfplace.interruption import Interrupted
-from tfplace.options import OptimizeOptions
-from tfplace.prepare import Prepared
-from tfplace.search import Limits, Stage, search
-from tfplace.trial import Policy
+from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.timing import summarize
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import Prepared
+from tfplace.search.search import Limits, Stage, search
+from tfplace.search.trial import Policy
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SLOWER_LINKS = (4.0, 16.0)
 SEARCH_SHARE = 0.1

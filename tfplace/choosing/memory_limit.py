@@ -11,9 +11,9 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
-from tfplace.evaluation.schedule import HeldIntervals, held_intervals
-from tfplace.evaluation.simulator import Simulator
-from tfplace.report.units_text import bytes_text, share_text
+from tfplace.simulation.schedule import HeldIntervals, held_intervals
+from tfplace.simulation.simulator import Simulator
+from tfplace.units_text import bytes_text, share_text
 
 # So many of what fills a device are named.
 NUM_NAMED = 5

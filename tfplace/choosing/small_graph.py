@@ -7,7 +7,7 @@ from tfplace.bounds.exact import Optimum, is_small, optimum
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import Candidate
 from tfplace.interruption import interruptible
-from tfplace.trial import Evaluator
+from tfplace.search.trial import Evaluator
 
 # The optimum is searched for so long at most, and for this share of the budget.
 MAX_SECONDS = 20.0

@@ -13,8 +13,8 @@ from absl import flags
 from tfplace.commands.from_flags import model_of, print_error, print_json
 
 if TYPE_CHECKING:
-    from tfplace.batch.run import Listener
-    from tfplace.batch.summary import JobRow
+    from tfplace.runs.batch.run_jobs import Listener
+    from tfplace.runs.batch.summary import JobRow
 
 EXIT_FAILED_JOBS = 2
 EXIT_INTERRUPTED = 5
@@ -22,12 +22,13 @@ EXIT_INTERRUPTED = 5
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet and writes the summary; the status says whether a job failed."""
-    from tfplace import cli, flag_table
-    from tfplace.batch.job import JobLimits
-    from tfplace.batch.job_file import JobFile, memory_limit
-    from tfplace.batch.run import BatchOptions, run_batch
-    from tfplace.batch.summary import summary
-    from tfplace.executors.choose import executor_for
+    from tfplace import cli
+    from tfplace.commands import flag_table
+    from tfplace.runs.batch.job import JobLimits
+    from tfplace.runs.batch.job_file import JobFile, memory_limit
+    from tfplace.runs.batch.run_jobs import BatchOptions, run_batch
+    from tfplace.runs.batch.summary import summary
+    from tfplace.runs.executors.executor_of_name import executor_for
 
     path = model_of(arguments)
     output_dir = values.output_dir or str(Path(path).with_suffix("")) + "_batch"
@@ -70,8 +71,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
 @contextlib.contextmanager
 def _listener(verbosity: int) -> Iterator[Listener]:
-    from tfplace.batch.display import LineListener, TableListener
-    from tfplace.batch.run import Listener
+    from tfplace.runs.batch.display import LineListener, TableListener
+    from tfplace.runs.batch.run_jobs import Listener
 
     if verbosity < 0:
         yield Listener()
@@ -87,10 +88,10 @@ def _print(rows: Sequence[JobRow], output_dir: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from tfplace.batch.display import STYLES
-    from tfplace.batch.job_file import JOBS_FOLDER
     from tfplace.report.text import console
-    from tfplace.report.units_text import seconds_text
+    from tfplace.runs.batch.display import STYLES
+    from tfplace.runs.batch.job_file import JOBS_FOLDER
+    from tfplace.units_text import seconds_text
 
     table = Table(box=None, pad_edge=False)
     for heading in ("job", "state", "took", "found"):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.algorithm_table import require_known
+from tfplace.algorithms.table import require_known
 from tfplace.commands.from_flags import print_error, print_json, quiet_tensorflow
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ EXIT_INTERRUPTED = 5
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
     quiet_tensorflow(values.verbosity)
-    from tfplace.bench.grid import Grid, cells_of, read_rows, split_names, whole_numbers
-    from tfplace.bench.run import num_failed, run_grid
-    from tfplace.executors.choose import executor_for
     from tfplace.output_paths import writable
+    from tfplace.runs.bench.grid import Grid, cells_of, read_rows, split_names, whole_numbers
+    from tfplace.runs.bench.run_cells import num_failed, run_grid
+    from tfplace.runs.executors.executor_of_name import executor_for
     from tfplace.telling import telling
 
     if not values.output or not values.output.endswith(".json"):
@@ -78,10 +78,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
 def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     """Writes STEM.csv, .md and .png; returns what a person is shown."""
-    from tfplace.bench.curves import draw_curves
-    from tfplace.bench.run import num_failed
-    from tfplace.bench.table import as_csv, as_markdown, as_text, summary
     from tfplace.output_paths import write_file
+    from tfplace.runs.bench.curves import draw_curves
+    from tfplace.runs.bench.run_cells import num_failed
+    from tfplace.runs.bench.table import as_csv, as_markdown, as_text, summary
 
     if not rows:
         return "no cell is done\n"

@@ -14,10 +14,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from rich.table import Table
 
-    from tfplace.costing.cost_cache import CostCache, age_seconds
+    from tfplace.preparing.cost_cache import CostCache, age_seconds
     from tfplace.report.report import plain
     from tfplace.report.text import console
-    from tfplace.report.units_text import bytes_text
+    from tfplace.units_text import bytes_text
 
     directory = cost_cache_directory(values)
     cache = CostCache(directory)

@@ -21,7 +21,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
-    from tfplace.calibration.calibrate import calibrate
+    from tfplace.measurement.calibration.calibrating import calibrate
     from tfplace.output_paths import require_file, require_free, writable, write_file
     from tfplace.report.text import console
     from tfplace.report.text_calibration import calibration_to_json, print_calibration

@@ -20,8 +20,8 @@ EXIT_DOES_NOT_RUN = 2
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints where the model's device strings can't be had; the status says whether all can."""
     quiet_tensorflow(values.verbosity)
-    from tfplace.device_check import check_devices
-    from tfplace.prepare import prepare
+    from tfplace.preparing.prepare import prepare
+    from tfplace.report.device_check import check_devices
     from tfplace.report.report import plain
     from tfplace.report.text import console
     from tfplace.report.text_check import print_check, verdict

@@ -14,11 +14,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from rich.table import Table
 
-    from graphs.clusters.catalogue import named, names
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
+    from graphs.clusters.named_clusters import named, names
     from tfplace.report.text import console
-    from tfplace.report.units_text import bytes_text
+    from tfplace.units_text import bytes_text
 
     cluster = find_cluster(values.cluster)
     if values.format == "json":

@@ -24,10 +24,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
 
 def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
-    from tfplace.fidelity.fidelity import FidelityConfig, fidelity, require_present
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
-    from tfplace.prepare import prepare
+    from tfplace.fidelity.study import FidelityConfig, fidelity, require_present
+    from tfplace.preparing.prepare import prepare
     from tfplace.report.text import console
     from tfplace.telling import telling
 

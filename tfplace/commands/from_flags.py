@@ -13,9 +13,9 @@ from typing import Any
 from absl import flags
 
 from graphs.errors import UsageError
+from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
-from graphs.nearest import did_you_mean
-from tfplace.options import OptimizeOptions, ProblemOptions
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 
 
 def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
@@ -37,7 +37,7 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
 
 def cost_cache_directory(values: flags.FlagValues) -> str | None:
     """Where costs are kept between runs, None where the user wants no cache."""
-    from tfplace.costing.cost_cache import default_directory
+    from tfplace.preparing.cost_cache import default_directory
 
     if not _of(values, "cost_cache", True):
         return None

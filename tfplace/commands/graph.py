@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
+from tfplace.commands.flag_table import SIZES
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
-from tfplace.flag_table import SIZES
 from tfplace.output_paths import require_free, writable
 
 

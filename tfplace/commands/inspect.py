@@ -12,8 +12,8 @@ from tfplace.commands.from_flags import model_of, print_json, problem_options, q
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints what is in the model."""
     quiet_tensorflow(values.verbosity)
-    from tfplace.inspection import inspect
-    from tfplace.prepare import prepare
+    from tfplace.preparing.prepare import prepare
+    from tfplace.report.inspection import inspect
     from tfplace.report.report import plain
     from tfplace.report.text import console
     from tfplace.report.text_inspection import print_inspection

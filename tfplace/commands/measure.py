@@ -18,8 +18,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from graphs.placement_file import read_placement
     from tfplace.choosing.compare import compare, compare_memory
-    from tfplace.evaluation.measure import MeasureConfig
-    from tfplace.prepare import prepare
+    from tfplace.measurement.run_measurement import MeasureConfig
+    from tfplace.preparing.prepare import prepare
     from tfplace.report.report import plain
     from tfplace.report.text import console, print_comparison, print_memory
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.algorithm_table import require_known
+from tfplace.algorithms.table import require_known
 from tfplace.commands.from_flags import (
     model_of,
     optimize_options,
@@ -24,8 +24,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     require_known(values.algorithm)
     from tfplace.optimizing import optimize
+    from tfplace.progress import watch_for
     from tfplace.report.text import console, print_report
-    from tfplace.watch import watch_for
 
     options = optimize_options(model_of(arguments), values)
     report = optimize(options, watch_for(values.verbosity))

@@ -15,7 +15,7 @@ from tfplace.output_paths import require_file, writable, write_file, write_whole
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
     from graphs.problem import Problem
-    from tfplace.predict import Prediction
+    from tfplace.simulation.prediction import Prediction
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -23,9 +23,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     problem, placement, prediction = predicted(model_of(arguments), values)
 
-    from tfplace.predict import placements_per_second
     from tfplace.report.report import plain
     from tfplace.report.text import console, print_prediction
+    from tfplace.simulation.prediction import placements_per_second
 
     speed = (
         None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
@@ -54,10 +54,10 @@ def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, 
 def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
-    from tfplace.evaluation.simulator import Simulator
-    from tfplace.evaluation.timeline import chrome_trace
-    from tfplace.predict import predict
-    from tfplace.prepare import prepare
+    from tfplace.preparing.prepare import prepare
+    from tfplace.simulation.prediction import predict
+    from tfplace.simulation.simulator import Simulator
+    from tfplace.simulation.timeline import chrome_trace
 
     found = prepare(problem_options(model, values))
     problem, placement = found.problem, found.given

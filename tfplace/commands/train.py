@@ -14,7 +14,7 @@ from graphs.errors import UsageError
 from tfplace.commands.from_flags import print_error, print_json, quiet_tensorflow
 
 if TYPE_CHECKING:
-    from tfplace.training.checkpoint import Checkpoint
+    from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 
 EXIT_INTERRUPTED = 5
 TRAINING_FILE = "training.npz"
@@ -23,10 +23,10 @@ TRAINING_FILE = "training.npz"
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
     quiet_tensorflow(values.verbosity)
+    from tfplace.algorithms.learned.training.checkpoint import Recipe, write_checkpoint
+    from tfplace.algorithms.learned.training.families import split_family
     from tfplace.output_paths import require_file, writable
     from tfplace.telling import telling
-    from tfplace.training.checkpoint import Recipe, write_checkpoint
-    from tfplace.training.families import split_family
 
     if not values.output or not values.output.endswith(".npz"):
         raise UsageError(
@@ -40,7 +40,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     kept = None if values.checkpoint_dir is None else Path(values.checkpoint_dir, TRAINING_FILE)
     recipe = Recipe(values.family, clusters, values.num_graphs, values.seed)
     start = None if values.overwrite else _latest(values.output, kept)
-    from tfplace.training.train import CONFIG, TrainingLimits, train
+    from tfplace.algorithms.learned.training.training import CONFIG, TrainingLimits, train
 
     limits = TrainingLimits(values.episodes, values.budget_seconds)
 
@@ -84,7 +84,7 @@ def _latest(output: str, kept: Path | None) -> Checkpoint | None:
     Raises:
       CheckpointError: one of them is damaged.
     """
-    from tfplace.training.checkpoint import read_checkpoint
+    from tfplace.algorithms.learned.training.checkpoint import read_checkpoint
 
     paths = [
         path

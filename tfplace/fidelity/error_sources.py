@@ -10,12 +10,12 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.compare import training_run
-from tfplace.costing.executed_graph import attribute
-from tfplace.costing.executed_run import ExecuteConfig, ExecutedRun, execute
-from tfplace.evaluation.schedule import Schedule
-from tfplace.evaluation.simulator import Simulator
-from tfplace.evaluation.step_stats import StepTrace
-from tfplace.prepare import Prepared
+from tfplace.measurement.step_stats import StepTrace
+from tfplace.preparing.executed_graph import attribute
+from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
+from tfplace.preparing.prepare import Prepared
+from tfplace.simulation.schedule import Schedule
+from tfplace.simulation.simulator import Simulator
 
 TRACED_STEPS = ExecuteConfig(max_steps=4, min_steps=3, warmup_steps=2)
 

@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from tfplace.fidelity.fidelity import Fidelity
 from tfplace.fidelity.placements import KINDS
-from tfplace.report.units_text import seconds_text
+from tfplace.fidelity.study import Fidelity
+from tfplace.units_text import seconds_text
 
 BAND = 0.1
 _MARGIN = 1.15

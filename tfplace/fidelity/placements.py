@@ -12,14 +12,14 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Measurement
 from graphs.problem import Problem
-from tfplace.algorithm_table import policy_of
+from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.algorithms.table import policy_of
 from tfplace.choosing.finalists import policy_stage, with_slower_links
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import fastest_seconds
-from tfplace.placers.legal import legal, working_devices
-from tfplace.search import Limits, search
-from tfplace.task import Task
+from tfplace.search.instance import Task
+from tfplace.search.search import Limits, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 KINDS = ("single", "optimised", "structured", "random")
 RANDOM_GROUPS: tuple[tuple[int | None, float], ...] = (

@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tfplace.fidelity.error_sources import Amount, TracedStep
-from tfplace.fidelity.fidelity import Fidelity, Pair
+from tfplace.fidelity.study import Fidelity, Pair
 from tfplace.report.report import plain
-from tfplace.report.units_text import seconds_text, share_text
+from tfplace.units_text import seconds_text, share_text
 
 MAX_OP_TYPES = 8
 MUCH_BACKGROUND = 0.05

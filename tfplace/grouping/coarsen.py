@@ -9,7 +9,7 @@ from scipy import sparse
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.colocation import joined
+from tfplace.grouping.colocation_grouping import joined
 from tfplace.grouping.quotient import (
     allowed_class,
     colocation_units,

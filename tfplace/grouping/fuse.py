@@ -16,13 +16,13 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.evaluation.event_heap import compiled
 from tfplace.grouping.quotient import (
     BoolArray,
     allowed_class,
     fastest_seconds,
     group_sums,
 )
+from tfplace.simulation.event_heap import compiled
 
 # An op is small if it takes less than this share of all seconds, or than a mean transfer of no
 # bytes: moving it elsewhere alone gains nothing.

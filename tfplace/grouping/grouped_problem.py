@@ -10,9 +10,9 @@ from graphs.errors import ConstraintError
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.config import GroupingConfig
+from tfplace.algorithms.learned.config import GroupingConfig
 from tfplace.grouping.coarsen import coarsen
-from tfplace.grouping.colocation import colocrl_grouping
+from tfplace.grouping.colocation_grouping import colocrl_grouping
 from tfplace.grouping.quotient import BoolArray, group_allowed
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import IntArray
-from tfplace.evaluation.simulator import Simulator
-from tfplace.evaluation.timeline import chrome_trace
-from tfplace.explaining.explained import Explained
-from tfplace.prepare import Prepared
+from tfplace.preparing.prepare import Prepared
+from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.page import html_report
 from tfplace.report.report import Report
+from tfplace.simulation.simulator import Simulator
+from tfplace.simulation.timeline import chrome_trace
 
 
 def placement_files(found: Prepared, device_of_op: IntArray) -> dict[str, bytes]:

@@ -10,17 +10,17 @@ import tfplace
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
 from tfplace.bounds.exact import Optimum
-from tfplace.choosing.advice import advice_of
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
-from tfplace.explaining.explained import Explained
-from tfplace.inspection import trainable_bytes
-from tfplace.options import OptimizeOptions
-from tfplace.predict import best_of_prediction, predict
-from tfplace.prepare import Prepared
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import Prepared
+from tfplace.report.advice import advice_of
+from tfplace.report.explaining.explained import Explained
+from tfplace.report.inspection import trainable_bytes
 from tfplace.report.report import Measured, Report, Verified
-from tfplace.search import SearchResult
+from tfplace.search.search import SearchResult
+from tfplace.simulation.prediction import best_of_prediction, predict
 
 
 @dataclasses.dataclass(frozen=True)

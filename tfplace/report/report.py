@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfplace.report.units_text import seconds_text
+from tfplace.units_text import seconds_text
 
 SCHEMA_VERSION = 1
 

@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.choosing.compare import Comparison, MemoryPeak
-from tfplace.predict import Prediction
 from tfplace.report.report import Best, Measured, Report, Timing
-from tfplace.report.units_text import bytes_text, cost_sentence, seconds_text, share_text
+from tfplace.simulation.prediction import Prediction
+from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 WIDTH = 80
 MAX_SENTENCES = 5

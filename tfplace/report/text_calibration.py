@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from graphs.clusters.cluster_file import cluster_to_json
-from tfplace.calibration.calibrate import Calibration
-from tfplace.calibration.line_fit import LineFit
+from tfplace.measurement.calibration.calibrating import Calibration
+from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.report.report import plain
-from tfplace.report.units_text import seconds_text, share_text
+from tfplace.units_text import seconds_text, share_text
 
 
 def calibration_to_json(found: Calibration, output: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tfplace.device_check import DeviceCheck
-from tfplace.report.units_text import bytes_text
+from tfplace.report.device_check import DeviceCheck
+from tfplace.units_text import bytes_text
 
 MAX_ROWS = 20
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
-from tfplace.inspection import Inspection
-from tfplace.report.units_text import bytes_text, seconds_text
+from tfplace.report.inspection import Inspection
+from tfplace.units_text import bytes_text, seconds_text
 
 MAX_ROWS = 20
 

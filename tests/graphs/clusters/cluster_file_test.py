@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
-from graphs.clusters import catalogue
+from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import (
     cluster_from_json,
     cluster_to_json,
@@ -76,11 +76,11 @@ def test_a_whole_file():
     np.testing.assert_array_equal(cluster.link_latency, [[0, 1e-5], [0, 0]])
 
 
-@pytest.mark.parametrize("name", catalogue.names())
+@pytest.mark.parametrize("name", named_clusters.names())
 def test_named_clusters_survive_a_round_trip(name, tmp_path):
     path = str(tmp_path / "cluster.json")
-    write_cluster(catalogue.named(name), path)
-    assert _equal(read_cluster(path), catalogue.named(name))
+    write_cluster(named_clusters.named(name), path)
+    assert _equal(read_cluster(path), named_clusters.named(name))
 
 
 _positive = st.floats(min_value=1e-9, max_value=1e18)
@@ -251,7 +251,7 @@ def test_missing_file_and_folder(tmp_path):
     with pytest.raises(ClusterError, match=r"reading cluster file .*No such file"):
         read_cluster(str(tmp_path / "none.json"))
     with pytest.raises(ClusterError, match=r"writing cluster file .*No such file"):
-        write_cluster(catalogue.named("k80x2"), str(tmp_path / "none" / "c.json"))
+        write_cluster(named_clusters.named("k80x2"), str(tmp_path / "none" / "c.json"))
 
 
 CPU, GPU = PAIR["devices"]

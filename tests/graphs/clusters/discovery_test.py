@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from graphs.clusters import catalogue
+from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import write_cluster
 from graphs.clusters.discovery import find_cluster, gpu_split_bytes, tf_config_cluster
 from graphs.errors import ClusterError
@@ -44,10 +44,10 @@ def test_no_number_of_workers(spec):
 
 
 def test_names_and_files(tmp_path):
-    assert find_cluster("k80x2").devices == catalogue.named("k80x2").devices
+    assert find_cluster("k80x2").devices == named_clusters.named("k80x2").devices
     path = str(tmp_path / "mine.json")
-    write_cluster(catalogue.named("t4x4"), path)
-    assert find_cluster(path).devices == catalogue.named("t4x4").devices
+    write_cluster(named_clusters.named("t4x4"), path)
+    assert find_cluster(path).devices == named_clusters.named("t4x4").devices
 
 
 def test_unknown_name_lists_the_known():

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from graphs.building import shapes
 from graphs.cluster import Cluster, Device
-from graphs.clusters.catalogue import named
+from graphs.clusters.named_clusters import named
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.pricing import costs, grappler_costs, node_work
 from graphs.pricing.costs import GPU_LAUNCH_SECONDS, price

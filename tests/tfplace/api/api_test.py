@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import tfplace
-from graphs.clusters.catalogue import named
+from graphs.clusters.named_clusters import named
 from tfplace.api import commands, placed_step
 from tfplace.api.flags import flag_values
 

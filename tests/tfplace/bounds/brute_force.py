@@ -9,8 +9,8 @@ import numpy as np
 
 from graphs.problem import Problem
 from tests.builders import random_executor, random_problem
-from tfplace.evaluation.simulator import Simulator
 from tfplace.grouping.quotient import colocation_units, group_allowed
+from tfplace.simulation.simulator import Simulator
 
 
 def optimum_seconds(problem: Problem) -> float:

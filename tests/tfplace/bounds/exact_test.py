@@ -10,7 +10,7 @@ import pytest
 from tests.builders import Machine, Op, build_problem, chain, fan_out, two_towers
 from tests.tfplace.bounds.brute_force import constrained_problem, optimum_seconds
 from tfplace.bounds.exact import is_small, num_free_units, optimum
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SECONDS = 60.0
 

@@ -9,7 +9,7 @@ from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem, chain, diamond, unrolled_lstm
 from tests.tfplace.bounds.brute_force import constrained_problem, optimum_seconds
 from tfplace.bounds.lower_bound import LowerBound, lower_bound
-from tfplace.evaluation.simulator import Simulator
+from tfplace.simulation.simulator import Simulator
 
 
 def _assert_bound(problem: Problem, seconds: float, argument: str) -> None:

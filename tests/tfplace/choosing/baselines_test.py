@@ -7,8 +7,8 @@ import numpy as np
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import best_single
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
-from tfplace.task import Task
+from tfplace.search.instance import Task
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 def test_one_that_does_not_fit_has_the_placement_that_its_outcome_is_of():

@@ -8,7 +8,7 @@ from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.memory_limit import why_nothing_fits
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 KIB = 1024
 

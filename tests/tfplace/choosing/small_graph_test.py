@@ -8,7 +8,7 @@ import pytest
 from tests.builders import Machine, chain, two_towers
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 def test_small_graph_is_solved_from_what_is_known() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tfplace.cli import main
-from tfplace.costing.cost_cache import CacheKey, CostCache
+from tfplace.preparing.cost_cache import CacheKey, CostCache
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem, unrolled_lstm
-from tfplace.evaluation.simulating_evaluator import SimulatingEvaluator
 from tfplace.fidelity.placements import (
     CUT_SHARES,
     KINDS,
@@ -9,7 +8,8 @@ from tfplace.fidelity.placements import (
     placements_to_judge,
     structured_placements,
 )
-from tfplace.task import Task
+from tfplace.search.instance import Task
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 CPUS = Machine(2, bandwidth=1e9, types=("CPU", "CPU"))
 

@@ -1,8 +1,8 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem, random_problem, unrolled_lstm
-from tfplace.evaluation.simulator import Simulator
 from tfplace.grouping.fuse import fused_problem
+from tfplace.simulation.simulator import Simulator
 
 MACHINE = Machine(2, latency=1e-3, bandwidth=1e9, types=["GPU", "GPU"])
 

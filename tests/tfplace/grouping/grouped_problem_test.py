@@ -5,7 +5,7 @@ import pytest
 
 from graphs.errors import ConstraintError
 from tests.builders import Op, build_problem, chain, colocated_pair
-from tfplace.config import GroupingConfig
+from tfplace.algorithms.learned.config import GroupingConfig
 from tfplace.grouping.grouped_problem import grouped_problem
 
 

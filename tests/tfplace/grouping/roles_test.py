@@ -3,8 +3,8 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_graph, build_problem, chain
+from tfplace.algorithms.annealing.walk import Ground
 from tfplace.grouping.roles import role_groups, roles
-from tfplace.placers.annealing.walk import Ground
 
 MACHINE = Machine(num_devices=2, latency=0.0, bandwidth=1.0)
 NUM_STEPS = 9

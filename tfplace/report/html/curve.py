@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfplace.report.html.elements import NUM_COLOURS, text
-from tfplace.report.units_text import seconds_text
+from tfplace.units_text import seconds_text
 
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 800, 230, 70, 16, 34
 

@@ -6,11 +6,11 @@ import collections
 import math
 from collections.abc import Sequence
 
-from tfplace.explaining.explained import Explained
-from tfplace.explaining.group_graph import Group, GroupEdge, GroupGraph
-from tfplace.explaining.waiting import BUSY_SHARE
+from tfplace.report.explaining.explained import Explained
+from tfplace.report.explaining.group_graph import Group, GroupEdge, GroupGraph
+from tfplace.report.explaining.waiting import BUSY_SHARE
 from tfplace.report.html.elements import colours, section, text
-from tfplace.report.units_text import seconds_text
+from tfplace.units_text import seconds_text
 
 COLUMN, ROW, BOX_WIDTH, BOX_HEIGHT, HEAD = 214, 40, 156, 32, 30
 MAX_CURVES = 90

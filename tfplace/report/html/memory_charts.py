@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from graphs.op_graph import FloatArray
-from tfplace.evaluation.schedule import MemoryUse, memory_use
-from tfplace.explaining.explained import Explained
+from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.elements import colours, section, swatch, text
-from tfplace.report.units_text import bytes_text, seconds_text, share_text
+from tfplace.simulation.schedule import MemoryUse, memory_use
+from tfplace.units_text import bytes_text, seconds_text, share_text
 
 WIDTH, HEIGHT = 360, 84
 MAX_POINTS = 360

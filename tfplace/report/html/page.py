@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib.resources
 
-from tfplace.explaining.explained import Explained
+from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import facts, name, section, text
 from tfplace.report.html.group_picture import group_picture
-from tfplace.report.html.hot_spots import hot_spots
+from tfplace.report.html.hot_spot_tables import hot_spots
 from tfplace.report.html.memory_charts import memory_charts
 from tfplace.report.html.step_bars import step_bars
-from tfplace.report.html.timeline import timeline
+from tfplace.report.html.timeline_section import timeline
 from tfplace.report.html.waiting_bars import waiting_bars
 from tfplace.report.report import PROVEN_GAP, Report, gap_text
-from tfplace.report.units_text import bytes_text, cost_sentence, seconds_text, share_text
+from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 # Nothing may be fetched: styles and scripts are those in the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"

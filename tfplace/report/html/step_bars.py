@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfplace.report.html.elements import section, table, text
 from tfplace.report.report import Measured, Report, Timing
-from tfplace.report.units_text import seconds_text
+from tfplace.units_text import seconds_text
 
 NAMES = {
     "given": "given (as it came)",

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.evaluation.timeline import slot_of_op
-from tfplace.explaining.causes import TRANSFER, Span
-from tfplace.explaining.explained import Explained
-from tfplace.explaining.hot_spots import tensor_name
+from tfplace.report.explaining.causes import TRANSFER, Span
+from tfplace.report.explaining.explained import Explained
+from tfplace.report.explaining.hot_spots import tensor_name
 from tfplace.report.html.elements import colours
+from tfplace.simulation.timeline import slot_of_op
 
 NUM_TICKS = 10_000_000
 MAX_OPS, MAX_TRANSFERS, MAX_WAITS = 16_000, 10_000, 10_000

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tfplace.explaining.causes import NOTHING, OP, SENDING, TRANSFER
-from tfplace.explaining.explained import Explained
-from tfplace.explaining.waiting import SHOWN_SHARE, longest_wait, wait_text
+from tfplace.report.explaining.causes import NOTHING, OP, SENDING, TRANSFER
+from tfplace.report.explaining.explained import Explained
+from tfplace.report.explaining.waiting import SHOWN_SHARE, longest_wait, wait_text
 from tfplace.report.html.elements import colours, section, swatch, text
-from tfplace.report.units_text import seconds_text, share_text
+from tfplace.units_text import seconds_text, share_text
 
 LABEL_SHARE = 0.1
 """Narrower parts of a bar hold no figure."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from graphs.problem import Problem
-from tfplace.explaining.explained import Explained, explain
-from tfplace.predict import best_of_prediction, predict
+from tfplace.report.explaining.explained import Explained, explain
 from tfplace.report.report import Baseline, Measured, Report, Timing, Verified
+from tfplace.simulation.prediction import best_of_prediction, predict
 
 
 def made_up(

@@ -1,0 +1,1 @@
+"""What the host gives: child processes, time limits, files written whole, near names."""

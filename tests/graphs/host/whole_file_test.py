@@ -1,0 +1,38 @@
+"""Files and directories that are there whole or not at all."""
+
+import pytest
+
+from graphs.errors import OutputError
+from graphs.host.whole_file import exchange, write_whole
+
+
+def test_a_file_is_replaced_and_a_failing_writer_leaves_the_old_one(tmp_path):
+    path = tmp_path / "file"
+    write_whole(path, lambda file: file.write(b"old"))
+
+    def fail(file):
+        file.write(b"half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        write_whole(path, fail)
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_is_told(tmp_path):
+    def full(file):
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(OutputError, match="No space left on device; choose another place"):
+        write_whole(tmp_path / "file", full)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_directories_swap_their_names(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / name).touch()
+    if exchange(tmp_path / "a", tmp_path / "b"):
+        assert (tmp_path / "a" / "b").exists() and (tmp_path / "b" / "a").exists()
+    assert not exchange(tmp_path / "a", tmp_path / "missing")

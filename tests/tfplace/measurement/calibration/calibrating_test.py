@@ -1,0 +1,212 @@
+"""Calibration of real workers with as few steps as possible, and what it makes of figures."""
+
+import json
+import os
+import select
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from graphs.cluster import Cluster, Device
+from graphs.clusters import named_clusters
+from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
+from graphs.clusters.discovery import find_cluster
+from graphs.errors import ClusterError
+from tfplace.cli import main
+from tfplace.measurement.calibration import link_figures as link_module
+from tfplace.measurement.calibration.calibrating import (
+    calibrate,
+    calibrated_cluster,
+    warnings_about,
+)
+from tfplace.measurement.calibration.channel_rule import choose_rule
+from tfplace.measurement.calibration.device_figures import (
+    OpFigures,
+    StepFigures,
+    slot_counts,
+    split_overhead,
+)
+from tfplace.measurement.calibration.line_fit import LineFit
+from tfplace.measurement.calibration.link_figures import (
+    BusyFigures,
+    busy_figures,
+    link_figures,
+    measure_busy,
+    measure_link,
+)
+from tfplace.measurement.calibration.probe_graphs import ping_pong, step_probe
+from tfplace.measurement.calibration.probing import Prober, ProbingLimits
+from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.presence import is_present
+from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, TraceRequest
+
+FEW = ProbingLimits(warmup_steps=1, min_rounds=3, max_rounds=3, timeout_seconds=60.0)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[tuple[MeasuringProcess, Prober, Cluster]]:
+    cluster = find_cluster("workers:2")
+    with MeasuringProcess(cluster) as process:
+        yield process, Prober(process, cluster, FEW), cluster
+
+
+def test_a_link_and_what_its_transfers_take(workers, monkeypatch) -> None:
+    _, prober, cluster = workers
+    monkeypatch.setattr(link_module, "FEW_SIZES", (64, 1 << 14, 1 << 22))
+    monkeypatch.setattr(link_module, "_BUSY_COUNTS", {64: 5, 1 << 16: 3})
+    here, there = cluster.device_names
+    link = measure_link(here, there, 12, prober, 0.0)  # more than six links: few sizes
+    assert list(link.round_trip_seconds) == [64, 1 << 14, 1 << 22]
+    assert link == link_figures(link.round_trip_seconds)
+    ops = OpFigures(0.0, 1, 1e-2, 256, {1: 1e-2})
+    busy = measure_busy(there, (here, there), ops, prober, 0.0)
+    assert list(busy.transfer_seconds) == [64, 1 << 16]
+    assert prober.load.background_share is not None
+
+
+def test_no_transfer_of_a_probe_is_optimised_away(workers) -> None:
+    process, _, cluster = workers
+    here, there = cluster.device_names
+    probe = ping_pong(here, there, 1 << 16, num_hops=4)
+    graph = probe.graph_def.SerializeToString()
+    process.request(PrepareRequest(0, graph, probe.run, through="session"), 60.0)
+    (trace,) = process.request(TraceRequest(0, 1), 60.0)
+    kinds = [kind for kind in trace.op_types if kind in ("ReadVariableOp", "Slice")]
+    assert sorted(kinds) == ["ReadVariableOp"] * 4 + ["Slice"] * 4
+    assert trace.is_transfer.sum() == 8  # there and back
+    process.request(ReleaseRequest(0), 60.0)
+
+
+def test_a_worker_that_dies_is_one_sentence_and_leaves_nothing(workers, monkeypatch) -> None:
+    process, prober, cluster = workers
+    prober.time({"step": step_probe(cluster.device_names)}, 0.0)
+    handles = [os.pidfd_open(pid) for pid in process.process_ids[1:]]
+    request = process.request
+
+    def prepared_then_lost(what, timeout_seconds):
+        answer = request(what, timeout_seconds)
+        if isinstance(what, PrepareRequest):
+            signal.pidfd_send_signal(handles[-1], signal.SIGKILL)
+        return answer
+
+    monkeypatch.setattr(process, "request", prepared_then_lost)
+    with pytest.raises(ClusterError, match=r"calibrating workers:2: a step on its .* \(crash\)"):
+        prober.time({"step": step_probe(cluster.device_names)}, 0.0)
+    for handle in handles:  # readable once the process has ended
+        assert select.select([handle], [], [], 30)[0] == [handle]
+        os.close(handle)
+
+
+def test_the_command_on_this_host(tmp_path, capsys) -> None:
+    path = tmp_path / "here.json"
+    status = main(
+        ["calibrate", f"--output={path}", "--budget_seconds=0", "--format=json", "--verbosity=-1"]
+    )
+    assert status == 0
+    result = json.loads(capsys.readouterr().out)
+    written = json.loads(path.read_text())
+    assert result["cluster"] == written
+    assert (written["origin"], written["name"]) == ("local", "local")
+    cluster = find_cluster(str(path))
+    assert is_present(cluster)
+    assert cluster.device_names == find_cluster("local").device_names
+    assert cluster.step_overhead_seconds == result["step"]["overhead_seconds"] > 0
+    assert main(["calibrate", f"--output={path}"]) == 2
+    assert "it exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("output", [[], ["--output=cluster.txt"]])
+def test_an_output_is_needed(output, capsys) -> None:
+    assert main(["calibrate", *output]) == 1
+    assert "wanted FILE.json" in capsys.readouterr().err
+
+
+def test_hardware_that_is_not_here_can_not_be_calibrated() -> None:
+    with pytest.raises(ClusterError, match="calibrating k80x2: its devices are not present"):
+        calibrate(named_clusters.named("k80x2"), 0.0)
+
+
+def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
+    cluster = find_cluster("workers:2")
+    first, second = cluster.device_names
+    there, back = (first, second), (second, first)
+    ops = {
+        first: OpFigures(2e-7, 1, 1e-3, 384, {1: 3e-3}, 5.13e10),
+        second: OpFigures(3e-7, 2, 1e-3, 384, {1: 3e-3}, 4.69e10),
+    }
+    links = {
+        there: link_figures({0: 3e-4, 1 << 20: 3e-4 + (1 << 20) / 2e9}),
+        back: link_figures({0: 2e-4, 1 << 20: 2e-4 + (1 << 20) / 4e9}),
+    }
+    none, some = (
+        BusyFigures(None, {}),
+        BusyFigures(LineFit(3e-5, 1e-10, 0.0, 1.0), {64: 3e-5, 1 << 20: 3e-5 + (1 << 20) * 1e-10}),
+    )
+    found = calibrated_cluster(
+        cluster,
+        StepFigures(1e-3, 4e-4, [0.0, 6e-4], 0.05),
+        ops,
+        links,
+        {there: some, back: none},
+        {there: none, back: some},
+        "half_duplex",
+    )
+    assert (found.name, found.origin, found.communication) == (
+        "workers:2",
+        "workers:2",
+        "half_duplex",
+    )
+    assert [d.slots for d in found.devices] == [1, 2]
+    assert [d.op_seconds for d in found.devices] == [2e-7, 3e-7]
+    assert [d.bandwidth_bytes_per_second for d in found.devices] == [4.9e10, 9.8e10]
+    assert found.dispatch_seconds(np.array([0, 1]), 1) == pytest.approx(2e-3)
+    np.testing.assert_allclose(found.link_latency, [[0, 1.5e-4], [1e-4, 0]])
+    np.testing.assert_allclose(found.link_bytes_per_second, [[np.inf, 2e9], [4e9, np.inf]])
+    np.testing.assert_array_equal(found.transfer_work.sender_seconds, [[0, 3e-5], [3e-5, 0]])
+    per_byte = found.transfer_work.receiver_seconds_per_byte
+    np.testing.assert_allclose(per_byte, [[0, 1e-10], [1e-10, 0]])
+    again = cluster_from_json(json.loads(json.dumps(cluster_to_json(found))))
+    assert again.devices == found.devices
+    assert is_present(again)
+    assert [device.address for device in again.devices] == ["", ""]  # started anew where needed
+
+
+def test_the_overhead_of_a_step_is_split() -> None:
+    overhead, shares = split_overhead([0.95e-3, 1.6e-3], 1.7e-3)
+    assert overhead == pytest.approx(0.85e-3)
+    assert shares == pytest.approx((0.1e-3, 0.75e-3))
+    assert split_overhead([2e-4], 2e-4) == (2e-4, (0.0,))
+    # All at once quicker than the least alone, by noise: nothing becomes negative.
+    assert split_overhead([1.0, 2.0], 0.5) == (1.0, (0.0, 1.0))
+
+
+def test_only_what_is_seen_in_most_rounds_counts_as_busy() -> None:
+    steady = np.array([3.0e-5, 2.9e-5, 3.1e-5, 3.0e-5])
+    noise = np.array([-1.0, 2.0, -2.0, 1.0]) * 1e-3
+    assert busy_figures({64: noise, 1 << 20: noise}).fit is None
+    fit = busy_figures({64: steady, 1 << 16: noise, 1 << 20: steady * 20}).fit
+    assert fit is not None
+    assert fit.fixed_seconds + 64 * fit.seconds_per_unit == pytest.approx(3e-5)
+    assert fit.fixed_seconds + (1 << 20) * fit.seconds_per_unit == pytest.approx(6e-4)
+
+
+def test_as_many_ops_at_once_as_twice_the_cores() -> None:
+    assert slot_counts(Device("/device:CPU:0", "CPU", 1)) == [1, 2]
+    assert slot_counts(Device("/device:CPU:0", "CPU", 1, cores=3)) == [1, 2, 3, 4, 6]
+    assert slot_counts(Device("/device:CPU:0", "CPU", 1, cores=64)) == [1, 2, 3, 4, 6, 8, 12, 16]
+    assert slot_counts(Device("/device:GPU:0", "GPU", 1, cores=80)) == [1, 2, 3, 4]
+
+
+def test_doubtful_figures_are_said_to_be() -> None:
+    straight = link_figures({0: 1e-3, 1000: 2e-3, 2000: 3e-3})
+    crooked = link_figures({0: 1e-3, 1000: 9e-3, 2000: 2e-3, 3000: 9e-3, 4000: 1e-3})
+    assert warnings_about(0.02, 0.05, {("a", "b"): straight}) == []
+    found = warnings_about(0.5, 0.4, {("a", "b"): crooked})
+    assert [sentence.split(":")[0].split(" by ")[0] for sentence in found] == [
+        "other processes used 50% of this machine's CPU time",
+        "equal steps differ",
+        "the link from a to b is no straight line",
+    ]
+    assert choose_rule({}, []).rule == "duplex"

@@ -1,0 +1,56 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from graphs.clusters import named_clusters
+from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
+from graphs.clusters.discovery import find_cluster
+from graphs.executor_model import executor_of
+from tests.tfplace.measurement.calibration.fake_prober import FakeProber
+from tfplace.measurement.calibration.calibrating import with_contention
+from tfplace.measurement.calibration.contention import (
+    Contention,
+    hosts,
+    measure_contention,
+    slowdown,
+)
+
+
+def test_all_at_once_against_the_slowest_alone():
+    seconds = {
+        ("a",): np.array([1.0, 2.0, 1.0]),
+        ("b",): np.array([1.5, 1.0, 1.0]),
+        ("a", "b"): np.array([1.8, 2.2, 1.5]),
+    }
+    assert slowdown(seconds, ("a", "b")) == pytest.approx(0.2)  # of 0.2, 0.1, 0.5
+    assert slowdown({**seconds, ("a", "b"): np.full(3, 0.5)}, ("a", "b")) == 0.0
+
+
+def test_tasks_of_one_host_share_memory_and_gpus_do_not():
+    workers = find_cluster("workers:2")
+    assert hosts(workers) == [workers.device_names]
+    apart = [dataclasses.replace(d, address=f"host{i}:1") for i, d in enumerate(workers.devices)]
+    assert hosts(dataclasses.replace(workers, devices=apart)) == []
+    assert hosts(named_clusters.named("k80x2")) == []
+
+
+def test_longer_chains_show_the_slowdown_whatever_a_step_takes():
+    names = find_cluster("workers:2").device_names
+    found = measure_contention(names, FakeProber({"compute": 0.25, "memory": 0.5}), 0.0)
+    assert found.compute_slowdown == pytest.approx(0.25)
+    assert found.memory_slowdown == pytest.approx(0.5)
+
+
+def test_slowdowns_go_into_the_file_and_to_ops_by_their_share_of_memory():
+    cluster = find_cluster("workers:2")
+    figures = dict.fromkeys(cluster.device_names, Contention(0.25, 0.5))
+    cluster = with_contention(cluster, figures)
+    value = cluster_to_json(cluster)
+    assert [d["memory_slowdown"] for d in value["devices"]] == [0.5, 0.5]
+    assert "compute_slowdown" not in cluster_to_json(find_cluster("workers:2"))["devices"][0]
+    value["links"][0]["sender_busy_seconds"] = 1e-5
+    executor = executor_of(cluster_from_json(value), ["MatMul", "Add"], np.array([0.0, 0.5]))
+    assert executor is not None and executor.shares_memory is not None
+    np.testing.assert_array_equal(executor.op_slowdown, [[0.25, 0.25], [0.375, 0.375]])
+    np.testing.assert_array_equal(executor.shares_memory, [[False, True], [True, False]])

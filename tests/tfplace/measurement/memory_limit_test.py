@@ -1,0 +1,71 @@
+"""The memory limit of a device, predicted and real."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.loading.load_options import LoadOptions
+from graphs.placement import Infeasible, Measurement
+from tfplace.choosing.compare import MemoryPeak, compare_memory
+from tfplace.measurement.run_measurement import MeasureConfig
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import Prepared, prepare
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+v1 = tf.compat.v1
+MIB = 2**20
+DEVICES = ("/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0")
+
+
+@pytest.fixture
+def found(tmp_path: Path) -> Prepared:
+    """Two variables of 32 MiB; each of two workers has 60 MiB."""
+    with tf.Graph().as_default() as graph:
+        sums = []
+        for index in range(2):
+            variable = v1.get_variable(
+                f"v{index}",
+                [8 * MIB],
+                initializer=v1.random_uniform_initializer(),
+                use_resource=True,
+            )
+            sums.append(tf.reduce_max(variable, name=f"max{index}"))
+        tf.add(*sums, name="loss")
+        v1.global_variables_initializer()
+    model = tmp_path / "model.pb"
+    model.write_bytes(graph.as_graph_def().SerializeToString())
+    devices = [{"name": name, "type": "CPU", "memory": "60MiB"} for name in DEVICES]
+    link = {"bytes_per_second": 1e9, "latency_seconds": 1e-3}
+    cluster = tmp_path / "cluster.json"
+    cluster.write_text(
+        json.dumps(
+            {"name": "small", "communication": "duplex", "devices": devices, "default_link": link}
+        )
+    )
+    load = LoadOptions(fetch=("loss",))
+    return prepare(ProblemOptions(model=str(model), cluster=str(cluster), load=load), trace=False)
+
+
+def _placement(found: Prepared, device_of_variable: Sequence[int]) -> np.ndarray:
+    return np.array(
+        [device_of_variable["1" in name] for name in found.problem.graph.op_names], np.int32
+    )
+
+
+def test_what_is_predicted_not_to_fit_really_does_not(found: Prepared) -> None:
+    placements = {"together": _placement(found, (0, 0)), "apart": _placement(found, (0, 1))}
+    predicted = SimulatingEvaluator(found.problem).evaluate(np.stack(list(placements.values())))
+    assert isinstance(predicted[0], Infeasible) and predicted[0].reason == "memory"
+    assert isinstance(predicted[1], Measurement)
+    measured = compare_memory(found, placements, MeasureConfig())
+    assert isinstance(measured["together"], str) and "OOM" in measured["together"]
+    apart = measured["apart"]
+    assert not isinstance(apart, str)
+    for device in DEVICES:
+        assert isinstance(apart[device], MemoryPeak)
+        assert 32 * MIB <= apart[device].predicted_bytes < 33 * MIB
+        assert 32 * MIB <= (apart[device].measured_bytes or 0) < 40 * MIB

@@ -1,0 +1,138 @@
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from graphs.errors import ClusterError
+from graphs.host.child_process import child_environment
+from tfplace.measurement import workers
+from tfplace.measurement.workers import WorkerPool, start_workers
+
+# A process that starts a worker and a measuring child, tells their ids, and hangs.
+_PARENT = """
+import signal
+from graphs.host.child_process import start_child
+from tfplace.measurement.workers import start_workers
+pool = start_workers(1)
+child = start_child("tfplace.measurement.measuring_child")
+print(pool.children[0].process.pid, child.process.pid, flush=True)
+signal.pause()
+"""
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[WorkerPool]:
+    with start_workers(2) as running:
+        yield running
+
+
+def test_workers_are_tasks_of_one_job(pool: WorkerPool) -> None:
+    assert pool.device_names == (
+        "/job:worker/replica:0/task:0/device:CPU:0",
+        "/job:worker/replica:0/task:1/device:CPU:0",
+    )
+    assert len(set(pool.addresses)) == 2
+    assert pool.target == f"grpc://{pool.addresses[0]}"
+    assert pool.all_alive()
+
+
+def test_each_worker_has_its_core(pool: WorkerPool) -> None:
+    usable = sorted(os.sched_getaffinity(0))
+    for task, child in enumerate(pool.children):
+        assert os.sched_getaffinity(child.process.pid) == {usable[task % len(usable)]}
+
+
+def test_workers_serve_when_they_are_handed_out(pool: WorkerPool) -> None:
+    for address in pool.addresses:
+        host, port = address.split(":")
+        socket.create_connection((host, int(port)), timeout=10).close()
+
+
+class _FakeChild:
+    def __init__(self, module: str, arguments: list[str]) -> None:
+        self.task, self.core, self.addresses, self.memory_bytes = arguments
+        self.ended = False
+
+    def end(self) -> None:
+        self.ended = True
+
+
+def test_more_workers_than_cores_share_and_it_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {4, 6})
+    monkeypatch.setattr(workers, "start_child", _FakeChild)
+    monkeypatch.setattr(workers, "_wait_until_ready", lambda children, deadline: [])
+    running = start_workers(3)
+    assert [child.core for child in running.children] == ["4", "6", "4"]
+    assert [child.task for child in running.children] == ["0", "1", "2"]
+    assert {child.addresses for child in running.children} == {",".join(running.addresses)}
+    assert "3 workers on 2 cores" in caplog.text
+
+
+def test_a_failed_start_is_tried_again_on_other_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts: list[list[_FakeChild]] = []
+
+    def fails_once(children: list[_FakeChild], deadline: float) -> list[str]:
+        attempts.append(list(children))
+        return ["worker 0: port taken"] if len(attempts) == 1 else []
+
+    monkeypatch.setattr(workers, "start_child", _FakeChild)
+    monkeypatch.setattr(workers, "_wait_until_ready", fails_once)
+    running = start_workers(1)
+    assert [child.ended for attempt in attempts for child in attempt] == [True, False]
+    assert running.children == attempts[1]
+
+
+def test_an_exception_in_the_context_ends_the_workers() -> None:
+    with pytest.raises(KeyboardInterrupt), start_workers(1) as running:
+        raise KeyboardInterrupt
+    assert [child.process.poll() for child in running.children] == [-signal.SIGKILL]
+    assert not running.all_alive()
+
+
+def test_an_interrupt_while_they_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    def interrupted(children: list[workers.Child], deadline: float) -> list[str]:
+        started.extend(children)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(workers, "_wait_until_ready", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        start_workers(1)
+    assert [child.process.poll() for child in started] == [-signal.SIGKILL]
+
+
+def test_a_killed_parent_leaves_no_orphans() -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", _PARENT], stdout=subprocess.PIPE, env=child_environment(), cwd="/"
+    )
+    assert parent.stdout is not None
+    handles = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
+    parent.kill()
+    parent.wait()
+    for handle in handles:  # readable once the process has ended
+        assert select.select([handle], [], [], 30)[0] == [handle]
+        os.close(handle)
+
+
+def test_a_taken_port_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setattr(workers, "_free_addresses", lambda count: [address])
+        monkeypatch.setattr(workers, "_NUM_ATTEMPTS", 1)
+        with pytest.raises(ClusterError, match=r"worker 0: .*server"):
+            start_workers(1)
+
+
+def test_no_workers_is_an_error() -> None:
+    with pytest.raises(ClusterError, match="at least 1"):
+        start_workers(0)

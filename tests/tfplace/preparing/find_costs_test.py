@@ -1,0 +1,100 @@
+"""A run traced for real, once; the second time its costs are there."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.build import build_op_graph
+from graphs.building.flatten import flatten
+from graphs.building.shapes import infer
+from graphs.loading.load import load
+from graphs.placement import Infeasible
+from graphs.pricing.costs import Provenance
+from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
+from tfplace.preparing import find_costs as module
+from tfplace.preparing.cost_cache import CostCache
+from tfplace.preparing.executed_run import ExecuteConfig
+from tfplace.preparing.find_costs import Run, find_costs
+
+v1 = tf.compat.v1
+BRIEF = ExecuteConfig(max_steps=3, min_steps=2, warmup_steps=1, num_logical_cpus=2)
+CLUSTER = cluster_of(LOGICAL_CPUS)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """relu(x·w + b) and its sum; Grappler fuses the first three ops into one."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [64, 128], name="x")
+        w = tf.constant(np.ones((128, 256), np.float32), name="w")
+        product = tf.matmul(x, w, name="product")
+        sum_ = tf.nn.bias_add(product, tf.constant([1.0] * 256), name="biased")
+        tf.reduce_sum(tf.nn.relu(sum_, name="active"), name="loss")
+    path = tmp_path_factory.mktemp("model") / "dense.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    source = load(str(path))
+    flat = flatten(source.graph_def, source.feeds, source.fetches)
+    properties = infer(flat)
+    feeds = {"x:0": np.ones((64, 128), np.float32)}
+    return Run(source, flat, properties, build_op_graph(flat, properties), feeds)
+
+
+def _never(*_: Any) -> Any:
+    raise AssertionError("this was in the cache")
+
+
+def test_costs_are_found_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BUSY_SHARE", 1.0)  # other tests may run beside this one
+    cache = CostCache(tmp_path)
+    first = find_costs(run, CLUSTER, True, cache, BRIEF)
+    names = run.built.graph.op_names
+    assert first.provenance is not None
+    known = dict(zip(names, first.provenance[:, 0].tolist(), strict=True))
+    assert known["product"] == Provenance.ABSENT
+    assert known["loss"] == Provenance.TRACED
+    seconds = dict(zip(names, first.op_seconds[:, 0].tolist(), strict=True))
+    assert seconds["product"] > seconds["active"] > 0.0
+    np.testing.assert_array_equal(first.op_seconds[:, 0], first.op_seconds[:, 1])
+    assert sorted(e.description["kind"] for e in cache.entries()) == ["traced", "work"]
+    monkeypatch.setattr(module, "execute", _never)
+    monkeypatch.setattr(module, "node_work", _never)
+    again = find_costs(run, CLUSTER, True, cache, BRIEF)
+    np.testing.assert_array_equal(again.op_seconds, first.op_seconds)
+    assert (again.source, again.notes) == (first.source, first.notes)
+
+
+def test_a_device_that_can_not_be_traced_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "execute", lambda *_: Infeasible("crash", "it crashed"))
+    found = find_costs(run, CLUSTER, True, CostCache(None), BRIEF)
+    assert found.source == "analytic"
+    assert "/device:CPU:0 could not be traced: it crashed" in found.notes
+
+
+def test_without_devices_nothing_is_traced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "execute", _never)
+    found = find_costs(run, CLUSTER, False, CostCache(None), BRIEF)
+    assert (found.source, found.provenance) == ("analytic", None)
+
+
+@pytest.mark.parametrize("change", ["nothing", "feeds", "content"])
+def test_another_graph_has_other_costs(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+) -> None:
+    cache = CostCache(tmp_path)
+    find_costs(run, CLUSTER, False, cache, BRIEF)
+    graph_def = v1.GraphDef.FromString(run.flat.graph_def.SerializeToString())
+    feeds = list(run.flat.feeds)
+    if change == "content":
+        graph_def.node[-1].attr["keep_dims"].b = True
+    elif change == "feeds":
+        feeds[0] = dataclasses.replace(feeds[0], shape=(32, 128))
+    other = dataclasses.replace(run.flat, graph_def=graph_def, feeds=feeds)
+    priced: list[Any] = []
+    real = module.node_work
+    monkeypatch.setattr(module, "node_work", lambda *a: priced.append(a) or real(*a))
+    find_costs(dataclasses.replace(run, flat=other), CLUSTER, False, cache, BRIEF)
+    assert len(priced) == (change != "nothing")

@@ -1,0 +1,1 @@
+"""The five published learned systems: ColocRL, HDP, Spotlight, Post, Placeto."""

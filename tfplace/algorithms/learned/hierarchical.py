@@ -1,0 +1,200 @@
+"""HDP: a Grouper and a Placer, trained together by policy gradient."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from graphs.op_graph import IntArray
+from graphs.placement import Grouping, Outcome
+from graphs.problem import Problem
+from tfplace.algorithms.learned.config import GroupingConfig, HierarchicalConfig
+from tfplace.algorithms.learned.features import (
+    FeatureArray,
+    group_features,
+    op_features,
+    op_table,
+    type_ids,
+)
+from tfplace.algorithms.learned.learning.appraisal import Appraisal
+from tfplace.algorithms.learned.learning.divergence import require_finite
+from tfplace.algorithms.learned.learning.policy_gradient import policy_gradient_loss
+from tfplace.algorithms.learned.learning.proposal import GroupedProposal
+from tfplace.algorithms.learned.policies import seq2seq
+from tfplace.algorithms.learned.policies.feed_forward import Grouper
+from tfplace.algorithms.learned.reward import feasible
+from tfplace.algorithms.learned.sequence_learner import SequenceLearner
+from tfplace.grouping.grouped_problem import GroupedProblem, grouped_problem
+from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums
+from tfplace.search.kept import snapshot
+from tfplace.search.trial import Proposal
+
+
+@dataclasses.dataclass(frozen=True)
+class HierarchicalProposal(GroupedProposal):
+    """Placements of one sampled grouping.
+
+    Attributes:
+      group_of_unit: i4[U] the group of each colocation unit.
+      sequence: the groups' features f4[G, F] and the noise on their logits f4[G, D].
+    """
+
+    group_of_unit: IntArray
+    sequence: seq2seq.Sequence
+
+
+class Hierarchical:
+    """Grouper and Placer trained jointly by REINFORCE (Mirhoseini, Goldie et al., ICLR 2018).
+
+    J(θ_g, θ_d) = E[R] = Σ_{g∼π_g} Σ_{d∼π_d} p(g; θ_g) p(d | g; θ_d) R_d, whose gradients are
+    ∇_θg J ≈ (1/m) Σ_i ∇ log p(g_i; θ_g) · (1/k) Σ_j (R_dj − B) and
+    ∇_θd J ≈ (1/m) Σ_i (1/k) Σ_j ∇ log p(d_j | g_i; θ_d) (R_dj − B), m groupings of k placements:
+    each part climbs its own on the same advantages, clipped apart. Departures: whole
+    colocation units are grouped; the Grouper starts from minimum cuts (see GrouperConfig); a unit
+    that has no kernel on its group's device goes to its fastest device instead of failing;
+    see HierarchicalConfig for the numbers.
+    """
+
+    def __init__(
+        self, problem: Problem, seed: int = 0, config: HierarchicalConfig | None = None
+    ) -> None:
+        """Makes an untrained Grouper and Placer.
+
+        Raises:
+          ConstraintError: an op may lie on no device.
+        """
+        self.config = config or HierarchicalConfig()
+        self._problem = problem
+        self._units = colocation_units(problem.graph)
+        self._allowed = problem.allowed()
+        start = self._start(seed)
+        self._has_choice = start.has_choice
+        # There are more minimum cuts than asked for where there are more sets of allowed devices.
+        self._num_groups = max(self.config.grouper.num_groups, start.grouping.num_groups)
+        self._grouper = self._new_grouper(start.grouping, seed)
+        self._grouper_optimizer = tf_keras.optimizers.Adam(
+            self.config.grouper.optimizer.learning_rate,
+            global_clipnorm=self.config.grouper.optimizer.gradient_clip,
+        )
+        self._grouper_optimizer.build(self._grouper.trainable_variables)
+        self._table = op_table(problem)
+        width = self._group_features(start.grouping.group_of_op).shape[1]
+        self._placer = SequenceLearner(
+            (width, problem.num_devices), self.config.policy, self.config.optimizer, _loss, seed
+        )
+        self._fallback = self._fastest_devices()
+        self._rng = np.random.default_rng(seed)
+        self._appraisal = Appraisal(problem, self.config.baseline_decay)
+        self._num_updates = 0
+        self._sample_groups = tf.function(self._grouper.sample)
+        self._descend = tf.function(self._descent_step)
+
+    def propose(self) -> HierarchicalProposal | None:
+        """Placements of one sampled grouping; one and then None where nothing can be chosen."""
+        if self._num_updates > 0 and not self._has_choice:
+            return None
+        uniform = tf.constant(self._rng.random(self._units.num_groups), tf.float32)
+        group_of_unit = self._sample_groups(uniform).numpy()
+        groups = group_of_unit[self._units.group_of_op]
+        sequence = self._sequence(groups)
+        size = self.config.placements_per_grouping if self._has_choice else 1
+        shape = (self._num_groups, size, self._problem.num_devices)
+        devices, logs = self._placer.sample(sequence, seq2seq.gumbel_noise(self._rng, shape))
+        return HierarchicalProposal(
+            self._device_of_op(groups, devices), devices, logs, group_of_unit, sequence
+        )
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """One policy gradient step of both parts; returns mean reward, losses and entropy."""
+        assert isinstance(proposal, HierarchicalProposal)
+        rewards = self._appraisal.rewards(outcomes)
+        valid_only = self._num_updates >= self.config.valid_only_updates
+        teaches = feasible(outcomes) | (not valid_only)
+        self._num_updates += 1
+        scalars = {"mean_reward": float(rewards.mean())}
+        if not self._has_choice or not teaches.any():
+            return scalars
+        advantages = self._appraisal.advantages(rewards, teaches)
+        placer = self._placer.learn(proposal.sequence, proposal, advantages)
+        advantage = tf.constant(advantages.mean(keepdims=True), tf.float32)
+        loss = float(self._descend(tf.constant(proposal.group_of_unit), advantage))
+        require_finite("HDP's Grouper", {"loss": loss})
+        return {**scalars, **placer, "grouper_loss": loss}
+
+    def state(self) -> snapshot.Snapshot:
+        """Weights and optimizers of both parts, random generator, baseline and update count."""
+        return {
+            **self._placer.state(),
+            **snapshot.of_variables("grouper", self._grouper.variables),
+            **snapshot.of_variables("grouper_optimizer", self._grouper_optimizer.variables),
+            "rng": snapshot.of_generator(self._rng),
+            "baseline": self._appraisal.state,
+            "num_updates": np.array(self._num_updates),
+        }
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Goes on where `state()` was taken; ValueError if that was another problem's."""
+        self._placer.set_state(state)
+        snapshot.into_variables("grouper", self._grouper.variables, state)
+        snapshot.into_variables("grouper_optimizer", self._grouper_optimizer.variables, state)
+        snapshot.into_generator(self._rng, state["rng"])
+        self._appraisal.state = state["baseline"]
+        self._num_updates = int(state["num_updates"])
+
+    def _start(self, seed: int) -> GroupedProblem:
+        """The minimum cuts; also checks that every op may lie somewhere."""
+        grouping = GroupingConfig(max_groups=self.config.grouper.num_groups)
+        return grouped_problem(self._problem, grouping, seed)
+
+    def _new_grouper(self, start: Grouping, seed: int) -> Grouper:
+        """A Grouper of the colocation units; a unit has the features of its first op."""
+        first = np.unique(self._units.group_of_op, return_index=True)[1]
+        config = dataclasses.replace(self.config.grouper, num_groups=self._num_groups)
+        started = start.group_of_op[first] if config.start == "minimum_cut" else None
+        ids, _ = type_ids(self._problem.graph.op_types)
+        features = op_features(self._problem).values
+        return Grouper(ids[first], features[first], config, started, seed)
+
+    def _group_features(self, groups: IntArray) -> FeatureArray:
+        grouping = Grouping(groups, self._num_groups)
+        return group_features(self._problem.graph, self._table, grouping).values
+
+    def _sequence(self, groups: IntArray) -> seq2seq.Sequence:
+        """What the Placer reads; noise on the logits lasts for the first updates."""
+        features = self._group_features(groups)
+        prior = np.zeros((len(features), self._problem.num_devices))
+        if self._num_updates < self.config.noise_updates:
+            prior += self._rng.normal(scale=self.config.noise_scale, size=prior.shape)
+        prior[:, ~self._allowed.any(axis=0)] = seq2seq.FORBIDDEN
+        return seq2seq.Sequence(tf.constant(features), tf.constant(prior, tf.float32))
+
+    def _fastest_devices(self) -> IntArray:
+        """i4[N]: where an op goes that may not lie on its group's device, with its unit."""
+        seconds = np.where(self._allowed, self._problem.op_seconds, 0.0)
+        allowed = group_allowed(self._allowed, self._units)
+        fastest = np.where(allowed, group_sums(seconds, self._units), np.inf).argmin(axis=1)
+        return fastest[self._units.group_of_op].astype(np.int32)
+
+    def _device_of_op(self, groups: IntArray, devices: IntArray) -> IntArray:
+        """i4[B, N] of groups i4[N] and devices i4[B, G]."""
+        wanted = devices[:, groups]
+        fits = self._allowed[np.arange(len(groups)), wanted]
+        return np.where(fits, wanted, self._fallback).astype(np.int32)
+
+    def _descent_step(self, groups: Any, advantage: Any) -> Any:
+        with tf.GradientTape() as tape:
+            log_probs = self._grouper.log_probs(groups)[tf.newaxis]
+            loss = policy_gradient_loss(log_probs, advantage)
+        variables = self._grouper.trainable_variables
+        gradients = tape.gradient(loss, variables)
+        self._grouper_optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss
+
+
+def _loss(new: Any, old: Any, devices: Any, advantage: Any) -> Any:
+    return policy_gradient_loss(seq2seq.chosen_log_probs(new, devices), advantage)

@@ -1,0 +1,245 @@
+"""An attention sequence-to-sequence policy: reads groups, emits one device per group."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+from graphs.op_graph import FloatArray, IntArray
+from tfplace.algorithms.learned.config import Seq2SeqConfig
+from tfplace.algorithms.learned.learning.proposal import ProbabilityArray
+from tfplace.algorithms.learned.policies.lstm import lstm, lstm_cell
+from tfplace.grouping.quotient import BoolArray
+
+Tensor = Any  # tf.Tensor; TensorFlow ships no types
+
+# Added to the logit of a device that is not allowed: e^-1e9 is 0, and no sum overflows f4.
+FORBIDDEN = -1e9
+
+
+def log_prior(allowed: BoolArray, frequencies: FloatArray | None = None) -> ProbabilityArray:
+    """f4[G, D] to be added to logits: 0 where a group may lie and FORBIDDEN elsewhere.
+
+    Args:
+      allowed: bool[G, D].
+      frequencies: f8[G, D] of the untrained policy, above 0 where it is allowed; None for uniform.
+    """
+    logs = np.log(np.where(allowed, 1.0 if frequencies is None else frequencies, 1.0))
+    return np.where(allowed, logs, FORBIDDEN).astype(np.float32)
+
+
+class Sequence(NamedTuple):
+    """What is being placed.
+
+    Attributes:
+      features: f4[G, F] of each group.
+      log_prior: f4[G, D] added to the logits.
+    """
+
+    features: Tensor
+    log_prior: Tensor
+
+
+class LstmLayer(tf.Module):
+    """One direction of one recurrent layer: x → h."""
+
+    def __init__(self, inputs: int, units: int, seed: int) -> None:
+        super().__init__()
+        glorot = tf_keras.initializers.GlorotUniform(seed)
+        orthogonal = tf_keras.initializers.Orthogonal(seed=seed)
+        # Forget gates start open, so that gradients reach early groups (Jozefowicz et al. 2015).
+        bias = np.repeat(np.array([0.0, 1.0, 0.0, 0.0], dtype=np.float32), units)
+        self.units = units
+        self.input_kernel = tf.Variable(glorot([inputs, 4 * units]), name="input_kernel")
+        self.kernel = tf.Variable(orthogonal([units, 4 * units]), name="kernel")
+        self.bias = tf.Variable(bias, name="bias")
+
+    def gates(self, x: Tensor) -> Tensor:
+        """f4[..., 4H]: what inputs f4[..., I] add to the gates."""
+        return tf.tensordot(x, self.input_kernel, 1) + self.bias
+
+    def __call__(self, x: Tensor, state: tuple[Tensor, Tensor] | None = None) -> tuple[Tensor, ...]:
+        """Hidden states f4[T, B, H] and last state (h, c) of inputs f4[T, B, I]."""
+        zeros = tf.zeros([x.shape[1], self.units])
+        hidden, cell = state or (zeros, zeros)
+        hiddens, last_cell = lstm(self.gates(x), self.kernel, hidden, cell)
+        return hiddens, (hiddens[-1], last_cell)
+
+
+class Encoder(tf.Module):
+    """A stack of (bi)directional layers over the embedded groups; both directions share H units."""
+
+    def __init__(self, config: Seq2SeqConfig, seeds: np.random.SeedSequence) -> None:
+        super().__init__()
+        directions = 2 if config.bidirectional else 1
+        self.layers = [
+            [
+                LstmLayer(config.units, config.units // directions, _seed(seeds))
+                for _ in range(directions)
+            ]
+            for _ in range(config.num_layers)
+        ]
+
+    def __call__(self, x: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        """Encoded groups f4[G, 1, H] and each layer's last state, of embeddings f4[G, 1, H]."""
+        states = []
+        for layer in self.layers:
+            outputs, lasts = zip(
+                *(
+                    _run(direction, x, backward=number == 1)
+                    for number, direction in enumerate(layer)
+                ),
+                strict=True,
+            )
+            x = tf.concat(outputs, axis=-1)
+            states.append(tuple(tf.concat(part, axis=-1) for part in zip(*lasts, strict=True)))
+        return x, states
+
+
+def _run(layer: LstmLayer, x: Tensor, backward: bool) -> tuple[Tensor, ...]:
+    if not backward:
+        return layer(x)
+    hiddens, last = layer(tf.reverse(x, [0]))
+    return tf.reverse(hiddens, [0]), last
+
+
+class Seq2Seq(tf.Module):
+    """π(d_1 … d_G) = Π_g π(d_g | d_1 … d_g−1, groups).
+
+    The encoder reads the embedded groups. The decoder reads, at step g, the encoded group g and
+    the embedding of d_g−1; its output attends to all encoded groups (Luong et al. 2015, dot
+    product) and the two together give the logits of d_g. The output layer starts at zero, so
+    that an untrained policy is uniform over what `log_prior` leaves.
+
+    Sources: ColocRL (Mirhoseini et al. 2017), Spotlight (Gao et al. 2018). Departure: attention
+    does not feed the decoder's next input, so that a whole sequence of known devices goes through
+    each layer at once.
+    """
+
+    def __init__(self, num_features: int, num_devices: int, config: Seq2SeqConfig, seed: int):
+        """Makes the weights.
+
+        Args:
+          num_features: F.
+          num_devices: D.
+          config: sizes.
+          seed: of the weights.
+        """
+        super().__init__()
+        seeds = np.random.SeedSequence(seed)
+        units = config.units
+        self.config = config
+        self.num_devices = num_devices
+        self.embed = _dense(num_features, units, "tanh", _seed(seeds))
+        self.encoder = Encoder(config, seeds)
+        # Row D stands for "nothing placed yet".
+        start = tf_keras.initializers.RandomUniform(-0.1, 0.1, _seed(seeds))
+        self.device_embedding = tf.Variable(start([num_devices + 1, units]), name="devices")
+        self.decoder = [
+            LstmLayer(2 * units if layer == 0 else units, units, _seed(seeds))
+            for layer in range(config.num_layers)
+        ]
+        self.combine = _dense(2 * units, units, "tanh", _seed(seeds))
+        self.output = _dense(units, num_devices, None, None)
+
+    def log_distributions(self, sequence: Sequence, devices: Tensor) -> Tensor:
+        """log π(· | d_1 … d_g−1) f4[B, G, D] along placements i4[B, G]: the differentiable pass."""
+        encoded, states = self._encode(sequence.features)
+        batch = devices.shape[0]
+        start = tf.fill([batch, 1], self.num_devices)
+        before = tf.transpose(tf.concat([start, devices[:, :-1]], axis=1))
+        one_hot = tf.one_hot(before, self.num_devices + 1)
+        x = tf.concat(
+            [tf.repeat(encoded, batch, 1), tf.tensordot(one_hot, self.device_embedding, 1)], -1
+        )
+        for layer, (hidden, cell) in zip(self.decoder, states, strict=True):
+            x, _ = layer(x, (tf.repeat(hidden, batch, 0), tf.repeat(cell, batch, 0)))
+        logits = self._logits(x, encoded[:, 0]) + sequence.log_prior[:, tf.newaxis]
+        return tf.transpose(tf.nn.log_softmax(logits), [1, 0, 2])
+
+    def sample(self, sequence: Sequence, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """Draws placements: devices i4[B, G] and log π(· | d_1 … d_g−1) f4[B, G, D] along them.
+
+        Args:
+          sequence: the groups.
+          noise: f4[G, B, D], standard Gumbel; the device of the largest logit + noise is a
+            sample of the softmax, so all of the randomness is the caller's.
+        """
+        encoded, states = self._encode(sequence.features)
+        num_groups, batch, _ = noise.shape
+        first = self.decoder[0]
+        of_group = first.gates(tf.concat([encoded[:, 0], tf.zeros_like(encoded[:, 0])], axis=-1))
+        of_device = tf.matmul(self.device_embedding, first.input_kernel[self.config.units :])
+        state = [tf.repeat(part, batch, 0) for pair in states for part in pair]
+
+        def step(group: Tensor, before: Tensor, chosen: Any, logs: Any, *state: Tensor) -> Any:
+            gates = of_group[group] + tf.gather(of_device, before)
+            x, after = self._decode_step(gates, state)
+            logits = self._logits(x, encoded[:, 0]) + sequence.log_prior[group]
+            device = tf.argmax(logits + noise[group], axis=-1, output_type=tf.int32)
+            chosen, logs = chosen.write(group, device), logs.write(group, tf.nn.log_softmax(logits))
+            return group + 1, device, chosen, logs, *after
+
+        _, _, chosen, logs, *_ = tf.while_loop(
+            lambda group, *_: group < num_groups,
+            step,
+            (
+                tf.constant(0),
+                tf.fill([batch], self.num_devices),
+                tf.TensorArray(tf.int32, num_groups),
+                tf.TensorArray(tf.float32, num_groups),
+                *state,
+            ),
+            maximum_iterations=num_groups,
+        )
+        return tf.transpose(chosen.stack()), tf.transpose(logs.stack(), [1, 0, 2])
+
+    def _encode(self, features: Tensor) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+        return self.encoder(self.embed(features)[:, tf.newaxis])
+
+    def _decode_step(self, gates: Tensor, state: Any) -> tuple[Tensor, list[Tensor]]:
+        """Output f4[B, H] and new states of one step, from the first layer's gates f4[B, 4H]."""
+        after: list[Tensor] = []
+        x = None
+        for number, layer in enumerate(self.decoder):
+            hidden, cell = state[2 * number], state[2 * number + 1]
+            inputs = gates if number == 0 else layer.gates(x)
+            x, cell, _ = lstm_cell(inputs + tf.matmul(hidden, layer.kernel), cell)
+            after += [x, cell]
+        return x, after
+
+    def _logits(self, x: Tensor, encoded: Tensor) -> Tensor:
+        """Logits f4[..., B, D] of decoder outputs f4[..., B, H], attending to f4[G, H]."""
+        scores = tf.tensordot(x, tf.transpose(encoded), 1) * self.config.units**-0.5
+        context = tf.tensordot(tf.nn.softmax(scores), encoded, 1)
+        logits = self.output(self.combine(tf.concat([x, context], axis=-1)))
+        if self.config.logit_bound > 0.0:
+            logits = self.config.logit_bound * tf.tanh(logits)
+        return logits / self.config.temperature
+
+
+def gumbel_noise(rng: np.random.Generator, shape: tuple[int, ...]) -> ProbabilityArray:
+    """Standard Gumbel noise f4, for `Seq2Seq.sample`."""
+    return rng.gumbel(size=shape).astype(np.float32)
+
+
+def chosen_log_probs(log_distributions: Tensor, devices: IntArray | Tensor) -> Tensor:
+    """f4[B, G]: the log-probability of devices i4[B, G] under log π f4[B, G, D]."""
+    return tf.reduce_sum(
+        log_distributions * tf.one_hot(devices, log_distributions.shape[-1]), axis=-1
+    )
+
+
+def _dense(inputs: int, units: int, activation: str | None, seed: int | None) -> Any:
+    """A built tf-keras layer; zero where there is no seed."""
+    start = "zeros" if seed is None else tf_keras.initializers.GlorotUniform(seed)
+    layer = tf_keras.layers.Dense(units, activation, kernel_initializer=start)
+    layer.build([None, inputs])
+    return layer
+
+
+def _seed(seeds: np.random.SeedSequence) -> int:
+    return int(seeds.spawn(1)[0].generate_state(1)[0] // 2)

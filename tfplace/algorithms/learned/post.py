@@ -1,0 +1,162 @@
+"""Post: independent softmaxes, learned by cross-entropy minimisation and proximal steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graphs.op_graph import IntArray
+from graphs.placement import Outcome
+from graphs.problem import Problem
+from tfplace.algorithms.learned.config import PostConfig
+from tfplace.algorithms.learned.learning import cross_entropy, proximal
+from tfplace.algorithms.learned.learning.appraisal import Appraisal
+from tfplace.algorithms.learned.learning.divergence import require_finite
+from tfplace.algorithms.learned.learning.proposal import GroupedProposal
+from tfplace.algorithms.learned.policies.categorical import Categorical
+from tfplace.algorithms.learned.policies.seq2seq import chosen_log_probs, log_prior
+from tfplace.grouping.grouped_problem import grouped_problem
+from tfplace.search.kept import snapshot
+from tfplace.search.trial import Proposal
+
+
+class Post:
+    """Every K placements proximal ascent, every N a closed-form fit to the elite.
+
+    Source: Gao, Chen, Li, NeurIPS 2018. f(d) = Π_g softmax(θ_g) has no network. Proximal steps
+    climb E[ f/f_old · A − β · KL(f_old ‖ f) ]; cross-entropy minimisation sets f to the device
+    frequencies among the elite, the best tenth of the last N placements, and then
+    f ← (1 − ε) f + ε/D.
+
+    Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the penalty form of
+    the proximal objective, the moving-average baseline, advantages over their median size in a
+    batch, a linear fall of ε. With `start`, which no paper has, the search goes on from a
+    placement: see there.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int = 0,
+        config: PostConfig | None = None,
+        start: IntArray | None = None,
+    ) -> None:
+        """Groups the problem; the policy starts uniform.
+
+        Args:
+          problem: what is to be placed.
+          seed: of groups and samples.
+          config: numbers.
+          start: a legal placement i4[N] to go on from, or None for Post as published. Then groups
+            don't cross its borders, and f starts as if it were the elite of an earlier period,
+            with config.start_epsilon; the baseline is that of the first batch.
+
+        Raises:
+          ConstraintError: an op may lie on no device.
+          ValueError: the elite period is no multiple of the batch size.
+        """
+        self.config = config or PostConfig()
+        if self.config.elite_period % self.config.batch_size:
+            raise ValueError(
+                f"configuring Post: elite_period {self.config.elite_period} is no multiple of "
+                f"batch_size {self.config.batch_size}; make it one"
+            )
+        self.grouped = grouped_problem(problem, self.config.grouping, seed, start)
+        self._policy = Categorical(log_prior(self.grouped.allowed))
+        if start is not None:
+            devices, epsilon = self.grouped.device_of_group(start), self.config.start_epsilon
+            self._policy.assign(cross_entropy.close_to(devices, epsilon, self.grouped.allowed))
+        self._rng = np.random.default_rng(seed)
+        self._appraisal = Appraisal(problem, self.config.baseline_decay)
+        self._num_trials = 0
+        num_groups = self.grouped.grouping.num_groups
+        self._recent_devices = np.zeros((0, num_groups), dtype=np.int32)
+        self._recent_rewards = np.zeros(0)
+        self._ascend = tf.function(self._ascent_step)
+
+    def propose(self) -> GroupedProposal | None:
+        """K samples; one placement and then None where nothing can be chosen."""
+        if self._num_trials > 0 and not self.grouped.has_choice:
+            return None
+        size = self.config.batch_size if self.grouped.has_choice else 1
+        devices = self._policy.sample(self._rng, size)
+        logs = self._policy.log_distributions().numpy()
+        return GroupedProposal(
+            self.grouped.device_of_op(devices), devices, np.broadcast_to(logs, (size, *logs.shape))
+        )
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """Proximal steps, or at the end of a period the fit to its elite; returns scalars."""
+        assert isinstance(proposal, GroupedProposal)
+        rewards = self._appraisal.rewards(outcomes)
+        self._num_trials += len(outcomes)
+        self._recent_devices = np.concatenate([self._recent_devices, proposal.devices])
+        self._recent_rewards = np.concatenate([self._recent_rewards, rewards])
+        scalars = {"mean_reward": float(rewards.mean())}
+        if not self.grouped.has_choice:
+            return scalars
+        advantages = self._appraisal.advantages(rewards)
+        if len(self._recent_rewards) >= self.config.elite_period:
+            # The closed form doesn't depend on where f is: proximal steps before it were in vain.
+            self._fit_elite()
+            return scalars
+        old = tf.constant(proposal.log_distributions)
+        for _ in range(self.config.ascent_steps):
+            loss = self._ascend(
+                old, tf.constant(proposal.devices), tf.constant(advantages, tf.float32)
+            )
+            scalars["loss"] = float(loss)
+        require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
+        before, now = proposal.log_distributions[0], self._policy.log_distributions().numpy()
+        scalars["entropy"] = -float((np.exp(now) * now).sum(axis=-1).mean())
+        scalars["kl"] = float((np.exp(before) * (before - now)).sum(axis=-1).mean())
+        return scalars
+
+    def state(self) -> snapshot.Snapshot:
+        """Weights, random generator, baseline, and the placements since the last elite."""
+        return {
+            **snapshot.of_variables("policy", self._policy.variables),
+            "rng": snapshot.of_generator(self._rng),
+            "baseline": self._appraisal.state,
+            "num_trials": np.array(self._num_trials),
+            "recent_devices": self._recent_devices,
+            "recent_rewards": self._recent_rewards,
+        }
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Goes on where `state()` was taken; ValueError if that was another problem's."""
+        snapshot.into_variables("policy", self._policy.variables, state)
+        snapshot.into_generator(self._rng, state["rng"])
+        self._appraisal.state = state["baseline"]
+        self._num_trials = int(state["num_trials"])
+        self._recent_devices = state["recent_devices"]
+        self._recent_rewards = state["recent_rewards"]
+
+    def _fit_elite(self) -> None:
+        config = self.config
+        elite = cross_entropy.elite_indices(self._recent_rewards, config.elite_fraction)
+        frequencies = cross_entropy.elite_frequencies(
+            self._recent_devices[elite], self.grouped.problem.num_devices
+        )
+        left = max(0.0, 1.0 - self._num_trials / config.epsilon_trials)
+        self._policy.assign(
+            cross_entropy.mixed(frequencies, config.epsilon * left, self.grouped.allowed)
+        )
+        self._recent_devices = self._recent_devices[:0]
+        self._recent_rewards = self._recent_rewards[:0]
+
+    def _ascent_step(self, old: Any, devices: Any, advantage: Any) -> Any:
+        """One plain gradient step up the penalised surrogate, against old log π f4[B, G, D]."""
+        with tf.GradientTape() as tape:
+            new = tf.broadcast_to(self._policy.log_distributions()[tf.newaxis], old.shape)
+            ratio = proximal.probability_ratio(
+                chosen_log_probs(new, devices), chosen_log_probs(old, devices)
+            )
+            divergence = proximal.kl_divergence(old, new)
+            loss = proximal.penalised_loss(ratio, advantage, divergence, self.config.kl_weight)
+        gradient = tape.gradient(loss, self._policy.logits)
+        self._policy.logits.assign_sub(self.config.step_size * gradient)
+        return loss

@@ -1,0 +1,110 @@
+"""Spotlight: placement as a decision process with a stage per group, learned by PPO."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.placement import Outcome
+from graphs.problem import Problem
+from tfplace.algorithms.learned.config import SpotlightConfig
+from tfplace.algorithms.learned.group_placer import GroupPlacer
+from tfplace.algorithms.learned.learning import proximal
+from tfplace.algorithms.learned.learning.appraisal import Appraisal
+from tfplace.algorithms.learned.learning.cross_entropy import close_to
+from tfplace.algorithms.learned.learning.proposal import GroupedProposal
+from tfplace.algorithms.learned.policies.seq2seq import chosen_log_probs, log_prior
+from tfplace.grouping.grouped_problem import grouped_problem
+from tfplace.search.kept.snapshot import Snapshot
+from tfplace.search.trial import Proposal
+
+
+class Spotlight:
+    """Proximal policy optimisation of a sequence-to-sequence policy (Gao et al., ICML 2018).
+
+    Placement is a Markov decision process with one stage per group: the state s_g is the group
+    and the devices of the groups before it, the action d_g its device. A two-layer recurrent
+    policy, uniform at first, is improved from each batch by ten ascent steps on
+    E[ π_θ(d|s) / π_old(d|s) · A − β · KL(π_old(·|s) ‖ π_θ(·|s)) ].
+
+    Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the size of the
+    network, Adam and its rate, the batch of ten, the moving-average baseline, advantages over
+    their median size in a batch. Rewards as in `tfplace.algorithms.learned.reward`. With `start`,
+    which no paper has, the search goes on from a placement: see there.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        seed: int = 0,
+        config: SpotlightConfig | None = None,
+        start: IntArray | None = None,
+    ) -> None:
+        """Groups the problem and makes an untrained policy.
+
+        Args:
+          problem: what is to be placed.
+          seed: of groups, weights and samples.
+          config: numbers.
+          start: a legal placement i4[N] to go on from, or None for Spotlight as published. Then
+            groups don't cross its borders, and the untrained policy is not uniform but
+            (1 − ε)·1[d = start] + ε/D, with config.start_epsilon; the baseline is that of the
+            first batch, which lies around it.
+
+        Raises:
+          ConstraintError: an op may lie on no device.
+        """
+        self.config = config or SpotlightConfig()
+        grouped = grouped_problem(problem, self.config.grouping, seed, start)
+        frequencies = None
+        if start is not None:
+            devices = grouped.device_of_group(start)
+            frequencies = close_to(devices, self.config.start_epsilon, grouped.allowed)
+        prior = log_prior(grouped.allowed, frequencies)
+        configs = self.config.policy, self.config.optimizer
+        self._placer = GroupPlacer(grouped, prior, configs, self._loss, seed)
+        self._appraisal = Appraisal(problem, self.config.baseline_decay)
+        self._num_trials = 0
+
+    def propose(self) -> GroupedProposal | None:
+        """A batch of samples; one placement and then None where nothing can be chosen."""
+        has_choice = self._placer.grouped.has_choice
+        if self._num_trials > 0 and not has_choice:
+            return None
+        return self._placer.sample(self.config.batch_size if has_choice else 1)
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """Ten ascent steps on the batch; returns mean reward, loss and entropy."""
+        assert isinstance(proposal, GroupedProposal)
+        rewards = self._appraisal.rewards(outcomes)
+        self._num_trials += len(outcomes)
+        scalars = {"mean_reward": float(rewards.mean())}
+        if not self._placer.grouped.has_choice:
+            return scalars
+        advantages = self._appraisal.advantages(rewards)
+        steps = self.config.ascent_steps
+        return {**scalars, **self._placer.learn(proposal, advantages, steps)}
+
+    def state(self) -> Snapshot:
+        """Weights, optimizer, random generator, baseline and trial count."""
+        return {
+            **self._placer.state(),
+            "baseline": self._appraisal.state,
+            "num_trials": np.array(self._num_trials),
+        }
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Goes on where `state()` was taken; ValueError if that was another problem's."""
+        self._placer.set_state(state)
+        self._appraisal.state = state["baseline"]
+        self._num_trials = int(state["num_trials"])
+
+    def _loss(self, new: Any, old: Any, devices: Any, advantage: Any) -> Any:
+        ratio = proximal.probability_ratio(
+            chosen_log_probs(new, devices), chosen_log_probs(old, devices)
+        )
+        divergence = proximal.kl_divergence(old, new)
+        return proximal.penalised_loss(ratio, advantage, divergence, self.config.kl_weight)

@@ -1,0 +1,70 @@
+"""The search of `optimize` in its --checkpoint_dir."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import Prepared
+from tfplace.progress import Watch
+from tfplace.search.kept.folder import SearchFolder, problem_digest
+from tfplace.search.kept.lock import locked_folder
+from tfplace.units_text import seconds_text
+
+
+@contextlib.contextmanager
+def search_folder(
+    found: Prepared, options: OptimizeOptions, watch: Watch
+) -> Iterator[SearchFolder | None]:
+    """The folder, held by this process; None where no --checkpoint_dir was given.
+
+    Raises:
+      CheckpointError: it holds another search, or something damaged.
+      OutputError: it can't be written, or another process works there.
+    """
+    if options.checkpoint_dir is None:
+        yield None
+        return
+    identity = {
+        "model, run, cluster and constraints": problem_digest(found.problem),
+        "--algorithm": options.algorithm,
+        "--evaluator": options.evaluator,
+        "--policy": _content(options.policy),
+        "--seed": options.seed,
+    }
+    doing = f"keeping the search in {options.checkpoint_dir}"
+    with locked_folder(Path(options.checkpoint_dir), doing, "--checkpoint_dir"):
+        folder = SearchFolder(options.checkpoint_dir, identity)
+        if (state := folder.state) is not None:
+            best = None if state.best is None else state.best.outcome
+            watch.stage(
+                f"going on with the search in {options.checkpoint_dir}: {state.num_trials:,} "
+                f"trials, {state.seconds:.1f} s, best "
+                f"{seconds_text(getattr(best, 'step_seconds', None))}"
+            )
+        yield folder
+
+
+def priced_as_kept(found: Prepared, folder: SearchFolder) -> Prepared:
+    """The same with the ops' costs of the search's first run.
+
+    Raises:
+      CheckpointError: they are damaged.
+    """
+    op_seconds = folder.costs(found.problem.op_seconds)
+    return dataclasses.replace(
+        found,
+        problem=dataclasses.replace(found.problem, op_seconds=op_seconds),
+        costs=dataclasses.replace(found.costs, op_seconds=op_seconds),
+    )
+
+
+def _content(policy: str | None) -> str | None:
+    """A trained policy by what is in it; a shipped one by its name."""
+    if policy is None or not Path(policy).is_file():
+        return policy
+    return hashlib.sha256(Path(policy).read_bytes()).hexdigest()[:16]

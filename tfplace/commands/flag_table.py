@@ -1,0 +1,267 @@
+"""Every flag of every command, defined once."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from absl import flags
+
+from graphs.host.did_you_mean import did_you_mean
+
+Value = str | int | float | bool | None | list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """Attributes: kind is one of string, integer, float, boolean, enum, multi."""
+
+    name: str
+    kind: str
+    default: Value
+    help: str
+    choices: tuple[str, ...] = ()
+    lower_bound: float | None = None
+
+
+FORMAT = (
+    Flag("format", "enum", "text", "what is printed on stdout", ("text", "json")),
+    Flag(
+        "verbosity",
+        "integer",
+        0,
+        "-1: only errors and the result; 1: tracebacks, log lines; 2: TensorFlow's too",
+    ),
+)
+RUN = (
+    Flag("fetch", "multi", [], "op or tensor that a run asks for; may be given several times"),
+    Flag("feed", "string", None, "an .npz file of inputs, by tensor name"),
+    Flag("signature", "string", "", "the signature that a run calls"),
+    Flag("mode", "enum", "", "what a run is (default: as found)", ("", "train", "inference")),
+    Flag("batch_size", "integer", None, "fills unknown leading dimensions", lower_bound=1),
+    Flag("input_shape", "multi", [], "NAME=2,3 fills unknown dimensions of one input"),
+)
+CLUSTER = (
+    Flag(
+        "cluster",
+        "string",
+        "local",
+        "local, a named cluster such as k80x4 (`tfplace devices` lists them), a cluster file "
+        ".json, workers:N, gpu_split:N, or tf_config",
+    ),
+    Flag("memory_reserve", "float", 0.1, "fraction of each device's memory kept free"),
+)
+COST_CACHE_DIR = (
+    Flag(
+        "cost_cache_dir",
+        "string",
+        None,
+        "where op costs are kept between runs (default: $TFPLACE_CACHE_DIR, or tfplace in the "
+        "user's cache folder)",
+    ),
+)
+COST_CACHE = (
+    Flag("cost_cache", "boolean", True, "use op costs found by an earlier run, and keep new ones"),
+    *COST_CACHE_DIR,
+)
+CLEAR_CACHE = (Flag("clear", "boolean", False, "remove everything that is kept"),)
+CONSTRAINTS = (
+    Flag("pin", "multi", [], "REGEX=DEVICE: ops that match lie there; may be given several times"),
+    Flag("no_split", "multi", [], "REGEX: ops that match share one device"),
+    Flag(
+        "keep_devices",
+        "boolean",
+        False,
+        "pin ops to the device strings that they have, where the cluster has such devices",
+    ),
+    Flag(
+        "free_gradients",
+        "boolean",
+        True,
+        "place gradient ops apart from their forward ops; without it they share a device",
+    ),
+)
+SEED = (Flag("seed", "integer", 0, "of every random choice", lower_bound=0),)
+BUDGET = (
+    Flag("budget_seconds", "float", 60.0, "wall time of the search", lower_bound=0),
+    Flag("max_trials", "integer", None, "evaluated placements, at most", lower_bound=1),
+)
+ALGORITHM = (
+    Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),
+    Flag(
+        "evaluator",
+        "enum",
+        "auto",
+        "simulate; measure; auto: search in the simulator, then measure the best",
+        ("auto", "simulate", "measure"),
+    ),
+    Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
+)
+CHECKPOINT_DIR = (
+    Flag(
+        "checkpoint_dir",
+        "string",
+        None,
+        "keep the search there after every update; killed, the same command goes on from it",
+    ),
+)
+OUTPUT_DIR = (
+    Flag("output_dir", "string", None, "where the SavedModel goes (default: MODEL_placed)"),
+    Flag("overwrite", "boolean", False, "replace what is already there"),
+    Flag(
+        "emit",
+        "string",
+        "saved_model",
+        "what is left in it, A,B,...: saved_model; graph_def and cleared (a copy without any "
+        "device) in its assets.extra/tfplace",
+    ),
+)
+DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .npz"),)
+LOGDIR = (
+    Flag("logdir", "string", None, "write TensorBoard's event files of the run below this folder"),
+)
+OUTPUT = (
+    Flag("output", "string", None, "the file to write"),
+    Flag("overwrite", "boolean", False, "replace what is already there"),
+)
+PLACEMENT = (Flag("placement", "string", None, "a placement.json"),)
+SIMULATE = (
+    Flag("timeline", "string", None, "write the schedule as a Chrome trace"),
+    Flag(
+        "repeat",
+        "integer",
+        None,
+        "simulate it that many times on all cores and say how fast that was",
+        lower_bound=1,
+    ),
+)
+MEASURE = (
+    Flag("steps", "integer", 10, "timed steps of each graph, at least", lower_bound=1),
+    Flag("budget_seconds", "float", 60.0, "wall time of measuring", lower_bound=0),
+    Flag("memory", "boolean", True, "also run a few steps to measure the peak memory"),
+)
+CALIBRATE = (Flag("budget_seconds", "float", 60.0, "about how long to measure", lower_bound=0),)
+FIDELITY = (
+    Flag("placements", "integer", 30, "how many to predict and to measure", lower_bound=1),
+    Flag("rounds", "integer", 7, "timed steps of each placement, interleaved", lower_bound=1),
+    Flag("trace", "integer", 3, "placements to trace, the worst predicted first", lower_bound=0),
+    Flag("picture", "string", None, "a .png of predicted against measured step times"),
+)
+SIZES = (
+    Flag("size", "enum", "published", "the papers' sizes, or small", ("published", "tiny")),
+    Flag("batch_size", "integer", None, "examples of a step", lower_bound=1),
+    Flag("num_layers", "integer", None, "layers, where the model has a number", lower_bound=1),
+    Flag("hidden_size", "integer", None, "width of a layer", lower_bound=1),
+    Flag("num_steps", "integer", None, "unrolled time steps", lower_bound=1),
+    Flag("vocab_size", "integer", None, "words", lower_bound=2),
+)
+
+EXECUTOR = (
+    Flag(
+        "executor",
+        "enum",
+        "local",
+        "local: processes of this host; ray: the nodes of a Ray cluster",
+        ("local", "ray"),
+    ),
+    Flag("ray_address", "string", None, "HOST:PORT of Ray's head node (default: this host's)"),
+)
+BENCH = (
+    Flag("models", "string", "rnnlm", "benchmark graphs (nmt:num_layers=4) or paths, A,B,..."),
+    Flag("clusters", "string", "k80x2", "clusters, A,B,..."),
+    Flag("algorithms", "string", "random,local_search,spotlight", "algorithms, A,B,..."),
+    Flag("seeds", "string", "1", "seeds, 1,2,3"),
+    Flag("parallel", "integer", None, "cells at a time (default: one per core)", lower_bound=1),
+    *EXECUTOR,
+)
+TRAIN = (
+    Flag("family", "string", "rnnlm", "graphs to train on: variations of rnnlm, nmt or cifar10"),
+    Flag("clusters", "string", "k80x2,k80x4", "clusters, A,B,..."),
+    Flag("num_graphs", "integer", 32, "a quarter of them is held out", lower_bound=2),
+    Flag("episodes", "integer", None, "episodes in all, at most", lower_bound=0),
+    Flag("budget_seconds", "float", 300.0, "wall time of the training", lower_bound=0),
+)
+
+LIMITS = (
+    Flag("time_limit_seconds", "float", None, "a job is killed after so long", lower_bound=0),
+    Flag("memory_limit", "string", None, "as 8GiB: a job is killed that takes more"),
+)
+BATCH = (
+    Flag("output_dir", "string", None, "where summary, logs and states go (default: JOBS_batch)"),
+    Flag(
+        "parallel",
+        "integer",
+        None,
+        "jobs at a time (default: 1; on Ray one per CPU)",
+        lower_bound=1,
+    ),
+    *EXECUTOR,
+    Flag("resume", "boolean", True, "jobs that are done stay done"),
+    *LIMITS,
+    Flag("num_gpus", "integer", 0, "GPUs that a job needs for itself", lower_bound=0),
+)
+JOB = (
+    Flag("name", "string", None, "of the job; {model}, {seed} and so on are filled in"),
+    *LIMITS,
+    Flag("num_gpus", "integer", None, "GPUs that the job needs for itself", lower_bound=0),
+)
+
+
+class _Choice(flags.EnumParser):
+    """As absl's, but a misspelt value is told with the one it is most like."""
+
+    def parse(self, argument: str) -> str:
+        if argument not in self.enum_values:
+            wanted = [value for value in self.enum_values if value]
+            raise ValueError(
+                f"wanted one of {', '.join(wanted)}{did_you_mean(str(argument), wanted)}"
+            )
+        return argument
+
+
+class _Number(flags.FloatParser):
+    """As absl's, but nan, which is neither below nor above any bound, is none."""
+
+    def convert(self, argument: str | float) -> float:
+        value = float(super().convert(argument))
+        if math.isnan(value):
+            raise ValueError(f"wanted {self.syntactic_help}")
+        return value
+
+
+def define(table: tuple[Flag, ...]) -> flags.FlagValues:
+    """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""
+    values = flags.FlagValues()
+    for flag in table:
+        _define(flag, values)
+    return values
+
+
+def _define(flag: Flag, values: flags.FlagValues) -> None:
+    bound = {} if flag.lower_bound is None else {"lower_bound": flag.lower_bound}
+    if flag.kind == "string":
+        flags.DEFINE_string(flag.name, flag.default, flag.help, flag_values=values)
+    elif flag.kind == "integer":
+        flags.DEFINE_integer(flag.name, flag.default, flag.help, flag_values=values, **bound)
+    elif flag.kind == "float":
+        flags.DEFINE(
+            _Number(**bound),
+            flag.name,
+            flag.default,
+            flag.help,
+            flag_values=values,
+            serializer=flags.ArgumentSerializer(),
+        )
+    elif flag.kind == "boolean":
+        flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
+    elif flag.kind == "enum":
+        flags.DEFINE(
+            _Choice(flag.choices),
+            flag.name,
+            flag.default,
+            flag.help,
+            flag_values=values,
+            serializer=flags.ArgumentSerializer(),
+        )
+    else:
+        flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)

@@ -1,1 +1,0 @@
-"""What ops cost on devices that are present: traced, mapped to the user's graph, and kept."""

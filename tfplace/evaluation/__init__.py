@@ -1,1 +1,0 @@
-"""What a placement is worth: predicted by the simulator, or measured."""

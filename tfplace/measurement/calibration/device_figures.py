@@ -1,0 +1,139 @@
+"""Per device: what an op and a step cost beside their work, and how many ops run at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.cluster import Cluster, Device
+from graphs.op_graph import FloatArray
+from tfplace.measurement.calibration.probe_graphs import (
+    STREAM_BYTES,
+    op_chains,
+    products,
+    step_probe,
+    streams_on,
+)
+from tfplace.measurement.calibration.probing import Prober
+from tfplace.measurement.calibration.slot_count import choose_slots
+
+_CHAIN_LENGTH, _NUM_CHAINS = 200, 16
+_PRODUCT_SIDE = {"CPU": 384, "GPU": 2048}
+"""Of matrices whose product takes about a millisecond: far above its dispatch."""
+_PRODUCT_DEPTH = 3
+_MOST_AT_ONCE = 16
+_STREAM_LENGTH = 9
+_STREAM_VECTORS = 3  # two are read, one is written
+
+
+@dataclasses.dataclass(frozen=True)
+class StepFigures:
+    """Attributes:
+    overhead_seconds: of every step, whichever devices take part.
+    fetch_seconds: of each fetched tensor.
+    device_seconds: [D] what each device adds that takes part.
+    spread: (p75 - p25) / median of equal steps, the largest of all probes: noise.
+    """
+
+    overhead_seconds: float
+    fetch_seconds: float
+    device_seconds: Sequence[float]
+    spread: float
+
+
+@dataclasses.dataclass(frozen=True)
+class OpFigures:
+    """Attributes:
+    op_seconds: of a tiny op, its dispatch included.
+    slots: ops that run at once.
+    product_seconds: of one product of matrices of `product_side`.
+    product_side: number of rows.
+    seconds_of_count: {k: seconds of k equal chains of products at once}.
+    stream_bytes_per_second: of an element-wise op on vectors of STREAM_BYTES that runs alone; 0
+      where that was not measured.
+    """
+
+    op_seconds: float
+    slots: int
+    product_seconds: float
+    product_side: int
+    seconds_of_count: Mapping[int, float]
+    stream_bytes_per_second: float = 0.0
+
+
+def measure_steps(cluster: Cluster, prober: Prober, budget_seconds: float) -> StepFigures:
+    """Times steps in which one device takes part, or all of them, and fetches from each."""
+    names = cluster.device_names
+    together = tuple(names)
+    probes = {(devices, 0): step_probe(devices) for devices in {*((n,) for n in names), together}}
+    probes |= {((name,), 1): step_probe((name,), num_fetches=1) for name in names}
+    seconds = prober.time(probes, budget_seconds)
+    alone = [float(np.median(seconds[(name,), 0])) for name in names]
+    fetches = [float(np.median(seconds[(n,), 1] - seconds[(n,), 0])) for n in names]
+    overhead, shares = split_overhead(alone, float(np.median(seconds[together, 0])))
+    spread = max(_spread(of_step) for of_step in seconds.values())
+    return StepFigures(overhead, max(float(np.mean(fetches)), 0.0), shares, spread)
+
+
+def split_overhead(alone: Sequence[float], together: float) -> tuple[float, tuple[float, ...]]:
+    """Solves alone[d] = o + s[d], together = o + sum(s) for the overhead o and shares s, all >= 0.
+
+    Args:
+      alone: [D] seconds of a step of each device.
+      together: seconds of a step of all devices.
+    """
+    if len(alone) == 1:
+        return alone[0], (0.0,)
+    overhead = (sum(alone) - together) / (len(alone) - 1)
+    overhead = min(max(overhead, 0.0), *alone)
+    return overhead, tuple(seconds - overhead for seconds in alone)
+
+
+def measure_ops(device: Device, prober: Prober, budget_seconds: float) -> OpFigures:
+    """Times chains of tiny ops, 1, 2, … equal heavy ops at once, and on a CPU large streams."""
+    side = _PRODUCT_SIDE[device.type]
+    counts = slot_counts(device)
+    probes = {("chain", 1): op_chains(device.name, 1, _NUM_CHAINS)}
+    probes["chain", _CHAIN_LENGTH] = op_chains(device.name, _CHAIN_LENGTH, _NUM_CHAINS)
+    probes |= {("idle", 0): step_probe([device.name])}
+    probes |= {
+        ("products", count): products(device.name, side, _PRODUCT_DEPTH, count) for count in counts
+    }
+    lengths = (1, _STREAM_LENGTH) if device.type == "CPU" else ()
+    probes |= {("stream", n): streams_on([device.name], STREAM_BYTES, n) for n in lengths}
+    seconds = prober.time(probes, budget_seconds)
+    num_ops = (_CHAIN_LENGTH - 1) * _NUM_CHAINS
+    of_op = np.median(seconds["chain", _CHAIN_LENGTH] - seconds["chain", 1]) / num_ops
+    of_count = {
+        count: float(np.median(seconds["products", count] - seconds["idle", 0])) for count in counts
+    }
+    of_count = {count: max(value, 1e-9) for count, value in of_count.items()}
+    return OpFigures(
+        op_seconds=max(float(of_op), 0.0),
+        slots=choose_slots(of_count),
+        product_seconds=of_count[1] / _PRODUCT_DEPTH,
+        product_side=side,
+        seconds_of_count=of_count,
+        stream_bytes_per_second=_stream_rate(*(seconds["stream", n] for n in lengths)),
+    )
+
+
+def slot_counts(device: Device) -> list[int]:
+    """Numbers of equal ops to run at once: 1 to twice a CPU's cores, thinned out above 4."""
+    most = min(2 * device.cores, _MOST_AT_ONCE) if device.type == "CPU" else 4
+    return sorted({count for count in (1, 2, 3, 4, 6, 8, 12, 16) if count <= most})
+
+
+def _stream_rate(short: FloatArray | None = None, long: FloatArray | None = None) -> float:
+    """Bytes per second, from the steps of a chain of one and of _STREAM_LENGTH; 0 without."""
+    if short is None or long is None:
+        return 0.0
+    moved = (_STREAM_LENGTH - 1) * _STREAM_VECTORS * STREAM_BYTES
+    return moved / max(float(np.median(long - short)), 1e-9)
+
+
+def _spread(seconds: FloatArray) -> float:
+    p25, median, p75 = np.percentile(seconds, [25, 50, 75])
+    return float((p75 - p25) / median)

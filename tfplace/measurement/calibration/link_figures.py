@@ -1,0 +1,170 @@
+"""Per link: latency and bandwidth, what transfers take of its two devices, and channels."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray
+from tfplace.measurement.calibration.channel_rule import (
+    Pair,
+    RuleChoice,
+    TransfersAtOnce,
+    choose_rule,
+)
+from tfplace.measurement.calibration.device_figures import OpFigures
+from tfplace.measurement.calibration.line_fit import LineFit, fit_line
+from tfplace.measurement.calibration.probe_graphs import (
+    Transfers,
+    ping_pong,
+    products_beside_transfers,
+    transfers_at_once,
+)
+from tfplace.measurement.calibration.probing import Prober
+
+SIZES = (64, 1 << 10, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24, 1 << 25)
+"""Bytes of the tensors that go to and fro: from one cache line to 32 MiB."""
+FEW_SIZES = (64, 1 << 14, 1 << 18, 1 << 20, 1 << 22, 1 << 24)
+_MOST_PAIRS_WITH_ALL_SIZES = 6
+
+_BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 18: 17, 1 << 20: 9, 1 << 22: 4}
+"""{bytes: transfers that go beside the products}, compared with one transfer."""
+_BUSY_CHAIN_SECONDS = 30e-3
+"""Long enough that all transfers are over before it: 33 of 64 KiB, 4 of 4 MiB."""
+_RULE_BYTES, _RULE_COUNT = 1 << 20, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class LinkFigures:
+    """Attributes:
+    bytes_per_second, latency_seconds: as the simulator takes them.
+    fit: of the round trip: a tensor there, one element back.
+    round_trip_seconds: {bytes: median seconds}.
+    """
+
+    bytes_per_second: float
+    latency_seconds: float
+    fit: LineFit
+    round_trip_seconds: Mapping[int, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class BusyFigures:
+    """What a transfer takes of a device at its end, while that computes.
+
+    Attributes:
+      fit: seconds by bytes; None where none of it could be told from noise.
+      transfer_seconds: {bytes: median seconds}; not above 0 where it drowns in noise.
+    """
+
+    fit: LineFit | None
+    transfer_seconds: Mapping[int, float]
+
+
+def measure_link(
+    source: str, target: str, num_links: int, prober: Prober, budget_seconds: float
+) -> LinkFigures:
+    """Times round trips of different sizes; the difference of many and few is free of the step."""
+    sizes = SIZES if num_links <= _MOST_PAIRS_WITH_ALL_SIZES else FEW_SIZES
+    probes = {
+        (size, hops): ping_pong(source, target, size, hops)
+        for size in sizes
+        for hops in (1, _hops(size))
+    }
+    seconds = prober.time(probes, budget_seconds)
+    of_size = {
+        size: float(np.median(seconds[size, _hops(size)] - seconds[size, 1])) / (_hops(size) - 1)
+        for size in sizes
+    }
+    return link_figures(of_size)
+
+
+def _hops(size: int) -> int:
+    return 9 if size <= 1 << 18 else 3
+
+
+def link_figures(round_trip_seconds: Mapping[int, float]) -> LinkFigures:
+    """The figures of a link from {bytes: seconds of a round trip}.
+
+    Only the sum of the latencies there and back can be known without a common clock: each way
+    gets half of it. Times that noise has made negative are left out.
+
+    Raises:
+      ValueError: none is positive.
+    """
+    usable = {size: seconds for size, seconds in round_trip_seconds.items() if seconds > 0}
+    fit = fit_line(list(usable), list(usable.values()))
+    slope = fit.seconds_per_unit
+    return LinkFigures(
+        # A link without a slope is quicker than anything that was sent over it shows.
+        bytes_per_second=1.0 / slope if slope else max(usable) / min(usable.values()),
+        latency_seconds=fit.fixed_seconds / 2,
+        fit=fit,
+        round_trip_seconds=dict(round_trip_seconds),
+    )
+
+
+def measure_busy(
+    device: str, pair: tuple[str, str], ops: OpFigures, prober: Prober, budget_seconds: float
+) -> BusyFigures:
+    """How much longer a chain of products takes on a device beside transfers to or from it."""
+    probes = {}
+    for size, most in _BUSY_COUNTS.items():
+        depth = max(most, math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds))
+        for count in (1, most):
+            transfers = Transfers(*pair, num_bytes=size, count=count)
+            probes[size, count] = products_beside_transfers(
+                device, ops.product_side, depth, transfers
+            )
+    seconds = prober.time(probes, budget_seconds)
+    return busy_figures(
+        {
+            size: (seconds[size, most] - seconds[size, 1]) / (most - 1)
+            for size, most in _BUSY_COUNTS.items()
+        }
+    )
+
+
+def busy_figures(transfer_seconds: Mapping[int, FloatArray]) -> BusyFigures:
+    """From {bytes: f8[rounds] seconds that one transfer took of the device}.
+
+    A size counts where at least three of four rounds show that anything is taken at all.
+    """
+    medians = {size: float(np.median(seconds)) for size, seconds in transfer_seconds.items()}
+    seen = [size for size, seconds in transfer_seconds.items() if np.quantile(seconds, 0.25) > 0]
+    if len(seen) < 2:
+        return BusyFigures(None, medians)
+    return BusyFigures(fit_line(seen, [medians[size] for size in seen]), medians)
+
+
+def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) -> RuleChoice:
+    """Times transfers that go at once between the first two or three devices."""
+    if len(names) < 2:
+        return choose_rule({}, [])
+    patterns = rule_patterns(len(names))
+    singles = sorted({(pair,) for pattern in patterns for pair in pattern})
+    probes = {
+        (pattern, count): transfers_at_once(
+            [Transfers(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
+        )
+        for pattern in (*singles, *patterns)
+        for count in (1, _RULE_COUNT)
+    }
+    seconds = prober.time(probes, budget_seconds)
+    of_pattern = {
+        pattern: max(float(np.median(seconds[pattern, _RULE_COUNT] - seconds[pattern, 1])), 1e-9)
+        for pattern in (*singles, *patterns)
+    }
+    observed = [TransfersAtOnce(pattern, of_pattern[pattern]) for pattern in patterns]
+    return choose_rule({single[0]: of_pattern[single] for single in singles}, observed)
+
+
+def rule_patterns(num_devices: int) -> list[tuple[Pair, ...]]:
+    """Transfers to send at once: both ways; one to two; two to one, where there are three."""
+    both: tuple[Pair, ...] = ((0, 1), (1, 0))
+    if num_devices < 3:
+        return [both]
+    return [both, ((0, 1), (0, 2)), ((1, 0), (2, 0))]

@@ -1,0 +1,219 @@
+"""Small graphs that each exercise one thing: dispatch, ops, transfers, or both at once.
+
+What they compute ends in assignments to variables, since Grappler removes what nothing needs, and
+replaces a transfer by a control edge where only the order matters.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graphs.source_model import Initialization
+from tfplace.measurement.training_run import TrainingRun
+
+_FLOAT_BYTES = 4
+STREAM_BYTES = 1 << 24
+"""Of the vectors of element-wise ops that go through the memory that cores share."""
+_DONE = "done"
+_PACING_SHARE = 0.7
+"""Of a target's chain: how long its source's is, so that what the target does decides."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Probe:
+    """Attributes: graph_def with devices; run: one step of it."""
+
+    graph_def: Any
+    run: TrainingRun
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfers:
+    """Attributes: source, target: device names; num_bytes: of each; count: how many."""
+
+    source: str
+    target: str
+    num_bytes: int
+    count: int
+
+
+def step_probe(devices: Sequence[str], num_fetches: int = 0) -> Probe:
+    """A step in which every device does next to nothing, without transfers between them.
+
+    Args:
+      devices: that take part.
+      num_fetches: 1 to fetch one element from the first, else 0.
+    """
+    drawing = _Drawing()
+    values = [drawing.read(device, 1) for device in devices]
+    ends = [drawing.keep(d, value) for d, value in zip(devices, values, strict=True)]
+    return drawing.probe(devices[0], ends, values[:num_fetches])
+
+
+def op_chains(device: str, length: int, count: int) -> Probe:
+    """`count` independent chains of `length` ops on 1 element each."""
+    drawing = _Drawing()
+    most = drawing.read(device, 1)
+    ends = []
+    for _ in range(count):
+        value = drawing.read(device, 1)  # its own: Grappler merges equal chains
+        value = _min_max_chain(drawing, device, value, most, length)
+        ends.append(drawing.keep(device, value))
+    return drawing.probe(device, ends)
+
+
+def products(device: str, side: int, depth: int, count: int) -> Probe:
+    """`count` independent chains of `depth` products of side x side matrices."""
+    drawing = _Drawing()
+    ends = [_product_chain(drawing, device, side, depth)[1] for _ in range(count)]
+    return drawing.probe(device, ends)
+
+
+def products_on(devices: Sequence[str], side: int, depth: int) -> Probe:
+    """A chain of `depth` products of side x side matrices on each device."""
+    drawing = _Drawing()
+    ends = [_product_chain(drawing, device, side, depth)[1] for device in devices]
+    return drawing.probe(devices[0], ends)
+
+
+def streams_on(devices: Sequence[str], num_bytes: int, depth: int) -> Probe:
+    """A chain of `depth` element-wise ops on two vectors of `num_bytes` on each device."""
+    drawing = _Drawing()
+    ends = []
+    for device in devices:
+        value, most = (drawing.read(device, _elements(num_bytes)) for _ in range(2))
+        value = _min_max_chain(drawing, device, value, most, depth)
+        ends.append(drawing.keep(device, drawing.first_element(device, value)))
+    return drawing.probe(devices[0], ends)
+
+
+def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:
+    """A tensor goes to `target`, whereupon one element comes back, `num_hops` times in turn."""
+    drawing = _Drawing()
+    elements = _elements(num_bytes)
+    handle = drawing.variable(source, elements)
+    back: list[Any] = []
+    for _ in range(num_hops):
+        there = drawing.first_element(target, drawing.read_again(source, handle, back))
+        back = [drawing.keep(source, there)]
+    return drawing.probe(source, back)
+
+
+def transfers_at_once(transfers: Sequence[Transfers]) -> Probe:
+    """Independent transfers."""
+    drawing = _Drawing()
+    ends = [end for transfer in transfers for end in _send(drawing, transfer)]
+    return drawing.probe(transfers[0].target, ends)
+
+
+def products_beside_transfers(device: str, side: int, depth: int, transfers: Transfers) -> Probe:
+    """A chain of products on one end of a link while transfers go over it, evenly spread.
+
+    A product of the source releases each of them: in a training step, too, they come one by one,
+    and each wakes its threads anew, while of a burst many are handled at once. Where the device is
+    the target, a shorter chain of the source is done before its own.
+    """
+    drawing = _Drawing()
+    source, target = transfers.source, transfers.target
+    handle = drawing.variable(source, _elements(transfers.num_bytes))
+    pacing = depth if device == source else max(round(_PACING_SHARE * depth), 1)
+    products, end = _product_chain(drawing, source, side, pacing)
+    ends = [end]
+    for number in range(transfers.count):
+        after = products[number * pacing // transfers.count]
+        sent = drawing.read_again(source, handle, [after])
+        ends.append(drawing.keep(target, drawing.first_element(target, sent)))
+    if device == target:
+        ends.append(_product_chain(drawing, target, side, depth)[1])
+    return drawing.probe(device, ends)
+
+
+def _send(drawing: _Drawing, transfers: Transfers) -> list[Any]:
+    """The ops that end where the tensors arrive."""
+    handle = drawing.variable(transfers.source, _elements(transfers.num_bytes))
+    sent = [drawing.read_again(transfers.source, handle, ()) for _ in range(transfers.count)]
+    target = transfers.target
+    return [drawing.keep(target, drawing.first_element(target, tensor)) for tensor in sent]
+
+
+def _product_chain(drawing: _Drawing, device: str, side: int, depth: int) -> tuple[list[Any], Any]:
+    """The products in turn, and the op at their end."""
+    factor = drawing.read(device, side * side, 1.0 / side)  # products stay as they are
+    products = []
+    with drawing.on(device):
+        factor = tf.raw_ops.Reshape(tensor=factor, shape=[side, side])
+        value = factor
+        for _ in range(depth):
+            value = tf.raw_ops.MatMul(a=value, b=factor)
+            products.append(value)
+        value = tf.raw_ops.Reshape(tensor=value, shape=[side * side])
+    return products, drawing.keep(device, drawing.first_element(device, value))
+
+
+def _min_max_chain(drawing: _Drawing, device: str, value: Any, most: Any, length: int) -> Any:
+    with drawing.on(device):
+        for position in range(length):  # in turn: Grappler merges equal types
+            kind = tf.raw_ops.Maximum if position % 2 else tf.raw_ops.Minimum
+            value = kind(x=value, y=most)
+    return value
+
+
+def _elements(num_bytes: int) -> int:
+    return max(num_bytes // _FLOAT_BYTES, 1)
+
+
+class _Drawing:
+    """A graph as it grows, with the ops that initialise its variables."""
+
+    def __init__(self) -> None:
+        self._graph = tf.Graph()
+        self._init_ops: list[str] = []
+
+    def on(self, device: str) -> Any:
+        stack = contextlib.ExitStack()
+        stack.enter_context(self._graph.as_default())
+        stack.enter_context(tf.device(device))
+        return stack
+
+    def variable(self, device: str, elements: int, value: float = 1.0) -> Any:
+        """The handle of a vector that holds `value` everywhere."""
+        name = f"variable_{len(self._init_ops)}"
+        with self.on(device):
+            handle = tf.raw_ops.VarHandleOp(
+                dtype=tf.float32, shape=[elements], shared_name=name, name=name
+            )
+            filled = tf.raw_ops.Fill(dims=[elements], value=value)
+            initial = tf.raw_ops.AssignVariableOp(resource=handle, value=filled)
+        self._init_ops.append(initial.name)
+        return handle
+
+    def read(self, device: str, elements: int, value: float = 1.0) -> Any:
+        """The value of a new variable."""
+        return self.read_again(device, self.variable(device, elements, value), ())
+
+    def read_again(self, device: str, handle: Any, after: Sequence[Any]) -> Any:
+        """The variable's buffer: nothing is copied on its device."""
+        with self.on(device), tf.control_dependencies(after):
+            return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+    def first_element(self, device: str, vector: Any) -> Any:
+        with self.on(device):
+            return tf.raw_ops.Slice(input=vector, begin=[0], size=[1])
+
+    def keep(self, device: str, element: Any) -> Any:
+        """Assigns a vector of one element to a new variable on the device."""
+        handle = self.variable(device, 1)
+        with self.on(device):
+            return tf.raw_ops.AssignVariableOp(resource=handle, value=element)
+
+    def probe(self, device: str, ends: Sequence[Any], fetched: Sequence[Any] = ()) -> Probe:
+        with self.on(device), tf.control_dependencies(ends):
+            tf.raw_ops.NoOp(name=_DONE)
+        initialization = Initialization(init_ops=tuple(self._init_ops))
+        fetches = [_DONE, *(tensor.name for tensor in fetched)]
+        return Probe(self._graph.as_graph_def(), TrainingRun({}, fetches, initialization))

@@ -1,0 +1,88 @@
+"""Times probes in turn, so that all of them see the same machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Hashable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from graphs.cluster import Cluster
+from graphs.errors import ClusterError
+from graphs.op_graph import FloatArray
+from graphs.placement import Infeasible
+from tfplace.measurement.calibration.probe_graphs import Probe
+from tfplace.measurement.machine_load import LoadMeter
+from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepRequest
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProbingLimits:
+    """How often and how long.
+
+    Attributes:
+      warmup_steps: steps of each probe that are not counted, >= 1.
+      min_rounds: rounds even if they exceed the budget, >= 3.
+      max_rounds: rounds at most.
+      timeout_seconds: the longest that preparing a probe or one step may take.
+    """
+
+    warmup_steps: int = 2
+    min_rounds: int = 5
+    max_rounds: int = 25
+    timeout_seconds: float = 60.0
+
+
+class Prober:
+    """Runs probes on the devices of one cluster, through tf.function as measured steps run."""
+
+    def __init__(self, process: MeasuringProcess, cluster: Cluster, limits: ProbingLimits) -> None:
+        self._process = process
+        self._cluster = cluster
+        self._limits = limits
+        self.load = LoadMeter()
+
+    def time(self, probes: Mapping[Key, Probe], budget_seconds: float) -> dict[Key, FloatArray]:
+        """{key: f8[rounds] seconds of a step}; round i of one ran beside round i of the others.
+
+        Args:
+          probes: by whatever tells them apart.
+          budget_seconds: no round starts after it, once there are min_rounds.
+
+        Raises:
+          ClusterError: a probe could not be run, because a device or a link does not work.
+        """
+        end = time.monotonic() + budget_seconds
+        slots = {key: slot for slot, key in enumerate(probes)}
+        for key, probe in probes.items():
+            graph = probe.graph_def.SerializeToString()
+            # A Session would dispatch differently: then there is nothing to calibrate.
+            request = PrepareRequest(slots[key], graph, probe.run, through="tf.function")
+            self._request(request)
+            self._request(StepRequest(slots[key], self._limits.warmup_steps))
+        self.load.read(self._process.process_ids)
+        seconds: dict[Key, list[float]] = {key: [] for key in probes}
+        for round_index in range(self._limits.max_rounds):
+            if round_index >= self._limits.min_rounds and time.monotonic() > end:
+                break
+            for key, slot in slots.items():
+                seconds[key].append(float(self._request(StepRequest(slot, 1))[0]))
+        self.load.read(self._process.process_ids)
+        for slot in slots.values():
+            self._request(ReleaseRequest(slot))
+        return {key: np.array(of_key) for key, of_key in seconds.items()}
+
+    def _request(self, request: PrepareRequest | StepRequest | ReleaseRequest) -> Any:
+        answer = self._process.request(request, self._limits.timeout_seconds)
+        if isinstance(answer, Infeasible):
+            raise ClusterError(
+                f"calibrating {self._cluster.name}: a step on its devices failed "
+                f"({answer.reason}): {answer.message}; see that all its tasks run and can reach "
+                "each other, then calibrate again"
+            )
+        return answer

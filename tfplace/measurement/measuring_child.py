@@ -1,0 +1,217 @@
+"""The process that runs graphs for `measuring_process`: it may crash, hang or be killed.
+
+Answers each request with ("ok", value), ("infeasible", reason, message), or ("lost", message)
+where the runtime itself is gone, such as a worker that died.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+
+from graphs.host.child_process import connect_to_parent
+from graphs.op_graph import FloatArray
+from tfplace.measurement.allocator import memory_of_devices
+from tfplace.measurement.device_name import device_key
+from tfplace.measurement.step_stats import parse_step_stats
+from tfplace.measurement.training_run import (
+    GraphRequest,
+    MemoryRequest,
+    Prepared,
+    PrepareRequest,
+    ReleaseRequest,
+    Request,
+    RuntimeConfig,
+    StepRequest,
+    TraceRequest,
+)
+
+_NO_KERNEL = ("Cannot assign a device", "No OpKernel was registered", "No registered")
+_MEMORY = ("OOM when allocating", "ran out of memory", "Failed to allocate", "out of memory")
+
+_NOISE = ("Graph execution error", "Detected at node", "Node: ", "Additional GRPC", ":UNKNOWN")
+_MESSAGE_CHARACTERS = 600
+
+
+class _Runs:
+    """The prepared runs of this process, by slot."""
+
+    def __init__(self, runtime: RuntimeConfig) -> None:
+        self._runtime = runtime
+        self._runners: dict[int, Any] = {}
+        self._connected = False
+        _show_logical_cpus(runtime.num_logical_cpus)
+        _split_first_gpu(runtime.gpu_memory_bytes)
+
+    def answer(self, request: Request) -> Any:
+        if isinstance(request, PrepareRequest):
+            return self._prepare(request)
+        if isinstance(request, StepRequest):
+            return _time_steps(self._runners[request.slot], request.num_steps)
+        if isinstance(request, TraceRequest):
+            runner = self._runners[request.slot]
+            names = self._runtime.device_names
+            return [parse_step_stats(runner.trace(), names) for _ in range(request.num_traces)]
+        if isinstance(request, GraphRequest):
+            return self._runners[request.slot].executed_graph()
+        if isinstance(request, MemoryRequest):
+            return memory_of_devices(self._runtime.device_names, request.reset)
+        return self._release(request)
+
+    def _prepare(self, request: PrepareRequest) -> Prepared:
+        from tfplace.measurement.step_runner import FunctionRunner, SessionRunner
+
+        why = ""
+        if request.through in ("auto", "tf.function"):
+            self._connect()
+            try:
+                return self._start(request, FunctionRunner, "tf.function", "")
+            except Exception as error:
+                if request.through != "auto" or _reason(error) != "error":
+                    raise
+                why = _message(error)
+                logging.warning("tf.function can't run this graph, trying a Session: %s", why)
+        return self._start(request, SessionRunner, "session", why)
+
+    def _start(self, request: PrepareRequest, kind: Any, through: str, why: str) -> Prepared:
+        self._release(ReleaseRequest(request.slot))
+        runner = kind(request, self._runtime)
+        self._runners[request.slot] = runner
+        runner.start()
+        return Prepared(through, why, runner.step())
+
+    def _release(self, request: ReleaseRequest) -> None:
+        runner = self._runners.pop(request.slot, None)
+        if runner is None:
+            return
+        try:
+            runner.release()
+        except Exception as error:  # of a run that could not start: no fault of the next one
+            if _reason(error) == "lost":
+                raise
+            logging.warning("variables of slot %d stay: %s", request.slot, _message(error))
+
+    def _connect(self) -> None:
+        """Makes the cluster's tasks devices of this process; a Session needs no such thing."""
+        import tensorflow as tf
+
+        tf.config.set_soft_device_placement(self._runtime.soft_placement)
+        if self._connected or not any(self._runtime.addresses):
+            return
+        tasks: dict[str, dict[int, str]] = {}
+        for name, address in zip(self._runtime.device_names, self._runtime.addresses, strict=True):
+            key = device_key(name)
+            tasks.setdefault(key.job, {})[key.task] = address
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(tasks))
+        self._connected = True
+
+
+def _show_logical_cpus(num_logical_cpus: int) -> None:
+    import tensorflow as tf
+
+    if num_logical_cpus > 1:
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("CPU")[0],
+            [tf.config.LogicalDeviceConfiguration()] * num_logical_cpus,
+        )
+
+
+def _split_first_gpu(memory_bytes: Sequence[int]) -> None:
+    import tensorflow as tf
+
+    if memory_bytes:
+        tf.config.set_logical_device_configuration(
+            tf.config.list_physical_devices("GPU")[0],
+            [tf.config.LogicalDeviceConfiguration(m // 2**20) for m in memory_bytes],
+        )
+
+
+def _time_steps(runner: Any, num_steps: int) -> FloatArray:
+    """Wall time of each step, from its call until its results are on this host."""
+    seconds = np.empty(num_steps)
+    for step in range(num_steps):
+        start = time.perf_counter()
+        runner.step()
+        seconds[step] = time.perf_counter() - start
+    return seconds
+
+
+def _reason(error: BaseException) -> str:
+    """An Infeasible's reason for what TensorFlow raised; "lost" where a task is gone."""
+    import tensorflow as tf
+
+    message = _text(error)
+    if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
+        return "memory"
+    if isinstance(error, tf.errors.UnavailableError | tf.errors.AbortedError):
+        return "lost"
+    if any(text in message for text in _NO_KERNEL):
+        return "no_kernel"
+    if "Cannot colocate" in message:
+        return "colocation"
+    return "memory" if any(text in message for text in _MEMORY) else "error"
+
+
+def _message(error: BaseException) -> str:
+    """One line: what TensorFlow says, without its repetitions and stack."""
+    lines = _text(error).splitlines()
+    kept = dict.fromkeys(
+        line.strip() for line in lines if line.strip() and not line.startswith(_NOISE)
+    )
+    return f"{type(error).__name__}: {' '.join(kept)}"[:_MESSAGE_CHARACTERS]
+
+
+def _text(error: BaseException) -> str:
+    return str(getattr(error, "message", None) or error)
+
+
+def _serve(connection: Connection, runs: _Runs) -> None:
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        try:
+            answer: tuple[Any, ...] = ("ok", runs.answer(request))
+        except Exception as error:
+            logging.exception("answering %s", type(request).__name__)
+            reason = _reason(error)
+            message = _message(error)
+            answer = ("lost", message) if reason == "lost" else ("infeasible", reason, message)
+        connection.send(answer)
+
+
+def _end_with(descriptor: int) -> None:
+    """Ends this process when the parent's end of the pipe closes, also amid a step that hangs.
+
+    The kernel's death signal does so too, but only for a child that the main thread started.
+    """
+    hang_up = select.poll()
+    hang_up.register(descriptor, 0)  # no event but the one that is always told
+    hang_up.poll()
+    os._exit(0)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Serves requests until the parent closes the pipe; the first message is a RuntimeConfig."""
+    connection, _ = connect_to_parent(argv)
+    threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
+    import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
+
+    runs = _Runs(connection.recv())
+    _serve(connection, runs)
+    # An ordinary exit waits for sessions on tasks that may be gone, for minutes.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

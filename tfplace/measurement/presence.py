@@ -1,0 +1,39 @@
+"""Whether a cluster's devices are here, so that placements can really run."""
+
+from __future__ import annotations
+
+from graphs.cluster import Cluster
+from graphs.clusters import named_clusters
+from graphs.clusters.discovery import gpu_split_bytes
+from tfplace.measurement.device_name import device_key
+
+WORKER_JOB = "worker"
+
+
+def is_present(cluster: Cluster) -> bool:
+    """Whether graphs can run on all devices of the cluster now.
+
+    `workers:N` processes are started when they are needed; tasks with an address are taken at
+    their word; devices of this host must be visible to TensorFlow. A cluster of the catalogue
+    describes hardware by its type, which is not what happens to be here. The logical GPUs of
+    `gpu_split:N` are made where they are needed, out of one GPU.
+    """
+    keys = [device_key(device.name) for device in cluster.devices]
+    if any(key.job for key in keys):
+        addressed = all(device.address for device in cluster.devices)
+        return addressed or all(key.job == WORKER_JOB for key in keys)
+    if cluster.name == "local":
+        return True
+    if gpu_split_bytes(cluster):
+        return ("GPU", 0) in _visible()
+    return (
+        cluster.name not in named_clusters.names()
+        and {(k.type, k.index) for k in keys} <= _visible()
+    )
+
+
+def _visible() -> set[tuple[str, int]]:
+    import tensorflow as tf
+
+    gpus = tf.config.list_physical_devices("GPU")
+    return {("CPU", 0), *(("GPU", index) for index in range(len(gpus)))}

@@ -1,0 +1,132 @@
+"""The graph of a run made ready for timing: initialization joined in, devices completed.
+
+Works on GraphDefs alone; only the child process that runs them imports this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tensorflow.core.framework.graph_pb2 import GraphDef
+
+from graphs.names import op_of, with_index
+from graphs.source_model import Initialization
+from tfplace.measurement.device_name import complete_device
+
+_COLOCATION = b"loc:@"
+_DECLARES_CONTAINER = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+
+
+def prepare_run_graph(
+    run_graph: Any,
+    source_graph: Any,
+    initialization: Initialization,
+    default_device: str,
+    container: str,
+) -> Any:
+    """The run graph with the ops that initialise its variables, as a new GraphDef.
+
+    Ops that only the initialization needs lose their device: TensorFlow puts them beside the
+    variables that they set. Variables go into a container of their own, so that variants of
+    a graph in one process don't share them.
+
+    Args:
+      run_graph: GraphDef with devices.
+      source_graph: GraphDef that holds the initialization's ops; may be run_graph.
+      default_device: whose task a device string without a job means.
+      container: TensorFlow resource container.
+    """
+    merged = GraphDef()
+    merged.CopyFrom(run_graph)
+    present = {node.name for node in merged.node}
+    init_ops = [*initialization.init_ops, *filter(None, [initialization.restore_op])]
+    for node in subgraph(source_graph, init_ops, ()).node:
+        if node.name not in present:
+            merged.node.add().CopyFrom(node)
+            merged.node[-1].device = ""
+    known = {function.signature.name for function in merged.library.function}
+    for function in source_graph.library.function:
+        if function.signature.name not in known:
+            merged.library.function.add().CopyFrom(function)
+    gradients = {gradient.function_name for gradient in merged.library.gradient}
+    for gradient in source_graph.library.gradient:
+        if gradient.function_name not in gradients:
+            merged.library.gradient.add().CopyFrom(gradient)
+    _set_containers(merged.node, container)
+    _complete_devices(merged, default_device)
+    _drop_dangling_colocation(merged)
+    return merged
+
+
+def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
+    """What the fetches need when the feeds are given, and the library.
+
+    Raises:
+      KeyError: a fetch or an input is not in the graph.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+    cut = {with_index(feed) for feed in feeds}
+    waiting = [op_of(fetch) for fetch in fetches]
+    needed: set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name not in needed:
+            needed.add(name)
+            inputs = nodes[name].input
+            waiting += [op_of(i) for i in inputs if i.startswith("^") or with_index(i) not in cut]
+    pruned = GraphDef(versions=graph_def.versions, library=graph_def.library)
+    pruned.node.extend(node for node in graph_def.node if node.name in needed)
+    _drop_dangling_colocation(pruned)
+    return pruned
+
+
+def used_tensors(graph_def: Any) -> set[str]:
+    """Names "op:i" of all tensors that some op of the main graph takes."""
+    return {
+        with_index(name)
+        for node in graph_def.node
+        for name in node.input
+        if not name.startswith("^")
+    }
+
+
+def variable_nodes(graph_def: Any) -> Mapping[str, Any]:
+    """{name: NodeDef} of the main graph's variables, by shared name."""
+    return {
+        node.attr["shared_name"].s.decode() or node.name: node
+        for node in graph_def.node
+        if node.op in _DECLARES_CONTAINER
+    }
+
+
+def _set_containers(nodes: Sequence[Any], container: str) -> None:
+    for node in nodes:
+        if node.op in _DECLARES_CONTAINER:
+            node.attr["container"].s = container.encode()
+            if not node.attr["shared_name"].s:
+                node.attr["shared_name"].s = node.name.encode()
+
+
+def _complete_devices(graph_def: Any, default_device: str) -> None:
+    bodies = [function.node_def for function in graph_def.library.function]
+    for nodes in [graph_def.node, *bodies]:
+        for node in nodes:
+            if node.device:
+                node.device = complete_device(node.device, default_device)
+
+
+def _drop_dangling_colocation(graph_def: Any) -> None:
+    """Removes colocation with ops that are not in the graph, which an import refuses."""
+    names = {node.name for node in graph_def.node}
+    for node in graph_def.node:
+        if "_class" in node.attr:
+            classes = node.attr["_class"].list.s
+            kept = [
+                value
+                for value in classes
+                if not value.startswith(_COLOCATION) or value[len(_COLOCATION) :].decode() in names
+            ]
+            if len(kept) < len(classes):
+                del classes[:]
+                classes.extend(kept)

@@ -1,0 +1,255 @@
+"""Times training runs of several variants of a graph side by side, in a child process."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from graphs.cluster import Cluster
+from graphs.op_graph import FloatArray
+from graphs.placement import Infeasible
+from tfplace.measurement.machine_load import LoadMeter
+from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at, speedup
+from tfplace.measurement.training_run import (
+    Prepared,
+    PrepareRequest,
+    ReleaseRequest,
+    StepRequest,
+    TrainingRun,
+)
+
+_LOGGER = logging.getLogger(__name__)
+MAX_KILLS = 3
+"""Whoever kills a worker has not shown that a placement can't run: so often it is tried again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasureConfig:
+    """How long to measure.
+
+    Attributes:
+      warmup_steps: steps after the first that are not counted, >= 0.
+      min_steps: steps to time even if they exceed the budget, >= 1; SPEC section 5 wants 10.
+      max_steps: steps to time at most. Between min_steps and it, timing stops at a look
+        (`timing.looks_at`) that finds the answer clear.
+      timeout_seconds: the longest that one step may take.
+      prepare_timeout_seconds: the longest that import, initialization and first step may take.
+      budget_seconds: no further round starts after this time, once min_steps are timed.
+      seed: of the values of variables that nothing initialises, and of the bootstrap.
+      compared: the variant whose step time is compared with each other's: the answer is clear
+        when all these comparisons are; empty: when every median is precise.
+      num_logical_cpus: CPU devices that this host's cores are shown as; they share one thread
+        pool, so more than 1 is for correctness, not for speed.
+      soft_placement: TensorFlow's option; see RuntimeConfig.
+    """
+
+    warmup_steps: int = 3
+    min_steps: int = 10
+    max_steps: int = 100
+    timeout_seconds: float = 120.0
+    prepare_timeout_seconds: float = 300.0
+    budget_seconds: float = 30.0
+    seed: int = 0
+    compared: str = ""
+    num_logical_cpus: int = 1
+    soft_placement: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Timings:
+    """Step times of one variant.
+
+    Attributes:
+      step_seconds: f8[runs] wall time of each counted step, in order.
+      through: "tf.function" or "session".
+      why: why a session, else empty.
+      first_outputs: fetched tensors of the first step after initialization.
+      interleaved: whether other variants' steps ran in between; not where they do not fit
+        into memory together.
+      background_share: share of this machine's CPU time that other processes took meanwhile;
+        None where it is not known, as over tasks that were not started here.
+    """
+
+    step_seconds: FloatArray
+    through: str
+    why: str
+    first_outputs: Mapping[str, np.ndarray]
+    interleaved: bool
+    background_share: float | None = None
+
+
+def measure_variants(
+    variants: Mapping[str, Any], run: TrainingRun, cluster: Cluster, config: MeasureConfig
+) -> dict[str, Timings | Infeasible]:
+    """Times a step of each variant, interleaved A B A B …, so that all see the same machine.
+
+    A variant that crashes, hangs or runs out of memory is Infeasible; the others go on in a
+    new child. One that has too little memory beside the others is timed alone; one whose
+    process somebody killed is tried again.
+
+    Args:
+      variants: {name: GraphDef with devices}; equal but for the devices.
+      run: feeds, fetches and initialization, the same for all.
+      cluster: where the devices are; workers without addresses are started and ended here.
+    """
+    with MeasuringProcess(cluster, config.num_logical_cpus, config.soft_placement) as process:
+        comparison = _Comparison(variants, run, config, process)
+        results = comparison.results()
+        for name, result in results.items():
+            if len(variants) > 1 and isinstance(result, Infeasible) and result.reason == "memory":
+                _LOGGER.warning("%s does not fit beside the other variants: timing it alone", name)
+                process.close()
+                alone = _Comparison({name: variants[name]}, run, config, process)
+                again = alone.results()[name]
+                if isinstance(again, Timings):
+                    results[name] = dataclasses.replace(again, interleaved=False)
+    return results
+
+
+class _Comparison:
+    """One interleaved measurement; survives the loss of its child."""
+
+    def __init__(
+        self,
+        variants: Mapping[str, Any],
+        run: TrainingRun,
+        config: MeasureConfig,
+        process: MeasuringProcess,
+    ) -> None:
+        self._graphs = {name: graph.SerializeToString() for name, graph in variants.items()}
+        self._slots = {name: slot for slot, name in enumerate(variants)}
+        self._run = run
+        self._config = config
+        self._process = process
+        self._through = "auto"
+        self._prepared: dict[str, Prepared] = {}
+        self._failed: dict[str, Infeasible] = {}
+        self._seconds: dict[str, list[float]] = {name: [] for name in variants}
+        self._num_kills = 0
+        self._load = LoadMeter()
+
+    def results(self) -> dict[str, Timings | Infeasible]:
+        self._prepare_all()
+        self._warm_up()
+        self._time_rounds()
+        return {
+            name: self._failed.get(name) or self._timings(name, self._prepared[name])
+            for name in self._slots
+        }
+
+    def _timings(self, name: str, prepared: Prepared) -> Timings:
+        seconds = np.asarray(self._seconds[name])
+        return Timings(
+            seconds,
+            prepared.through,
+            prepared.why,
+            prepared.outputs,
+            interleaved=True,
+            background_share=self._load.background_share,
+        )
+
+    def _running(self) -> list[str]:
+        return [name for name in self._slots if name not in self._failed]
+
+    def _prepare_all(self) -> None:
+        """Prepares every variant, all through the same way, in one child that has them all."""
+        while True:
+            for name in self._running():
+                self._prepare(name)
+                if not self._process.alive:  # what was prepared before is gone with it
+                    break
+            else:
+                if len({self._prepared[name].through for name in self._running()}) <= 1:
+                    return
+                self._through = "session"
+
+    def _prepare(self, name: str) -> None:
+        request = PrepareRequest(
+            self._slots[name],
+            self._graphs[name],
+            self._run,
+            through=self._through,
+            seed=self._config.seed,
+        )
+        answer = self._process.request(request, self._config.prepare_timeout_seconds)
+        if isinstance(answer, Infeasible):
+            self._fail(name, answer)
+        else:
+            self._prepared[name] = answer
+
+    def _step(self, name: str) -> float | None:
+        """Seconds of one step, or None when it failed; then the others are prepared again."""
+        request = StepRequest(self._slots[name], 1)
+        answer = self._process.request(request, self._config.timeout_seconds)
+        if not isinstance(answer, Infeasible):
+            return float(answer[0])
+        self._fail(name, answer)
+        if not self._process.alive:
+            self._prepare_all()
+            self._warm_up()
+        return None
+
+    def _fail(self, name: str, failure: Infeasible) -> None:
+        if failure.reason == "crash" and self._process.was_killed and self._num_kills < MAX_KILLS:
+            self._num_kills += 1
+            _LOGGER.warning("%s is tried again: %s", name, failure.message)
+            return
+        _LOGGER.warning("%s can't run (%s): %s", name, failure.reason, failure.message)
+        self._failed[name] = failure
+        if self._process.alive:
+            self._process.request(ReleaseRequest(self._slots[name]), self._config.timeout_seconds)
+
+    def _warm_up(self) -> None:
+        for _ in range(self._config.warmup_steps):
+            for name in self._running():
+                if name not in self._failed:
+                    self._step(name)
+
+    def _time_rounds(self) -> None:
+        config = self._config
+        end = time.monotonic() + config.budget_seconds
+        looks = looks_at(config.min_steps, config.max_steps)
+        num_rounds = 0
+        while num_rounds < config.max_steps and self._running():
+            if num_rounds >= config.min_steps and time.monotonic() > end:
+                return
+            if num_rounds in looks and self._is_clear(confidence_of_look(looks)):
+                return
+            num_rounds += self._time_round()
+
+    def _time_round(self) -> bool:
+        """One step of each; counts only where all that go on made theirs, so that they pair."""
+        self._read_load()
+        seconds: dict[str, float] = {}
+        for name in self._running():
+            step = None if name in self._failed else self._step(name)
+            if step is not None:
+                seconds[name] = step
+        self._read_load()
+        names = self._running()
+        is_whole = all(name in seconds for name in names)
+        for name in names if is_whole else ():
+            self._seconds[name].append(seconds[name])
+        return is_whole
+
+    def _read_load(self) -> None:
+        if self._process.owns_all_tasks:
+            self._load.read(self._process.process_ids)
+
+    def _is_clear(self, confidence: float) -> bool:
+        """Whether more rounds would not change what the comparison says."""
+        seconds = {name: np.asarray(self._seconds[name]) for name in self._running()}
+        if not all(len(values) for values in seconds.values()):
+            return False
+        placed = seconds.pop(self._config.compared, None)
+        seed = self._config.seed
+        if placed is None or not seconds:
+            every = [*seconds.values(), *([] if placed is None else [placed])]
+            return all(is_precise(values, seed, confidence) for values in every)
+        return all(speedup(s, placed, seed, confidence).is_clear for s in seconds.values())

@@ -1,0 +1,362 @@
+"""Runs of a graph inside a measuring child: through tf.function, or through a v1 Session.
+
+Both import the prepared GraphDef with its feeds replaced by tensors that already lie on the
+device of the fed op's task, so that a step moves nothing that a training step would not.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import tensorflow as tf
+
+from graphs.names import op_of, with_index
+from graphs.source_model import Initialization
+from tfplace.measurement.device_name import task_prefix
+from tfplace.measurement.run_graph import (
+    prepare_run_graph,
+    subgraph,
+    used_tensors,
+    variable_nodes,
+)
+from tfplace.measurement.training_run import (
+    ExecutedNode,
+    PrepareRequest,
+    RuntimeConfig,
+    SavedModelRun,
+    TrainingRun,
+)
+
+v1 = tf.compat.v1
+_RANDOM_STDDEV = 0.01
+Outputs = Mapping[str, np.ndarray]
+
+
+class StepRunner(Protocol):
+    """One run; `release` it also after a `start` that failed half-way."""
+
+    def start(self) -> None:
+        """Imports the graph and gives the variables their values."""
+        ...
+
+    def step(self) -> Outputs:
+        """Makes one step; returns, once all of it is done, its fetched tensors."""
+        ...
+
+    def release(self) -> None:
+        """Gives back its variables."""
+        ...
+
+
+class FunctionRunner:
+    """A run through tf.function, as SPEC section 5 wants it timed.
+
+    `wrap_function` is tf.function's tracing without automatic control dependencies, which
+    would order ops that the model leaves unordered. It takes reference variables, frames of
+    v1 loops and functions alike, on this host and on other tasks.
+    """
+
+    def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
+        self._request = request
+        self._runtime = runtime
+        self._run = _training_run(request)
+        self._names = [with_index(f) for f in self._run.fetches if ":" in f]
+        # A function without a device is led by the client, which has none of the cluster's.
+        remote = bool(task_prefix(runtime.device_names[0]))
+        self._device = runtime.device_names[0] if remote else None
+        self._has_gpu = bool(tf.config.list_logical_devices("GPU"))
+        self._feeds: list[Any] = []
+        self._destroy: Any = None
+
+    def start(self) -> None:
+        run = self._run
+        graph_def = _prepared_graph(self._request, run, self._runtime)
+        handles = _handles(graph_def)
+        self._destroy = _import_function(
+            subgraph(graph_def, handles, ()), {}, lambda graph: _destroy_ops(graph, handles)
+        )
+        seed = self._request.seed
+        _initialize_with_functions(graph_def, run.initialization, seed, self._call)
+        feeds = _usable_feeds(graph_def, run)
+        for tensor, value in feeds.items():
+            with tf.device(_feed_device(graph_def, tensor, self._runtime)):
+                self._feeds.append(tf.identity(tf.constant(value)))
+        self._function = _import_function(
+            subgraph(graph_def, run.fetches, feeds), feeds, _fetch(run.fetches)
+        )
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        with tf.device(self._device):
+            return function(*arguments)
+
+    def step(self) -> Outputs:
+        *tensors, done = self._call(self._function, *self._feeds)
+        done.numpy()
+        values = [tensor.numpy() for tensor in tensors]
+        if self._has_gpu:  # a function may end before the kernels that it started do
+            tf.test.experimental.sync_devices()
+        return dict(zip(self._names, values, strict=True))
+
+    def release(self) -> None:
+        self._feeds = []
+        if self._destroy is not None:
+            self._call(self._destroy)
+
+
+class SessionRunner:
+    """A run through a v1 Session: for traces, and for graphs that no function can hold."""
+
+    def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
+        remote = next(filter(None, runtime.addresses), "")
+        self._request = request
+        self._runtime = runtime
+        self._fetches: list[str] = list(request.run.fetches)
+        self._feed: dict[str, np.ndarray] = {}
+        self._graph = tf.Graph()
+        self._session = v1.Session(
+            f"grpc://{remote}" if remote else "", self._graph, _session_config(request, runtime)
+        )
+        self._destroy: Any = None
+
+    def start(self) -> None:
+        run = self._request.run
+        with self._graph.as_default():
+            if isinstance(run, SavedModelRun):
+                self._feed = dict(run.feeds)
+                v1.saved_model.load(self._session, list(run.tags), run.path)
+            else:
+                self._import(run)
+        self._step = self._session.make_callable(self._fetches, list(self._feed))
+
+    def _import(self, run: TrainingRun) -> None:
+        request, runtime = self._request, self._runtime
+        graph_def = _prepared_graph(request, run, runtime)
+        feeds = _usable_feeds(graph_def, run)
+        input_map: dict[str, Any] = {}
+        for index, (tensor, value) in enumerate(feeds.items()):
+            with tf.device(_feed_device(graph_def, tensor, runtime)):
+                name = f"{_container(request)}/feed_{index}"
+                input_map[tensor] = self._resident(name, np.asarray(value))
+        input_map |= _constant_feeds(graph_def, run.initialization)
+        tf.graph_util.import_graph_def(graph_def, input_map, name="")
+        self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
+        initialization = run.initialization
+        for name, value in _random_values(graph_def, initialization, request.seed).items():
+            value_tensor = v1.placeholder(value.dtype, value.shape)
+            assign = _assign(self._graph, variable_nodes(graph_def)[name], value_tensor)
+            self._session.run(assign, {value_tensor: value})
+        self._session.run(list(initialization.init_ops))
+        if initialization.restore_op:
+            self._session.run(initialization.restore_op)
+
+    def _resident(self, name: str, value: np.ndarray) -> Any:
+        """A tensor read from a variable that holds the feed."""
+        value = value.astype(object) if value.dtype.kind in "US" else value
+        dtype = tf.as_dtype(value.dtype)
+        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=value.shape, shared_name=name, name=name)
+        initial = v1.placeholder(dtype, value.shape, f"{name}/initial")
+        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=initial)
+        self._session.run(assign, {initial: value})
+        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"{name}/read")
+
+    def step(self) -> Outputs:
+        values = self._step(*self._feed.values())
+        return {
+            with_index(name): value
+            for name, value in zip(self._fetches, values, strict=True)
+            if ":" in name
+        }
+
+    def trace(self) -> Any:
+        """One step with a full trace: its StepStats."""
+        metadata = v1.RunMetadata()
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
+        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        return metadata.step_stats
+
+    def executed_graph(self) -> list[ExecutedNode]:
+        """What a step runs: the graph after Grappler's rewrites, as its devices got it."""
+        metadata = v1.RunMetadata()
+        # A session keeps what it made of a graph by these options too: as `trace` has them, or
+        # the graph would be another instance, optimized anew.
+        options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
+        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        return [
+            ExecutedNode(node.name, node.op, node.device, tuple(node.input))
+            for partition in metadata.partition_graphs
+            for node in partition.node
+        ]
+
+    def release(self) -> None:
+        if self._destroy is not None:
+            self._session.run(self._destroy)
+        self._session.close()
+
+
+def _training_run(request: PrepareRequest) -> TrainingRun:
+    if isinstance(request.run, SavedModelRun):
+        raise ValueError(
+            "timing a SavedModel through tf.function: wanted its graph; only traces load a model"
+        )
+    return request.run
+
+
+def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> Any:
+    graph_def = v1.GraphDef.FromString(request.graph_def or b"")
+    return prepare_run_graph(
+        graph_def,
+        run.source_graph or graph_def,
+        run.initialization,
+        runtime.device_names[0],
+        _container(request),
+    )
+
+
+def _container(request: PrepareRequest) -> str:
+    return f"tfplace.slot.{request.slot}"  # TensorFlow refuses an underscore here
+
+
+def _usable_feeds(graph_def: Any, run: TrainingRun) -> dict[str, np.ndarray]:
+    """Feeds by "op:i"; an import refuses one that no op uses."""
+    used = used_tensors(graph_def)
+    return {with_index(t): value for t, value in run.feeds.items() if with_index(t) in used}
+
+
+def _feed_device(graph_def: Any, tensor: str, runtime: RuntimeConfig) -> str:
+    """The CPU of the task where the fed op lies: training data come from host memory."""
+    fed = next(node for node in graph_def.node if node.name == op_of(tensor))
+    device = fed.device or runtime.device_names[0]
+    return f"{task_prefix(device) or '/job:localhost/replica:0/task:0'}/device:CPU:0"
+
+
+def _constant_feeds(graph_def: Any, initialization: Initialization) -> dict[str, Any]:
+    """Checkpoint and asset paths as constants in place of the tensors that take them."""
+    paths = dict(initialization.asset_feeds)
+    if initialization.restore_op:
+        paths[initialization.filename_tensor] = initialization.checkpoint_prefix
+    used = used_tensors(graph_def)
+    return {
+        with_index(tensor): tf.constant(path)
+        for tensor, path in paths.items()
+        if with_index(tensor) in used
+    }
+
+
+def _random_values(
+    graph_def: Any, initialization: Initialization, seed: int
+) -> dict[str, np.ndarray]:
+    """Small values for the variables that nothing initialises, the same in every variant."""
+    nodes = variable_nodes(graph_def)
+    values = {}
+    for name in initialization.random_variables:
+        if name not in nodes:  # the run does not need it
+            continue
+        attr = nodes[name].attr
+        dtype = tf.as_dtype(attr["dtype"].type)
+        shape = [dim.size for dim in attr["shape"].shape.dim]
+        generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
+        if dtype.is_floating:
+            value = _RANDOM_STDDEV * generator.standard_normal(shape, np.float32)
+        else:
+            value = np.zeros(shape)
+        values[name] = value.astype(dtype.as_numpy_dtype)
+    return values
+
+
+def _assign(graph: Any, node: Any, value: Any) -> Any:
+    variable = graph.get_tensor_by_name(f"{node.name}:0")
+    if node.op == "VarHandleOp":
+        return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
+    return tf.raw_ops.Assign(ref=variable, value=value).op
+
+
+def _handles(graph_def: Any) -> list[str]:
+    return [node.name for node in graph_def.node if node.op == "VarHandleOp"]
+
+
+def _destroy_ops(graph: Any, handles: Sequence[str]) -> list[Any]:
+    """Ops that free the resource variables; TensorFlow can't free reference variables."""
+    return [
+        tf.raw_ops.DestroyResourceOp(
+            resource=graph.get_tensor_by_name(f"{handle}:0"), ignore_lookup_error=True
+        )
+        for handle in handles
+    ]
+
+
+def _fetch(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
+    return lambda graph: [graph.as_graph_element(name) for name in names]
+
+
+def _import_function(
+    graph_def: Any, feeds: Mapping[str, np.ndarray], fetch: Callable[[Any], Sequence[Any]]
+) -> Any:
+    """A function of the feeds that returns the fetched tensors and, when all is done, a 0."""
+
+    def body(*arguments: Any) -> list[Any]:
+        input_map = dict(zip(feeds, arguments, strict=True))
+        tf.graph_util.import_graph_def(graph_def, input_map, name="")
+        fetched = fetch(v1.get_default_graph())
+        is_tensor = [isinstance(element, tf.Tensor) for element in fetched]
+        tensors = [e for e, keep in zip(fetched, is_tensor, strict=True) if keep]
+        with v1.control_dependencies(fetched):
+            done = tf.constant(0)
+        return [*tensors, done]
+
+    values = [tf.convert_to_tensor(value) for value in feeds.values()]
+    signature = [tf.TensorSpec(value.shape, value.dtype) for value in values]
+    return v1.wrap_function(body, signature)
+
+
+def _initialize_with_functions(
+    graph_def: Any,
+    initialization: Initialization,
+    seed: int,
+    call: Callable[..., Any],
+) -> None:
+    for name, value in _random_values(graph_def, initialization, seed).items():
+        node = variable_nodes(graph_def)[name]
+        declared = subgraph(graph_def, [node.name], ())
+        call(_assign_function(declared, node, value), tf.constant(value))
+    restore = [initialization.restore_op] if initialization.restore_op else []
+    for ops in (list(initialization.init_ops), restore):
+        if ops:
+            call(_initialization_function(subgraph(graph_def, ops, ()), initialization, ops))
+
+
+def _assign_function(graph_def: Any, node: Any, value: np.ndarray) -> Any:
+    def body(argument: Any) -> Any:
+        tf.graph_util.import_graph_def(graph_def, name="")
+        with v1.control_dependencies([_assign(v1.get_default_graph(), node, argument)]):
+            return tf.constant(0)
+
+    return v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype)])
+
+
+def _initialization_function(
+    graph_def: Any, initialization: Initialization, ops: Sequence[str]
+) -> Any:
+    def body() -> Any:
+        constants = _constant_feeds(graph_def, initialization)
+        tf.graph_util.import_graph_def(graph_def, constants, name="")
+        with v1.control_dependencies(_fetch(ops)(v1.get_default_graph())):
+            return tf.constant(0)
+
+    return v1.wrap_function(body, [])
+
+
+def _session_config(request: PrepareRequest, runtime: RuntimeConfig) -> Any:
+    config = v1.ConfigProto(
+        allow_soft_placement=runtime.soft_placement,
+        device_count={"CPU": runtime.num_logical_cpus},
+    )
+    if runtime.gpu_memory_bytes:  # as tf.config has split it for functions
+        virtual = config.gpu_options.experimental.virtual_devices.add()
+        virtual.memory_limit_mb.extend(m // 2**20 for m in runtime.gpu_memory_bytes)
+    if not request.rewrite:
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+    return config

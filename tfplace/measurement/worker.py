@@ -1,0 +1,73 @@
+"""A child process that is one task of a cluster: `tf.distribute.Server` on one core.
+
+Started by `workers.start_workers`; sends None when it is ready, else what went wrong. After
+that, each bool that it receives asks for the use of its memory, True to begin its peak anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+
+from graphs.host.child_process import connect_to_parent
+from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, memory_use
+
+# mallopt's parameters (malloc.h of glibc) and what they become: blocks of up to 32 MiB, the most
+# that it takes, come from the heap, and the heap is never given back.
+_MALLOC_OPTIONS = {-3: 1 << 25, -1: (1 << 31) - 1, -2: 1 << 26}
+
+
+def main(argv: Sequence[str]) -> None:
+    """Serves until the parent's end of the pipe closes.
+
+    Args:
+      argv: pipe, parent, then task index, core, the addresses joined by commas, and the most
+        bytes that its ops may take, 0 for no limit but the host's.
+    """
+    connection, (task, core, addresses, memory_bytes) = connect_to_parent(argv)
+    _keep_freed_memory()
+    # Before TensorFlow starts its threads: they inherit it.
+    os.sched_setaffinity(0, {int(core)})
+    if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        os.environ[CPU_LIMIT_VARIABLE] = memory_bytes
+    import tensorflow as tf
+
+    try:
+        server = tf.distribute.Server(
+            {"worker": addresses.split(",")},
+            job_name="worker",
+            task_index=int(task),
+            config=tf.compat.v1.ConfigProto(
+                intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
+            ),
+            protocol="grpc",
+        )
+    except tf.errors.OpError as error:
+        connection.send(f"{type(error).__name__}: {error.message}")
+        return
+    connection.send(None)
+    with contextlib.suppress(EOFError):  # the parent closed the pipe
+        while True:
+            connection.send(memory_use("CPU:0", reset=connection.recv()))
+    del server
+    os._exit(0)  # a server has no way to stop
+
+
+def _keep_freed_memory() -> None:
+    """Buffers of transfers stay with the process, where libc is glibc.
+
+    Otherwise malloc returns large ones to the kernel and gets new, empty pages for the next: by
+    chance of the heap's state that doubled or trebled what a byte takes, for as long as a process
+    lived (BUILD_NOTES, calibration).
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for option, value in _MALLOC_OPTIONS.items():
+        if mallopt is not None:
+            mallopt(option, value)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

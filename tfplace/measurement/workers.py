@@ -1,0 +1,174 @@
+"""A cluster of processes on this host, one core each: real parallel devices without GPUs.
+
+Logical CPU devices of one process share a thread pool, so placing over them changes nothing;
+processes of one thread on a core of their own run side by side.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from multiprocessing.connection import wait
+
+from graphs.errors import ClusterError
+from graphs.host.child_process import Child, start_child
+from tfplace.measurement.closing import Closing
+from tfplace.measurement.training_run import MemoryUse
+
+_LOGGER = logging.getLogger(__name__)
+_NUM_ATTEMPTS = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkerPool(Closing):
+    """Running worker processes; a context manager that ends them.
+
+    Attributes:
+      addresses: "127.0.0.1:port" of task 0, 1, …
+      cores: the core that each is pinned to.
+      children: the processes.
+    """
+
+    addresses: Sequence[str]
+    cores: Sequence[int]
+    children: Sequence[Child]
+
+    @property
+    def target(self) -> str:
+        """What a v1 Session connects to: task 0."""
+        return f"grpc://{self.addresses[0]}"
+
+    @property
+    def device_names(self) -> tuple[str, ...]:
+        return tuple(
+            f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(len(self.addresses))
+        )
+
+    def all_alive(self) -> bool:
+        return all(child.process.poll() is None for child in self.children)
+
+    def memory_use(self, reset: bool, timeout_seconds: float) -> list[MemoryUse | None]:
+        """What each worker's allocator counted; None where it does not count or answer.
+
+        Args:
+          reset: whether their peaks begin anew afterwards.
+          timeout_seconds: the longest wait for each.
+        """
+        found: list[MemoryUse | None] = []
+        for child in self.children:
+            try:
+                child.connection.send(reset)
+                answered = child.connection.poll(timeout_seconds)
+                found.append(child.connection.recv() if answered else None)
+            except (EOFError, OSError):  # it has ended
+                found.append(None)
+        return found
+
+    def ended(self, timeout_seconds: float) -> dict[int, Child]:
+        """{task: worker} of those that have ended, once there is one or the time is over."""
+        connections = [child.connection for child in self.children]
+        for connection in wait(connections, timeout_seconds):  # readable: nobody else writes
+            child = self.children[connections.index(connection)]  # type: ignore[arg-type]
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.process.wait(timeout_seconds)
+        return {
+            task: child
+            for task, child in enumerate(self.children)
+            if child.process.poll() is not None
+        }
+
+    def close(self) -> None:
+        """Ends every worker; may be called twice."""
+        for child in self.children:
+            child.end()
+
+
+NO_WORKERS = WorkerPool((), (), ())
+
+
+def start_workers(
+    num_workers: int, timeout_seconds: float = 60.0, memory_bytes: Sequence[int] = ()
+) -> WorkerPool:
+    """Starts worker processes and waits until each one serves.
+
+    Args:
+      num_workers: how many; beyond the number of usable cores they share cores, which is
+        logged, as their times then mean little.
+      timeout_seconds: the longest wait for all of them.
+      memory_bytes: [num_workers] the most that the ops of each may take; empty: no limit.
+
+    Raises:
+      ClusterError: num_workers is not positive, or a worker did not come up.
+    """
+    if num_workers < 1:
+        raise ClusterError(
+            f"starting workers: found {num_workers}, wanted at least 1; ask for workers:N, N > 0"
+        )
+    usable = sorted(os.sched_getaffinity(0))
+    if num_workers > len(usable):
+        _LOGGER.warning(
+            "%d workers on %d cores: some share a core, and their step times say little",
+            num_workers,
+            len(usable),
+        )
+    cores = [usable[task % len(usable)] for task in range(num_workers)]
+    failures: list[str] = []
+    for _ in range(_NUM_ATTEMPTS):  # a free port may be taken before the worker binds it
+        addresses = _free_addresses(num_workers)
+        children: list[Child] = []
+        try:
+            for task, core in enumerate(cores):
+                limit = memory_bytes[task] if memory_bytes else 0
+                arguments = [str(task), str(core), ",".join(addresses), str(limit)]
+                children.append(start_child("tfplace.measurement.worker", arguments))
+            failures = _wait_until_ready(children, time.monotonic() + timeout_seconds)
+            if not failures:
+                return WorkerPool(addresses, cores, children)
+        except BaseException:
+            _end_all(children)
+            raise
+        _end_all(children)
+        _LOGGER.warning("workers did not start, trying other ports: %s", "; ".join(failures))
+    raise ClusterError(
+        f"starting {num_workers} workers on loopback ports: {'; '.join(failures)}; wanted each to "
+        "serve; see whether the ports are open and the memory suffices"
+    )
+
+
+def _end_all(children: Sequence[Child]) -> None:
+    for child in children:
+        child.end()
+
+
+def _free_addresses(num_workers: int) -> list[str]:
+    """Loopback addresses with ports that are free now, all different."""
+    sockets = [socket.socket() for _ in range(num_workers)]
+    try:
+        for listener in sockets:
+            listener.bind(("127.0.0.1", 0))
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+def _wait_until_ready(children: Sequence[Child], deadline: float) -> list[str]:
+    """What went wrong, one sentence per worker that does not serve; empty if all do."""
+    failures = []
+    for task, child in enumerate(children):
+        if not child.connection.poll(max(0.0, deadline - time.monotonic())):
+            failures.append(f"worker {task} was not ready in time")
+            continue
+        try:
+            failure = child.connection.recv()
+        except EOFError:
+            failure = f"it ended, {child.end_cause()}: {child.stderr_tail()}"
+        if failure:
+            failures.append(f"worker {task}: {failure}")
+    return failures

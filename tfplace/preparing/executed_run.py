@@ -1,0 +1,172 @@
+"""Several traced and untraced steps of one graph, and the graph that TensorFlow made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.cluster import Cluster
+from graphs.op_graph import FloatArray
+from graphs.placement import Infeasible
+from tfplace.measurement.machine_load import LoadMeter
+from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.step_stats import StepTrace
+from tfplace.measurement.training_run import (
+    ExecutedNode,
+    GraphRequest,
+    PrepareRequest,
+    Request,
+    StepRequest,
+    TraceRequest,
+    TrainingRun,
+)
+from tfplace.preparing.undisturbed import steady
+
+_RUN, _EMPTY = 0, 1  # slots
+_EMPTY_STEPS = 20
+_EMPTY_OP = "nothing"
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecuteConfig:
+    """How to look at a run.
+
+    Attributes:
+      max_steps: steps to trace, and as many untraced ones between them.
+      min_steps: the same, even if they exceed the budget; >= 1.
+      budget_seconds: no further step is begun after this time.
+      warmup_steps: untraced steps before that.
+      timeout_seconds: the longest that one step may take.
+      prepare_timeout_seconds: the longest that import, initialization and first step may take.
+      seed: of the values of variables that nothing initialises.
+      num_logical_cpus: see RuntimeConfig.
+    """
+
+    max_steps: int = 25
+    min_steps: int = 2
+    budget_seconds: float = 15.0
+    warmup_steps: int = 1
+    timeout_seconds: float = 120.0
+    prepare_timeout_seconds: float = 300.0
+    seed: int = 0
+    num_logical_cpus: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecutedRun:
+    """What was seen of a run.
+
+    Attributes:
+      traces: of single steps.
+      step_seconds: f8[steps] wall time of untraced steps, made between the traced ones.
+      dispatch_seconds: wall time of a step that does nothing on the same device.
+      nodes: what a step runs, on all devices.
+      background_share: share of this machine's CPU time that others used during the steps.
+    """
+
+    traces: Sequence[StepTrace]
+    step_seconds: FloatArray
+    dispatch_seconds: float
+    nodes: Sequence[ExecutedNode]
+    background_share: float = 0.0
+
+    @property
+    def work_seconds(self) -> float:
+        """Wall time of an undisturbed step without its dispatch."""
+        kept = self.step_seconds[steady(self.step_seconds.tolist())]
+        return max(float(np.median(kept)) - self.dispatch_seconds, 0.0)
+
+    def steady_traces(self) -> list[StepTrace]:
+        """The traces of steps that nothing else on the machine disturbed."""
+        totals = [float((trace.end_seconds - trace.start_seconds).sum()) for trace in self.traces]
+        return [trace for trace, keep in zip(self.traces, steady(totals), strict=True) if keep]
+
+
+def execute(
+    graph_def: Any, run: TrainingRun, cluster: Cluster, device: str, config: ExecuteConfig
+) -> ExecutedRun | Infeasible:
+    """Runs a graph through a v1 Session in a child process and looks at it.
+
+    Args:
+      graph_def: GraphDef with devices.
+      run: what one step is.
+      cluster: where the devices are; workers without addresses are started and ended here.
+      device: the one that is looked at; the empty step runs there.
+      config: how many steps, and how long.
+
+    Returns:
+      The run, or why it can't be made.
+    """
+    with MeasuringProcess(cluster, config.num_logical_cpus) as process:
+        try:
+            return _Looking(process, config).look(graph_def, run, device)
+        except _CanNot as failure:
+            return failure.why
+
+
+class _CanNot(Exception):
+    """Carries the Infeasible out of a sequence of requests."""
+
+    def __init__(self, why: Infeasible) -> None:
+        super().__init__(why.message)
+        self.why = why
+
+
+class _Looking:
+    def __init__(self, process: MeasuringProcess, config: ExecuteConfig) -> None:
+        self._process = process
+        self._config = config
+
+    def look(self, graph_def: Any, run: TrainingRun, device: str) -> ExecutedRun:
+        config = self._config
+        self._prepare(_RUN, graph_def, run)
+        # TensorFlow measures and optimizes in the first steps, traced or not.
+        self._ask(StepRequest(_RUN, config.warmup_steps), max(config.warmup_steps, 1))
+        nodes = self._ask(GraphRequest(_RUN))
+        traces: list[StepTrace] = []
+        seconds: list[float] = []
+        meter = LoadMeter()
+        meter.read(self._process.process_ids)
+        end = time.monotonic() + config.budget_seconds
+        while len(traces) < config.max_steps and (
+            len(traces) < config.min_steps or time.monotonic() < end
+        ):
+            seconds += self._ask(StepRequest(_RUN, 1)).tolist()
+            traces += self._ask(TraceRequest(_RUN, 1))
+        meter.read(self._process.process_ids)
+        self._prepare(_EMPTY, _nothing_on(graph_def, device), TrainingRun({}, [_EMPTY_OP]))
+        dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS), _EMPTY_STEPS)
+        return ExecutedRun(
+            traces,
+            np.array(seconds),
+            float(np.median(dispatch)),
+            nodes,
+            meter.background_share or 0.0,
+        )
+
+    def _prepare(self, slot: int, graph_def: Any, run: TrainingRun) -> None:
+        config = self._config
+        request = PrepareRequest(
+            slot, graph_def.SerializeToString(), run, "session", seed=config.seed
+        )
+        self._request(request, config.prepare_timeout_seconds)
+
+    def _ask(self, request: Request, num_steps: int = 1) -> Any:
+        return self._request(request, num_steps * self._config.timeout_seconds)
+
+    def _request(self, request: Request, timeout_seconds: float) -> Any:
+        answer = self._process.request(request, timeout_seconds)
+        if isinstance(answer, Infeasible):
+            raise _CanNot(answer)
+        return answer
+
+
+def _nothing_on(graph_def: Any, device: str) -> Any:
+    """A graph of one NoOp."""
+    empty = type(graph_def)(versions=graph_def.versions)
+    empty.node.add(name=_EMPTY_OP, op="NoOp", device=device)
+    return empty

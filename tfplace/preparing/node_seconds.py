@@ -1,0 +1,124 @@
+"""Seconds of the user's nodes on one device, out of a run that was looked at."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from graphs.op_graph import FloatArray
+from tfplace.measurement.step_stats import StepTrace
+from tfplace.preparing.executed_graph import attribute
+from tfplace.preparing.executed_run import ExecutedRun
+
+
+@dataclasses.dataclass(frozen=True)
+class TracedNodes:
+    """What a traced run says of a flat graph's nodes on the device that it ran on.
+
+    Attributes:
+      seconds: f8[nodes] of one step; nan where the node is part of what runs there, but never
+        ran in a traced step, or ran elsewhere.
+      is_absent: bool[nodes] folded, merged, taken over by another, or not needed; its seconds
+        are its share of what took it over, or 0.
+      place: i8[nodes] where TensorFlow lists it among what it runs, as Attribution has it.
+      overhead_seconds: what the executor takes per op that runs; in `seconds` already.
+      wall_time_coverage: share [0, 1] of the step's wall time that the nodes' own rows in the
+        traces account for.
+      num_steps, num_disturbed: traced steps, and how many of them did not count.
+      background_share: share of this machine's CPU time that others used meanwhile.
+    """
+
+    seconds: FloatArray
+    is_absent: npt.NDArray[np.bool_]
+    place: npt.NDArray[np.int64]
+    overhead_seconds: float
+    wall_time_coverage: float
+    num_steps: int
+    num_disturbed: int
+    background_share: float = 0.0
+
+
+def traced_nodes(
+    run: ExecutedRun,
+    nodes: Sequence[Any],
+    alone_seconds: FloatArray,
+    device: str,
+    slots: int = 1,
+) -> TracedNodes:
+    """Distributes what was seen over the user's nodes.
+
+    The steps' untraced wall time is what everything has to add up to: what the rows do not
+    explain (the executor between the ops) is spread evenly over all ops that ran, and where
+    tracing itself made ops slower, they all shrink alike.
+
+    Args:
+      run: of the graph with every node on `device`, as far as it has a kernel there.
+      nodes: NodeDefs of the flat graph.
+      alone_seconds: f8[nodes] analytic seconds on the device, to share fused ops' time by.
+      device: the cluster's spelling.
+      slots: ops that the device runs at once.
+    """
+    traces = run.steady_traces()
+    attribution = attribute(nodes, run.nodes)
+    everywhere = _seconds_of_rows(traces)
+    here = {op: seconds for (op, where), seconds in everywhere.items() if where == device}
+    busy = float(np.median([_busy_seconds(trace) for trace in traces]))
+    shrink = min(run.work_seconds / busy, 1.0) if busy else 1.0
+    gaps = max(run.work_seconds - busy, 0.0)
+    overhead = slots * gaps / max(len(everywhere), 1)
+    full = {op: shrink * seconds + overhead for op, seconds in here.items()}
+    seconds = attribution.shared(full, alone_seconds)
+    ran = np.zeros(len(nodes), dtype=bool)
+    for op in here:
+        ran[list(attribution.nodes_of.get(op, ()))[:1]] = True
+    seconds[~ran & ~attribution.is_absent] = np.nan
+    own = shrink * sum(s for (op, _), s in everywhere.items() if op in attribution.nodes_of)
+    return TracedNodes(
+        seconds=seconds,
+        is_absent=attribution.is_absent & ~ran,
+        place=attribution.place,
+        overhead_seconds=overhead,
+        wall_time_coverage=min(own / run.work_seconds, 1.0) if run.work_seconds else 0.0,
+        num_steps=len(run.traces),
+        num_disturbed=len(run.traces) - len(traces),
+        background_share=run.background_share,
+    )
+
+
+def _seconds_of_rows(traces: Sequence[StepTrace]) -> Mapping[tuple[str, str], float]:
+    """{(op, device): seconds of a step}: median over the steps in which it ran, times their share.
+
+    An op that runs only in some steps (a summary, a branch) costs what it costs on average.
+    """
+    seen: dict[tuple[str, str], list[float]] = {}
+    for trace in traces:
+        of_step: dict[tuple[str, str], float] = {}
+        rows = zip(
+            trace.op_names,
+            trace.devices,
+            (trace.end_seconds - trace.start_seconds).tolist(),
+            trace.is_transfer,
+            strict=True,
+        )
+        for op, device, seconds, is_transfer in rows:
+            if not is_transfer:
+                of_step[op, device] = of_step.get((op, device), 0.0) + seconds
+        for key, seconds in of_step.items():
+            seen.setdefault(key, []).append(seconds)
+    return {
+        key: float(np.median(values)) * len(values) / len(traces) for key, values in seen.items()
+    }
+
+
+def _busy_seconds(trace: StepTrace) -> float:
+    """Time in which anything ran anywhere."""
+    if not len(trace.start_seconds):
+        return 0.0
+    order = np.argsort(trace.start_seconds, kind="stable")
+    starts, ends = trace.start_seconds[order], trace.end_seconds[order]
+    reached = np.concatenate([[starts[0]], np.maximum.accumulate(ends)[:-1]])
+    return float(np.maximum(ends - np.maximum(starts, reached), 0.0).sum())

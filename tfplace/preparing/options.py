@@ -1,0 +1,75 @@
+"""What a user can ask of `optimize`: the flags of SPEC section 2 as one value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from graphs.loading.load_options import LoadOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemOptions:
+    """Which model, on which devices, under which constraints.
+
+    Attributes:
+      model: path.
+      load: how to find the run in it.
+      cluster: as for --cluster.
+      pins: "REGEX=DEVICE".
+      no_split: regular expressions.
+      keep_devices: whether device strings in the model are pins, where the cluster has them.
+      free_gradients: whether gradient ops may lie elsewhere than their forward ops.
+      memory_reserve: fraction [0, 1) of each device's memory that is kept free.
+      feed_file: an .npz of inputs; generated ones where None.
+      seed: of generated inputs.
+      cost_cache: the folder where costs are kept between runs; None keeps nothing.
+    """
+
+    model: str
+    load: LoadOptions = dataclasses.field(default_factory=LoadOptions)
+    cluster: str = "local"
+    pins: Sequence[str] = ()
+    no_split: Sequence[str] = ()
+    keep_devices: bool = False
+    free_gradients: bool = True
+    memory_reserve: float = 0.1
+    feed_file: str | None = None
+    seed: int = 0
+    cost_cache: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizeOptions:
+    """A whole optimisation.
+
+    Attributes:
+      problem: model, cluster, constraints.
+      output_dir: where the SavedModel goes; None for MODEL's stem + "_placed".
+      overwrite: replace an output that exists.
+      algorithm: a name of tfplace.algorithms.table.
+      evaluator: "auto", "simulate" or "measure".
+      budget_seconds, max_trials: limits of the search.
+      seed: of every random choice.
+      policy: a checkpoint of `tfplace train`, or None.
+      checkpoint_dir: where the search is kept and goes on from, or None.
+      dump_problem: an .npz to write, or None.
+      logdir: where TensorBoard's event files go, or None.
+      emit: what is left in output_dir: of rewrite.emit_forms.FORMS.
+      command: the command line, for the report.
+    """
+
+    problem: ProblemOptions
+    output_dir: str | None = None
+    overwrite: bool = False
+    algorithm: str = "auto"
+    evaluator: str = "auto"
+    budget_seconds: float = 60.0
+    max_trials: int | None = None
+    seed: int = 0
+    policy: str | None = None
+    checkpoint_dir: str | None = None
+    dump_problem: str | None = None
+    logdir: str | None = None
+    emit: frozenset[str] = frozenset({"saved_model"})
+    command: str = ""

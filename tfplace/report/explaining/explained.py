@@ -1,0 +1,103 @@
+"""One placement's step, explained: all that a report shows beside its numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from tfplace.report.explaining.causes import Causes, causes_of
+from tfplace.report.explaining.group_graph import GroupGraph, group_graph
+from tfplace.report.explaining.hot_spots import (
+    HeavyOp,
+    HeavyType,
+    LargeTransfer,
+    heaviest_ops,
+    heaviest_types,
+    largest_transfers,
+)
+from tfplace.report.explaining.on_cpu import OnCpu, ops_on_cpu
+from tfplace.report.explaining.waiting import (
+    DeviceTime,
+    chain_shares,
+    device_times,
+    sentence,
+    short_names,
+)
+from tfplace.simulation.schedule import Schedule
+from tfplace.simulation.simulator import Simulator
+
+MAX_ROWS = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Explained:
+    """A step and what there is to say of it; [D] are the problem's devices.
+
+    Attributes:
+      problem, schedule, causes: one simulated run.
+      names: [D] short device names.
+      times: [D] who waits for whom.
+      chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
+      groups: the graph, summarised.
+      on_cpu: why ops sit on a CPU.
+      ops, types, transfers: the heaviest, MAX_ROWS of each.
+    """
+
+    problem: Problem
+    schedule: Schedule
+    causes: Causes
+    names: Sequence[str]
+    times: Sequence[DeviceTime]
+    chain: Mapping[tuple[str, int], float]
+    groups: GroupGraph
+    on_cpu: Sequence[OnCpu]
+    ops: Sequence[HeavyOp]
+    types: Sequence[HeavyType]
+    transfers: Sequence[LargeTransfer]
+
+    def sentences(self) -> list[str]:
+        """[D]: how each device spends the step, in a sentence."""
+        makespan = self.schedule.makespan
+        return [sentence(t, d, makespan, self.names) for d, t in enumerate(self.times)]
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """[D]: the same as report.json has it."""
+        full = self.problem.device_names
+        return [
+            {
+                "device": full[device],
+                "computing_seconds": time.computing_seconds,
+                "waits": [
+                    {"for": kind, "device": full[other] if other >= 0 else None, "seconds": seconds}
+                    for (kind, other), seconds in time.waits.items()
+                ],
+                "sentence": text,
+            }
+            for device, (time, text) in enumerate(zip(self.times, self.sentences(), strict=True))
+        ]
+
+
+def explain(problem: Problem, device_of_op: IntArray) -> Explained:
+    """Simulates a placement i4[N] and explains the step.
+
+    Raises:
+      ValueError: an op lies where it has no kernel.
+    """
+    schedule = Simulator(problem).schedule(device_of_op)
+    causes = causes_of(problem, schedule)
+    return Explained(
+        problem=problem,
+        schedule=schedule,
+        causes=causes,
+        names=short_names(problem.device_names),
+        times=device_times(problem, schedule, causes),
+        chain=chain_shares(schedule, causes),
+        groups=group_graph(problem, schedule),
+        on_cpu=ops_on_cpu(problem, schedule),
+        ops=heaviest_ops(problem, schedule, MAX_ROWS),
+        types=heaviest_types(problem, schedule, MAX_ROWS),
+        transfers=largest_transfers(problem, schedule, MAX_ROWS),
+    )

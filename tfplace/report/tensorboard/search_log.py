@@ -1,0 +1,172 @@
+"""Writes what goes on in a search, and how it ended, as TensorFlow's event files.
+
+A row is one summary with all its values, and at most one in EVERY_SECONDS: a search that evaluates
+thousands of placements a second isn't slowed down by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import tensorflow as tf
+
+from graphs.op_graph import IntArray
+from tfplace.output_paths import default_output_dir
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import Prepared
+from tfplace.progress import Watch
+from tfplace.report.report import Report
+from tfplace.report.tensorboard.hparams import session_end, session_start
+from tfplace.report.tensorboard.placed_graph import placed_graph
+from tfplace.search.search import Progress
+
+EVERY_SECONDS = 0.25
+
+
+def run_folder(options: OptimizeOptions, now: float) -> str:
+    """LOGDIR/MODEL-CLUSTER-ALGORITHM-seedN-DATE: runs stay apart, and say what they are.
+
+    Args:
+      options: with a logdir.
+      now: seconds since 1970.
+    """
+    assert options.logdir is not None
+    stem = os.path.basename(default_output_dir(options.problem.model)).removesuffix("_placed")
+    cluster = os.path.basename(options.problem.cluster).removesuffix(".json").replace(":", "_")
+    date = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    name = f"{stem}-{cluster}-{options.algorithm}-seed{options.seed}-{date}"
+    return os.path.join(options.logdir, name)
+
+
+class SearchLog(Watch):
+    """A watch that writes what another watch only shows.
+
+    Attributes:
+      folder: where the events lie.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        shown: Watch,
+        hparams: Mapping[str, str | float | bool],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Opens the event file and writes what the run begins with.
+
+        Args:
+          folder: of one run; it is made.
+          shown: told everything, too.
+          hparams: {name: value}.
+          clock: seconds; for tests.
+        """
+        self.folder = folder
+        self._shown = shown
+        self._clock = clock
+        self._writer = tf.summary.create_file_writer(folder)
+        self._last_written = -math.inf
+        self._written: Progress | None = None
+        self._latest: Progress | None = None
+        self._write(session_start(hparams, time.time()), 0)
+
+    def stage(self, sentence: str) -> None:
+        self._shown.stage(sentence)
+
+    def search(self, progress: Progress) -> None:
+        self._shown.search(progress)
+        self._latest = progress
+        if self._clock() - self._last_written >= EVERY_SECONDS:
+            self._write_row()
+
+    @contextlib.contextmanager
+    def searching(self, budget_seconds: float) -> Iterator[None]:
+        with self._shown.searching(budget_seconds):
+            try:
+                yield
+            finally:
+                if self._latest is not self._written:
+                    self._write_row()
+
+    def finish(self, found: Prepared, device_of_op: IntArray, report: Report) -> None:
+        """Writes the result, the placed graph, and that the run ended well; closes the file."""
+        result: dict[str, float | None] = {
+            "result/step_seconds": report.best.step_seconds,
+            "result/lower_bound_seconds": report.lower_bound_seconds,
+            "result/gap": report.gap,
+            "result/transfer_bytes": report.best.transfer_bytes,
+        }
+        if report.measured is not None and report.measured.baseline:
+            result["result/measured_speedup"] = report.measured.speedup
+        for device, share in report.best.busy_share.items():
+            result[f"busy{device}"] = share
+        trials = int(report.search["num_trials"])
+        self._write(_scalars(result), trials)
+        graph = placed_graph(
+            found.flat, found.built.op_of_node, device_of_op, found.problem.device_names
+        )
+        with self._writer.as_default():
+            tf.summary.graph(graph)
+        self._write(session_end(time.time()), trials)
+        self._writer.close()
+
+    def _write_row(self) -> None:
+        progress = self._latest
+        assert progress is not None
+        row = row_of(progress, self._written)
+        self._write(_scalars(row), progress.num_trials)
+        self._written, self._last_written = progress, self._clock()
+
+    def _write(self, summary: tf.compat.v1.Summary, step: int) -> None:
+        with self._writer.as_default():
+            tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step)
+
+
+def row_of(progress: Progress, before: Progress | None) -> dict[str, float | None]:
+    """{tag: value} of one moment; shares and rates are since the row before.
+
+    Args:
+      progress: now.
+      before: at the last row; None at the first.
+    """
+    trials = progress.num_trials - (before.num_trials if before else 0)
+    infeasible = progress.num_infeasible - (before.num_infeasible if before else 0)
+    seconds = progress.seconds - (before.seconds if before else 0.0)
+    return {
+        "search/best_step_seconds": progress.best_step_seconds,
+        "search/mean_step_seconds": progress.mean_step_seconds,
+        "search/infeasible_share": infeasible / trials if trials else None,
+        "search/trials_per_second": trials / seconds if seconds > 0 else None,
+        **{f"policy/{name}": value for name, value in progress.scalars.items()},
+    }
+
+
+def _scalars(values: Mapping[str, float | None]) -> tf.compat.v1.Summary:
+    """One summary of all values that are numbers, as tf.summary.scalar would write each."""
+    summary = tf.compat.v1.Summary()
+    for tag, number in values.items():
+        if number is not None and math.isfinite(number):
+            value = summary.value.add(tag=tag)
+            value.metadata.plugin_data.plugin_name = "scalars"
+            value.metadata.data_class = 1  # DATA_CLASS_SCALAR
+            value.tensor.dtype = tf.float32.as_datatype_enum
+            value.tensor.tensor_shape.SetInParent()
+            value.tensor.float_val.append(number)
+    return summary
+
+
+def hparams_of(options: OptimizeOptions) -> dict[str, str | float | bool]:
+    """What a run began with."""
+    return {
+        "model": options.problem.model,
+        "cluster": options.problem.cluster,
+        "algorithm": options.algorithm,
+        "evaluator": options.evaluator,
+        "seed": options.seed,
+        "budget_seconds": options.budget_seconds,
+        "max_trials": options.max_trials or 0,
+        "memory_reserve": options.problem.memory_reserve,
+    }

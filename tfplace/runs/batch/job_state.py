@@ -1,0 +1,121 @@
+"""What is known of a job between two runs of its batch: a file that is whole or not there."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from tfplace.output_paths import write_file
+from tfplace.runs.batch.job import Job
+
+State = Literal["waiting", "running", "done", "failed"]
+STATE_FILE, LOG_FILE, RESULT_FILE = "state.json", "log.txt", "result.json"
+CHECKPOINT_FOLDER = "checkpoint"
+GOES_ON_BY_ITSELF = ("bench", "train")  # with what an interrupted run of theirs left
+
+
+@dataclasses.dataclass(frozen=True)
+class JobState:
+    """How far a job is.
+
+    Attributes:
+      fingerprint: of the job that this was said of.
+      state: "running" is also what a batch leaves that was killed.
+      attempts: how often it was begun, since it is what it is.
+      own_outputs: outputs that were not there before this job, so that it may replace them.
+      exit_status, error: of the last attempt; None and "" where it did not end.
+      seconds: of the last attempt.
+      host: where that ran.
+      ended: when, in seconds since 1970; None where it did not.
+    """
+
+    fingerprint: str
+    state: State = "waiting"
+    attempts: int = 0
+    own_outputs: Sequence[str] = ()
+    exit_status: int | None = None
+    error: str = ""
+    seconds: float | None = None
+    host: str = ""
+    ended: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All fields."""
+        return dataclasses.asdict(self)
+
+
+class JobFolder:
+    """The folder of a job in its batch: state, log, result."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.log = path / LOG_FILE
+        self.result = path / RESULT_FILE
+
+    def state_of(self, job: Job) -> JobState:
+        """What is known of this job; what was said of another line under its name is not.
+
+        A state that can't be read counts as none: the job is done again.
+        """
+        before = self._read()
+        if before is None:
+            return JobState(job.fingerprint)
+        if before.fingerprint != job.fingerprint:
+            return JobState(job.fingerprint, own_outputs=before.own_outputs)
+        return before
+
+    def begun(self, job: Job, before: JobState) -> JobState:
+        """Notes that an attempt begins, and which outputs will be the job's own.
+
+        The first one begins afresh; later ones go on with the search that was kept.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not before.attempts:
+            shutil.rmtree(self.path / CHECKPOINT_FOLDER, ignore_errors=True)
+        outputs = [os.path.abspath(path) for path in job.outputs]
+        here = os.path.abspath(self.path) + os.sep
+        own = [
+            path
+            for path in outputs
+            if path in before.own_outputs or path.startswith(here) or not os.path.lexists(path)
+        ]
+        state = JobState(job.fingerprint, "running", before.attempts + 1, tuple(own))
+        self.write(state)
+        return state
+
+    def write(self, state: JobState) -> None:
+        """Replaces what was noted before, at one instant."""
+        content = json.dumps(state.to_json(), indent=1, allow_nan=False) + "\n"
+        write_file(str(self.path / STATE_FILE), content.encode(), overwrite=True)
+
+    def read_result(self) -> Any:
+        """What the job printed, None where it printed nothing that can be read."""
+        try:
+            return json.loads(self.result.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+
+    def _read(self) -> JobState | None:
+        try:
+            found = json.loads((self.path / STATE_FILE).read_text(encoding="utf-8"))
+            state = JobState(**found)
+        except (OSError, ValueError, TypeError):
+            return None
+        return state if state.state in get_args(State) else None
+
+
+def may_replace(job: Job, state: JobState) -> bool:
+    """Whether an attempt is told to replace what is there: then all of it is the job's own.
+
+    A job that was killed may have left its output complete, but not its state. What was there
+    before the job is never replaced, unless its own line says --overwrite.
+    """
+    if not job.has_overwrite or job.command in GOES_ON_BY_ITSELF:
+        return False
+    there = [os.path.abspath(path) for path in job.outputs if os.path.lexists(path)]
+    return bool(there) and all(path in state.own_outputs for path in there)

@@ -1,0 +1,74 @@
+"""One cell of a bench in a process of its own: `python -m tfplace.runs.bench.cell REQUEST`.
+
+REQUEST is a JSON object in one argument; the row is printed as the last line of stdout. One
+core per cell: libraries are told so before they start their threads.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.errors import TfplaceError
+from graphs.placement import Measurement
+
+
+def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Runs one search and returns what its row has beside the key.
+
+    Args:
+      request: task (a folder that write_task made), algorithm, seed, max_trials,
+        budget_seconds, num_threads.
+    """
+    from tfplace.algorithms.table import stages_of
+    from tfplace.bounds.lower_bound import lower_bound_seconds
+    from tfplace.choosing.baselines import best_single
+    from tfplace.search.instance import read_task
+    from tfplace.search.search import Limits, search
+    from tfplace.simulation.evaluator import SimulatingEvaluator
+
+    task = read_task(request["task"])
+    evaluator = SimulatingEvaluator(task.problem, request["num_threads"])
+    evaluator.evaluate(task.given[None])  # compiles, or loads what was compiled before
+    single = best_single(task, evaluator)
+    began = time.monotonic()
+    stages = stages_of(request["algorithm"], task, request["seed"], None)
+    result = search(stages, evaluator, Limits(request["budget_seconds"], request["max_trials"]))
+    outcome = None if result.best is None else result.best.outcome
+    feasible = isinstance(outcome, Measurement)
+    return {
+        "trials": result.num_trials,
+        "infeasible_trials": result.num_infeasible,
+        "seconds": time.monotonic() - began,
+        "step_seconds": outcome.step_seconds if isinstance(outcome, Measurement) else None,
+        "feasible": feasible,
+        "single_step_seconds": single.step_seconds if math.isfinite(single.step_seconds) else None,
+        "lower_bound_seconds": lower_bound_seconds(task.problem),
+        "history": [list(row) for row in result.history if math.isfinite(row[2])],
+    }
+
+
+def _limit_tensorflow(num_threads: int) -> None:
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(num_threads)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def main() -> None:
+    """Reads the request, prints the row, or why there is none as the last line of stderr."""
+    request = json.loads(sys.argv[1])
+    _limit_tensorflow(request["num_threads"])
+    try:
+        row = run_cell(request)
+    except TfplaceError as error:
+        sys.exit(str(error))
+    print("\n" + json.dumps(row, allow_nan=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""A piece of work in a process of its own, and how it ended."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from graphs.host.child_process import end_cause
+
+COMPLAINTS_BYTES = 2000  # of a log's end, to find the reason of a failure in
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A module to be run as `python -m MODULE ARGUMENTS`.
+
+    Attributes:
+      module, arguments: what runs; of an argument that names a folder below, see there.
+      directory: the working directory.
+      environment: variables beside those of this process.
+      folders: {name: path} of folders to read: `{name}` in an argument becomes the path where
+        the folder lies for the process, on whichever host it runs.
+      log: the file that stderr is added to; None where only its end is wanted.
+      time_limit_seconds: wall time after which it is killed; None for no limit.
+      memory_limit_bytes: of the process and all that it started, together; None for no limit.
+      num_gpus: GPUs that it needs for itself.
+    """
+
+    module: str
+    arguments: Sequence[str]
+    directory: str = "/"
+    environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    folders: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    log: str | None = None
+    time_limit_seconds: float | None = None
+    memory_limit_bytes: int | None = None
+    num_gpus: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    """How a piece of work ended.
+
+    Attributes:
+      status: the process's exit status; minus the signal's number if it was killed.
+      output: what it wrote on stdout.
+      complaints: the end of what it wrote on stderr.
+      reason: which limit it was ended at, or why it could not run; "" where it ended by itself.
+      host: where it ran.
+    """
+
+    status: int
+    output: bytes
+    complaints: str
+    reason: str = ""
+    host: str = ""
+
+    def failure(self) -> str:
+        """Why it failed, in a sentence; "" where it did not."""
+        if self.reason or not self.status:
+            return self.reason
+        lines = [line for line in self.complaints.splitlines() if line.strip()]
+        said = [line for line in lines if line.startswith("tfplace: error: ")]
+        if said:
+            return said[-1].removeprefix("tfplace: error: ")
+        return lines[-1] if lines and self.status > 0 else end_cause(self.status)
+
+
+class Executor(Protocol):
+    """Runs work, from several threads at a time."""
+
+    def run(self, work: Work) -> Ended | None:
+        """Runs it to its end; None where it was stopped."""
+        ...
+
+    def stop(self) -> None:
+        """Ends what runs; nothing starts any more."""
+        ...

@@ -1,0 +1,1 @@
+"""The search: a policy proposes placements, an evaluator answers, the policy learns."""

@@ -1,0 +1,134 @@
+"""A search between two updates of its policy, as a file without pickles."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible, Measurement, Placement
+from tfplace.search.kept.snapshot import Snapshot
+from tfplace.search.trial import Trial
+
+_POLICY = "policy_state/"
+
+
+@dataclasses.dataclass(frozen=True)
+class StageStart:
+    """Where a stage of a search began.
+
+    Attributes:
+      number: of the stage, 0, 1, ...
+      num_trials, seconds: of the search until then.
+      device_of_op: i4[N] the best placement then, None where there was none.
+    """
+
+    number: int
+    num_trials: int
+    seconds: float
+    device_of_op: IntArray | None
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchState:
+    """All that a search needs to go on as if it had never stopped.
+
+    Attributes:
+      stage: that runs.
+      policy: its state; empty before its first update, or where it has none to keep.
+      num_trials, num_infeasible, seconds: so far; seconds of all runs together.
+      best, best_stage, least_infeasible, history, notes, stages: as in SearchResult.
+    """
+
+    stage: StageStart
+    policy: Snapshot
+    num_trials: int
+    num_infeasible: int
+    seconds: float
+    best: Trial | None
+    best_stage: str
+    least_infeasible: Trial | None
+    history: Sequence[tuple[int, float, float]]
+    notes: Sequence[str]
+    stages: Sequence[tuple[str, int, float]]
+
+
+def to_arrays(state: SearchState, facts: Mapping[str, Any]) -> Snapshot:
+    """The state and some facts as named arrays."""
+    values = {
+        **facts,
+        "stage": [state.stage.number, state.stage.num_trials, state.stage.seconds],
+        "num_trials": state.num_trials,
+        "num_infeasible": state.num_infeasible,
+        "seconds": state.seconds,
+        "best": _trial_facts(state.best),
+        "best_stage": state.best_stage,
+        "least_infeasible": _trial_facts(state.least_infeasible),
+        "history": list(state.history),
+        "notes": list(state.notes),
+        "stages": list(state.stages),
+    }
+    arrays = {"facts": np.array(json.dumps(values, default=_plain))}
+    for name in ("best", "least_infeasible"):
+        trial = getattr(state, name)
+        if trial is not None:
+            arrays[name] = trial.placement.device_of_op
+    if state.stage.device_of_op is not None:
+        arrays["stage_start"] = state.stage.device_of_op
+    return {**arrays, **{_POLICY + name: array for name, array in state.policy.items()}}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> SearchState:
+    """What `to_arrays` took.
+
+    Raises:
+      KeyError, TypeError, ValueError: something is missing, or of another kind.
+    """
+    number, num_trials, seconds = facts["stage"]
+    start = StageStart(int(number), int(num_trials), float(seconds), arrays.get("stage_start"))
+    return SearchState(
+        stage=start,
+        policy={
+            name.removeprefix(_POLICY): array
+            for name, array in arrays.items()
+            if name.startswith(_POLICY)
+        },
+        num_trials=int(facts["num_trials"]),
+        num_infeasible=int(facts["num_infeasible"]),
+        seconds=float(facts["seconds"]),
+        best=_trial(Measurement, facts, arrays, "best"),
+        best_stage=str(facts["best_stage"]),
+        least_infeasible=_trial(Infeasible, facts, arrays, "least_infeasible"),
+        history=[(int(row[0]), float(row[1]), float(row[2])) for row in facts["history"]],
+        notes=[str(note) for note in facts["notes"]],
+        stages=[(str(row[0]), int(row[1]), float(row[2])) for row in facts["stages"]],
+    )
+
+
+def _trial_facts(trial: Trial | None) -> list[Any] | None:
+    """All of a trial but its placement."""
+    if trial is None:
+        return None
+    return [trial.index, trial.seconds, dataclasses.asdict(trial.outcome)]
+
+
+def _trial(
+    kind: type[Measurement] | type[Infeasible],
+    facts: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray],
+    name: str,
+) -> Trial | None:
+    if facts[name] is None:
+        return None
+    index, seconds, outcome = facts[name]
+    known = kind(**{**outcome, "peak_bytes": tuple(outcome["peak_bytes"])})
+    return Trial(int(index), float(seconds), Placement(arrays[name]), known)
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers as Python's."""
+    return value.item()
