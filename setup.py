@@ -4,9 +4,12 @@ from pathlib import Path
 
 from setuptools import find_packages, setup
 
+version: dict[str, str] = {}
+exec(Path(__file__).with_name("tfplace").joinpath("version.py").read_text(), version)
+
 setup(
     name="tfplace",
-    version="0.1.0",
+    version=version["__version__"],
     description="Decides which op of a TensorFlow graph runs on which device",
     long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

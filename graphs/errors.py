@@ -67,3 +67,9 @@ class VerificationError(TfplaceError):
     """The emitted model computes something else than the model as it came: a defect."""
 
     exit_status = 70
+
+
+class CheckpointError(TfplaceError):
+    """A checkpoint is missing, damaged, or none of ours."""
+
+    exit_status = 2

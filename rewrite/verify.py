@@ -32,7 +32,7 @@ _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
-class Verified:
+class VerificationResult:
     """What was compared, and how far it agrees.
 
     Attributes:
@@ -58,7 +58,7 @@ def verify(
     cluster_target: str = "",
     placed_graph_def: Any = None,
     rtol: float = RTOL,
-) -> Verified:
+) -> VerificationResult:
     """Runs the given and the emitted model and compares.
 
     Args:
@@ -143,7 +143,7 @@ def _require_undamaged(source: SourceModel, outcomes: Sequence[Json]) -> None:
         )
 
 
-def _summed_up(outcomes: Sequence[Json], left_out: Sequence[tuple[str, str]]) -> Verified:
+def _summed_up(outcomes: Sequence[Json], left_out: Sequence[tuple[str, str]]) -> VerificationResult:
     compared: list[str] = []
     not_compared = list(left_out)
     differing: list[tuple[str, str]] = []
@@ -165,7 +165,7 @@ def _summed_up(outcomes: Sequence[Json], left_out: Sequence[tuple[str, str]]) ->
             largest = max(largest, value["max_abs_diff"])
             if not value["equal"]:
                 differing.append((name, f"differs by {value['max_abs_diff']:.3g}"))
-    return Verified(
+    return VerificationResult(
         outputs_equal=bool(compared) and not differing,
         max_abs_diff=largest,
         compared=tuple(compared),

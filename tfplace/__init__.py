@@ -8,6 +8,8 @@ import os
 import re
 from typing import TYPE_CHECKING, Any
 
+from tfplace.version import __version__
+
 if TYPE_CHECKING:
     from graphs.cluster import Cluster, Device
     from graphs.errors import TfplaceError
@@ -23,6 +25,7 @@ __all__ = [
     "Prediction",
     "Report",
     "TfplaceError",
+    "__version__",
     "cluster",
     "inspect",
     "load",
@@ -31,7 +34,6 @@ __all__ = [
     "run",
     "simulate",
 ]
-__version__ = "0.1.0"
 
 
 def _check_siblings() -> None:

@@ -37,7 +37,7 @@ from tfplace.choosing.finalists import (
     quickest,
 )
 from tfplace.choosing.kept_search import priced_as_kept, search_folder
-from tfplace.choosing.proof import NOT_VERIFIED, devices_used, verified
+from tfplace.choosing.proof import NOT_VERIFIED, Verified, devices_used, verified
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.run_measurement import MeasureConfig
@@ -56,7 +56,7 @@ from tfplace.progress import Watch
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import Proof, Searched, report_of
-from tfplace.report.report import Report, Verified
+from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
 from tfplace.search.kept.folder import SearchFolder
 from tfplace.search.search import Limits, SearchResult, search

@@ -1,4 +1,4 @@
-"""`python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGS…`: a child that never outlives us.
+"""`python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGS…`: a child that dies with us.
 
 PARENT_PID 0 ties it to nobody. Nothing heavy is imported before the tie.
 """

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tfplace.cli import COMMANDS, main, parse, verbosity_of
+from tfplace.cli import main
+from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.parse import parse, verbosity_of
 
 
 @pytest.mark.parametrize("words", [["--help"], ["help"], ["-h"]])

@@ -8,7 +8,7 @@ import pytest
 
 from graphs.clusters.cluster_file import cluster_from_json
 from tfplace.algorithms.table import names
-from tfplace.cli import parse
+from tfplace.commands.parse import parse
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "tfplace" / "docs"

@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from graphs import zoo
-from tfplace.cli import COMMANDS, main, parse
+from tfplace.cli import main
+from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.parse import parse
 
 README = Path(__file__).parents[2] / "README.md"
 ELSEWHERE = ("tf_config", "two_hosts.json", "--executor=ray")

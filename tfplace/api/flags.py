@@ -14,7 +14,7 @@ from absl import flags
 
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
-from tfplace.cli import parse
+from tfplace.commands.parse import parse
 
 
 class ModelFlags(TypedDict, total=False):

@@ -14,7 +14,6 @@ from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.table import policy_of
 from tfplace.interruption import Interrupted, interruptible
-from tfplace.report.report import Baseline
 from tfplace.search.instance import Task
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Evaluator
@@ -158,3 +157,20 @@ def is_on_one_device(device_of_op: IntArray, problem: Problem) -> bool:
 def is_fixed(problem: Problem) -> bool:
     """Whether pins, colocation and kernels leave no op a choice, as --keep_devices may."""
     return bool((problem.allowed().sum(axis=1) <= 1).all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Baseline:
+    """A placement that needs no search.
+
+    Attributes:
+      step_seconds: predicted; None where it can't run.
+      feasible: whether it can.
+      reason: why not, else empty.
+      peak_bytes: {device: bytes}.
+    """
+
+    step_seconds: float | None
+    feasible: bool
+    reason: str
+    peak_bytes: Mapping[str, int]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from graphs.building.build import origin_devices
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
-from rewrite.place_graph import known_origins, place_graph
 from tfplace.choosing.baselines import Candidate
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
 from tfplace.measurement.timing import (
     NO_DIFFERENCE,
+    Timing,
     confidence_of_look,
     drift,
     looks_at,
@@ -22,9 +20,7 @@ from tfplace.measurement.timing import (
     speedup,
     summarize,
 )
-from tfplace.measurement.training_run import TrainingRun
-from tfplace.preparing.prepare import Prepared
-from tfplace.report.report import Timing
+from tfplace.preparing.prepare import Prepared, placed_run_graph, training_run
 from tfplace.simulation.prediction import predict
 
 BASELINES = ("single", "given")  # the first of equals is named
@@ -66,22 +62,6 @@ class MemoryPeak:
 
     predicted_bytes: int
     measured_bytes: int | None
-
-
-def placed_run_graph(found: Prepared, device_of_op: IntArray) -> Any:
-    """The model's run graph with these devices written into it."""
-    wanted = origin_devices(found.flat, found.built, device_of_op, found.problem.device_names)
-    known = known_origins(found.source.graph_def, wanted)
-    return place_graph(found.source.graph_def, known.device_of_origin).graph_def
-
-
-def training_run(found: Prepared) -> TrainingRun:
-    """What one run of the model is, for the measuring process."""
-    return TrainingRun(
-        feeds=found.feeds,
-        fetches=found.source.fetches,
-        initialization=found.source.initialization,
-    )
 
 
 def compare(

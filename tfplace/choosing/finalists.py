@@ -16,12 +16,11 @@ from graphs.problem import Problem
 from tfplace.algorithms.table import policy_of
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
-from tfplace.choosing.compare import placed_run_graph, training_run
 from tfplace.interruption import Interrupted
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import Prepared, placed_run_graph, training_run
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator

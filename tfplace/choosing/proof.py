@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,35 @@ from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit import Emitted
 from rewrite.verify import verify
-from tfplace.choosing.compare import placed_run_graph
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.trace import TraceConfig, trace_run
 from tfplace.measurement.trace import devices_used as devices_in
 from tfplace.measurement.training_run import SavedModelRun
 from tfplace.measurement.workers import start_workers
-from tfplace.preparing.prepare import Prepared
-from tfplace.report.report import Verified
+from tfplace.preparing.prepare import Prepared, placed_run_graph
 
 _log = logging.getLogger("tfplace")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verified:
+    """Whether the emitted model computes what the original does.
+
+    Attributes:
+      outputs_equal: everything compared agrees within the tolerance.
+      max_abs_diff: largest difference seen.
+      compared: what was compared.
+      not_compared: what was not, each with why.
+      differing: what disagrees, each with how.
+    """
+
+    outputs_equal: bool
+    max_abs_diff: float
+    compared: Sequence[str]
+    not_compared: Sequence[str]
+    differing: Sequence[str] = ()
+
+
 NOT_VERIFIED = Verified(
     outputs_equal=False,
     max_abs_diff=0.0,

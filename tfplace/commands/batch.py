@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tfplace.commands.from_flags import model_of, print_error, print_json
+from tfplace.commands.error_line import print_error
+from tfplace.commands.from_flags import model_of, print_json
 
 if TYPE_CHECKING:
     from tfplace.runs.batch.run_jobs import Listener
@@ -22,8 +23,9 @@ EXIT_INTERRUPTED = 5
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet and writes the summary; the status says whether a job failed."""
-    from tfplace import cli
     from tfplace.commands import flag_table
+    from tfplace.commands.command_table import COMMANDS
+    from tfplace.commands.parse import parse
     from tfplace.runs.batch.job import JobLimits
     from tfplace.runs.batch.job_file import JobFile, memory_limit
     from tfplace.runs.batch.run_jobs import BatchOptions, run_batch
@@ -39,8 +41,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         path,
         output_dir,
         limits,
-        [name for name in cli.COMMANDS if name != "batch"],
-        lambda name, words: cli.parse(name, words, flag_table.JOB),
+        [name for name in COMMANDS if name != "batch"],
+        lambda name, words: parse(name, words, flag_table.JOB),
     )
     jobs = job_file.read()
     with (

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.commands.error_line import print_error
 from tfplace.commands.from_flags import (
     model_of,
-    print_error,
     print_json,
     problem_options,
     quiet_tensorflow,

@@ -151,11 +151,6 @@ def print_json(value: Any) -> None:
     print()
 
 
-def print_error(message: str) -> None:
-    """The line on stderr of a command that has a result and all the same no status of 0."""
-    print(f"tfplace: error: {message}", file=sys.stderr)
-
-
 def model_of(arguments: Sequence[str]) -> str:
     """The one positional argument."""
     return arguments[0]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.algorithms.table import require_known
+from tfplace.commands.error_line import print_error
 from tfplace.commands.from_flags import (
     model_of,
     optimize_options,
-    print_error,
     print_json,
     quiet_tensorflow,
 )

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.from_flags import print_error, print_json, quiet_tensorflow
+from tfplace.commands.error_line import print_error
+from tfplace.commands.from_flags import print_json, quiet_tensorflow
 
 if TYPE_CHECKING:
     from tfplace.algorithms.learned.training.checkpoint import Checkpoint

@@ -9,11 +9,10 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
-from tfplace.choosing.compare import training_run
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import Prepared, training_run
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulator import Simulator
 

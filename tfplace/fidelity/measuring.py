@@ -9,9 +9,8 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
-from tfplace.choosing.compare import placed_run_graph, training_run
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import Prepared, placed_run_graph, training_run
 
 MAX_BATCH = 16
 COPIES_OF_VARIABLES = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.build import BuiltGraph, build_op_graph
+from graphs.building.build import BuiltGraph, build_op_graph, origin_devices
 from graphs.building.flatten import flatten
 from graphs.building.gradients import tied_gradients
 from graphs.building.shapes import TensorProperties, infer
@@ -28,7 +28,9 @@ from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
 from graphs.source_model import SourceModel
+from rewrite.place_graph import known_origins, place_graph
 from tfplace.measurement.presence import is_present
+from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import Run, find_costs
@@ -189,3 +191,19 @@ def _feeds(
     if options.feed_file is not None:
         return read_feeds(options.feed_file, source.feeds)
     return feeds_of_opened(flat, properties, source.feeds, options.seed)
+
+
+def placed_run_graph(found: Prepared, device_of_op: IntArray) -> Any:
+    """The model's run graph with these devices written into it."""
+    wanted = origin_devices(found.flat, found.built, device_of_op, found.problem.device_names)
+    known = known_origins(found.source.graph_def, wanted)
+    return place_graph(found.source.graph_def, known.device_of_origin).graph_def
+
+
+def training_run(found: Prepared) -> TrainingRun:
+    """What one run of the model is, for the measuring process."""
+    return TrainingRun(
+        feeds=found.feeds,
+        fetches=found.source.fetches,
+        initialization=found.source.initialization,
+    )

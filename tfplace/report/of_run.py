@@ -6,21 +6,22 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tfplace
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
 from tfplace.bounds.exact import Optimum
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
+from tfplace.choosing.proof import Verified
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import Prepared
 from tfplace.report.advice import advice_of
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.inspection import trainable_bytes
-from tfplace.report.report import Measured, Report, Verified
+from tfplace.report.report import Measured, Report
 from tfplace.search.search import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, predict
+from tfplace.version import __version__
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +74,7 @@ def report_of(
     if searched.timings is not None:
         measured = Measured(**vars(searched.timings), devices_used=proof.devices_used)
     return Report(
-        tfplace_version=tfplace.__version__,
+        tfplace_version=__version__,
         seed=options.seed,
         algorithm=options.algorithm,
         evaluator=options.evaluator,

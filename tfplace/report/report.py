@@ -7,68 +7,16 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfplace.choosing.baselines import Baseline
+from tfplace.choosing.proof import Verified
+from tfplace.measurement.timing import Timing
+from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
 
 SCHEMA_VERSION = 1
 
 # A gap below this is rounding: sums in different orders.
 PROVEN_GAP = 1e-6
-
-
-@dataclasses.dataclass(frozen=True)
-class Baseline:
-    """A placement that needs no search.
-
-    Attributes:
-      step_seconds: predicted; None where it can't run.
-      feasible: whether it can.
-      reason: why not, else empty.
-      peak_bytes: {device: bytes}.
-    """
-
-    step_seconds: float | None
-    feasible: bool
-    reason: str
-    peak_bytes: Mapping[str, int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Best:
-    """The placement that was written.
-
-    Attributes:
-      step_seconds: predicted.
-      peak_bytes: {device: bytes}.
-      ops_per_device: {device: ops}.
-      busy_share: {device: share of the step in which it computes}.
-      transfers, transfer_bytes: of one step.
-    """
-
-    step_seconds: float
-    peak_bytes: Mapping[str, int]
-    ops_per_device: Mapping[str, int]
-    busy_share: Mapping[str, float]
-    transfers: int
-    transfer_bytes: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Timing:
-    """Measured step times of one graph.
-
-    Attributes:
-      median_seconds, p10, p90: median, 10th and 90th percentile.
-      runs: how many there are.
-      outliers: runs far from the others (modified z-score over 3.5).
-      drift: second half's median over the first half's, minus 1; 0 where none is seen.
-    """
-
-    median_seconds: float
-    p10: float
-    p90: float
-    runs: int
-    outliers: int = 0
-    drift: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,25 +46,6 @@ class Measured:
     verdict: str = ""
     background_share: float | None = None
     noise: Sequence[str] = ()
-
-
-@dataclasses.dataclass(frozen=True)
-class Verified:
-    """Whether the emitted model computes what the original does.
-
-    Attributes:
-      outputs_equal: everything compared agrees within the tolerance.
-      max_abs_diff: largest difference seen.
-      compared: what was compared.
-      not_compared: what was not, each with why.
-      differing: what disagrees, each with how.
-    """
-
-    outputs_equal: bool
-    max_abs_diff: float
-    compared: Sequence[str]
-    not_compared: Sequence[str]
-    differing: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)

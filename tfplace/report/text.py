@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from tfplace.choosing.compare import Comparison, MemoryPeak
-from tfplace.report.report import Best, Measured, Report, Timing
-from tfplace.simulation.prediction import Prediction
+from tfplace.measurement.timing import Timing
+from tfplace.report.report import Measured, Report
+from tfplace.simulation.prediction import Best, Prediction
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 WIDTH = 80

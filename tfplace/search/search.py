@@ -8,9 +8,9 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from graphs.errors import CheckpointError
 from graphs.op_graph import IntArray
 from graphs.placement import Measurement, Outcome
-from tfplace.algorithms.learned.training.checkpoint import CheckpointError
 from tfplace.interruption import Interrupted, Interruption, interruptible
 from tfplace.search.kept.folder import SearchFolder
 from tfplace.search.kept.state import StageStart

@@ -11,7 +11,6 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.report.report import Best
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulator import Simulator
@@ -96,3 +95,23 @@ def best_of_prediction(prediction: Prediction) -> Best:
         transfers=prediction.transfers,
         transfer_bytes=prediction.transfer_bytes,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """The placement that was written.
+
+    Attributes:
+      step_seconds: predicted.
+      peak_bytes: {device: bytes}.
+      ops_per_device: {device: ops}.
+      busy_share: {device: share of the step in which it computes}.
+      transfers, transfer_bytes: of one step.
+    """
+
+    step_seconds: float
+    peak_bytes: Mapping[str, int]
+    ops_per_device: Mapping[str, int]
+    busy_share: Mapping[str, float]
+    transfers: int
+    transfer_bytes: int

@@ -5,8 +5,7 @@ import pytest
 
 from graphs.errors import ConstraintError
 from tests.builders import Op, build_problem, chain, colocated_pair
-from tfplace.algorithms.learned.config import GroupingConfig
-from tfplace.grouping.grouped_problem import grouped_problem
+from tfplace.grouping.grouped_problem import GroupingConfig, grouped_problem
 
 
 def test_devices_of_groups_become_devices_of_ops():

@@ -9,24 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from tfplace.algorithms.learned.reward import FAILING_REWARD
-
-
-@dataclasses.dataclass(frozen=True)
-class GroupingConfig:
-    """How ops become groups.
-
-    Attributes:
-      method: "minimum_cut" (coarsen.py), or "colocation" (ColocRL's rule) and minimum cuts of
-        what is still more than max_groups.
-      max_groups: count, 1 to N. tfplace's choice: local search over 32 to 128 groups of RNNLM,
-        NMT and Inception-V3 came to within 2 % of each other's step times, except NMT on four
-        devices; a policy learns fewer faster.
-      imbalance: share of the mean group's seconds, 0 to 10. tfplace's choice.
-    """
-
-    method: str = "minimum_cut"
-    max_groups: int = 64
-    imbalance: float = 0.1
+from tfplace.grouping.grouped_problem import GroupingConfig
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import tf_keras
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping, Outcome
 from graphs.problem import Problem
-from tfplace.algorithms.learned.config import GroupingConfig, HierarchicalConfig
+from tfplace.algorithms.learned.config import HierarchicalConfig
 from tfplace.algorithms.learned.features import (
     FeatureArray,
     group_features,
@@ -29,7 +29,7 @@ from tfplace.algorithms.learned.policies import seq2seq
 from tfplace.algorithms.learned.policies.feed_forward import Grouper
 from tfplace.algorithms.learned.reward import feasible
 from tfplace.algorithms.learned.sequence_learner import SequenceLearner
-from tfplace.grouping.grouped_problem import GroupedProblem, grouped_problem
+from tfplace.grouping.grouped_problem import GroupedProblem, GroupingConfig, grouped_problem
 from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal

@@ -21,8 +21,9 @@ class EarliestTaskFirst(OneShot):
     first op of a colocation group decides for all of it.
 
     Source: Hwang et al. 1989 (ETF); Jeon et al., "Baechi", SoCC 2020 (m-ETF: with memory limits and
-    co-placement). Departures: bytes are the estimate of `placers.memory`; ops with a kernel on an accelerator never go to the CPU, which ETF would fill because it is idle; what doesn't fit
-    in the end is repaired.
+    co-placement). Departures: bytes are the estimate of `placers.memory`; ops with a kernel on an
+    accelerator never go to the CPU, which ETF would fill because it is idle; what doesn't fit in
+    the end is repaired.
     """
 
     def place(self) -> IntArray:

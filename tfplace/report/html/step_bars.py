@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tfplace.measurement.timing import Timing
 from tfplace.report.html.elements import section, table, text
-from tfplace.report.report import Measured, Report, Timing
+from tfplace.report.report import Measured, Report
 from tfplace.units_text import seconds_text
 
 NAMES = {

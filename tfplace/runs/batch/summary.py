@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tfplace
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import JobState
 from tfplace.runs.csv_text import csv_text
 from tfplace.units_text import seconds_text
+from tfplace.version import __version__
 
 SCHEMA_VERSION = 1
 SUMMARY_FILE = "summary.json"
@@ -106,7 +106,7 @@ def summary(rows: Sequence[JobRow]) -> dict[str, Any]:
     states = [row.state.state for row in rows]
     return {
         "schema_version": SCHEMA_VERSION,
-        "tfplace_version": tfplace.__version__,
+        "tfplace_version": __version__,
         "num_jobs": len(rows),
         "num_done": states.count("done"),
         "num_failed": states.count("failed"),

@@ -18,11 +18,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from graphs.errors import CheckpointError
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Measurement
 from graphs.problem import Problem
 from graphs.problem_file import write_problem
-from tfplace.algorithms.learned.training.checkpoint import CheckpointError
 from tfplace.output_paths import write_file
 from tfplace.search.kept.state import SearchState, from_arrays, to_arrays
 from tfplace.search.trial import Trial

@@ -17,7 +17,6 @@ from tfplace.algorithms.learned.config import (
     AdamConfig,
     ColocRLConfig,
     GrouperConfig,
-    GroupingConfig,
     HierarchicalConfig,
     PlacetoConfig,
     PostConfig,
@@ -28,6 +27,7 @@ from tfplace.algorithms.learned.hierarchical import Hierarchical
 from tfplace.algorithms.learned.placeto import Placeto
 from tfplace.algorithms.learned.post import Post
 from tfplace.algorithms.learned.spotlight import Spotlight
+from tfplace.grouping.grouped_problem import GroupingConfig
 from tfplace.search.trial import DivergedError
 from tfplace.simulation.evaluator import SimulatingEvaluator
 

@@ -7,8 +7,9 @@ import numpy as np
 from tests.builders import Machine, two_towers, unrolled_lstm
 from tests.fakes import WantedDevices
 from tests.tfplace.algorithms.learned.search import search
-from tfplace.algorithms.learned.config import GroupingConfig, PlacetoConfig
+from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto, discounted_returns
+from tfplace.grouping.grouped_problem import GroupingConfig
 
 SMALL = PlacetoConfig(GroupingConfig(max_groups=5), units=8, rounds=2)
 

@@ -6,8 +6,9 @@ import pytest
 from tests.builders import two_towers
 from tests.fakes import WantedDevices
 from tests.tfplace.algorithms.learned.search import search
-from tfplace.algorithms.learned.config import GroupingConfig, PostConfig
+from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.post import Post
+from tfplace.grouping.grouped_problem import GroupingConfig
 
 TOWERS = two_towers(2)
 WANTED = WantedDevices([0, 1, 0, 1, 1])

@@ -8,15 +8,10 @@ import pytest
 from tests.builders import Machine, two_towers
 from tests.fakes import WantedDevices
 from tests.tfplace.algorithms.learned.search import search
-from tfplace.algorithms.learned.config import (
-    AdamConfig,
-    GroupingConfig,
-    PostConfig,
-    Seq2SeqConfig,
-    SpotlightConfig,
-)
+from tfplace.algorithms.learned.config import AdamConfig, PostConfig, Seq2SeqConfig, SpotlightConfig
 from tfplace.algorithms.learned.post import Post
 from tfplace.algorithms.learned.spotlight import Spotlight
+from tfplace.grouping.grouped_problem import GroupingConfig
 
 PROBLEM = two_towers(6, machine=Machine(num_devices=3, bandwidth=1e6, types=["GPU"] * 3))
 GROUPS = GroupingConfig(max_groups=9)

@@ -3,8 +3,9 @@
 import pytest
 
 from graphs.errors import UsageError
-from tfplace import cli
 from tfplace.commands import flag_table
+from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.parse import parse
 from tfplace.runs.batch.job import JobLimits
 from tfplace.runs.batch.job_file import JobFile, memory_limit
 
@@ -18,9 +19,9 @@ def read(tmp_path, monkeypatch):
 
     def read(text, limits=NO_LIMITS):
         (tmp_path / "jobs.txt").write_text(text)
-        commands = [name for name in cli.COMMANDS if name != "batch"]
-        parse = lambda name, words: cli.parse(name, words, flag_table.JOB)  # noqa: E731
-        return JobFile("jobs.txt", "out", limits, commands, parse).read()
+        commands = [name for name in COMMANDS if name != "batch"]
+        parse_job = lambda name, words: parse(name, words, flag_table.JOB)  # noqa: E731
+        return JobFile("jobs.txt", "out", limits, commands, parse_job).read()
 
     return read
 
@@ -121,7 +122,7 @@ def test_the_fingerprint_changes_with_what_comes_out_not_with_limits_or_places_i
 def test_no_jobs_are_a_usage_error(read, tmp_path, text, found):
     with pytest.raises(UsageError, match=found):
         if text is None:
-            JobFile("nowhere.txt", "out", JobLimits(), [], cli.parse).read()
+            JobFile("nowhere.txt", "out", JobLimits(), [], parse).read()
         read(text)
 
 

@@ -7,18 +7,18 @@ import json
 import numpy as np
 import pytest
 
-from graphs.errors import OutputError
+from graphs.errors import CheckpointError, OutputError
 from graphs.placement import Infeasible, Measurement, Placement
 from tests.builders import Machine, two_towers
 from tests.fakes import NEVER_FITS
 from tfplace.algorithms.annealing.multilevel import Multilevel
-from tfplace.algorithms.learned.config import GroupingConfig, PostConfig
+from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.post import Post
-from tfplace.algorithms.learned.training.checkpoint import CheckpointError
 from tfplace.algorithms.placers.fixed import Fixed
 from tfplace.algorithms.placers.local_search import LocalSearch
 from tfplace.algorithms.placers.random import Random
 from tfplace.algorithms.placers.single import Single
+from tfplace.grouping.grouped_problem import GroupingConfig
 from tfplace.search.kept.folder import SearchFolder, problem_digest
 from tfplace.search.kept.lock import locked_folder
 from tfplace.search.kept.state import SearchState, StageStart

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.errors import TfplaceError
+from graphs.errors import CheckpointError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from tfplace.output_paths import write_file
 from tfplace.search.kept.snapshot import Snapshot
@@ -23,12 +23,6 @@ SHIPPED = Path(__file__).resolve().parents[1] / "policies" / "shipped"
 MAX_BYTES = 64 * 2**20  # of all arrays: a thousand times what a policy of the usual size has
 MAX_UNITS = 1024
 MAX_ROUNDS = 64
-
-
-class CheckpointError(TfplaceError):
-    """A checkpoint is missing, damaged, or none of ours."""
-
-    exit_status = 2
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,9 +3,8 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem
-from tfplace.algorithms.learned.config import GroupingConfig
 from tfplace.algorithms.learned.policies.placement_features import episode_features, graph_relations
-from tfplace.grouping.grouped_problem import grouped_problem
+from tfplace.grouping.grouped_problem import GroupingConfig, grouped_problem
 
 # Three groups of one op: a sends 4 bytes to b; c stands alone. Mean group: 2 s.
 MACHINE = Machine(num_devices=2, bandwidth=2.0, memory=100)

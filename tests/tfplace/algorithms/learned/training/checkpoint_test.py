@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphs.errors import CheckpointError
 from tfplace.algorithms.learned.training.checkpoint import (
-    CheckpointError,
     read_checkpoint,
     shipped_names,
     write_checkpoint,

@@ -1,0 +1,172 @@
+"""The commands of tfplace: what each takes, its flags, examples."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfplace.commands import flag_table as table
+from tfplace.commands.flag_table import Flag
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command of tfplace.
+
+    Attributes:
+      arguments: what stands behind its name in the usage line; lower case is literal.
+      summary: one line.
+      flags: its flags, in the order of --help.
+      examples: command lines that work.
+      num_arguments: how many positional arguments it takes.
+    """
+
+    arguments: str
+    summary: str
+    flags: tuple[Flag, ...]
+    examples: tuple[str, ...]
+    num_arguments: int = 1
+
+
+COMMANDS = {
+    "optimize": Command(
+        "MODEL",
+        "place a model's ops, emit a SavedModel, verify and time it, report",
+        table.OUTPUT_DIR
+        + table.CLUSTER
+        + table.ALGORITHM
+        + table.BUDGET
+        + table.SEED
+        + table.RUN
+        + table.CONSTRAINTS
+        + table.COST_CACHE
+        + table.CHECKPOINT_DIR
+        + table.DUMP
+        + table.LOGDIR
+        + table.FORMAT,
+        (
+            "tfplace optimize model.pb",
+            "tfplace optimize saved_model_dir --cluster=workers:2 --output_dir=placed",
+            "tfplace optimize rnnlm.pb --algorithm=spotlight --cluster=k80x2",
+        ),
+    ),
+    "inspect": Command(
+        "MODEL",
+        "show what is in a model: ops by type, colocation, devices, bytes",
+        table.CLUSTER + table.RUN + table.CONSTRAINTS + table.COST_CACHE + table.FORMAT,
+        ("tfplace inspect model.pb", "tfplace inspect saved_model_dir --format=json"),
+    ),
+    "check": Command(
+        "MODEL",
+        "would the model's device strings run on a cluster, op by op",
+        table.CLUSTER + table.RUN + table.COST_CACHE + table.FORMAT,
+        (
+            "tfplace check placed_dir --cluster=k80x2",
+            "tfplace check model.pb --cluster=box.json --format=json",
+        ),
+    ),
+    "measure": Command(
+        "MODEL",
+        "time training runs, alone or against a placement, interleaved",
+        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN + table.FORMAT,
+        (
+            "tfplace measure model.pb --cluster=workers:2",
+            "tfplace measure model.pb --cluster=workers:2 --placement=placement.json",
+        ),
+    ),
+    "simulate": Command(
+        "MODEL",
+        "predict step time, peak memory and timeline of a placement",
+        table.PLACEMENT
+        + table.SIMULATE
+        + table.CLUSTER
+        + table.RUN
+        + table.CONSTRAINTS
+        + table.COST_CACHE
+        + table.DUMP
+        + table.FORMAT,
+        (
+            "tfplace simulate model.pb --cluster=k80x4",
+            "tfplace simulate model.pb --cluster=k80x4 --placement=placement.json",
+        ),
+    ),
+    "graph": Command(
+        "NAME",
+        "write a benchmark training graph as GraphDef or SavedModel",
+        table.OUTPUT + table.SIZES + table.FORMAT,
+        (
+            "tfplace graph rnnlm --output=rnnlm.pb",
+            "tfplace graph nmt --num_layers=4 --output=nmt4.pb",
+            "tfplace graph cifar10 --size=tiny --output=cifar10_saved_model",
+        ),
+    ),
+    "bench": Command(
+        "",
+        "compare algorithms over models and clusters at equal budgets",
+        table.BENCH + table.BUDGET + table.OUTPUT + (table.CLUSTER[1],) + table.FORMAT,
+        (
+            "tfplace bench --models=rnnlm,nmt:num_layers=4 --clusters=k80x2,k80x4 "
+            "--algorithms=random,spotlight --seeds=1,2,3 --max_trials=1000 --output=bench.json",
+        ),
+        num_arguments=0,
+    ),
+    "train": Command(
+        "",
+        "train one policy over a family of graphs, for optimize --policy",
+        table.TRAIN + table.SEED + table.OUTPUT + table.CHECKPOINT_DIR + table.FORMAT,
+        (
+            "tfplace train --family=rnnlm --output=rnnlm.npz",
+            "tfplace train --family=nmt --clusters=k80x4 --episodes=500 --output=nmt.npz",
+        ),
+        num_arguments=0,
+    ),
+    "fidelity": Command(
+        "MODEL",
+        "compare predicted with measured step times over many placements",
+        table.FIDELITY
+        + table.CLUSTER
+        + table.SEED
+        + table.OUTPUT
+        + table.RUN
+        + table.CONSTRAINTS
+        + table.COST_CACHE
+        + table.FORMAT,
+        (
+            "tfplace fidelity model.pb --cluster=workers2.json",
+            "tfplace fidelity model.pb --cluster=workers2.json --placements=30 "
+            "--output=fidelity.json --picture=fidelity.png",
+        ),
+    ),
+    "calibrate": Command(
+        "",
+        "measure this machine's devices and links, write a cluster file",
+        (table.CLUSTER[0],) + table.CALIBRATE + table.OUTPUT + table.FORMAT,
+        (
+            "tfplace calibrate --cluster=workers:2 --output=workers2.json",
+            "tfplace calibrate --output=here.json --format=json",
+        ),
+        num_arguments=0,
+    ),
+    "batch": Command(
+        "JOBS",
+        "run many commands, one line each: isolated, resumable, one summary",
+        table.BATCH + table.FORMAT,
+        (
+            "tfplace batch jobs.txt",
+            "tfplace batch jobs.txt --parallel=2 --time_limit_seconds=3600 --memory_limit=8GiB",
+        ),
+    ),
+    "devices": Command(
+        "",
+        "list the named clusters and the devices visible here",
+        (table.CLUSTER[0],) + table.FORMAT,
+        ("tfplace devices", "tfplace devices --cluster=k80x4 --format=json"),
+        num_arguments=0,
+    ),
+    "cache": Command(
+        "",
+        "list the op costs kept between runs, or remove them",
+        table.CLEAR_CACHE + table.COST_CACHE_DIR + table.FORMAT,
+        ("tfplace cache", "tfplace cache --clear"),
+        num_arguments=0,
+    ),
+}
