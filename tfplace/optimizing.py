@@ -52,7 +52,7 @@ from tfplace.output_paths import (
 )
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import Prepared, prepare
-from tfplace.progress import Watch
+from tfplace.progress import Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import Proof, Searched, report_of
@@ -63,12 +63,12 @@ from tfplace.search.search import Limits, SearchResult, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
-def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
+def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Report:
     """Places a model and emits it.
 
     Args:
       options: model, cluster, limits, output.
-      watch: told what goes on.
+      progress: told what goes on.
 
     Returns:
       The report, which also lies in the emitted SavedModel.
@@ -78,7 +78,7 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
       KeyboardInterrupt: Ctrl-C or SIGTERM before a placement was known, or for the second time;
         nothing is left.
     """
-    watch = watch or Watch()
+    progress = progress or Progress()
     require_known(options.algorithm)
     algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
     output_dir = options.output_dir or default_output_dir(options.problem.model)
@@ -89,25 +89,25 @@ def optimize(options: OptimizeOptions, watch: Watch | None = None) -> Report:
     require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
     run_log = None if options.logdir is None else run_folder(options, time.time())
     with writable(output_dir, options.dump_problem, run_log), interruptible() as interruption:
-        log = None if run_log is None else SearchLog(run_log, watch, hparams_of(options))
-        watch = log or watch
-        watch.stage(f"reading {options.problem.model} and pricing its ops")
+        log = None if run_log is None else SearchLog(run_log, progress, hparams_of(options))
+        progress = log or progress
+        progress.say(f"reading {options.problem.model} and pricing its ops")
         found = prepare(options.problem)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            with search_folder(found, options, watch) as folder:
+            with search_folder(found, options, progress) as folder:
                 found = found if folder is None else priced_as_kept(found, folder)
-                watch.stage(f"trying the baselines on {found.cluster.name}")
+                progress.say(f"trying the baselines on {found.cluster.name}")
                 simulator = SimulatingEvaluator(found.problem)
                 simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
                 baselines, candidates, result, solved = _search(
-                    found, simulator, options, watch, Origin(trained, folder)
+                    found, simulator, options, progress, Origin(trained, folder)
                 )
             choice = choose(candidates, found.problem)
             choice, timings = interruption.unless_seen(
-                lambda: _measure(found, options, candidates, choice, watch), Timed(choice, None)
+                lambda: _measure(found, options, candidates, choice, progress), Timed(choice, None)
             )
             searched = Searched(baselines, result, choice, timings, solved)
-            report = _write_model(found, options, searched, interruption, watch)
+            report = _write_model(found, options, searched, interruption, progress)
             if log is not None:
                 log.finish(found, choice.candidate.device_of_op, report)
             return report
@@ -131,7 +131,7 @@ def _search(
     found: Prepared,
     simulator: SimulatingEvaluator,
     options: OptimizeOptions,
-    watch: Watch,
+    progress: Progress,
     origin: Origin,
 ) -> tuple[list[Candidate], list[Candidate], SearchResult, Optimum | None]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search.
@@ -162,10 +162,10 @@ def _search(
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(found, options):
         left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
-    with evaluator_for(options.evaluator, found) as evaluator, watch.searching(left):
+    with evaluator_for(options.evaluator, found) as evaluator, progress.working(left):
         limits, folder = Limits(left, options.max_trials), origin.folder
         note = None if folder is None else folder.note_trial
-        result = search(stages, evaluator, limits, watch.search, note, folder)
+        result = search(stages, evaluator, limits, progress.search, note, folder)
     candidates = known
     if result.best is not None:
         placement = result.best.placement.device_of_op
@@ -179,18 +179,18 @@ def _measure(
     options: OptimizeOptions,
     candidates: list[Candidate],
     choice: Choice,
-    watch: Watch,
+    progress: Progress,
 ) -> Timed:
     """Real runs of given, single and placed, where the devices are there."""
     if not found.is_present or found.problem.num_devices == 1 or options.evaluator == "simulate":
         return Timed(choice, None)
     if choice.verdict == "placed" and has_finalists(found, options):
-        watch.stage(f"timing the best few placements on {found.cluster.name}")
+        progress.say(f"timing the best few placements on {found.cluster.name}")
         rivals = finalists(found, choice.candidate, options.budget_seconds, options.seed)
         choice = dataclasses.replace(choice, candidate=quickest(found, rivals, options.seed))
     if options.evaluator == "measure":
         choice = of_measured_search(found, candidates, choice, options.seed)
-    watch.stage(f"timing given, single and placed on {found.cluster.name}")
+    progress.say(f"timing given, single and placed on {found.cluster.name}")
     placements = placements_to_compare(candidates, choice.candidate)
     timings = compare(found, placements, MeasureConfig(seed=options.seed), options.seed)
     return Timed(confirmed(choice, candidates, timings), timings)
@@ -201,7 +201,7 @@ def _write_model(
     options: OptimizeOptions,
     searched: Searched,
     interruption: Interruption,
-    watch: Watch,
+    progress: Progress,
 ) -> Report:
     """Rewrites, emits, loads again and compares, reports; all of it is there at the end, or none.
 
@@ -210,7 +210,7 @@ def _write_model(
     assert options.output_dir is not None
     placement = searched.choice.candidate.device_of_op
     with atomic_directory(options.output_dir, options.overwrite) as made:
-        watch.stage("writing the placed model and loading it again")
+        progress.say("writing the placed model and loading it again")
         names = found.problem.device_names
         devices = origin_devices(found.flat, found.built, placement, names)
         if options.problem.keep_devices:

@@ -1,4 +1,4 @@
-"""What a user sees while work goes on: a progress bar on a terminal, plain lines elsewhere."""
+"""What a person sees on stderr while a command works: a live line on a terminal, or plain lines."""
 
 from __future__ import annotations
 
@@ -7,82 +7,123 @@ import sys
 import time
 from collections.abc import Iterator
 
+from rich import progress as rich_progress
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from tfplace.search.search import Progress as SearchProgress
+from tfplace.search.search import SearchMoment
 from tfplace.units_text import seconds_text
 
 LINE_EVERY_SECONDS = 10.0
 
 
-class Watch:
-    """Says nothing; the base of those that do."""
+class Progress:
+    """Shows nothing; the base of those that do."""
 
-    def stage(self, sentence: str) -> None:
-        """A new stage of the work begins."""
+    def say(self, sentence: str) -> None:
+        """A new stage of the work begins, or something else worth a line has happened."""
 
-    def search(self, progress: SearchProgress) -> None:
+    def part(self, done: int, total: int) -> None:
+        """`done` of `total` equal parts of the work are done."""
+
+    def search(self, moment: SearchMoment) -> None:
         """The search has gone on."""
 
     @contextlib.contextmanager
-    def searching(self, budget_seconds: float) -> Iterator[None]:
-        """Around a search of at most that long."""
+    def working(self, budget_seconds: float | None = None) -> Iterator[None]:
+        """Around work that takes at most `budget_seconds`; None where nobody knows."""
         yield
 
 
-class LineWatch(Watch):
-    """A line on stderr for each stage, and now and then for the search."""
+class LineProgress(Progress):
+    """A line for each sentence, and one every LINE_EVERY_SECONDS while a search runs."""
 
     def __init__(self) -> None:
-        self._last = -LINE_EVERY_SECONDS
+        self._last_line_at = -LINE_EVERY_SECONDS
 
-    def stage(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         print(f"tfplace: {sentence}", file=sys.stderr, flush=True)
 
-    def search(self, progress: SearchProgress) -> None:
+    def search(self, moment: SearchMoment) -> None:
         now = time.monotonic()
-        if now - self._last >= LINE_EVERY_SECONDS:
-            self._last = now
-            self.stage(f"{progress.seconds:5.1f} s {_search_text(progress)}")
+        if now - self._last_line_at >= LINE_EVERY_SECONDS:
+            self._last_line_at = now
+            self.say(f"{moment.seconds:5.1f} s {_search_text(moment)}")
 
 
-class BarWatch(Watch):
-    """A bar with time left and the best step time so far, for terminals."""
+class TerminalProgress(Progress):
+    """The sentences, and below them, while work goes on, a line with the time that is left."""
 
-    def __init__(self) -> None:
-        self._console = Console(stderr=True, highlight=False)
-        self._bar: Progress | None = None
-        self._task: TaskID | None = None
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar: rich_progress.Progress | None = None
+        self._task = rich_progress.TaskID(0)
 
-    def stage(self, sentence: str) -> None:
+    def say(self, sentence: str) -> None:
         self._console.print(Text(sentence, style="dim"))
 
-    def search(self, progress: SearchProgress) -> None:
-        if self._bar is not None and self._task is not None:
-            self._bar.update(
-                self._task, completed=progress.seconds, description=_search_text(progress)
-            )
+    def part(self, done: int, total: int) -> None:
+        self._update(done, total, f"{done:,} of {total:,}")
+
+    def search(self, moment: SearchMoment) -> None:
+        self._update(moment.seconds, None, _search_text(moment))
 
     @contextlib.contextmanager
-    def searching(self, budget_seconds: float) -> Iterator[None]:
-        columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=self._console, transient=True) as bar:
-            self._bar, self._task = bar, bar.add_task("searching", total=budget_seconds)
+    def working(self, budget_seconds: float | None = None) -> Iterator[None]:
+        columns = (
+            rich_progress.SpinnerColumn(),
+            rich_progress.TextColumn("{task.description}"),
+            rich_progress.BarColumn(),
+            _Clock(budget_seconds),
+        )
+        with rich_progress.Progress(*columns, console=self._console, transient=True) as self._bar:
+            self._task = self._bar.add_task("working", total=budget_seconds)
             yield
-        self._bar = self._task = None
+        self._bar = None
+
+    def _update(self, completed: float, total: float | None, description: str) -> None:
+        if self._bar is not None:
+            self._bar.update(
+                self._task, completed=completed, total=total, description=description, refresh=True
+            )
 
 
-def watch_for(verbosity: int) -> Watch:
-    """The watch that fits stderr: silent with verbosity below 0."""
+def progress_for(verbosity: int) -> Progress:
+    """What fits stderr; nothing is shown with a verbosity below 0."""
     if verbosity < 0:
-        return Watch()
-    return BarWatch() if sys.stderr.isatty() else LineWatch()
+        return Progress()
+    if sys.stderr.isatty():
+        return TerminalProgress(Console(stderr=True, highlight=False))
+    return LineProgress()
 
 
-def _search_text(progress: SearchProgress) -> str:
+class _Clock(rich_progress.ProgressColumn):
+    """The time left, or, where nobody knows, the time since the beginning."""
+
+    def __init__(self, budget_seconds: float | None) -> None:
+        super().__init__()
+        self._budget_seconds = budget_seconds
+
+    def render(self, task: rich_progress.Task) -> Text:
+        elapsed = task.elapsed or 0.0
+        if self._budget_seconds is not None:
+            left = self._budget_seconds - elapsed
+            return Text(f"{clock_text(left)} left" if left > 0 else "finishing")
+        if task.total and task.completed:
+            left = elapsed * (task.total - task.completed) / task.completed
+            return Text(f"about {clock_text(left)} left")
+        return Text(clock_text(elapsed))
+
+
+def clock_text(seconds: float) -> str:
+    """61.0 -> "1:01"; never less than "0:00"."""
+    whole = max(0, round(seconds))
+    hours, minutes = whole // 3600, whole // 60 % 60
+    return f"{hours}:{minutes:02}:{whole % 60:02}" if hours else f"{minutes}:{whole % 60:02}"
+
+
+def _search_text(moment: SearchMoment) -> str:
     return (
-        f"{progress.stage}: {progress.num_trials:,} trials, "
-        f"best {seconds_text(progress.best_step_seconds)}"
+        f"{moment.stage}: {moment.num_trials:,} trials, "
+        f"best {seconds_text(moment.best_step_seconds)}"
     )

@@ -18,7 +18,7 @@ from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
 from tfplace.optimizing import optimize as optimize_with
 from tfplace.preparing.prepare import prepare
-from tfplace.progress import Watch
+from tfplace.progress import Progress
 from tfplace.report.inspection import Inspection
 from tfplace.report.inspection import inspect as inspect_prepared
 from tfplace.report.report import Report
@@ -27,7 +27,9 @@ from tfplace.simulation.prediction import Prediction
 Path = str | os.PathLike[str]
 
 
-def optimize(model: Path, watch: Watch | None = None, **flags: Unpack[OptimizeFlags]) -> Report:
+def optimize(
+    model: Path, progress: Progress | None = None, **flags: Unpack[OptimizeFlags]
+) -> Report:
     """`tfplace optimize MODEL`: places a model, emits it, verifies it.
 
     >>> report = optimize(tiny_model, cluster="k80x2", max_trials=20,
@@ -39,14 +41,14 @@ def optimize(model: Path, watch: Watch | None = None, **flags: Unpack[OptimizeFl
 
     Args:
       model: path of any model that the command takes.
-      watch: told what goes on; silent without.
+      progress: told what goes on; silent without.
       **flags: the command's flags; `cluster` may be a Cluster.
 
     Raises:
       TfplaceError: as the command, one line each.
     """
     with flag_values("optimize", [os.fspath(model)], flags) as values:
-        return optimize_with(optimize_options(os.fspath(model), values), watch)
+        return optimize_with(optimize_options(os.fspath(model), values), progress)
 
 
 def simulate(

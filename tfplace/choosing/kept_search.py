@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import Prepared
-from tfplace.progress import Watch
+from tfplace.progress import Progress
 from tfplace.search.kept.folder import SearchFolder, problem_digest
 from tfplace.search.kept.lock import locked_folder
 from tfplace.units_text import seconds_text
@@ -18,7 +18,7 @@ from tfplace.units_text import seconds_text
 
 @contextlib.contextmanager
 def search_folder(
-    found: Prepared, options: OptimizeOptions, watch: Watch
+    found: Prepared, options: OptimizeOptions, progress: Progress
 ) -> Iterator[SearchFolder | None]:
     """The folder, held by this process; None where no --checkpoint_dir was given.
 
@@ -41,7 +41,7 @@ def search_folder(
         folder = SearchFolder(options.checkpoint_dir, identity)
         if (state := folder.state) is not None:
             best = None if state.best is None else state.best.outcome
-            watch.stage(
+            progress.say(
                 f"going on with the search in {options.checkpoint_dir}: {state.num_trials:,} "
                 f"trials, {state.seconds:.1f} s, best "
                 f"{seconds_text(getattr(best, 'step_seconds', None))}"

@@ -15,7 +15,7 @@ from tfplace.commands.error_line import print_error
 from tfplace.commands.from_flags import print_json, quiet_tensorflow
 
 if TYPE_CHECKING:
-    from tfplace.telling import Teller
+    from tfplace.progress import Progress
 
 EXIT_FAILED_CELLS = 2
 EXIT_INTERRUPTED = 5
@@ -25,10 +25,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
     quiet_tensorflow(values.verbosity)
     from tfplace.output_paths import writable
+    from tfplace.progress import progress_for
     from tfplace.runs.bench.grid import Grid, cells_of, read_rows, split_names, whole_numbers
     from tfplace.runs.bench.run_cells import num_failed, run_grid
     from tfplace.runs.executors.executor_of_name import executor_for
-    from tfplace.telling import telling
 
     if not values.output or not values.output.endswith(".json"):
         raise UsageError(
@@ -40,10 +40,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         require_known(algorithm)
     stem = values.output.removesuffix(".json")
     earlier = [] if values.overwrite else read_rows(values.output)
+    progress = progress_for(values.verbosity)
     with (
         writable(*(f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png"))),
         executor_for(values.executor, values.ray_address) as (executor, capacity),
-        telling(values.verbosity) as tell,
+        progress.working(),
     ):
         grid = Grid(
             models=split_names(values.models, "--models"),
@@ -55,7 +56,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             memory_reserve=values.memory_reserve,
             parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
         )
-        result = run_grid(grid, values.output, earlier, functools.partial(_tell, tell), executor)
+        result = run_grid(
+            grid, values.output, earlier, functools.partial(_tell, progress), executor
+        )
     text = _write_tables(result.rows, stem)
     if values.format == "json":
         print_json(result.rows)
@@ -95,7 +98,7 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     return f"{as_text(found)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
-def _tell(tell: Teller, row: dict[str, Any], done: int, total: int) -> None:
+def _tell(progress: Progress, row: dict[str, Any], done: int, total: int) -> None:
     name = f"{row['model']} on {row['cluster']}, {row['algorithm']}, seed {row['seed']}"
     if "error" in row:
         found = f"failed: {row['error']}"
@@ -104,5 +107,5 @@ def _tell(tell: Teller, row: dict[str, Any], done: int, total: int) -> None:
     else:
         rate = row["trials"] / max(row["seconds"], 1e-9)
         found = f"{row['step_seconds']:.4g} s, {row['trials']:,} trials, {rate:,.0f} trials/s"
-    tell(f"{done}/{total} {name}: {found}")
-    tell.part(done, total)
+    progress.say(f"{done}/{total} {name}: {found}")
+    progress.part(done, total)

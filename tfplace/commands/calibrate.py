@@ -23,15 +23,16 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.clusters.discovery import find_cluster
     from tfplace.measurement.calibration.calibrating import calibrate
     from tfplace.output_paths import require_file, require_free, writable, write_file
+    from tfplace.progress import progress_for
     from tfplace.report.text import console
     from tfplace.report.text_calibration import calibration_to_json, print_calibration
-    from tfplace.telling import telling
 
     require_file(values.output, "--output")
     require_free(values.output, values.overwrite)
     cluster = find_cluster(values.cluster)
-    with writable(values.output), telling(values.verbosity, values.budget_seconds) as tell:
-        found = calibrate(cluster, values.budget_seconds, tell=tell)
+    progress = progress_for(values.verbosity)
+    with writable(values.output), progress.working(values.budget_seconds):
+        found = calibrate(cluster, values.budget_seconds, tell=progress.say)
     text = json.dumps(cluster_to_json(found.cluster), indent=2) + "\n"
     write_file(values.output, text.encode(), values.overwrite)
     if values.format == "json":

@@ -28,15 +28,16 @@ def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
     from tfplace.fidelity.study import FidelityConfig, fidelity, require_present
     from tfplace.preparing.prepare import prepare
+    from tfplace.progress import progress_for
     from tfplace.report.text import console
-    from tfplace.telling import telling
 
     config = FidelityConfig(values.placements, values.rounds, values.trace, values.seed)
-    with telling(values.verbosity) as tell:
-        tell(f"reading {model_of(arguments)} and pricing its ops")
+    progress = progress_for(values.verbosity)
+    with progress.working():
+        progress.say(f"reading {model_of(arguments)} and pricing its ops")
         prepared = prepare(problem_options(model_of(arguments), values))
         require_present(prepared)
-        found = fidelity(prepared, config, tell)
+        found = fidelity(prepared, config, progress.say)
     result = fidelity_to_json(found)
     if values.output is not None:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"

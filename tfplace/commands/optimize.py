@@ -24,11 +24,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     require_known(values.algorithm)
     from tfplace.optimizing import optimize
-    from tfplace.progress import watch_for
+    from tfplace.progress import progress_for
     from tfplace.report.text import console, print_report
 
     options = optimize_options(model_of(arguments), values)
-    report = optimize(options, watch_for(values.verbosity))
+    report = optimize(options, progress_for(values.verbosity))
     with interruptible() as interruption, interruption.held():  # everything is written
         if values.format == "json":
             print_json(report.to_json())

@@ -27,7 +27,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.algorithms.learned.training.checkpoint import Recipe, write_checkpoint
     from tfplace.algorithms.learned.training.families import split_family
     from tfplace.output_paths import require_file, writable
-    from tfplace.telling import telling
+    from tfplace.progress import progress_for
 
     if not values.output or not values.output.endswith(".npz"):
         raise UsageError(
@@ -49,13 +49,14 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         if kept is not None:
             write_checkpoint(str(kept), checkpoint, overwrite=True)
 
+    progress = progress_for(values.verbosity)
     with (
         writable(values.output, None if kept is None else str(kept)),
-        telling(values.verbosity, values.budget_seconds) as tell,
+        progress.working(values.budget_seconds),
     ):
         if start is not None:
-            tell(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
-        result = train(recipe, limits, start, tell, CONFIG, keep)
+            progress.say(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
+        result = train(recipe, limits, start, progress.say, CONFIG, keep)
         write_checkpoint(values.output, result.checkpoint, overwrite=True)
     checkpoint = result.checkpoint
     facts: dict[str, Any] = {

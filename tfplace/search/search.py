@@ -63,7 +63,7 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Progress:
+class SearchMoment:
     """A moment of a search.
 
     Attributes:
@@ -115,7 +115,7 @@ def search(
     stages: Sequence[Stage],
     evaluator: Evaluator,
     limits: Limits,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[SearchMoment], None] = lambda progress: None,
     on_trial: Callable[[Trial], None] | None = None,
     folder: SearchFolder | None = None,
 ) -> SearchResult:
@@ -238,7 +238,7 @@ class _StageRun:
         self._trial_seconds = 0.0  # of the last trials; the first are taken to be short
 
     def go(
-        self, interruption: Interruption, on_progress: Callable[[Progress], None], kept: _Kept
+        self, interruption: Interruption, on_progress: Callable[[SearchMoment], None], kept: _Kept
     ) -> None:
         """Proposes, evaluates and learns; raises Interrupted at the first signal."""
         record = self._record
@@ -297,10 +297,10 @@ class _StageRun:
             return None
         return max(int(left / self._trial_seconds), 1)
 
-    def _progress(self, scalars: Mapping[str, float], outcomes: Sequence[Outcome]) -> Progress:
+    def _progress(self, scalars: Mapping[str, float], outcomes: Sequence[Outcome]) -> SearchMoment:
         record = self._record
         steps = [o.step_seconds for o in outcomes if isinstance(o, Measurement)]
-        return Progress(
+        return SearchMoment(
             self._stage.name,
             record.num_trials,
             record.num_infeasible,

@@ -8,7 +8,7 @@ from graphs.errors import OutputError
 from tfplace import optimizing as optimize_module
 from tfplace.choosing import baselines
 from tfplace.cli import main
-from tfplace.progress import LineWatch
+from tfplace.progress import LineProgress
 
 
 class Killed(BaseException):
@@ -24,13 +24,13 @@ def run(tiny_rnnlm, tmp_path, monkeypatch):
     def run(name, *flags, num_updates=None, seed=3, model=tiny_rnnlm):
         left = [num_updates]
 
-        def search(watch, progress):
+        def search(lines, progress):
             if left[0] is not None:
                 left[0] -= 1
                 if left[0] < 0:
                     raise Killed
 
-        monkeypatch.setattr(LineWatch, "search", search)
+        monkeypatch.setattr(LineProgress, "search", search)
         out = tmp_path / f"{name}_placed"
         words = ["optimize", model, "--cluster=k80x2", "--algorithm=random", "--max_trials=70"]
         words += [f"--seed={seed}", f"--output_dir={out}", "--nocost_cache", *flags]

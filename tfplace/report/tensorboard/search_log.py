@@ -18,11 +18,11 @@ from graphs.op_graph import IntArray
 from tfplace.output_paths import default_output_dir
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import Prepared
-from tfplace.progress import Watch
+from tfplace.progress import Progress
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.hparams import session_end, session_start
 from tfplace.report.tensorboard.placed_graph import placed_graph
-from tfplace.search.search import Progress
+from tfplace.search.search import SearchMoment
 
 EVERY_SECONDS = 0.25
 
@@ -42,8 +42,8 @@ def run_folder(options: OptimizeOptions, now: float) -> str:
     return os.path.join(options.logdir, name)
 
 
-class SearchLog(Watch):
-    """A watch that writes what another watch only shows.
+class SearchLog(Progress):
+    """Writes what another progress only shows.
 
     Attributes:
       folder: where the events lie.
@@ -52,7 +52,7 @@ class SearchLog(Watch):
     def __init__(
         self,
         folder: str,
-        shown: Watch,
+        shown: Progress,
         hparams: Mapping[str, str | float | bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -69,22 +69,22 @@ class SearchLog(Watch):
         self._clock = clock
         self._writer = tf.summary.create_file_writer(folder)
         self._last_written = -math.inf
-        self._written: Progress | None = None
-        self._latest: Progress | None = None
+        self._written: SearchMoment | None = None
+        self._latest: SearchMoment | None = None
         self._write(session_start(hparams, time.time()), 0)
 
-    def stage(self, sentence: str) -> None:
-        self._shown.stage(sentence)
+    def say(self, sentence: str) -> None:
+        self._shown.say(sentence)
 
-    def search(self, progress: Progress) -> None:
-        self._shown.search(progress)
-        self._latest = progress
+    def search(self, moment: SearchMoment) -> None:
+        self._shown.search(moment)
+        self._latest = moment
         if self._clock() - self._last_written >= EVERY_SECONDS:
             self._write_row()
 
     @contextlib.contextmanager
-    def searching(self, budget_seconds: float) -> Iterator[None]:
-        with self._shown.searching(budget_seconds):
+    def working(self, budget_seconds: float | None = None) -> Iterator[None]:
+        with self._shown.working(budget_seconds):
             try:
                 yield
             finally:
@@ -125,7 +125,7 @@ class SearchLog(Watch):
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step)
 
 
-def row_of(progress: Progress, before: Progress | None) -> dict[str, float | None]:
+def row_of(progress: SearchMoment, before: SearchMoment | None) -> dict[str, float | None]:
     """{tag: value} of one moment; shares and rates are since the row before.
 
     Args:

@@ -3,14 +3,14 @@ import math
 import pytest
 import tensorflow as tf
 
-from tfplace.progress import Watch
+from tfplace.progress import Progress
 from tfplace.report.tensorboard.hparams import session_end, session_start
 from tfplace.report.tensorboard.search_log import SearchLog, row_of
-from tfplace.search.search import Progress
+from tfplace.search.search import SearchMoment
 
 
 def progress(trials, infeasible, seconds, best=2.0, mean=3.0, **scalars):
-    return Progress("post", trials, infeasible, seconds, best, scalars, mean)
+    return SearchMoment("post", trials, infeasible, seconds, best, scalars, mean)
 
 
 def test_shares_and_rates_are_since_the_row_before():
@@ -40,12 +40,12 @@ def test_shares_and_rates_are_since_the_row_before():
 def test_rows_are_few_and_the_last_is_among_them(tmp_path):
     now, seen = [0.0], []
 
-    class Shown(Watch):
+    class Shown(Progress):
         def search(self, progress):
             seen.append(progress.num_trials)
 
     log = SearchLog(str(tmp_path / "run"), Shown(), {"seed": 3}, lambda: now[0])
-    with log.searching(1.0):
+    with log.working(1.0):
         for trial in range(1, 8):
             now[0] = trial * 0.1
             log.search(progress(trial, 0, now[0], best=math.inf if trial < 4 else 2.0))
