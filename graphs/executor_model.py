@@ -27,7 +27,7 @@ executor runs them at once instead of queueing them. Its other kernels count as 
 
 
 @dataclasses.dataclass(frozen=True)
-class Executor:
+class ExecutorModel:
     """What a depth-first executor needs to know.
 
     Attributes:
@@ -61,7 +61,7 @@ def executor_of(
     op_types: Sequence[str],
     memory_share: FloatArray | None = None,
     op_turn: IntArray | None = None,
-) -> Executor | None:
+) -> ExecutorModel | None:
     """The executor of a calibrated cluster; None where transfers take nothing of the devices.
 
     Args:
@@ -74,7 +74,7 @@ def executor_of(
     work = cluster.transfer_work
     if work is None:
         return None
-    return Executor(
+    return ExecutorModel(
         np.stack([work.sender_seconds, work.sender_seconds_per_byte], axis=-1),
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
         np.array([kind in INLINE_OPS for kind in op_types], dtype=bool),
@@ -104,7 +104,7 @@ def _contention(
 
 
 def wire(
-    executor: Executor, latency: FloatArray, bytes_per_second: FloatArray
+    executor: ExecutorModel, latency: FloatArray, bytes_per_second: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Latency and bytes per second, f8[D, D] each, less what the two ends work for a transfer.
 

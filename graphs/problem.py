@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.executor_model import Executor
+from graphs.executor_model import ExecutorModel
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
 
@@ -43,7 +43,7 @@ class Problem:
     link_channels: IntArray
     memory_reserve: float
     communication: str
-    executor: Executor | None = None
+    executor: ExecutorModel | None = None
 
     @property
     def num_ops(self) -> int:

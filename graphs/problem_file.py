@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from graphs.errors import ModelError, OutputError, PlacementError
-from graphs.executor_model import Executor
+from graphs.executor_model import ExecutorModel
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.problem import Problem
 
@@ -161,10 +161,10 @@ def _problem(graph: OpGraph, arrays: Mapping[str, np.ndarray]) -> Problem:
     )
 
 
-def _executor(arrays: Mapping[str, np.ndarray]) -> Executor | None:
+def _executor(arrays: Mapping[str, np.ndarray]) -> ExecutorModel | None:
     if "send_seconds" not in arrays:
         return None
-    return Executor(
+    return ExecutorModel(
         arrays["send_seconds"],
         arrays["receive_seconds"],
         arrays["op_runs_inline"],

@@ -27,7 +27,7 @@ _FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 
 
 @dataclasses.dataclass(frozen=True)
-class Agreement:
+class OutputAgreement:
     """How far two runs may differ.
 
     Attributes:
@@ -41,7 +41,7 @@ class Agreement:
     largest: float = 0.0
 
     @classmethod
-    def of(cls, values: Iterable[np.ndarray], rtol: float, narrowest: str = "") -> Agreement:
+    def of(cls, values: Iterable[np.ndarray], rtol: float, narrowest: str = "") -> OutputAgreement:
         """For a run that computed `values`, in a model whose narrowest float is named."""
         largest = max((_largest(value) for value in values), default=0.0)
         return cls(rtol, _epsilon(tf.as_dtype(narrowest)) if narrowest else 0.0, largest)

@@ -20,7 +20,7 @@ from tensorflow.core.framework import graph_pb2
 
 from graphs.names import with_index
 from graphs.source_model import Initialization, Variable
-from rewrite.agreement import Agreement, max_abs_diff
+from rewrite.agreement import OutputAgreement, max_abs_diff
 from rewrite.child_process import write_result
 from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
 
@@ -38,9 +38,9 @@ def main(argv: Sequence[str]) -> None:
     if not request["target"]:
         _split_cpu(request["num_cpus"])
     tf.config.set_soft_device_placement(True)
-    runs = _Runs(request)
+    runs = _ComparedRuns(request)
     outcomes: list[dict[str, Any]] = []
-    clock = _Clock(request["budget_seconds"])
+    clock = _Deadline(request["budget_seconds"])
     for check in request["checks"]:
         outcome: dict[str, Any] = {"label": check["label"], "values": []}
         if outcomes and clock.is_over():
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
     write_result(argv[2], {"outcomes": outcomes})
 
 
-class _Clock:
+class _Deadline:
     """Says when another check like the longest so far would not end in time."""
 
     def __init__(self, budget_seconds: float):
@@ -75,7 +75,9 @@ class _Clock:
         self._longest = max(self._longest, seconds)
 
 
-def _outcome(runs: _Runs, check: Json, rtol: float, tell: Callable[[str], None]) -> dict[str, Any]:
+def _outcome(
+    runs: _ComparedRuns, check: Json, rtol: float, tell: Callable[[str], None]
+) -> dict[str, Any]:
     """One check; `tell` is told which model is run, in case that it takes the process with it.
 
     The original runs a second time only where the emitted model disagrees with it: to see
@@ -91,7 +93,7 @@ def _outcome(runs: _Runs, check: Json, rtol: float, tell: Callable[[str], None])
     tell("placed")
     try:
         placed = runs.once(check["placed"])
-        agreement = Agreement.of(first.values(), rtol, runs.narrowest)
+        agreement = OutputAgreement.of(first.values(), rtol, runs.narrowest)
         agrees = all(agreement.within(value, placed[name]) for name, value in first.items())
     except Exception as error:  # whatever a user's model raises
         return {"failed": _message(error)}
@@ -117,7 +119,7 @@ def _message(error: Exception) -> str:
 
 
 def compared(
-    first: Values, second: Values, placed: Values, agreement: Agreement
+    first: Values, second: Values, placed: Values, agreement: OutputAgreement
 ) -> list[dict[str, Any]]:
     """Compares two runs of the original with one of the emitted model, value by value.
 
@@ -135,7 +137,7 @@ def compared(
     return results
 
 
-class _Runs:
+class _ComparedRuns:
     """Runs of models, each kept so that a model is run no more often than needed."""
 
     def __init__(self, request: Json):

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs.cluster import COMMUNICATION_RULES, Cluster, Device
-from graphs.executor_model import Executor
+from graphs.executor_model import ExecutorModel
 from graphs.op_graph import SHAPE_DIMS, OpGraph
 from graphs.problem import Problem
 
@@ -288,7 +288,7 @@ def with_executor(
       turn: [K, N] the ops' places in orders in which TensorFlow may list them.
     """
     apart = (~np.eye(problem.num_devices, dtype=bool))[..., None]
-    executor = Executor(
+    executor = ExecutorModel(
         apart * np.array(send),
         apart * np.array(receive),
         np.array([kind in inline for kind in problem.graph.op_types], dtype=bool),
@@ -302,7 +302,7 @@ def with_executor(
 def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
     """The problem under an executor with random figures that provoke ties."""
     shape = (problem.num_devices, problem.num_devices, 2)
-    executor = Executor(
+    executor = ExecutorModel(
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([True, False], problem.num_ops),

@@ -51,7 +51,7 @@ from tfplace.output_paths import (
     write_whole,
 )
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import Prepared, prepare
+from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.progress import Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
@@ -100,7 +100,7 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
                 simulator = SimulatingEvaluator(found.problem)
                 simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
                 baselines, candidates, result, solved = _search(
-                    found, simulator, options, progress, Origin(trained, folder)
+                    found, simulator, options, progress, SearchStart(trained, folder)
                 )
             choice = choose(candidates, found.problem)
             choice, timings = interruption.unless_seen(
@@ -113,7 +113,7 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
             return report
 
 
-class Origin(NamedTuple):
+class SearchStart(NamedTuple):
     """Attributes: what a search goes on from: a trained policy, or what its folder holds; None."""
 
     trained: Checkpoint | None
@@ -128,41 +128,41 @@ class Timed(NamedTuple):
 
 
 def _search(
-    found: Prepared,
+    prepared: PreparedModel,
     simulator: SimulatingEvaluator,
     options: OptimizeOptions,
     progress: Progress,
-    origin: Origin,
+    origin: SearchStart,
 ) -> tuple[list[Candidate], list[Candidate], SearchResult, Optimum | None]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search.
 
     Both share the budget, with the search for finalists where that follows.
     """
     began = time.monotonic()
-    baselines = baseline_candidates(found.task, simulator, options.budget_seconds, options.seed)
+    baselines = baseline_candidates(prepared.instance, simulator, options.budget_seconds, options.seed)
     best = best_of(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    solved = solve_small(found.problem, best, left)
+    solved = solve_small(prepared.problem, best, left)
     known = [*baselines, *as_candidate(solved, simulator)]
     is_solved = options.algorithm == "auto" and solved is not None and solved.is_proven
     stages = []
-    if found.problem.num_devices > 1 and not is_solved:
+    if prepared.problem.num_devices > 1 and not is_solved:
         best = best_of(known)
         start = None if best is None else best.device_of_op
         if origin.folder is not None:
             start = origin.folder.start(start)
         stages = stages_of(
             options.algorithm,
-            found.task,
+            prepared.instance,
             options.seed,
             start,
             origin.trained,
             is_simulated=options.evaluator != "measure",
         )
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    if has_finalists(found, options):
+    if has_finalists(prepared, options):
         left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
-    with evaluator_for(options.evaluator, found) as evaluator, progress.working(left):
+    with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         limits, folder = Limits(left, options.max_trials), origin.folder
         note = None if folder is None else folder.note_trial
         result = search(stages, evaluator, limits, progress.search, note, folder)
@@ -175,29 +175,33 @@ def _search(
 
 
 def _measure(
-    found: Prepared,
+    prepared: PreparedModel,
     options: OptimizeOptions,
     candidates: list[Candidate],
     choice: Choice,
     progress: Progress,
 ) -> Timed:
     """Real runs of given, single and placed, where the devices are there."""
-    if not found.is_present or found.problem.num_devices == 1 or options.evaluator == "simulate":
+    if (
+        not prepared.is_present
+        or prepared.problem.num_devices == 1
+        or options.evaluator == "simulate"
+    ):
         return Timed(choice, None)
-    if choice.verdict == "placed" and has_finalists(found, options):
-        progress.say(f"timing the best few placements on {found.cluster.name}")
-        rivals = finalists(found, choice.candidate, options.budget_seconds, options.seed)
-        choice = dataclasses.replace(choice, candidate=quickest(found, rivals, options.seed))
+    if choice.verdict == "placed" and has_finalists(prepared, options):
+        progress.say(f"timing the best few placements on {prepared.cluster.name}")
+        rivals = finalists(prepared, choice.candidate, options.budget_seconds, options.seed)
+        choice = dataclasses.replace(choice, candidate=quickest(prepared, rivals, options.seed))
     if options.evaluator == "measure":
-        choice = of_measured_search(found, candidates, choice, options.seed)
-    progress.say(f"timing given, single and placed on {found.cluster.name}")
+        choice = of_measured_search(prepared, candidates, choice, options.seed)
+    progress.say(f"timing given, single and placed on {prepared.cluster.name}")
     placements = placements_to_compare(candidates, choice.candidate)
-    timings = compare(found, placements, MeasureConfig(seed=options.seed), options.seed)
+    timings = compare(prepared, placements, MeasureConfig(seed=options.seed), options.seed)
     return Timed(confirmed(choice, candidates, timings), timings)
 
 
 def _write_model(
-    found: Prepared,
+    prepared: PreparedModel,
     options: OptimizeOptions,
     searched: Searched,
     interruption: Interruption,
@@ -211,31 +215,31 @@ def _write_model(
     placement = searched.choice.candidate.device_of_op
     with atomic_directory(options.output_dir, options.overwrite) as made:
         progress.say("writing the placed model and loading it again")
-        names = found.problem.device_names
-        devices = origin_devices(found.flat, found.built, placement, names)
+        names = prepared.problem.device_names
+        devices = origin_devices(prepared.flat, prepared.built, placement, names)
         if options.problem.keep_devices:
-            beside = kept_beside_the_run(found.source.graph_def, found.flat, names)
+            beside = kept_beside_the_run(prepared.source.graph_def, prepared.flat, names)
             devices = {**devices, **beside}
-        files = placement_files(found, placement)
-        emitted = emit(found.source, devices, made, files, overwrite=True)
+        files = placement_files(prepared, placement)
+        emitted = emit(prepared.source, devices, made, files, overwrite=True)
         comparison = interruption.unless_seen(
-            lambda: verified(found, Path(emitted.path), placement), NOT_VERIFIED
+            lambda: verified(prepared, Path(emitted.path), placement), NOT_VERIFIED
         )
         _require_same(comparison)
         bound = interruption.unless_seen(
-            lambda: proven_bound(found.problem, searched.optimum), None
+            lambda: proven_bound(prepared.problem, searched.optimum), None
         )
         used = None
         if searched.timings is not None:
-            used = interruption.unless_seen(lambda: devices_used(found, emitted), None)
+            used = interruption.unless_seen(lambda: devices_used(prepared, emitted), None)
         proof = Proof(comparison, bound, used or {}, interruption.seen)
-        explained = explain(found.problem, placement)
-        report = report_of(found, options, searched, proof, explained)
+        explained = explain(prepared.problem, placement)
+        report = report_of(prepared, options, searched, proof, explained)
         _write(report_files(report, explained), made / EXTRA_DIRECTORY)
-        write_forms(made, tags_of(found.source), options.emit)
+        write_forms(made, tags_of(prepared.source), options.emit)
         if options.dump_problem is not None:
             write_whole(
-                options.dump_problem, lambda file: write_problem(file, found.problem, placement)
+                options.dump_problem, lambda file: write_problem(file, prepared.problem, placement)
             )
     return report
 

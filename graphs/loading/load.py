@@ -19,7 +19,7 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_files import require_whole
 from graphs.loading.model_variables import find_variables
 from graphs.loading.reachable_ops import require_no_python
-from graphs.loading.run_selection import Run, RunSources, select_run
+from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.source_model import Initialization, Signature, SourceModel, Variable
@@ -76,7 +76,7 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
 def _source_model(
     parts: _Parts,
     view: GraphView,
-    run: Run,
+    run: SelectedRun,
     variables: tuple[Variable, ...],
     options: LoadOptions,
 ) -> SourceModel:
@@ -100,7 +100,7 @@ def _source_model(
     )
 
 
-def _initialization(parts: _Parts, view: GraphView, run: Run) -> Initialization:
+def _initialization(parts: _Parts, view: GraphView, run: SelectedRun) -> Initialization:
     if parts.saved_model_dir:
         found = initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
     else:

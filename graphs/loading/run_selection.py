@@ -35,7 +35,7 @@ _NEVER_FETCHED = re.compile(
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class SelectedRun:
     """Attributes:
     fetches: tensors "op:i" and ops "op".
     mode: "train" or "inference".
@@ -73,7 +73,7 @@ class RunSources:
     makes_step: bool
 
 
-def select_run(sources: RunSources, options: LoadOptions) -> Run:
+def select_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
     """Finds the run: what was asked for, a training run that is there, one to make, or a sink.
 
     Raises:
@@ -91,7 +91,7 @@ def select_run(sources: RunSources, options: LoadOptions) -> Run:
     return _other_run(sources, options)
 
 
-def _with_loss(run: Run, view: GraphView) -> Run:
+def _with_loss(run: SelectedRun, view: GraphView) -> SelectedRun:
     """A training run of ops alone also fetches what they lower, where the graph names it."""
     named = [name for name in _LOSS_NAMES if name in view.nodes]
     if not named or any(":" in fetch for fetch in run.fetches):
@@ -104,17 +104,17 @@ def _with_loss(run: Run, view: GraphView) -> Run:
     )
 
 
-def _asked(sources: RunSources, options: LoadOptions) -> Run:
+def _asked(sources: RunSources, options: LoadOptions) -> SelectedRun:
     for fetch in options.fetch:
         sources.view.check_tensor(fetch, "fetch")
     found = _mode_of(sources, options.fetch)
     mode = options.mode or found
     # A step can be made of tensors only; an op that groups unknown updates is run as it is.
     wanted = mode == "train" and found != "train" and all(":" in f for f in options.fetch)
-    return Run(options.fetch, mode, f"fetches {', '.join(options.fetch)}", "", wanted)
+    return SelectedRun(options.fetch, mode, f"fetches {', '.join(options.fetch)}", "", wanted)
 
 
-def _signature_run(sources: RunSources, options: LoadOptions) -> Run:
+def _signature_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
     name = options.signature
     if name not in sources.signatures:
         raise FetchError(
@@ -125,27 +125,31 @@ def _signature_run(sources: RunSources, options: LoadOptions) -> Run:
     fetches = signature_fetches(sources.signatures[name])
     trains = name in TRAIN_SIGNATURES or _mode_of(sources, fetches) == "train"
     mode = options.mode or ("train" if trains else "inference")
-    return Run(fetches, mode, f"signature {name}", name, mode == "train" and not trains)
+    return SelectedRun(fetches, mode, f"signature {name}", name, mode == "train" and not trains)
 
 
-def _training_run(sources: RunSources) -> Run | None:
+def _training_run(sources: RunSources) -> SelectedRun | None:
     """A training run that is in the model, most explicit first."""
     for name in TRAIN_SIGNATURES:
         if name in sources.signatures:
             fetches = signature_fetches(sources.signatures[name])
-            return Run(fetches, "train", f"signature {name}", name)
+            return SelectedRun(fetches, "train", f"signature {name}", name)
     view = sources.view
     in_collection = [name for name in sources.train_ops if op_of(name) in view.nodes]
     if in_collection:
-        return Run(tuple(in_collection), "train", "the train_op collection")
+        return SelectedRun(tuple(in_collection), "train", "the train_op collection")
     named = [name for name in view.nodes if _TRAIN_OP_NAME.fullmatch(name)]
     if named:
         fetch = min(named, key=lambda name: (name.count("/"), len(name)))
-        return Run((fetch,), "train", f"the op {fetch}", guessed=_choice("train op", fetch, named))
+        return SelectedRun(
+            (fetch,), "train", f"the op {fetch}", guessed=_choice("train op", fetch, named)
+        )
     group = _update_group(sources)
     if group:
         origin = f"the optimizer's updates, {_named(group)}"
-        return Run(group, "train", origin, guessed=(f"the training op was found as {origin}",))
+        return SelectedRun(
+            group, "train", origin, guessed=(f"the training op was found as {origin}",)
+        )
     return None
 
 
@@ -187,7 +191,7 @@ def _waits(user: Any, op: Any) -> bool:
     return user.op in _GROUPING | {"Const"} and f"^{op.name}" in user.input
 
 
-def _other_run(sources: RunSources, options: LoadOptions) -> Run:
+def _other_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
     """A signature or the sinks: to make a training step of, or as an inference run."""
     mode = "train" if options.mode == "train" or sources.makes_step else "inference"
     if options.mode == "inference":
@@ -197,7 +201,7 @@ def _other_run(sources: RunSources, options: LoadOptions) -> Run:
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in runnable else min(runnable)
         guessed = _choice("signature", name, list(runnable))
         fetches = signature_fetches(runnable[name])
-        return Run(fetches, mode, f"signature {name}", name, mode == "train", guessed)
+        return SelectedRun(fetches, mode, f"signature {name}", name, mode == "train", guessed)
     fetches = sinks(sources.view)
     if not fetches:
         raise ModelError(
@@ -206,7 +210,7 @@ def _other_run(sources: RunSources, options: LoadOptions) -> Run:
         )
     origin = f"the ops whose results nobody uses, {_named(fetches)}"
     guessed = (f"no training op was found; a run fetches {origin}",)
-    return Run(fetches, mode, origin, "", mode == "train", guessed)
+    return SelectedRun(fetches, mode, origin, "", mode == "train", guessed)
 
 
 def _remedy(view: GraphView) -> str:

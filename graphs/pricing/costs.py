@@ -21,7 +21,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.cluster import Cluster, Device
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray, IntArray
-from graphs.pricing.grappler_costs import Work, with_defaults
+from graphs.pricing.grappler_costs import OpWork, with_defaults
 from graphs.pricing.kernels import BUFFER_OPS
 from graphs.pricing.node_work import NodeWork, node_work
 
@@ -213,7 +213,7 @@ def _flops(asked: NodeWork) -> float:
     return float(np.nansum(asked.work.flops * times) + (inner.flops * inner.times).sum())
 
 
-def _memory_share(work: Work, op_of_node: IntArray, num_ops: int, device: Device) -> FloatArray:
+def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Device) -> FloatArray:
     """f8[N]: seconds of memory as a share of those of flops and memory; 0 for ops without any."""
     moving = work.memory_bytes / (device.bandwidth_bytes_per_second / device.slots)
     waiting = np.where(work.memory_bytes > CACHE_BYTES, moving, 0.0)

@@ -35,7 +35,7 @@ _DEVICE_NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class OpWork:
     """What the nodes of a flat graph compute and move, each run once.
 
     Attributes:
@@ -49,7 +49,7 @@ class Work:
     notes: Sequence[str]
 
 
-def estimate(flat: FlatGraph, properties: TensorProperties) -> Work:
+def estimate(flat: FlatGraph, properties: TensorProperties) -> OpWork:
     """Asks Grappler, in a process of its own, what every node computes and moves.
 
     A graph that Grappler refuses or dies of gets no prices, and a note that says why.
@@ -65,11 +65,11 @@ def estimate(flat: FlatGraph, properties: TensorProperties) -> Work:
         result = _ask(_without(flat.graph_def, feeds, foreign, properties))
     if "error" in result:
         notes.append(f"Grappler priced nothing: {result['error']}")
-        return Work(unpriced, unpriced.copy(), notes)
+        return OpWork(unpriced, unpriced.copy(), notes)
     return _work(nodes, result["op_performance"], notes)
 
 
-def with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> Work:
+def with_defaults(flat: FlatGraph, properties: TensorProperties, work: OpWork) -> OpWork:
     """Fills in nodes without a price: no flops, and all inputs and outputs moved once."""
     flops, memory_bytes = work.flops.copy(), work.memory_bytes.copy()
     nodes = flat.graph_def.node
@@ -80,10 +80,10 @@ def with_defaults(flat: FlatGraph, properties: TensorProperties, work: Work) -> 
             sizes = properties.bytes_of.get(name, ())
             moved += sizes[int(output or 0)] if int(output or 0) < len(sizes) else 0
         flops[i], memory_bytes[i] = 0.0, float(moved)
-    return Work(flops, memory_bytes, work.notes)
+    return OpWork(flops, memory_bytes, work.notes)
 
 
-def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[str]) -> Work:
+def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[str]) -> OpWork:
     from tensorflow.core.grappler.costs import op_performance_data_pb2
 
     index = {node.name: i for i, node in enumerate(nodes)}
@@ -94,7 +94,7 @@ def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[st
         i = index.get(priced.node)
         if i is not None:
             flops[i], memory_bytes[i] = priced.compute_time, priced.memory_time
-    return Work(flops / _NANOSECONDS_PER_UNIT, memory_bytes / _NANOSECONDS_PER_UNIT, notes)
+    return OpWork(flops / _NANOSECONDS_PER_UNIT, memory_bytes / _NANOSECONDS_PER_UNIT, notes)
 
 
 def _ask(graph_def: Any) -> Mapping[str, Any]:

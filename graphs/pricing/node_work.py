@@ -17,7 +17,7 @@ from graphs.building.shapes import TensorProperties, infer
 from graphs.building.unit_bodies import LOOPS, UnitBodies, unit_bodies
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.pricing.grappler_costs import Work, estimate, with_defaults
+from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
 from graphs.pricing.inner_work import NO_INNER_WORK, InnerWork, TripCounts, joined, trip_counts
 from graphs.pricing.kernels import BUFFER_OPS, KernelTable, kernel_table
 
@@ -41,7 +41,7 @@ class NodeWork:
       trip_counts: {loop: iterations} where they are known.
     """
 
-    work: Work
+    work: OpWork
     has_kernel: Mapping[str, BoolArray]
     launches: Mapping[str, BoolArray]
     kernel_source: str

@@ -23,7 +23,7 @@ from tfplace.algorithms.placers.random import Random
 from tfplace.choosing.proof import verified
 from tfplace.cli import main
 from tfplace.preparing.options import ProblemOptions
-from tfplace.preparing.prepare import Prepared, prepare
+from tfplace.preparing.prepare import PreparedModel, prepare
 
 _NEEDS_ITS_DEVICES = tf.errors.InvalidArgumentError.__name__
 """What a model of a cluster that is gone fails with; placed, it loads."""
@@ -119,7 +119,7 @@ def _as_a_user(
     return json.loads(report.read_text()), ""
 
 
-def _prepared(entry: Entry, path: str, cluster: str) -> Prepared:
+def _prepared(entry: Entry, path: str, cluster: str) -> PreparedModel:
     load: dict[str, Any] = {}
     for flag in entry.flags:
         name, _, value = flag.removeprefix("--").partition("=")

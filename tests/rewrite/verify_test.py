@@ -13,7 +13,7 @@ import pytest
 from graphs.errors import ModelError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.sniff import sniff
-from rewrite.agreement import Agreement
+from rewrite.agreement import OutputAgreement
 from rewrite.place_graph import place_graph
 from rewrite.verify import verify
 from rewrite.verify_child import compared
@@ -202,7 +202,7 @@ def test_a_check_is_not_blamed_for_the_time_of_others(tf2, monkeypatch):
 
 def test_what_changes_from_run_to_run_is_not_compared():
     first, second = {"a": np.float32([1.0])}, {"a": np.float32([2.0])}
-    [value] = compared(first, second, first, Agreement(1e-5))
+    [value] = compared(first, second, first, OutputAgreement(1e-5))
     assert value["why"] == "it differs between two runs of the model as it came"
     assert json.dumps(value)
 

@@ -10,7 +10,7 @@ from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import IntArray
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
-from tfplace.search.instance import Task
+from tfplace.search.instance import Instance
 from tfplace.search.search import Stage
 from tfplace.search.trial import Policy
 
@@ -112,7 +112,7 @@ def require_known(name: str) -> None:
 
 def stages_of(
     name: str,
-    task: Task,
+    instance: Instance,
     seed: int,
     incumbent: IntArray | None,
     trained: Checkpoint | None = None,
@@ -122,59 +122,59 @@ def stages_of(
 
     Args:
       name: an algorithm's.
-      task: the problem.
+      instance: the problem.
       seed: of its random choices.
       incumbent: the best baseline i4[N], which "auto" goes on from; the others start afresh.
       trained: what --policy names, or None; then `name` is its algorithm.
       is_simulated: whether the evaluator is the simulator.
     """
     if trained is not None:
-        return [Stage(name, lambda best: _trained(trained, task, seed))]
+        return [Stage(name, lambda best: _trained(trained, instance, seed))]
     if name != "auto":
-        return [Stage(name, lambda best: policy_of(name, task, seed, best))]
+        return [Stage(name, lambda best: policy_of(name, instance, seed, best))]
     stages = AUTO_SIMULATED if is_simulated else AUTO_MEASURED
-    return [_auto_stage(each, share, task, seed, incumbent) for each, share in stages]
+    return [_auto_stage(each, share, instance, seed, incumbent) for each, share in stages]
 
 
-def _trained(checkpoint: Checkpoint, task: Task, seed: int) -> Policy:
+def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:
     from tfplace.algorithms.learned.training.trained_policy import placeto_from
 
-    return placeto_from(checkpoint, task.problem, seed)
+    return placeto_from(checkpoint, instance.problem, seed)
 
 
 def _auto_stage(
-    name: str, share: float, task: Task, seed: int, incumbent: IntArray | None
+    name: str, share: float, instance: Instance, seed: int, incumbent: IntArray | None
 ) -> Stage:
     def start(best: IntArray | None) -> Policy:
         known = incumbent if best is None else best
         if name == "annealing":
-            return _annealing(task, seed, known)
-        return policy_of(name, task, seed, known)
+            return _annealing(instance, seed, known)
+        return policy_of(name, instance, seed, known)
 
     return Stage(name, start, share)
 
 
-def _annealing(task: Task, seed: int, incumbent: IntArray | None) -> Policy:
+def _annealing(instance: Instance, seed: int, incumbent: IntArray | None) -> Policy:
     """Compiled annealing from all that is known and all that the one-shot placers find."""
     from tfplace.algorithms.annealing.multilevel import Multilevel
 
-    known = [incumbent, task.given, task.expert]
-    return Multilevel(task.problem, seed, [start for start in known if start is not None])
+    known = [incumbent, instance.given, instance.expert]
+    return Multilevel(instance.problem, seed, [start for start in known if start is not None])
 
 
-def policy_of(name: str, task: Task, seed: int, start: IntArray | None) -> Policy:
+def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) -> Policy:
     """Makes the policy of one algorithm for one problem.
 
     Args:
       name: not "auto".
-      task: the problem.
+      instance: the problem.
       seed: of its random choices.
       start: the best placement so far i4[N], for algorithms that go on from one.
     """
     if name in ("given", "expert"):
         from tfplace.algorithms.placers.fixed import Fixed
 
-        fixed = task.given if name == "given" else task.expert
+        fixed = instance.given if name == "given" else instance.expert
         if fixed is None:
             raise UsageError(
                 "placing as an expert does: this model says nothing about it; experts' placements "
@@ -184,7 +184,7 @@ def policy_of(name: str, task: Task, seed: int, start: IntArray | None) -> Polic
     algorithm = ALGORITHMS[name]
     constructor = getattr(importlib.import_module(algorithm.module), algorithm.name)
     if algorithm.takes_start:
-        policy: Policy = constructor(task.problem, seed=seed, start=start)
+        policy: Policy = constructor(instance.problem, seed=seed, start=start)
     else:
-        policy = constructor(task.problem, seed=seed)
+        policy = constructor(instance.problem, seed=seed)
     return policy

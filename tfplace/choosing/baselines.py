@@ -14,7 +14,7 @@ from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.table import policy_of
 from tfplace.interruption import Interrupted, interruptible
-from tfplace.search.instance import Task
+from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Evaluator
 
@@ -50,7 +50,7 @@ class Candidate:
 
 
 def baseline_candidates(
-    task: Task,
+    instance: Instance,
     evaluator: Evaluator,
     budget_seconds: float,
     seed: int,
@@ -61,7 +61,7 @@ def baseline_candidates(
     One that is expected to end after the budget, or comes after Ctrl-C, is not tried and says so.
 
     Args:
-      task: the problem.
+      instance: the problem.
       evaluator: the simulator.
       budget_seconds: of the whole search; annealing gets a small share of it.
       seed: for annealing.
@@ -79,32 +79,32 @@ def baseline_candidates(
             best_so_far = best_of(candidates)
             if name == "given":  # one evaluation, so that Ctrl-C always finds something
                 with interruption.held():
-                    outcome = evaluator.evaluate(task.given[None])[0]
-                candidates.append(Candidate(name, task.given, outcome))
+                    outcome = evaluator.evaluate(instance.given[None])[0]
+                candidates.append(Candidate(name, instance.given, outcome))
                 continue
             if interruption.seen:
                 reason = NOT_TRIED
-            elif best_so_far is not None and _is_too_long(name, task, left):
+            elif best_so_far is not None and _is_too_long(name, instance, left):
                 reason = "not tried: the budget would not have sufficed"
             else:
-                candidates.append(_run(name, task, evaluator, left, seed, best_so_far))
+                candidates.append(_run(name, instance, evaluator, left, seed, best_so_far))
                 continue
-            candidates.append(Candidate(name, task.given, Infeasible("error", reason)))
+            candidates.append(Candidate(name, instance.given, Infeasible("error", reason)))
         if interruption.seen and best_of(candidates) is None:
             raise Interrupted
     return candidates
 
 
-def _is_too_long(name: str, task: Task, left_seconds: float) -> bool:
+def _is_too_long(name: str, instance: Instance, left_seconds: float) -> bool:
     """Whether a baseline that computes long before its first trial would not end in time."""
-    size = len(task.problem.graph.use_op) * task.problem.num_devices
+    size = len(instance.problem.graph.use_op) * instance.problem.num_devices
     expected = SECONDS_PER_USE_AND_DEVICE.get(name, 0.0) * size
     return expected > max(left_seconds, 0.0)
 
 
 def _run(
     name: str,
-    task: Task,
+    instance: Instance,
     evaluator: Evaluator,
     budget_seconds: float,
     seed: int,
@@ -112,7 +112,7 @@ def _run(
 ) -> Candidate:
     """One baseline within `budget_seconds`; at least one placement is tried."""
     start = None if best_so_far is None else best_so_far.device_of_op
-    stage = Stage(name, lambda best: policy_of(name, task, seed, start))
+    stage = Stage(name, lambda best: policy_of(name, instance, seed, start))
     if name == "local_search":
         budget_seconds = min(LOCAL_SEARCH_MAX_SECONDS, budget_seconds * LOCAL_SEARCH_SHARE)
     result = search([stage], evaluator, Limits(max(budget_seconds, LEAST_SECONDS)))
@@ -120,12 +120,12 @@ def _run(
     if trial is not None:
         return Candidate(name, trial.placement.device_of_op, trial.outcome)
     reason = NOT_TRIED if result.interrupted else f"{name} proposed no placement"
-    return Candidate(name, task.given, Infeasible("error", reason))
+    return Candidate(name, instance.given, Infeasible("error", reason))
 
 
-def best_single(task: Task, evaluator: Evaluator) -> Candidate:
+def best_single(instance: Instance, evaluator: Evaluator) -> Candidate:
     """The best device that holds everything by itself."""
-    return _run("single", task, evaluator, math.inf, 0, None)
+    return _run("single", instance, evaluator, math.inf, 0, None)
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -20,7 +20,7 @@ from tfplace.measurement.timing import (
     speedup,
     summarize,
 )
-from tfplace.preparing.prepare import Prepared, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
 from tfplace.simulation.prediction import predict
 
 BASELINES = ("single", "given")  # the first of equals is named
@@ -65,12 +65,15 @@ class MemoryPeak:
 
 
 def compare(
-    found: Prepared, placements: Mapping[str, IntArray], config: MeasureConfig, seed: int = 0
+    prepared: PreparedModel,
+    placements: Mapping[str, IntArray],
+    config: MeasureConfig,
+    seed: int = 0,
 ) -> Comparison:
     """Times placements, interleaved.
 
     Args:
-      found: the problem; its devices are present.
+      prepared: the problem; its devices are present.
       placements: {name: i4[N]}; "given", "single" and "placed" where they are to be compared.
         Equal placements are timed once.
       config: how long.
@@ -79,41 +82,41 @@ def compare(
     alias = _first_of_equals(placements)
     config = dataclasses.replace(config, compared=alias.get(PLACED, ""))
     variants = {
-        name: placed_run_graph(found, placements[name])
+        name: placed_run_graph(prepared, placements[name])
         for name in placements
         if alias[name] == name
     }
-    results = measure_variants(variants, training_run(found), found.cluster, config)
+    results = measure_variants(variants, training_run(prepared), prepared.cluster, config)
     timed = {name: results[alias[name]] for name in placements}
     return _comparison(timed, config, seed)
 
 
 def compare_memory(
-    found: Prepared, placements: Mapping[str, IntArray], config: MeasureConfig
+    prepared: PreparedModel, placements: Mapping[str, IntArray], config: MeasureConfig
 ) -> dict[str, Mapping[str, MemoryPeak] | str]:
     """{name: {device: peak}, or a sentence why it could not run}: predicted beside measured.
 
     Args:
-      found: the problem; its devices are present.
+      prepared: the problem; its devices are present.
       placements: {name: i4[N]}; equal ones are run once.
       config: time limits.
     """
     alias = _first_of_equals(placements)
     variants = {
-        name: placed_run_graph(found, placements[name])
+        name: placed_run_graph(prepared, placements[name])
         for name in placements
         if alias[name] == name
     }
-    measured = measure_peaks(variants, training_run(found), found.cluster, config)
-    return {name: _peaks(found, placements[name], measured[alias[name]]) for name in placements}
+    measured = measure_peaks(variants, training_run(prepared), prepared.cluster, config)
+    return {name: _peaks(prepared, placements[name], measured[alias[name]]) for name in placements}
 
 
 def _peaks(
-    found: Prepared, device_of_op: IntArray, measured: Mapping[str, int] | Infeasible
+    prepared: PreparedModel, device_of_op: IntArray, measured: Mapping[str, int] | Infeasible
 ) -> Mapping[str, MemoryPeak] | str:
     if isinstance(measured, Infeasible):
         return measured.message
-    predicted = predict(found.problem, device_of_op).peak_bytes
+    predicted = predict(prepared.problem, device_of_op).peak_bytes
     return {name: MemoryPeak(int(predicted[name]), measured.get(name)) for name in predicted}
 
 

@@ -8,29 +8,32 @@ from collections.abc import Iterator
 from graphs.errors import ClusterError
 from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.measurement.training_run import TrainingRun
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.search.trial import Evaluator
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 @contextlib.contextmanager
-def evaluator_for(kind: str, found: Prepared) -> Iterator[Evaluator]:
+def evaluator_for(kind: str, prepared: PreparedModel) -> Iterator[Evaluator]:
     """The evaluator that --evaluator names; "auto" searches in the simulator.
 
     Raises:
       ClusterError: "measure", but the devices are not here.
     """
     if kind != "measure":
-        yield SimulatingEvaluator(found.problem)
+        yield SimulatingEvaluator(prepared.problem)
         return
-    if not found.is_present:
+    if not prepared.is_present:
         raise ClusterError(
-            f"measuring on {found.cluster.name}: its devices are not present on this machine; "
+            f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
             "search with --evaluator=simulate, or name a --cluster that is here"
         )
     run = TrainingRun(
-        found.feeds, found.flat.fetches, found.source.initialization, found.source.graph_def
+        prepared.feeds,
+        prepared.flat.fetches,
+        prepared.source.initialization,
+        prepared.source.graph_def,
     )
-    op_of_node = found.built.op_of_node
-    with MeasuringEvaluator(found.flat, op_of_node, run, found.cluster) as evaluator:
+    op_of_node = prepared.built.op_of_node
+    with MeasuringEvaluator(prepared.flat, op_of_node, run, prepared.cluster) as evaluator:
         yield evaluator

@@ -20,7 +20,7 @@ from tfplace.interruption import Interrupted
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import Prepared, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -31,20 +31,22 @@ FIRST_ROUND = MeasureConfig(warmup_steps=1, min_steps=5, max_steps=15, budget_se
 
 
 def finalists(
-    found: Prepared, chosen: Candidate, budget_seconds: float, seed: int
+    prepared: PreparedModel, chosen: Candidate, budget_seconds: float, seed: int
 ) -> list[Candidate]:
     """The chosen placement, and the best under slower links; predictions are for true links.
 
     Args:
-      found: the problem.
+      prepared: the problem.
       chosen: the best prediction.
       budget_seconds: of the whole search; each factor gets a share of it.
       seed: for annealing.
     """
-    simulator = SimulatingEvaluator(found.problem)
+    simulator = SimulatingEvaluator(prepared.problem)
     rivals = [chosen]
     for factor in SLOWER_LINKS:
-        task = dataclasses.replace(found.task, problem=with_slower_links(found.problem, factor))
+        task = dataclasses.replace(
+            prepared.instance, problem=with_slower_links(prepared.problem, factor)
+        )
         policy = policy_of("local_search", task, seed, chosen.device_of_op)
         limits = Limits(budget_seconds * SEARCH_SHARE)
         result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
@@ -58,9 +60,9 @@ def finalists(
     return rivals
 
 
-def has_finalists(found: Prepared, options: OptimizeOptions) -> bool:
+def has_finalists(prepared: PreparedModel, options: OptimizeOptions) -> bool:
     """Whether real runs may decide after a search in the simulator."""
-    return found.is_present and found.problem.num_devices > 1 and options.evaluator == "auto"
+    return prepared.is_present and prepared.problem.num_devices > 1 and options.evaluator == "auto"
 
 
 def policy_stage(policy: Policy) -> Stage:
@@ -78,7 +80,7 @@ def with_slower_links(problem: Problem, factor: float) -> Problem:
 
 
 def of_measured_search(
-    found: Prepared, candidates: Sequence[Candidate], choice: Choice, seed: int
+    prepared: PreparedModel, candidates: Sequence[Candidate], choice: Choice, seed: int
 ) -> Choice:
     """The best of a search by real runs, or the chosen one where that runs faster.
 
@@ -90,18 +92,18 @@ def of_measured_search(
         return choice
     if choice.verdict == "placed":
         rivals.append(choice.candidate)
-    return Choice(quickest(found, rivals, seed), "placed", choice.sentence)
+    return Choice(quickest(prepared, rivals, seed), "placed", choice.sentence)
 
 
-def quickest(found: Prepared, rivals: Sequence[Candidate], seed: int) -> Candidate:
+def quickest(prepared: PreparedModel, rivals: Sequence[Candidate], seed: int) -> Candidate:
     """The finalist with the lowest measured median; the first where none can be measured."""
     by_placement = {rival.device_of_op.tobytes(): rival for rival in reversed(rivals)}
     distinct = list(reversed(by_placement.values()))
     if len(distinct) == 1:
         return distinct[0]
-    variants = {str(i): placed_run_graph(found, r.device_of_op) for i, r in enumerate(distinct)}
+    variants = {str(i): placed_run_graph(prepared, r.device_of_op) for i, r in enumerate(distinct)}
     config = dataclasses.replace(FIRST_ROUND, seed=seed)
-    results = measure_variants(variants, training_run(found), found.cluster, config)
+    results = measure_variants(variants, training_run(prepared), prepared.cluster, config)
     medians = {
         name: summarize(result.step_seconds).median_seconds
         for name, result in results.items()

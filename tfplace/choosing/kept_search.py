@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.search.kept.folder import SearchFolder, problem_digest
 from tfplace.search.kept.lock import locked_folder
@@ -18,7 +18,7 @@ from tfplace.units_text import seconds_text
 
 @contextlib.contextmanager
 def search_folder(
-    found: Prepared, options: OptimizeOptions, progress: Progress
+    prepared: PreparedModel, options: OptimizeOptions, progress: Progress
 ) -> Iterator[SearchFolder | None]:
     """The folder, held by this process; None where no --checkpoint_dir was given.
 
@@ -30,7 +30,7 @@ def search_folder(
         yield None
         return
     identity = {
-        "model, run, cluster and constraints": problem_digest(found.problem),
+        "model, run, cluster and constraints": problem_digest(prepared.problem),
         "--algorithm": options.algorithm,
         "--evaluator": options.evaluator,
         "--policy": _content(options.policy),
@@ -49,17 +49,17 @@ def search_folder(
         yield folder
 
 
-def priced_as_kept(found: Prepared, folder: SearchFolder) -> Prepared:
+def priced_as_kept(prepared: PreparedModel, folder: SearchFolder) -> PreparedModel:
     """The same with the ops' costs of the search's first run.
 
     Raises:
       CheckpointError: they are damaged.
     """
-    op_seconds = folder.costs(found.problem.op_seconds)
+    op_seconds = folder.costs(prepared.problem.op_seconds)
     return dataclasses.replace(
-        found,
-        problem=dataclasses.replace(found.problem, op_seconds=op_seconds),
-        costs=dataclasses.replace(found.costs, op_seconds=op_seconds),
+        prepared,
+        problem=dataclasses.replace(prepared.problem, op_seconds=op_seconds),
+        costs=dataclasses.replace(prepared.costs, op_seconds=op_seconds),
     )
 
 

@@ -20,7 +20,7 @@ from tfplace.measurement.trace import TraceConfig, trace_run
 from tfplace.measurement.trace import devices_used as devices_in
 from tfplace.measurement.training_run import SavedModelRun
 from tfplace.measurement.workers import start_workers
-from tfplace.preparing.prepare import Prepared, placed_run_graph
+from tfplace.preparing.prepare import PreparedModel, placed_run_graph
 
 _log = logging.getLogger("tfplace")
 
@@ -52,11 +52,13 @@ NOT_VERIFIED = Verified(
 )
 
 
-def verified(found: Prepared, emitted: Path, device_of_op: IntArray) -> Verified:
+def verified(prepared: PreparedModel, emitted: Path, device_of_op: IntArray) -> Verified:
     """Runs the given and the emitted model on the same inputs and compares."""
-    placed = placed_run_graph(found, device_of_op) if found.source.origins is not None else None
-    with session_target(found.cluster, found.is_present) as target:
-        result = verify(found.source, emitted, found.feeds, target, placed)
+    placed = (
+        placed_run_graph(prepared, device_of_op) if prepared.source.origins is not None else None
+    )
+    with session_target(prepared.cluster, prepared.is_present) as target:
+        result = verify(prepared.source, emitted, prepared.feeds, target, placed)
     return Verified(
         outputs_equal=result.outputs_equal,
         max_abs_diff=result.max_abs_diff,
@@ -79,16 +81,16 @@ def session_target(cluster: Cluster, is_present: bool) -> Iterator[str]:
             yield pool.target
 
 
-def devices_used(found: Prepared, emitted: Emitted) -> Mapping[str, Any]:
+def devices_used(prepared: PreparedModel, emitted: Emitted) -> Mapping[str, Any]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
     A training step that was made for the search is not in a SavedModel that had none; its
     first signature is traced then.
     """
-    run = _emitted_run(found.source, Path(emitted.path), found.feeds)
+    run = _emitted_run(prepared.source, Path(emitted.path), prepared.feeds)
     if run is None:
         return {}
-    traces = trace_run(None, run, found.cluster, TraceConfig(num_traces=2, soft_placement=True))
+    traces = trace_run(None, run, prepared.cluster, TraceConfig(num_traces=2, soft_placement=True))
     if isinstance(traces, Infeasible):
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}

@@ -12,7 +12,7 @@ from graphs.placement import Infeasible
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
-from tfplace.preparing.prepare import Prepared, training_run
+from tfplace.preparing.prepare import PreparedModel, training_run
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulator import Simulator
 
@@ -64,25 +64,25 @@ class TracedStep:
 
 
 def traced_step(
-    found: Prepared, name: str, device_of_op: IntArray, step_seconds: tuple[float, float]
+    prepared: PreparedModel, name: str, device_of_op: IntArray, step_seconds: tuple[float, float]
 ) -> TracedStep | Infeasible:
     """Traces a placement and lays it beside its prediction.
 
     Args:
-      found: the problem.
+      prepared: the problem.
       name: of the placement.
       device_of_op: i4[N].
       step_seconds: predicted and measured.
     """
-    seen = _look(found, device_of_op)
+    seen = _look(prepared, device_of_op)
     if isinstance(seen, Infeasible):
         return seen
-    schedule = Simulator(found.problem, num_threads=1).schedule(device_of_op)
+    schedule = Simulator(prepared.problem, num_threads=1).schedule(device_of_op)
     traces = seen.steady_traces()
-    ops = _traced_op_seconds(found, seen, traces)
-    compute = Amount(_seconds_at(found, device_of_op), float(ops.sum()))
+    ops = _traced_op_seconds(prepared, seen, traces)
+    compute = Amount(_seconds_at(prepared, device_of_op), float(ops.sum()))
     moved = [_transfer_seconds(trace) for trace in traces]
-    devices = found.problem.num_devices
+    devices = prepared.problem.num_devices
     predicted, measured = step_seconds
     return TracedStep(
         name=name,
@@ -99,17 +99,17 @@ def traced_step(
 
 
 def errors_by_op_type(
-    found: Prepared, placements: Sequence[IntArray], steps: Sequence[TracedStep]
+    prepared: PreparedModel, placements: Sequence[IntArray], steps: Sequence[TracedStep]
 ) -> list[OpTypeError]:
     """Predicted and traced seconds of each op type, summed over placements, largest error first.
 
     Fused ops' time is shared among the ops of the graph that they stand for, as in the costs.
     """
-    types, index = np.unique(np.asarray(found.problem.graph.op_types), return_inverse=True)
+    types, index = np.unique(np.asarray(prepared.problem.graph.op_types), return_inverse=True)
     predicted, traced = np.zeros(len(types)), np.zeros(len(types))
-    every = np.arange(found.problem.num_ops)
+    every = np.arange(prepared.problem.num_ops)
     for placement, step in zip(placements, steps, strict=True):
-        np.add.at(predicted, index, found.problem.op_seconds[every, placement])
+        np.add.at(predicted, index, prepared.problem.op_seconds[every, placement])
         np.add.at(traced, index, step.op_seconds)
     counts = np.bincount(index, minlength=len(types))
     rows = [
@@ -119,21 +119,23 @@ def errors_by_op_type(
     return sorted(rows, key=lambda row: -abs(row.predicted_seconds - row.traced_seconds))
 
 
-def _look(found: Prepared, device_of_op: IntArray) -> ExecutedRun | Infeasible:
+def _look(prepared: PreparedModel, device_of_op: IntArray) -> ExecutedRun | Infeasible:
     """Runs the flat graph under a placement, traced."""
-    names = found.problem.device_names
-    graph_def = type(found.flat.graph_def)()
-    graph_def.CopyFrom(found.flat.graph_def)
-    for node, op in zip(graph_def.node, found.built.op_of_node.tolist(), strict=True):
+    names = prepared.problem.device_names
+    graph_def = type(prepared.flat.graph_def)()
+    graph_def.CopyFrom(prepared.flat.graph_def)
+    for node, op in zip(graph_def.node, prepared.built.op_of_node.tolist(), strict=True):
         node.device = names[device_of_op[op]]
     run = dataclasses.replace(
-        training_run(found), fetches=found.flat.fetches, source_graph=found.source.graph_def
+        training_run(prepared),
+        fetches=prepared.flat.fetches,
+        source_graph=prepared.source.graph_def,
     )
-    return execute(graph_def, run, found.cluster, names[0], TRACED_STEPS)
+    return execute(graph_def, run, prepared.cluster, names[0], TRACED_STEPS)
 
 
 def _traced_op_seconds(
-    found: Prepared, seen: ExecutedRun, traces: Sequence[StepTrace]
+    prepared: PreparedModel, seen: ExecutedRun, traces: Sequence[StepTrace]
 ) -> FloatArray:
     """f8[N]: median seconds of each op; what was fused into another has its share."""
     rows: dict[str, list[float]] = {}
@@ -146,17 +148,17 @@ def _traced_op_seconds(
         for op, took in of_step.items():
             rows.setdefault(op, []).append(took)
     medians = {op: float(np.median(values)) for op, values in rows.items()}
-    cheapest = found.problem.op_seconds.min(axis=1)[found.built.op_of_node]
-    of_node = attribute(found.flat.graph_def.node, seen.nodes).shared(medians, cheapest)
+    cheapest = prepared.problem.op_seconds.min(axis=1)[prepared.built.op_of_node]
+    of_node = attribute(prepared.flat.graph_def.node, seen.nodes).shared(medians, cheapest)
     total: FloatArray = np.bincount(
-        found.built.op_of_node, of_node, minlength=found.problem.num_ops
+        prepared.built.op_of_node, of_node, minlength=prepared.problem.num_ops
     ).astype(np.float64)
     return total
 
 
-def _seconds_at(found: Prepared, device_of_op: IntArray) -> float:
-    every = np.arange(found.problem.num_ops)
-    return float(found.problem.op_seconds[every, device_of_op].sum())
+def _seconds_at(prepared: PreparedModel, device_of_op: IntArray) -> float:
+    every = np.arange(prepared.problem.num_ops)
+    return float(prepared.problem.op_seconds[every, device_of_op].sum())
 
 
 def _predicted_transfers(schedule: Schedule) -> float:

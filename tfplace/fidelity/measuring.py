@@ -10,7 +10,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
-from tfplace.preparing.prepare import Prepared, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
 
 MAX_BATCH = 16
 COPIES_OF_VARIABLES = 2
@@ -18,7 +18,7 @@ COPIES_OF_VARIABLES = 2
 
 
 def measured_steps(
-    found: Prepared,
+    prepared: PreparedModel,
     placements: Sequence[IntArray],
     config: MeasureConfig,
     tell: Callable[[str], None],
@@ -29,26 +29,26 @@ def measured_steps(
     machine's speed meets all of them. Batches hold as many as fit: their variables all stay.
 
     Args:
-      found: the problem; its devices are present.
+      prepared: the problem; its devices are present.
       placements: i4[N] each.
       config: how many rounds.
       tell: takes a sentence about what is being measured.
     """
     results: list[Timings | Infeasible] = []
-    size = _batch_size(found)
+    size = _batch_size(prepared)
     for start in range(0, len(placements), size):
         batch = placements[start : start + size]
         tell(f"timing placements {start + 1} to {start + len(batch)} of {len(placements)}")
-        variants = {str(i): placed_run_graph(found, p) for i, p in enumerate(batch)}
-        timed = measure_variants(variants, training_run(found), found.cluster, config)
+        variants = {str(i): placed_run_graph(prepared, p) for i, p in enumerate(batch)}
+        timed = measure_variants(variants, training_run(prepared), prepared.cluster, config)
         results += [timed[name] for name in variants]
     return results
 
 
-def _batch_size(found: Prepared) -> int:
+def _batch_size(prepared: PreparedModel) -> int:
     """Placements whose variables fit into the fullest device's memory together."""
-    persistent = int(found.problem.graph.op_persistent_bytes.sum())
-    usable = float(np.min(found.problem.usable_bytes()))
+    persistent = int(prepared.problem.graph.op_persistent_bytes.sum())
+    usable = float(np.min(prepared.problem.usable_bytes()))
     fitting = int(usable // max(COPIES_OF_VARIABLES * persistent, 1))
     return max(1, min(MAX_BATCH, fitting))
 

@@ -17,7 +17,7 @@ from tfplace.algorithms.table import policy_of
 from tfplace.choosing.finalists import policy_stage, with_slower_links
 from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import fastest_seconds
-from tfplace.search.instance import Task
+from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -48,7 +48,7 @@ class Judged:
     device_of_op: IntArray
 
 
-def placements_to_judge(task: Task, count: int, seed: int) -> list[Judged]:
+def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Judged]:
     """Distinct placements that are predicted to run.
 
     The first is the best single device; then optimised, structured and random ones in turn, so
@@ -56,17 +56,17 @@ def placements_to_judge(task: Task, count: int, seed: int) -> list[Judged]:
     optimised one is the best that annealing finds.
 
     Args:
-      task: the problem.
+      instance: the problem.
       count: how many, >= 1; fewer come back where a graph has no more that differ.
       seed: of random and annealed ones.
     """
-    evaluator = SimulatingEvaluator(task.problem)
+    evaluator = SimulatingEvaluator(instance.problem)
     sources = [
-        _optimised(task, seed),
-        structured_placements(task.problem),
-        _random(task.problem, seed),
+        _optimised(instance, seed),
+        structured_placements(instance.problem),
+        _random(instance.problem, seed),
     ]
-    waiting = [_single(task)]
+    waiting = [_single(instance)]
     chosen: dict[bytes, Judged] = {}
     misses = 0
     while len(chosen) < count and misses < MAX_MISSES * len(KINDS):
@@ -94,29 +94,29 @@ def layer_of_op(problem: Problem) -> IntArray:
     return np.array([number.setdefault(layer, len(number)) for layer in layers], dtype=np.int32)
 
 
-def _single(task: Task) -> Judged:
-    return Judged("single", "single", _search(task, "single", 1, 0))
+def _single(instance: Instance) -> Judged:
+    return Judged("single", "single", _search(instance, "single", 1, 0))
 
 
-def _optimised(task: Task, seed: int) -> Iterator[Judged]:
+def _optimised(instance: Instance, seed: int) -> Iterator[Judged]:
     """Annealed ones and one-shot heuristics, in turn."""
     shots = iter(ONE_SHOTS)
     for position, (trials, factor) in enumerate(ANNEALED):
-        slower = dataclasses.replace(task, problem=with_slower_links(task.problem, factor))
+        slower = dataclasses.replace(instance, problem=with_slower_links(instance.problem, factor))
         name = f"annealing, {trials} trials, links x{1 / factor:g}"
         yield Judged("optimised", name, _search(slower, "local_search", trials, seed + position))
         if shot := next(shots, None):
-            yield Judged("optimised", shot, _search(task, shot, 1, seed))
+            yield Judged("optimised", shot, _search(instance, shot, 1, seed))
 
 
-def _search(task: Task, algorithm: str, max_trials: int, seed: int) -> IntArray:
+def _search(instance: Instance, algorithm: str, max_trials: int, seed: int) -> IntArray:
     """The best placement of a search in the simulator, the given one where there is none."""
-    policy = policy_of(algorithm, task, seed, None)
+    policy = policy_of(algorithm, instance, seed, None)
     limits = Limits(SEARCH_SECONDS, max_trials)
-    result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
+    result = search([policy_stage(policy)], SimulatingEvaluator(instance.problem), limits)
     if result.interrupted:
         raise KeyboardInterrupt
-    return task.given if result.best is None else result.best.placement.device_of_op
+    return instance.given if result.best is None else result.best.placement.device_of_op
 
 
 def structured_placements(problem: Problem) -> Iterator[Judged]:

@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 
 
 @dataclasses.dataclass(frozen=True)
-class Agreement:
+class RankAgreement:
     """Attributes:
 
     spearman: rank correlation, -1 to 1; None below two placements, or where all are equal.
@@ -22,7 +22,7 @@ class Agreement:
     p90_abs_relative_error: float
 
 
-def agreement(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> Agreement:
+def agreement(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> RankAgreement:
     """Compares step times f8[P] > 0.
 
     Raises:
@@ -33,7 +33,7 @@ def agreement(predicted: npt.ArrayLike, measured: npt.ArrayLike) -> Agreement:
         raise ValueError("comparing predictions with measurements: found none, wanted at least one")
     errors = np.abs(relative_errors(first, second))
     median, p90 = np.percentile(errors, [50, 90])
-    return Agreement(_spearman(first, second), float(median), float(p90))
+    return RankAgreement(_spearman(first, second), float(median), float(p90))
 
 
 def relative_errors(

@@ -18,10 +18,10 @@ from tfplace.fidelity.error_sources import (
 )
 from tfplace.fidelity.measuring import measured_steps, rounds
 from tfplace.fidelity.placements import Judged, placements_to_judge
-from tfplace.fidelity.rank_agreement import Agreement, agreement, relative_errors
+from tfplace.fidelity.rank_agreement import RankAgreement, agreement, relative_errors
 from tfplace.measurement.run_measurement import Timings
 from tfplace.measurement.timing import summarize
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulator import Simulator
 
 
@@ -97,7 +97,7 @@ class Fidelity:
     cluster: str
     communication: str
     is_calibrated: bool
-    agreement: Agreement
+    agreement: RankAgreement
     pairs: Sequence[Pair]
     failed: dict[str, str]
     speedup: Speedups | None
@@ -108,27 +108,29 @@ class Fidelity:
 
 
 def fidelity(
-    found: Prepared, config: FidelityConfig, tell: Callable[[str], None] = lambda sentence: None
+    prepared: PreparedModel,
+    config: FidelityConfig,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> Fidelity:
     """Predicts, measures and compares placements.
 
     Costs and calibration come from runs of their own, never from what is judged here.
 
     Args:
-      found: the problem on a cluster that is present.
+      prepared: the problem on a cluster that is present.
       config: how many placements and steps.
       tell: takes a sentence about what is being done.
 
     Raises:
       ClusterError: the devices are not here, or no placement ran.
     """
-    require_present(found)
+    require_present(prepared)
     tell(f"choosing {config.num_placements} placements")
-    judged = placements_to_judge(found.task, config.num_placements, config.seed)
+    judged = placements_to_judge(prepared.instance, config.num_placements, config.seed)
     config_of_steps = rounds(config.num_rounds, config.seed)
-    results = measured_steps(found, [j.device_of_op for j in judged], config_of_steps, tell)
+    results = measured_steps(prepared, [j.device_of_op for j in judged], config_of_steps, tell)
     ran = [
-        (j, _pair(found, j, result))
+        (j, _pair(prepared, j, result))
         for j, result in zip(judged, results, strict=True)
         if isinstance(result, Timings)
     ]
@@ -139,44 +141,44 @@ def fidelity(
     }
     if not ran:
         raise ClusterError(
-            f"measuring on {found.cluster.name}: none of {len(judged)} placements ran; the first: "
+            f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the first: "
             f"{next(iter(failed.values()), 'nothing to place')}"
         )
     pairs = [pair for _, pair in ran]
     predicted = np.array([pair.predicted_seconds for pair in pairs])
     measured = np.array([pair.measured_seconds for pair in pairs])
     worst = np.argsort(-np.abs(relative_errors(predicted, measured)))[: config.num_traced]
-    traced = _traced(found, [ran[i] for i in worst.tolist()], tell)
+    traced = _traced(prepared, [ran[i] for i in worst.tolist()], tell)
     return Fidelity(
-        model=found.source.path,
-        cluster=found.cluster.name,
-        communication=found.cluster.communication,
-        is_calibrated=found.problem.executor is not None,
+        model=prepared.source.path,
+        cluster=prepared.cluster.name,
+        communication=prepared.cluster.communication,
+        is_calibrated=prepared.problem.executor is not None,
         agreement=agreement(predicted, measured),
         pairs=pairs,
         failed=failed,
         speedup=_speedup(pairs),
         kept_speedup=_kept_speedup(pairs),
         traced=[step for _, step in traced],
-        by_op_type=errors_by_op_type(found, [p for p, _ in traced], [s for _, s in traced]),
+        by_op_type=errors_by_op_type(prepared, [p for p, _ in traced], [s for _, s in traced]),
         background_share=_background_share(results),
     )
 
 
-def require_present(found: Prepared) -> None:
+def require_present(prepared: PreparedModel) -> None:
     """Raises ClusterError where the cluster can only be simulated."""
-    if not found.is_present:
+    if not prepared.is_present:
         raise ClusterError(
-            f"comparing predictions with real runs on {found.cluster.name}: its devices are not "
+            f"comparing predictions with real runs on {prepared.cluster.name}: its devices are not "
             "present on this machine; name a --cluster that is here, such as workers:2"
         )
 
 
-def _pair(found: Prepared, judged: Judged, result: Timings) -> Pair:
-    schedule = Simulator(found.problem, num_threads=1).schedule(judged.device_of_op)
+def _pair(prepared: PreparedModel, judged: Judged, result: Timings) -> Pair:
+    schedule = Simulator(prepared.problem, num_threads=1).schedule(judged.device_of_op)
     timing = summarize(result.step_seconds)
-    num_fetched = sum(":" in fetch for fetch in found.flat.fetches)
-    dispatch = found.cluster.dispatch_seconds(judged.device_of_op, num_fetched)
+    num_fetched = sum(":" in fetch for fetch in prepared.flat.fetches)
+    dispatch = prepared.cluster.dispatch_seconds(judged.device_of_op, num_fetched)
     return Pair(
         kind=judged.kind,
         name=judged.name,
@@ -192,14 +194,14 @@ def _pair(found: Prepared, judged: Judged, result: Timings) -> Pair:
 
 
 def _traced(
-    found: Prepared, chosen: Sequence[tuple[Judged, Pair]], tell: Callable[[str], None]
+    prepared: PreparedModel, chosen: Sequence[tuple[Judged, Pair]], tell: Callable[[str], None]
 ) -> list[tuple[IntArray, TracedStep]]:
     """Those that could be traced."""
     steps = []
     for judged, pair in chosen:
         tell(f"tracing {judged.name}")
         seconds = pair.predicted_seconds, pair.measured_seconds
-        step = traced_step(found, judged.name, judged.device_of_op, seconds)
+        step = traced_step(prepared, judged.name, judged.device_of_op, seconds)
         if isinstance(step, TracedStep):
             steps.append((judged.device_of_op, step))
     return steps

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tfplace.measurement.device_name import device_key
-from tfplace.measurement.training_run import MemoryUse
+from tfplace.measurement.training_run import RunMemory
 
 LEAST_COUNTED_CPU_BYTES = 256 * 1024
 CPU_LIMIT_VARIABLE = "TF_MKL_ALLOC_MAX_BYTES"
 """Environment variable: the most bytes that the CPU's allocator gives out; read at its start."""
 
 
-def memory_of_devices(device_names: Sequence[str], reset: bool) -> dict[str, MemoryUse]:
+def memory_of_devices(device_names: Sequence[str], reset: bool) -> dict[str, RunMemory]:
     """{device: use} of this process' devices; one whose allocator counts nothing is left out.
 
     Args:
@@ -34,7 +34,7 @@ def memory_of_devices(device_names: Sequence[str], reset: bool) -> dict[str, Mem
     return found
 
 
-def memory_use(device: str, reset: bool) -> MemoryUse | None:
+def memory_use(device: str, reset: bool) -> RunMemory | None:
     """What the allocator of "CPU:0" or "GPU:1" counted; None where it does not count."""
     import tensorflow as tf
 
@@ -44,4 +44,4 @@ def memory_use(device: str, reset: bool) -> MemoryUse | None:
             tf.config.experimental.reset_memory_stats(device)
     except (ValueError, tf.errors.OpError):
         return None
-    return MemoryUse(int(counted["current"]), int(counted["peak"]))
+    return RunMemory(int(counted["current"]), int(counted["peak"]))

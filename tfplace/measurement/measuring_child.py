@@ -26,7 +26,7 @@ from tfplace.measurement.step_stats import parse_step_stats
 from tfplace.measurement.training_run import (
     GraphRequest,
     MemoryRequest,
-    Prepared,
+    PreparedRun,
     PrepareRequest,
     ReleaseRequest,
     Request,
@@ -67,7 +67,7 @@ class _Runs:
             return memory_of_devices(self._runtime.device_names, request.reset)
         return self._release(request)
 
-    def _prepare(self, request: PrepareRequest) -> Prepared:
+    def _prepare(self, request: PrepareRequest) -> PreparedRun:
         from tfplace.measurement.step_runner import FunctionRunner, SessionRunner
 
         why = ""
@@ -82,12 +82,12 @@ class _Runs:
                 logging.warning("tf.function can't run this graph, trying a Session: %s", why)
         return self._start(request, SessionRunner, "session", why)
 
-    def _start(self, request: PrepareRequest, kind: Any, through: str, why: str) -> Prepared:
+    def _start(self, request: PrepareRequest, kind: Any, through: str, why: str) -> PreparedRun:
         self._release(ReleaseRequest(request.slot))
         runner = kind(request, self._runtime)
         self._runners[request.slot] = runner
         runner.start()
-        return Prepared(through, why, runner.step())
+        return PreparedRun(through, why, runner.step())
 
     def _release(self, request: ReleaseRequest) -> None:
         runner = self._runners.pop(request.slot, None)

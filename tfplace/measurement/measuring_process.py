@@ -19,9 +19,9 @@ from tfplace.measurement.closing import Closing
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.training_run import (
     MemoryRequest,
-    MemoryUse,
     PrepareRequest,
     Request,
+    RunMemory,
     RuntimeConfig,
 )
 from tfplace.measurement.workers import NO_WORKERS, WorkerPool, start_workers
@@ -95,7 +95,7 @@ class MeasuringProcess(Closing):
             return failure
         return Infeasible(answer[1], answer[2])
 
-    def memory_use(self, reset: bool, timeout_seconds: float) -> Mapping[str, MemoryUse]:
+    def memory_use(self, reset: bool, timeout_seconds: float) -> Mapping[str, RunMemory]:
         """{device: use} since the last reset, of the devices whose allocators count it.
 
         Args:

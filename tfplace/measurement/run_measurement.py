@@ -17,7 +17,7 @@ from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at, speedup
 from tfplace.measurement.training_run import (
-    Prepared,
+    PreparedRun,
     PrepareRequest,
     ReleaseRequest,
     StepRequest,
@@ -128,7 +128,7 @@ class _Comparison:
         self._config = config
         self._process = process
         self._through = "auto"
-        self._prepared: dict[str, Prepared] = {}
+        self._prepared: dict[str, PreparedRun] = {}
         self._failed: dict[str, Infeasible] = {}
         self._seconds: dict[str, list[float]] = {name: [] for name in variants}
         self._num_kills = 0
@@ -143,7 +143,7 @@ class _Comparison:
             for name in self._slots
         }
 
-    def _timings(self, name: str, prepared: Prepared) -> Timings:
+    def _timings(self, name: str, prepared: PreparedRun) -> Timings:
         seconds = np.asarray(self._seconds[name])
         return Timings(
             seconds,

@@ -90,7 +90,7 @@ class PrepareRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """Attributes: through; why: why a session, else empty; outputs: first fetched values."""
 
     through: str
@@ -143,7 +143,7 @@ class ReleaseRequest:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRequest:
-    """Attributes: reset: whether peaks begin anew. The answer is {device: MemoryUse}, as far as
+    """Attributes: reset: whether peaks begin anew. The answer is {device: RunMemory}, as far as
     allocators of the child's own devices tell.
     """
 
@@ -151,7 +151,7 @@ class MemoryRequest:
 
 
 @dataclasses.dataclass(frozen=True)
-class MemoryUse:
+class RunMemory:
     """Attributes: current_bytes: allocated now; peak_bytes: at most since the last reset."""
 
     current_bytes: int

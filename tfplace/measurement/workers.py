@@ -19,7 +19,7 @@ from multiprocessing.connection import wait
 from graphs.errors import ClusterError
 from graphs.host.child_process import Child, start_child
 from tfplace.measurement.closing import Closing
-from tfplace.measurement.training_run import MemoryUse
+from tfplace.measurement.training_run import RunMemory
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3
@@ -53,14 +53,14 @@ class WorkerPool(Closing):
     def all_alive(self) -> bool:
         return all(child.process.poll() is None for child in self.children)
 
-    def memory_use(self, reset: bool, timeout_seconds: float) -> list[MemoryUse | None]:
+    def memory_use(self, reset: bool, timeout_seconds: float) -> list[RunMemory | None]:
         """What each worker's allocator counted; None where it does not count or answer.
 
         Args:
           reset: whether their peaks begin anew afterwards.
           timeout_seconds: the longest wait for each.
         """
-        found: list[MemoryUse | None] = []
+        found: list[RunMemory | None] = []
         for child in self.children:
             try:
                 child.connection.send(reset)

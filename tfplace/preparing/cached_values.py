@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.pricing.grappler_costs import Work
+from graphs.pricing.grappler_costs import OpWork
 from graphs.pricing.inner_work import NO_INNER_WORK, InnerWork
 from graphs.pricing.node_work import DEVICE_TYPES, NodeWork
 from tfplace.preparing.cost_cache import Arrays
@@ -48,7 +48,7 @@ def node_work_from(arrays: Arrays, num_nodes: int) -> NodeWork | None:
     try:
         texts = json.loads(str(arrays["texts"]))
         return NodeWork(
-            Work(
+            OpWork(
                 _floats(arrays, "flops", num_nodes),
                 _floats(arrays, "memory_bytes", num_nodes),
                 tuple(texts["notes"]),

@@ -42,7 +42,7 @@ _DEFAULT_EXECUTE = ExecuteConfig()
 
 
 @dataclasses.dataclass(frozen=True)
-class Run:
+class PricedRun:
     """A run as the earlier stages have it.
 
     Attributes:
@@ -58,7 +58,7 @@ class Run:
 
 
 def find_costs(
-    run: Run,
+    run: PricedRun,
     cluster: Cluster,
     trace: bool,
     cache: CostCache,
@@ -95,7 +95,9 @@ def find_costs(
 class _Tracer:
     """Traces, or finds in the cache, one device of each kind."""
 
-    def __init__(self, run: Run, cluster: Cluster, asked: NodeWork, config: ExecuteConfig) -> None:
+    def __init__(
+        self, run: PricedRun, cluster: Cluster, asked: NodeWork, config: ExecuteConfig
+    ) -> None:
         self._run = run
         self._cluster = cluster
         self._asked = asked
@@ -156,7 +158,7 @@ class _Tracer:
         )
 
 
-def _work(run: Run, cache: CostCache, key: CacheKey) -> NodeWork:
+def _work(run: PricedRun, cache: CostCache, key: CacheKey) -> NodeWork:
     kept = cache.read(key)
     found = node_work_from(kept, len(run.flat.graph_def.node)) if kept else None
     if found is None:

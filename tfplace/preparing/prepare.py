@@ -33,15 +33,15 @@ from tfplace.measurement.presence import is_present
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.expert_marks import expert_placement
-from tfplace.preparing.find_costs import Run, find_costs
+from tfplace.preparing.find_costs import PricedRun, find_costs
 from tfplace.preparing.options import ProblemOptions
-from tfplace.search.instance import Task
+from tfplace.search.instance import Instance
 
 _log = logging.getLogger("tfplace")
 
 
 @dataclasses.dataclass(frozen=True)
-class Prepared:
+class PreparedModel:
     """A model, its op graph, and the problem on one cluster.
 
     Attributes:
@@ -67,9 +67,11 @@ class Prepared:
     num_unknown_shapes: int
 
     @functools.cached_property
-    def task(self) -> Task:
+    def instance(self) -> Instance:
         """What an algorithm needs of it."""
-        return Task(self.problem, self.given, expert_placement(self.flat.graph_def, self.problem))
+        return Instance(
+            self.problem, self.given, expert_placement(self.flat.graph_def, self.problem)
+        )
 
     @property
     def num_groups(self) -> int:
@@ -78,7 +80,7 @@ class Prepared:
         return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
 
 
-def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
+def prepare(options: ProblemOptions, trace: bool = True) -> PreparedModel:
     """Prepares a problem.
 
     Args:
@@ -103,14 +105,14 @@ def prepare(options: ProblemOptions, trace: bool = True) -> Prepared:
     _log.info("%s: %d ops; %s", source.path, built.graph.num_ops, source.step_origin)
     present = is_present(cluster)
     costs = find_costs(
-        Run(source, flat, properties, built, feeds),
+        PricedRun(source, flat, properties, built, feeds),
         cluster,
         present and trace and cluster.num_devices > 1,
         CostCache(options.cost_cache),
     )
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
-    return Prepared(
+    return PreparedModel(
         source=source,
         flat=flat,
         built=built,
@@ -193,17 +195,19 @@ def _feeds(
     return feeds_of_opened(flat, properties, source.feeds, options.seed)
 
 
-def placed_run_graph(found: Prepared, device_of_op: IntArray) -> Any:
+def placed_run_graph(prepared: PreparedModel, device_of_op: IntArray) -> Any:
     """The model's run graph with these devices written into it."""
-    wanted = origin_devices(found.flat, found.built, device_of_op, found.problem.device_names)
-    known = known_origins(found.source.graph_def, wanted)
-    return place_graph(found.source.graph_def, known.device_of_origin).graph_def
+    wanted = origin_devices(
+        prepared.flat, prepared.built, device_of_op, prepared.problem.device_names
+    )
+    known = known_origins(prepared.source.graph_def, wanted)
+    return place_graph(prepared.source.graph_def, known.device_of_origin).graph_def
 
 
-def training_run(found: Prepared) -> TrainingRun:
+def training_run(prepared: PreparedModel) -> TrainingRun:
     """What one run of the model is, for the measuring process."""
     return TrainingRun(
-        feeds=found.feeds,
-        fetches=found.source.fetches,
-        initialization=found.source.initialization,
+        feeds=prepared.feeds,
+        fetches=prepared.source.fetches,
+        initialization=prepared.source.initialization,
     )

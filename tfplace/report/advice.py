@@ -24,7 +24,7 @@ from graphs.op_graph import OpGraph
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.grouping.quotient import BoolArray
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.inspection import trainable_bytes
 from tfplace.simulation.simulator import Simulator
 from tfplace.units_text import bytes_text, seconds_text, share_text
@@ -162,21 +162,21 @@ class Advice:
 
 
 def advice_of(
-    found: Prepared,
+    prepared: PreparedModel,
     verdict: str,
     step_seconds: float | None,
     lower_bound_seconds: float | None,
 ) -> Advice:
     """Advice on a prepared model; data parallelism only for a training step with a fed batch."""
-    batch_size = batch_size_of([np.shape(array) for array in found.feeds.values()])
+    batch_size = batch_size_of([np.shape(array) for array in prepared.feeds.values()])
     estimate = None
-    if found.source.mode == "train" and batch_size > 1:
-        problem = found.problem
+    if prepared.source.mode == "train" and batch_size > 1:
+        problem = prepared.problem
         device = working_devices(problem)[0]
         everywhere = np.full(problem.num_ops, device, dtype=np.int32)
         makespan, peaks = Simulator(problem, num_threads=1).run(legal(problem, everywhere))
         single = SingleRun(makespan, int(peaks[device]))
-        trainable = trainable_bytes(found.source)
+        trainable = trainable_bytes(prepared.source)
         estimate = data_parallel(problem, batch_size, trainable, single)
     return advice(estimate, verdict, step_seconds or math.inf, lower_bound_seconds)
 

@@ -15,7 +15,7 @@ from graphs.op_graph import IntArray
 from graphs.pricing.kernels import KernelTable, kernel_table
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import op_path
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.prediction import predict
 
 UNKNOWN_DEVICE, NO_KERNEL, COLOCATION = "unknown_device", "no_kernel", "colocation"
@@ -85,28 +85,28 @@ class _Asked:
     op: int
 
 
-def check_devices(found: Prepared) -> DeviceCheck:
+def check_devices(prepared: PreparedModel) -> DeviceCheck:
     """Looks at every op of the model that is loaded: those of the run and those beside it.
 
     Kernels are looked up by op type and dtypes. In a run that is opened, an op without a device
     string takes that of its call. A peak is of the given placement (devices_asked.py).
     """
-    asked = list(_asked(found))
-    names = found.cluster.device_names
+    asked = list(_asked(prepared))
+    names = prepared.cluster.device_names
     matches = {device: matching_devices(device, names) for device in {a.node.device for a in asked}}
     matches[""] = list(range(len(names)))
-    single = _Checker(kernel_table(), names, found.problem.device_types, matches)
-    calls = {function.signature.name for function in found.source.graph_def.library.function}
+    single = _Checker(kernel_table(), names, prepared.problem.device_types, matches)
+    calls = {function.signature.name for function in prepared.source.graph_def.library.function}
     misplaced = [
         bad for a in asked if a.node.op not in calls and (bad := single.check(a)) is not None
     ]
     wrong = {bad.op for bad in misplaced}
-    misplaced += _contradictions(found, [a for a in asked if a.path not in wrong], matches)
-    memory = _memory(found)
+    misplaced += _contradictions(prepared, [a for a in asked if a.path not in wrong], matches)
+    memory = _memory(prepared)
     return DeviceCheck(
-        path=found.source.path,
-        kind=found.source.kind,
-        cluster=found.cluster.name,
+        path=prepared.source.path,
+        kind=prepared.source.kind,
+        cluster=prepared.cluster.name,
         num_ops=len(asked),
         devices_asked=dict(collections.Counter(a.node.device for a in asked).most_common()),
         misplaced=misplaced,
@@ -115,15 +115,15 @@ def check_devices(found: Prepared) -> DeviceCheck:
     )
 
 
-def _asked(found: Prepared) -> Iterator[_Asked]:
+def _asked(prepared: PreparedModel) -> Iterator[_Asked]:
     seen = set()
-    nodes = found.flat.graph_def.node
-    ops = found.built.op_of_node.tolist()
-    for node, origin, op in zip(nodes, found.flat.origins, ops, strict=True):
+    nodes = prepared.flat.graph_def.node
+    ops = prepared.built.op_of_node.tolist()
+    for node, origin, op in zip(nodes, prepared.flat.origins, ops, strict=True):
         if origin.node:
             seen.add((origin.function, origin.node))
             yield _Asked(node.name, node, op)
-    for function, rest in bodies(found.source.graph_def):
+    for function, rest in bodies(prepared.source.graph_def):
         for node in rest:
             if (function, node.name) not in seen:
                 yield _Asked(op_path(function, node.name), node, -1)
@@ -159,11 +159,11 @@ class _Checker:
 
 
 def _contradictions(
-    found: Prepared, asked: Sequence[_Asked], matches: Mapping[str, Sequence[int]]
+    prepared: PreparedModel, asked: Sequence[_Asked], matches: Mapping[str, Sequence[int]]
 ) -> Iterator[Misplaced]:
     """Ops of one colocation group whose device strings, or kernels, leave no common device."""
-    group = found.problem.graph.colocation_group
-    kernels = np.isfinite(found.problem.op_seconds)
+    group = prepared.problem.graph.colocation_group
+    kernels = np.isfinite(prepared.problem.op_seconds)
     members: dict[int, list[_Asked]] = {}
     for a in asked:
         if a.op >= 0 and group[a.op] >= 0:
@@ -174,7 +174,7 @@ def _contradictions(
         for a in said:
             common &= np.isin(np.arange(len(common)), matches[a.node.device])
         if said and not common.any():
-            yield _contradiction(ops, said, kernels, found.cluster.device_names)
+            yield _contradiction(ops, said, kernels, prepared.cluster.device_names)
 
 
 def _contradiction(
@@ -194,13 +194,13 @@ def _contradiction(
     )
 
 
-def _memory(found: Prepared) -> dict[str, DeviceMemory]:
-    placement: IntArray = found.given
-    peaks = predict(found.problem, placement).peak_bytes
-    usable = found.problem.usable_bytes().astype(np.int64).tolist()
+def _memory(prepared: PreparedModel) -> dict[str, DeviceMemory]:
+    placement: IntArray = prepared.given
+    peaks = predict(prepared.problem, placement).peak_bytes
+    usable = prepared.problem.usable_bytes().astype(np.int64).tolist()
     return {
         name: DeviceMemory(int(peaks[name]), limit)
-        for name, limit in zip(found.cluster.device_names, usable, strict=True)
+        for name, limit in zip(prepared.cluster.device_names, usable, strict=True)
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import IntArray
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.page import html_report
 from tfplace.report.report import Report
@@ -16,12 +16,12 @@ from tfplace.simulation.simulator import Simulator
 from tfplace.simulation.timeline import chrome_trace
 
 
-def placement_files(found: Prepared, device_of_op: IntArray) -> dict[str, bytes]:
+def placement_files(prepared: PreparedModel, device_of_op: IntArray) -> dict[str, bytes]:
     """placement.json and timeline.json of a placement."""
-    schedule = Simulator(found.problem).schedule(device_of_op)
+    schedule = Simulator(prepared.problem).schedule(device_of_op)
     return {
-        "placement.json": _json(node_devices(found, device_of_op)),
-        "timeline.json": _json(chrome_trace(found.problem, schedule), indent=None),
+        "placement.json": _json(node_devices(prepared, device_of_op)),
+        "timeline.json": _json(chrome_trace(prepared.problem, schedule), indent=None),
     }
 
 
@@ -33,19 +33,19 @@ def report_files(report: Report, explained: Explained) -> dict[str, bytes]:
     }
 
 
-def node_devices(found: Prepared, device_of_op: IntArray) -> dict[str, str]:
+def node_devices(prepared: PreparedModel, device_of_op: IntArray) -> dict[str, str]:
     """{op path: device} of every op that the model has; a unit stands by its own name.
 
     Ops that opening the calls added have no place in the model and are left out.
     """
-    names = found.problem.device_names
-    is_own = np.zeros(found.problem.num_ops, dtype=bool)
-    for origin, op in zip(found.flat.origins, found.built.op_of_node.tolist(), strict=True):
+    names = prepared.problem.device_names
+    is_own = np.zeros(prepared.problem.num_ops, dtype=bool)
+    for origin, op in zip(prepared.flat.origins, prepared.built.op_of_node.tolist(), strict=True):
         is_own[op] |= bool(origin.node)
     return {
         name: names[device]
         for name, device, own in zip(
-            found.problem.graph.op_names, device_of_op.tolist(), is_own.tolist(), strict=True
+            prepared.problem.graph.op_names, device_of_op.tolist(), is_own.tolist(), strict=True
         )
         if own
     }

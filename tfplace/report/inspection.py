@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,9 +69,9 @@ class Inspection:
     cluster: str
 
 
-def inspect(found: Prepared) -> Inspection:
+def inspect(prepared: PreparedModel) -> Inspection:
     """Counts and sums over a prepared model."""
-    source, graph = found.source, found.problem.graph
+    source, graph = prepared.source, prepared.problem.graph
     group_sizes = np.bincount(graph.colocation_group[graph.colocation_group >= 0], minlength=1)
     is_constant = np.array([op_type == "Const" for op_type in graph.op_types])
     persistent = graph.op_persistent_bytes
@@ -85,23 +85,23 @@ def inspect(found: Prepared) -> Inspection:
         num_ops=graph.num_ops,
         num_tensors=graph.num_tensors,
         num_edges=len(graph.use_op),
-        num_functions=len({o.function for o in found.flat.origins if o.function}),
+        num_functions=len({o.function for o in prepared.flat.origins if o.function}),
         num_colocation_groups=int((group_sizes > 0).sum()),
         largest_colocation_group=int(group_sizes.max()),
         devices_asked=dict(
-            collections.Counter(node.device for node in found.flat.graph_def.node).most_common()
+            collections.Counter(node.device for node in prepared.flat.graph_def.node).most_common()
         ),
         trainable_bytes=trainable_bytes(source),
         variable_bytes=int(persistent[~is_constant].sum()),
         constant_bytes=int(persistent[is_constant].sum()),
-        flops=found.costs.flops,
-        op_types=_op_types(found),
-        units=found.costs.units(found.flat),
-        opened=found.flat.opened,
-        unknown_shapes=found.num_unknown_shapes,
-        unpriced_ops=_counted(np.flatnonzero(~found.costs.covered), graph.op_types),
-        without_gpu_kernel=_without_gpu_kernel(found),
-        cluster=found.cluster.name,
+        flops=prepared.costs.flops,
+        op_types=_op_types(prepared),
+        units=prepared.costs.units(prepared.flat),
+        opened=prepared.flat.opened,
+        unknown_shapes=prepared.num_unknown_shapes,
+        unpriced_ops=_counted(np.flatnonzero(~prepared.costs.covered), graph.op_types),
+        without_gpu_kernel=_without_gpu_kernel(prepared),
+        cluster=prepared.cluster.name,
     )
 
 
@@ -116,9 +116,9 @@ def trainable_bytes(source: Any) -> int:
     )
 
 
-def _op_types(found: Prepared) -> list[OpTypeRow]:
-    graph = found.problem.graph
-    fastest = found.problem.op_seconds.min(axis=1)
+def _op_types(prepared: PreparedModel) -> list[OpTypeRow]:
+    graph = prepared.problem.graph
+    fastest = prepared.problem.op_seconds.min(axis=1)
     out_bytes = np.bincount(
         graph.tensor_producer, weights=graph.tensor_bytes, minlength=graph.num_ops
     )
@@ -134,12 +134,12 @@ def _op_types(found: Prepared) -> list[OpTypeRow]:
     return sorted(found_rows, key=lambda row: (-row.seconds, row.op_type))
 
 
-def _without_gpu_kernel(found: Prepared) -> dict[str, int]:
-    gpus = [d for d, kind in enumerate(found.problem.device_types) if kind == "GPU"]
+def _without_gpu_kernel(prepared: PreparedModel) -> dict[str, int]:
+    gpus = [d for d, kind in enumerate(prepared.problem.device_types) if kind == "GPU"]
     if not gpus:
         return {}
-    nowhere = ~np.isfinite(found.costs.op_seconds[:, gpus]).any(axis=1)
-    return _counted(np.flatnonzero(nowhere), found.problem.graph.op_types)
+    nowhere = ~np.isfinite(prepared.costs.op_seconds[:, gpus]).any(axis=1)
+    return _counted(np.flatnonzero(nowhere), prepared.problem.graph.op_types)
 
 
 def _counted(ops: np.ndarray, op_types: Sequence[str]) -> dict[str, int]:

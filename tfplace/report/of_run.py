@@ -14,7 +14,7 @@ from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.proof import Verified
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.advice import advice_of
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.inspection import trainable_bytes
@@ -61,7 +61,7 @@ class Proof:
 
 
 def report_of(
-    found: Prepared,
+    prepared: PreparedModel,
     options: OptimizeOptions,
     searched: Searched,
     proof: Proof,
@@ -69,7 +69,7 @@ def report_of(
 ) -> Report:
     """The report of one run."""
     choice = searched.choice
-    prediction = predict(found.problem, choice.candidate.device_of_op)
+    prediction = predict(prepared.problem, choice.candidate.device_of_op)
     measured = None
     if searched.timings is not None:
         measured = Measured(**vars(searched.timings), devices_used=proof.devices_used)
@@ -78,10 +78,10 @@ def report_of(
         seed=options.seed,
         algorithm=options.algorithm,
         evaluator=options.evaluator,
-        model=_model_facts(found),
-        cluster=_cluster_facts(found.cluster),
-        costs=cost_facts(found.costs),
-        baselines={c.name: as_reported(c, found.problem) for c in searched.baselines},
+        model=_model_facts(prepared),
+        cluster=_cluster_facts(prepared.cluster),
+        costs=cost_facts(prepared.costs),
+        baselines={c.name: as_reported(c, prepared.problem) for c in searched.baselines},
         best=best_of_prediction(prediction),
         lower_bound_seconds=proof.lower_bound_seconds,
         search={**_search_facts(searched.result), "interrupted": proof.interrupted},
@@ -93,7 +93,7 @@ def report_of(
         output_dir=str(options.output_dir),
         waiting=explained.waiting(),
         advice=advice_of(
-            found, choice.verdict, prediction.step_seconds, proof.lower_bound_seconds
+            prepared, choice.verdict, prediction.step_seconds, proof.lower_bound_seconds
         ).to_json(),
     )
 
@@ -113,19 +113,19 @@ def cost_facts(costs: Costs) -> Mapping[str, Any]:
     }
 
 
-def _model_facts(found: Prepared) -> Mapping[str, Any]:
-    source = found.source
+def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
+    source = prepared.source
     return {
         "path": source.path,
         "kind": source.kind,
         "mode": source.mode,
         "step_origin": source.step_origin,
-        "num_ops": found.problem.num_ops,
-        "num_groups": found.num_groups,
+        "num_ops": prepared.problem.num_ops,
+        "num_groups": prepared.num_groups,
         "trainable_bytes": trainable_bytes(source),
         "guessed": list(source.guessed),
-        "units": [f"{name}: {why}" for name, why in found.costs.units(found.flat).items()],
-        "opened": [f"{name}: {what}" for name, what in found.flat.opened.items()],
+        "units": [f"{name}: {why}" for name, why in prepared.costs.units(prepared.flat).items()],
+        "opened": [f"{name}: {what}" for name, what in prepared.flat.opened.items()],
     }
 
 

@@ -13,7 +13,7 @@ from graphs.problem_file import read_problem, write_problem
 
 
 @dataclasses.dataclass(frozen=True)
-class Task:
+class Instance:
     """A placement task.
 
     Attributes:
@@ -27,15 +27,15 @@ class Task:
     expert: IntArray | None = None
 
 
-def write_task(folder: str, task: Task) -> None:
+def write_task(folder: str, instance: Instance) -> None:
     """Writes a task for another process."""
-    write_problem(str(Path(folder, "problem.npz")), task.problem, task.given)
-    if task.expert is not None:
-        np.save(Path(folder, "expert.npy"), task.expert)
+    write_problem(str(Path(folder, "problem.npz")), instance.problem, instance.given)
+    if instance.expert is not None:
+        np.save(Path(folder, "expert.npy"), instance.expert)
 
 
-def read_task(folder: str) -> Task:
+def read_task(folder: str) -> Instance:
     """Reads what `write_task` wrote."""
     problem, given = read_problem(str(Path(folder, "problem.npz")))
     expert = Path(folder, "expert.npy")
-    return Task(problem, given, np.load(expert) if expert.exists() else None)
+    return Instance(problem, given, np.load(expert) if expert.exists() else None)

@@ -24,7 +24,7 @@ from tfplace.search.trial import (
     ResumablePolicy,
     Trial,
 )
-from tfplace.search.trial_log import Record
+from tfplace.search.trial_log import TrialLog
 
 WENT_ON = "went on with a search that was kept after"
 
@@ -133,7 +133,7 @@ def search(
       CheckpointError: a policy does not take what the folder holds.
     """
     state = None if folder is None else folder.state
-    record = Record(time.monotonic(), on_trial)
+    record = TrialLog(time.monotonic(), on_trial)
     if state is not None:
         record.go_on(state)
         record.notes = [note for note in record.notes if not note.startswith(WENT_ON)]
@@ -181,12 +181,12 @@ def _stage_limits(stage: Stage, start: StageStart, limits: Limits) -> Limits:
     return Limits(seconds, start.num_trials + trials)
 
 
-def _is_over(record: Record, limits: Limits) -> bool:
+def _is_over(record: TrialLog, limits: Limits) -> bool:
     out_of_trials = limits.max_trials is not None and record.num_trials >= limits.max_trials
     return out_of_trials or record.seconds >= limits.budget_seconds
 
 
-def _is_too_late(stage: Stage, record: Record, limits: Limits) -> bool:
+def _is_too_late(stage: Stage, record: TrialLog, limits: Limits) -> bool:
     """Whether a stage could not even begin in what is left; something else was found then."""
     left = limits.budget_seconds - record.seconds
     return record.best is not None and left < stage.startup_seconds
@@ -220,7 +220,7 @@ class _Kept:
                 ) from None
         return policy
 
-    def save(self, record: Record, policy: Policy | None) -> None:
+    def save(self, record: TrialLog, policy: Policy | None) -> None:
         """Keeps the search; without a policy, it is a stage's beginning."""
         if self.folder is not None:
             found = policy.state() if isinstance(policy, ResumablePolicy) else {}
@@ -230,7 +230,7 @@ class _Kept:
 class _StageRun:
     """One stage from its start to its limits."""
 
-    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, record: Record):
+    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, record: TrialLog):
         self._stage = stage
         self._evaluator = evaluator
         self._limits = limits

@@ -15,7 +15,7 @@ from tfplace.search.kept.state import SearchState, StageStart
 from tfplace.search.trial import Trial
 
 
-class Record:
+class TrialLog:
     """Trials as they come."""
 
     def __init__(self, started: float, on_trial: Callable[[Trial], None] | None):

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from graphs.executor_model import Executor, wire
+from graphs.executor_model import ExecutorModel, wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 
@@ -229,7 +229,7 @@ def _executor_arrays(
     return (*wire(executor, latency, rate), arrays)
 
 
-def _contention_arrays(executor: Executor | None) -> tuple[FloatArray, np.ndarray]:
+def _contention_arrays(executor: ExecutorModel | None) -> tuple[FloatArray, np.ndarray]:
     """What one busy device adds: all of op_slowdown if it is the only one that shares memory."""
     if executor is None or executor.op_slowdown is None or executor.shares_memory is None:
         return np.zeros((0, 0)), np.zeros((0, 0), bool)

@@ -6,7 +6,7 @@ import tensorflow as tf
 from graphs.errors import FetchError, ModelError
 from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
-from graphs.loading.run_selection import Run, RunSources, select_run, sinks
+from graphs.loading.run_selection import RunSources, SelectedRun, select_run, sinks
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.source_model import Signature, TensorSpec
 from tests.graphs.loading import model_files
@@ -38,27 +38,27 @@ BOTH = {"train_step": "loss:0", "serving_default": "y:0"}
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (LoadOptions(fetch=("y:0",)), Run(("y:0",), "inference", "fetches y:0")),
+        (LoadOptions(fetch=("y:0",)), SelectedRun(("y:0",), "inference", "fetches y:0")),
         (
             LoadOptions(fetch=("loss:0", "GradientDescent")),
-            Run(("loss:0", "GradientDescent"), "train", "fetches loss:0, GradientDescent"),
+            SelectedRun(("loss:0", "GradientDescent"), "train", "fetches loss:0, GradientDescent"),
         ),
         (
             LoadOptions(fetch=("y:0",), mode="train"),
-            Run(("y:0",), "train", "fetches y:0", step_wanted=True),
+            SelectedRun(("y:0",), "train", "fetches y:0", step_wanted=True),
         ),
         (
             LoadOptions(signature="serving_default"),
-            Run(("y:0",), "inference", "signature serving_default", "serving_default"),
+            SelectedRun(("y:0",), "inference", "signature serving_default", "serving_default"),
         ),
         (
             LoadOptions(signature="serving_default", mode="train"),
-            Run(("y:0",), "train", "signature serving_default", "serving_default", True),
+            SelectedRun(("y:0",), "train", "signature serving_default", "serving_default", True),
         ),
-        (LoadOptions(), Run(("loss:0",), "train", "signature train_step", "train_step")),
+        (LoadOptions(), SelectedRun(("loss:0",), "train", "signature train_step", "train_step")),
         (
             LoadOptions(mode="inference"),
-            Run(
+            SelectedRun(
                 ("y:0",),
                 "inference",
                 "signature serving_default",
@@ -76,7 +76,9 @@ def test_the_collection_comes_before_names():
     graph_def = _trained()
     graph_def.node.add(name="other/train_op", op="NoOp")
     run = select_run(_sources(graph_def, train_ops=["GradientDescent"]), LoadOptions())
-    assert run == Run(("loss:0", "GradientDescent"), "train", "the train_op collection, and loss")
+    assert run == SelectedRun(
+        ("loss:0", "GradientDescent"), "train", "the train_op collection, and loss"
+    )
 
 
 def test_an_op_called_train_op():
@@ -142,7 +144,7 @@ def test_moving_averages_and_counters_are_no_training():
 
 def test_a_step_is_wanted_where_the_model_has_trainable_variables():
     run = select_run(_sources(_forward(), {"f": "y:0"}, makes_step=True), LoadOptions())
-    assert run == Run(("y:0",), "train", "signature f", "f", step_wanted=True)
+    assert run == SelectedRun(("y:0",), "train", "signature f", "f", step_wanted=True)
 
 
 def test_sinks_leave_out_saving_and_initialising():

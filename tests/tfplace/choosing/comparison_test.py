@@ -11,7 +11,7 @@ from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement import run_measurement
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
 from tfplace.measurement.training_run import (
-    Prepared,
+    PreparedRun,
     PrepareRequest,
     ReleaseRequest,
     Request,
@@ -74,7 +74,7 @@ class _Process:
             return answer
         if isinstance(request, PrepareRequest):
             through = "tf.function" if request.through == "auto" else request.through
-            return Prepared(through, "", {})
+            return PreparedRun(through, "", {})
         return np.array([float(len(self.log))])
 
 
@@ -174,7 +174,7 @@ def test_equal_graphs_on_a_quiet_machine_stop_early(monkeypatch: pytest.MonkeyPa
 def test_all_go_through_a_session_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_function_of_b(process: _Process, request: Request, name: str) -> Any:
         through_session = isinstance(request, PrepareRequest) and name == "B"
-        return Prepared("session", "no function holds it", {}) if through_session else None
+        return PreparedRun("session", "no function holds it", {}) if through_session else None
 
     process = _Process(no_function_of_b)
     results = _measure(monkeypatch, process, "AB", 1)

@@ -8,14 +8,14 @@ from tfplace.fidelity.placements import (
     placements_to_judge,
     structured_placements,
 )
-from tfplace.search.instance import Task
+from tfplace.search.instance import Instance
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 CPUS = Machine(2, bandwidth=1e9, types=("CPU", "CPU"))
 
 
 def _task(problem):
-    return Task(problem, np.zeros(problem.num_ops, dtype=np.int32))
+    return Instance(problem, np.zeros(problem.num_ops, dtype=np.int32))
 
 
 def test_all_kinds_that_run_and_none_twice():

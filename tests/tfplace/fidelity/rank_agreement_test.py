@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tfplace.fidelity.rank_agreement import Agreement, agreement
+from tfplace.fidelity.rank_agreement import RankAgreement, agreement
 
 
 def test_errors_and_ranks_by_hand():
@@ -23,6 +23,6 @@ def test_no_rank_correlation_of_one_or_of_equals(predicted):
 
 
 def test_none_is_an_error_and_equals_agree():
-    assert agreement([1.0, 2.0], [1.0, 2.0]) == Agreement(1.0, 0.0, 0.0)
+    assert agreement([1.0, 2.0], [1.0, 2.0]) == RankAgreement(1.0, 0.0, 0.0)
     with pytest.raises(ValueError, match="found none"):
         agreement([], [])

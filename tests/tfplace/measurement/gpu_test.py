@@ -16,7 +16,7 @@ from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
 from tfplace.measurement.step_runner import _session_config
-from tfplace.measurement.training_run import MemoryUse, PrepareRequest, RuntimeConfig, TrainingRun
+from tfplace.measurement.training_run import PrepareRequest, RunMemory, RuntimeConfig, TrainingRun
 
 v1 = tf.compat.v1
 MIB = 2**20
@@ -76,9 +76,9 @@ def test_memory_is_asked_of_each_gpu_and_reset_after(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
     names = ["/device:CPU:0", *HALVES, "/job:worker/task:1/device:CPU:0"]
     uses = {
-        "/device:CPU:0": MemoryUse(1, 2),
-        HALVES[0]: MemoryUse(3, 4),
-        HALVES[1]: MemoryUse(5, 6),
+        "/device:CPU:0": RunMemory(1, 2),
+        HALVES[0]: RunMemory(3, 4),
+        HALVES[1]: RunMemory(5, 6),
     }
     assert memory_of_devices(names, reset=False) == uses
     assert resets == []

@@ -23,7 +23,7 @@ from tests.tfplace.measurement.measure_graphs import (
 from tfplace.measurement import measuring_child
 from tfplace.measurement.machine_load import CpuClocks, LoadMeter, read_clocks
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.training_run import Prepared, PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def _are_gone(process_ids: list[int]) -> bool:
 def test_a_worker_killed_between_steps_is_a_crash_that_was_a_kill(
     process: MeasuringProcess,
 ) -> None:
-    assert isinstance(_prepare(process, towers(WORKERS), towers_run()), Prepared)
+    assert isinstance(_prepare(process, towers(WORKERS), towers_run()), PreparedRun)
     _, child, *workers = process.process_ids
     starts = process.num_starts
     os.kill(workers[1], signal.SIGKILL)
@@ -63,7 +63,7 @@ def test_a_worker_killed_amid_a_step_is_a_crash_and_the_next_run_gets_new_ones(
     process: MeasuringProcess,
 ) -> None:
     """The step never ends by itself."""
-    assert isinstance(_prepare(process, towers(WORKERS), towers_run()), Prepared)
+    assert isinstance(_prepare(process, towers(WORKERS), towers_run()), PreparedRun)
     _, _, *workers = process.process_ids
     threading.Thread(target=_kill_when_busy, args=(workers[1],)).start()
     hanging = loop(WORKERS[1], iterations=2**62)

@@ -13,7 +13,7 @@ from graphs.placement import Infeasible, Measurement
 from tfplace.choosing.compare import MemoryPeak, compare_memory
 from tfplace.measurement.run_measurement import MeasureConfig
 from tfplace.preparing.options import ProblemOptions
-from tfplace.preparing.prepare import Prepared, prepare
+from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 v1 = tf.compat.v1
@@ -22,7 +22,7 @@ DEVICES = ("/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0")
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> Prepared:
+def found(tmp_path: Path) -> PreparedModel:
     """Two variables of 32 MiB; each of two workers has 60 MiB."""
     with tf.Graph().as_default() as graph:
         sums = []
@@ -50,18 +50,18 @@ def found(tmp_path: Path) -> Prepared:
     return prepare(ProblemOptions(model=str(model), cluster=str(cluster), load=load), trace=False)
 
 
-def _placement(found: Prepared, device_of_variable: Sequence[int]) -> np.ndarray:
+def _placement(prepared: PreparedModel, device_of_variable: Sequence[int]) -> np.ndarray:
     return np.array(
-        [device_of_variable["1" in name] for name in found.problem.graph.op_names], np.int32
+        [device_of_variable["1" in name] for name in prepared.problem.graph.op_names], np.int32
     )
 
 
-def test_what_is_predicted_not_to_fit_really_does_not(found: Prepared) -> None:
-    placements = {"together": _placement(found, (0, 0)), "apart": _placement(found, (0, 1))}
-    predicted = SimulatingEvaluator(found.problem).evaluate(np.stack(list(placements.values())))
+def test_what_is_predicted_not_to_fit_really_does_not(prepared: PreparedModel) -> None:
+    placements = {"together": _placement(prepared, (0, 0)), "apart": _placement(prepared, (0, 1))}
+    predicted = SimulatingEvaluator(prepared.problem).evaluate(np.stack(list(placements.values())))
     assert isinstance(predicted[0], Infeasible) and predicted[0].reason == "memory"
     assert isinstance(predicted[1], Measurement)
-    measured = compare_memory(found, placements, MeasureConfig())
+    measured = compare_memory(prepared, placements, MeasureConfig())
     assert isinstance(measured["together"], str) and "OOM" in measured["together"]
     apart = measured["apart"]
     assert not isinstance(apart, str)

@@ -25,7 +25,7 @@ from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.run_graph import subgraph
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
-from tfplace.measurement.training_run import Prepared, PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
 
 v1 = tf.compat.v1
 
@@ -51,7 +51,7 @@ def test_both_kinds_of_variable_train(
 ) -> None:
     graph = towers(LOGICAL_CPUS, use_resource)
     prepared = _prepare(process, graph, towers_run(), through)
-    assert prepared == Prepared(through, "", {"loss:0": 60.0})
+    assert prepared == PreparedRun(through, "", {"loss:0": 60.0})
     assert process.request(StepRequest(0, 2), 100).shape == (2,)
 
 
@@ -147,13 +147,13 @@ def test_a_run_that_hangs_is_a_timeout_and_the_next_gets_a_new_child(
     process: MeasuringProcess,
 ) -> None:
     graph = towers(LOGICAL_CPUS)
-    assert isinstance(_prepare(process, graph, towers_run(), "auto"), Prepared)
+    assert isinstance(_prepare(process, graph, towers_run(), "auto"), PreparedRun)
     hanging = loop(LOGICAL_CPUS[0], iterations=2**62).SerializeToString()
     request = PrepareRequest(0, hanging, TrainingRun({"x": INPUT}, ["result:0"]))
     answer = process.request(request, timeout_seconds=2.0)
     assert answer == Infeasible("timeout", "no answer within 2 s")
     assert not process.alive
-    assert isinstance(_prepare(process, graph, towers_run(), "auto"), Prepared)
+    assert isinstance(_prepare(process, graph, towers_run(), "auto"), PreparedRun)
     assert process.num_starts == 2
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import OutputError
-from graphs.pricing.grappler_costs import Work
+from graphs.pricing.grappler_costs import OpWork
 from graphs.pricing.node_work import NodeWork
 from tfplace.preparing import cost_cache
 from tfplace.preparing.cached_values import (
@@ -144,7 +144,7 @@ def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WORK = NodeWork(
-    Work(np.array([1.0, np.nan]), np.array([2.0, np.nan]), ("said so",)),
+    OpWork(np.array([1.0, np.nan]), np.array([2.0, np.nan]), ("said so",)),
     {"CPU": np.array([True, True]), "GPU": np.array([True, False])},
     {"CPU": np.array([False, False]), "GPU": np.array([True, False])},
     "these kernels",

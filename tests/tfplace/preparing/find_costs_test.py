@@ -18,7 +18,7 @@ from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.preparing import find_costs as module
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.executed_run import ExecuteConfig
-from tfplace.preparing.find_costs import Run, find_costs
+from tfplace.preparing.find_costs import PricedRun, find_costs
 
 v1 = tf.compat.v1
 BRIEF = ExecuteConfig(max_steps=3, min_steps=2, warmup_steps=1, num_logical_cpus=2)
@@ -26,7 +26,7 @@ CLUSTER = cluster_of(LOGICAL_CPUS)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory: pytest.TempPathFactory) -> PricedRun:
     """relu(x·w + b) and its sum; Grappler fuses the first three ops into one."""
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, [64, 128], name="x")
@@ -40,14 +40,16 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     properties = infer(flat)
     feeds = {"x:0": np.ones((64, 128), np.float32)}
-    return Run(source, flat, properties, build_op_graph(flat, properties), feeds)
+    return PricedRun(source, flat, properties, build_op_graph(flat, properties), feeds)
 
 
 def _never(*_: Any) -> Any:
     raise AssertionError("this was in the cache")
 
 
-def test_costs_are_found_once(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_costs_are_found_once(
+    run: PricedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "BUSY_SHARE", 1.0)  # other tests may run beside this one
     cache = CostCache(tmp_path)
     first = find_costs(run, CLUSTER, True, cache, BRIEF)
@@ -67,14 +69,16 @@ def test_costs_are_found_once(run: Run, tmp_path: Path, monkeypatch: pytest.Monk
     assert (again.source, again.notes) == (first.source, first.notes)
 
 
-def test_a_device_that_can_not_be_traced_is_told(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_can_not_be_traced_is_told(
+    run: PricedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "execute", lambda *_: Infeasible("crash", "it crashed"))
     found = find_costs(run, CLUSTER, True, CostCache(None), BRIEF)
     assert found.source == "analytic"
     assert "/device:CPU:0 could not be traced: it crashed" in found.notes
 
 
-def test_without_devices_nothing_is_traced(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_devices_nothing_is_traced(run: PricedRun, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "execute", _never)
     found = find_costs(run, CLUSTER, False, CostCache(None), BRIEF)
     assert (found.source, found.provenance) == ("analytic", None)
@@ -82,7 +86,7 @@ def test_without_devices_nothing_is_traced(run: Run, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("change", ["nothing", "feeds", "content"])
 def test_another_graph_has_other_costs(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    run: PricedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     cache = CostCache(tmp_path)
     find_costs(run, CLUSTER, False, cache, BRIEF)

@@ -18,7 +18,7 @@ from tfplace.measurement.calibration.channel_rule import (
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.line_fit import LineFit, fit_line
 from tfplace.measurement.calibration.probe_graphs import (
-    Transfers,
+    TransferProbe,
     ping_pong,
     products_beside_transfers,
     transfers_at_once,
@@ -115,7 +115,7 @@ def measure_busy(
     for size, most in _BUSY_COUNTS.items():
         depth = max(most, math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds))
         for count in (1, most):
-            transfers = Transfers(*pair, num_bytes=size, count=count)
+            transfers = TransferProbe(*pair, num_bytes=size, count=count)
             probes[size, count] = products_beside_transfers(
                 device, ops.product_side, depth, transfers
             )
@@ -148,7 +148,7 @@ def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) ->
     singles = sorted({(pair,) for pattern in patterns for pair in pattern})
     probes = {
         (pattern, count): transfers_at_once(
-            [Transfers(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
+            [TransferProbe(names[s], names[t], _RULE_BYTES, count) for s, t in pattern]
         )
         for pattern in (*singles, *patterns)
         for count in (1, _RULE_COUNT)

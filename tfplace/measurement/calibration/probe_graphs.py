@@ -33,7 +33,7 @@ class Probe:
 
 
 @dataclasses.dataclass(frozen=True)
-class Transfers:
+class TransferProbe:
     """Attributes: source, target: device names; num_bytes: of each; count: how many."""
 
     source: str
@@ -104,14 +104,16 @@ def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:
     return drawing.probe(source, back)
 
 
-def transfers_at_once(transfers: Sequence[Transfers]) -> Probe:
+def transfers_at_once(transfers: Sequence[TransferProbe]) -> Probe:
     """Independent transfers."""
     drawing = _Drawing()
     ends = [end for transfer in transfers for end in _send(drawing, transfer)]
     return drawing.probe(transfers[0].target, ends)
 
 
-def products_beside_transfers(device: str, side: int, depth: int, transfers: Transfers) -> Probe:
+def products_beside_transfers(
+    device: str, side: int, depth: int, transfers: TransferProbe
+) -> Probe:
     """A chain of products on one end of a link while transfers go over it, evenly spread.
 
     A product of the source releases each of them: in a training step, too, they come one by one,
@@ -133,7 +135,7 @@ def products_beside_transfers(device: str, side: int, depth: int, transfers: Tra
     return drawing.probe(device, ends)
 
 
-def _send(drawing: _Drawing, transfers: Transfers) -> list[Any]:
+def _send(drawing: _Drawing, transfers: TransferProbe) -> list[Any]:
     """The ops that end where the tensors arrive."""
     handle = drawing.variable(transfers.source, _elements(transfers.num_bytes))
     sent = [drawing.read_again(transfers.source, handle, ()) for _ in range(transfers.count)]

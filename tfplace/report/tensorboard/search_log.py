@@ -17,7 +17,7 @@ import tensorflow as tf
 from graphs.op_graph import IntArray
 from tfplace.output_paths import default_output_dir
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import Prepared
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.hparams import session_end, session_start
@@ -91,7 +91,7 @@ class SearchLog(Progress):
                 if self._latest is not self._written:
                     self._write_row()
 
-    def finish(self, found: Prepared, device_of_op: IntArray, report: Report) -> None:
+    def finish(self, prepared: PreparedModel, device_of_op: IntArray, report: Report) -> None:
         """Writes the result, the placed graph, and that the run ended well; closes the file."""
         result: dict[str, float | None] = {
             "result/step_seconds": report.best.step_seconds,
@@ -106,7 +106,7 @@ class SearchLog(Progress):
         trials = int(report.search["num_trials"])
         self._write(_scalars(result), trials)
         graph = placed_graph(
-            found.flat, found.built.op_of_node, device_of_op, found.problem.device_names
+            prepared.flat, prepared.built.op_of_node, device_of_op, prepared.problem.device_names
         )
         with self._writer.as_default():
             tf.summary.graph(graph)

@@ -22,7 +22,7 @@ from tfplace.runs.batch.job_file import JOBS_FOLDER
 from tfplace.runs.batch.job_state import JobFolder, JobState, may_replace
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
 from tfplace.runs.executors.pool import run_all
-from tfplace.runs.executors.work_item import Ended, Executor, Work
+from tfplace.runs.executors.work_item import Ended, Executor, WorkItem
 from tfplace.search.kept.lock import locked_folder
 
 _LOGGER = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class _Batch:
         again = JobState(job.fingerprint, "waiting", attempts, state.own_outputs)
         return JobRow(job, again)
 
-    def _ended(self, work: Work) -> Ended | None:
+    def _ended(self, work: WorkItem) -> Ended | None:
         try:
             return self._executor.run(work)
         except Exception as error:  # a defect met by one job must not end the others
@@ -172,11 +172,11 @@ class _Batch:
         self._listener.change(index, row)
 
 
-def _work(job: Job, state: JobState, folder: JobFolder) -> Work:
+def _work(job: Job, state: JobState, folder: JobFolder) -> WorkItem:
     """`tfplace COMMAND …` as a process, with its result as JSON on stdout."""
     replace = ["--overwrite"] if may_replace(job, state) else []
     limits = job.limits
-    return Work(
+    return WorkItem(
         module="tfplace",
         arguments=[job.command, *job.words, *job.places, *replace, "--format=json"],
         directory=os.getcwd(),

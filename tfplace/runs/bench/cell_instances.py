@@ -51,7 +51,7 @@ class Tasks:
             self._path(model), cluster=cluster, memory_reserve=self._memory_reserve
         )
         folder = tempfile.mkdtemp(dir=self._scratch)
-        write_task(folder, prepare(options).task)
+        write_task(folder, prepare(options).instance)
         return folder
 
     def _path(self, model: str) -> str:

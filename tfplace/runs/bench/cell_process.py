@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tfplace.runs.executors.work_item import Executor, Work
+from tfplace.runs.executors.work_item import Executor, WorkItem
 
 SETUP_SECONDS = 600.0  # what a cell may take beyond its budget: imports, compiling, one batch
 
@@ -22,7 +22,7 @@ def run_cell_process(executor: Executor, request: Mapping[str, Any]) -> dict[str
       The rest of the row; why the cell failed; or None where it was stopped.
     """
     limit = 2 * request["budget_seconds"] + SETUP_SECONDS
-    work = Work(
+    work = WorkItem(
         module="tfplace.runs.bench.cell",
         arguments=[json.dumps({**request, "task": "{task}"})],
         environment={"OMP_NUM_THREADS": str(request["num_threads"])},

@@ -22,7 +22,7 @@ Place = tuple[str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class TableSummary:
     """Step times as shares of the best single device's, geometric means over seeds.
 
     Where no single device can hold the model, shares are of the best placement found by any
@@ -57,17 +57,17 @@ def geometric_mean(values: Sequence[float]) -> float:
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
 
 
-def summary(rows: Sequence[Row]) -> Summary:
+def summary(rows: Sequence[Row]) -> TableSummary:
     """The means that the tables show."""
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
     places = list(dict.fromkeys(map(place_of, rows)))
     shares = {place: _shares([r for r in rows if place_of(r) == place]) for place in places}
     full = [found for found in shares.values() if all(a in found for a in algorithms)]
     means = {a: geometric_mean([found[a] for found in full]) for a in algorithms if full}
-    return Summary(algorithms, shares, means, _limits(rows))
+    return TableSummary(algorithms, shares, means, _limits(rows))
 
 
-def as_markdown(found: Summary) -> str:
+def as_markdown(found: TableSummary) -> str:
     """A line for each model and cluster, the best in bold, "-" where an algorithm found nothing."""
     header = ["model", "cluster", *found.algorithms, "bound"]
     lines = [
@@ -83,7 +83,7 @@ def as_markdown(found: Summary) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_text(found: Summary) -> str:
+def as_text(found: TableSummary) -> str:
     """The same for a terminal of 80 columns."""
     lines = textwrap.wrap(
         f"step time over the best single device's, geometric mean over seeds; {found.limits}",

@@ -13,7 +13,7 @@ from typing import IO
 
 from graphs.host.child_process import child_environment, end_process
 from tfplace.runs.executors.process_tree import descendants, kill_session, memory_bytes
-from tfplace.runs.executors.work_item import COMPLAINTS_BYTES, Ended, Work
+from tfplace.runs.executors.work_item import COMPLAINTS_BYTES, Ended, WorkItem
 from tfplace.units_text import bytes_text
 
 POLL_SECONDS = 0.25  # how often limits are looked at
@@ -27,7 +27,7 @@ class LocalExecutor:
         self._running: set[subprocess.Popen[bytes]] = set()
         self._is_stopped = False
 
-    def run(self, work: Work) -> Ended | None:
+    def run(self, work: WorkItem) -> Ended | None:
         """Runs it to its end or to a limit; None where it was stopped.
 
         Raises:
@@ -61,7 +61,7 @@ class LocalExecutor:
             for process in self._running:
                 kill_session(process.pid)
 
-    def _start(self, work: Work, stderr: IO[bytes]) -> subprocess.Popen[bytes] | None:
+    def _start(self, work: WorkItem, stderr: IO[bytes]) -> subprocess.Popen[bytes] | None:
         arguments = list(work.arguments)
         for name, path in work.folders.items():
             arguments = [argument.replace(f"{{{name}}}", path) for argument in arguments]
@@ -83,7 +83,7 @@ class LocalExecutor:
         return process
 
 
-def _wait(process: subprocess.Popen[bytes], work: Work) -> tuple[bytes, str]:
+def _wait(process: subprocess.Popen[bytes], work: WorkItem) -> tuple[bytes, str]:
     """What it wrote on stdout, and the limit that ended it, "" for none."""
     began = time.monotonic()
     reason = ""
@@ -97,7 +97,7 @@ def _wait(process: subprocess.Popen[bytes], work: Work) -> tuple[bytes, str]:
             return process.communicate()[0], reason
 
 
-def _limit_reached(process: subprocess.Popen[bytes], work: Work, seconds: float) -> str:
+def _limit_reached(process: subprocess.Popen[bytes], work: WorkItem, seconds: float) -> str:
     limit = work.time_limit_seconds
     if limit is not None and seconds >= limit:
         return f"no end within {limit:g} s: it was killed"

@@ -2,7 +2,7 @@
 
 A piece of work is a Ray task that runs the process on its node as LocalExecutor does, with the same
 limits. A task whose node is lost is begun again on another one, by Ray. Paths that work reads or
-writes have to mean the same on all nodes, but for Work.folders, which travel with it.
+writes have to mean the same on all nodes, but for WorkItem.folders, which travel with it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 
 from graphs.errors import UsageError
 from tfplace.runs.executors.local import LocalExecutor
-from tfplace.runs.executors.work_item import Ended, Work
+from tfplace.runs.executors.work_item import Ended, WorkItem
 
 LOST_NODES = 5  # a piece of work is given up when it has lost so many
 LOG_BYTES = 4 * 2**20  # of a log's end that comes back
@@ -50,7 +50,7 @@ class RayExecutor:
         """Of the whole cluster, at least 1: how much work can run at a time."""
         return max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
 
-    def run(self, work: Work) -> Ended | None:
+    def run(self, work: WorkItem) -> Ended | None:
         """Runs it to its end or to a limit, on whichever nodes it takes; None where it was stopped.
 
         Raises:
@@ -96,7 +96,7 @@ class RayExecutor:
         """Leaves the cluster."""
         self._ray.shutdown()
 
-    def _refusal(self, work: Work) -> str:
+    def _refusal(self, work: WorkItem) -> str:
         """Why no node can ever run it, "" if one can: Ray would wait forever."""
         gpus = [int(node["Resources"].get("GPU", 0)) for node in self._ray.nodes() if node["Alive"]]
         if work.num_gpus <= max(gpus, default=0):
@@ -107,7 +107,7 @@ class RayExecutor:
         )
 
 
-def run_on_node(work: Work, packed: Mapping[str, bytes]) -> tuple[Ended, bytes]:
+def run_on_node(work: WorkItem, packed: Mapping[str, bytes]) -> tuple[Ended, bytes]:
     """On a node: the process from beginning to end, and the end of what it wrote on stderr.
 
     Args:

@@ -12,7 +12,7 @@ COMPLAINTS_BYTES = 2000  # of a log's end, to find the reason of a failure in
 
 
 @dataclasses.dataclass(frozen=True)
-class Work:
+class WorkItem:
     """A module to be run as `python -m MODULE ARGUMENTS`.
 
     Attributes:
@@ -70,7 +70,7 @@ class Ended:
 class Executor(Protocol):
     """Runs work, from several threads at a time."""
 
-    def run(self, work: Work) -> Ended | None:
+    def run(self, work: WorkItem) -> Ended | None:
         """Runs it to its end; None where it was stopped."""
         ...
 

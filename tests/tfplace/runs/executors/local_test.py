@@ -7,7 +7,7 @@ import pytest
 
 from tfplace.runs.executors.local import LocalExecutor
 from tfplace.runs.executors.process_tree import descendants, memory_bytes
-from tfplace.runs.executors.work_item import Ended, Work
+from tfplace.runs.executors.work_item import Ended, WorkItem
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def run(tmp_path):
                        "PYTHONDONTWRITEBYTECODE": "1", **fields.pop("environment", {})}  # fmt: skip
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
         arguments = fields.pop("arguments", [])
-        work = Work("scripted", arguments, environment=environment, **fields)
+        work = WorkItem("scripted", arguments, environment=environment, **fields)
         return (executor or LocalExecutor()).run(work)
 
     return run

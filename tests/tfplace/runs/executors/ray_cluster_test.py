@@ -22,7 +22,7 @@ from tfplace.runs.executors import ray_cluster
 from tfplace.runs.executors.executor_of_name import executor_for
 from tfplace.runs.executors.local import LocalExecutor
 from tfplace.runs.executors.ray_cluster import RayExecutor, pack, run_on_node, unpack
-from tfplace.runs.executors.work_item import Ended, Work
+from tfplace.runs.executors.work_item import Ended, WorkItem
 
 SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), *map(open, sys.argv[1:]))"
 
@@ -35,7 +35,7 @@ def scripted(tmp_path):
         (tmp_path / "scripted.py").write_text(script)
         paths = [str(tmp_path), os.getcwd()]
         environment = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        return Work("scripted", fields.pop("arguments", []), environment=environment, **fields)
+        return WorkItem("scripted", fields.pop("arguments", []), environment=environment, **fields)
 
     return work
 
