@@ -33,9 +33,6 @@ TRIAL_CHAINS = 2
 # Trials per cycle where nothing is limited.
 CYCLE_TRIALS = 20_000
 
-# Grouping a larger graph takes seconds: it gets one grouping per two sizes.
-LARGE_OPS = 50_000
-
 # A slot that tries fewer moves per chain is not worth the while, ...
 MIN_SLOT_TRIALS = 400
 
@@ -78,9 +75,9 @@ class Multilevel:
         self._problem = problem
         self._seed = seed
         config = config or MultilevelConfig()
-        if problem.num_ops > LARGE_OPS:
-            config = dataclasses.replace(config, level_sizes=config.level_sizes[::2])
-        self._config = config
+        # The fused problem has the levels of the whole one.
+        sizes = config.sizes_for(problem.num_ops)
+        self._config = dataclasses.replace(config, level_sizes=sizes)
         self._usable = problem.usable_bytes()
         self._starts = list(starts)
         self._num_chains = num_chains or len(os.sched_getaffinity(0))
