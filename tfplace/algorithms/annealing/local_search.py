@@ -129,11 +129,7 @@ class LocalSearch:
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Goes on where `state` was taken; the levels are made again, with the seed of the pass.
-
-        Raises:
-          KeyError, ValueError: the arrays are of another problem.
-        """
+        """Goes on where `state` was taken; KeyError or ValueError if that was another problem's."""
         self._starts = self._starts[len(self._starts) - int(state["num_starts"]) :]
         self._num_passes = int(state["num_passes"])
         self._trials_left = int(state["trials_left"])
