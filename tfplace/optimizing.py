@@ -59,7 +59,8 @@ from tfplace.report.of_run import Proof, Searched, report_of
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
 from tfplace.search.kept.folder import SearchFolder
-from tfplace.search.search import Limits, SearchResult, search
+from tfplace.search.search import Limits, search
+from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
@@ -139,7 +140,9 @@ def _search(
     Both share the budget, with the search for finalists where that follows.
     """
     began = time.monotonic()
-    baselines = baseline_candidates(prepared.instance, simulator, options.budget_seconds, options.seed)
+    baselines = baseline_candidates(
+        prepared.instance, simulator, options.budget_seconds, options.seed
+    )
     best = best_of(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     solved = solve_small(prepared.problem, best, left)
@@ -163,9 +166,8 @@ def _search(
     if has_finalists(prepared, options):
         left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
-        limits, folder = Limits(left, options.max_trials), origin.folder
-        note = None if folder is None else folder.note_trial
-        result = search(stages, evaluator, limits, progress.search, note, folder)
+        limits = Limits(left, options.max_trials)
+        result = search(stages, evaluator, limits, progress.search, origin.folder)
     candidates = known
     if result.best is not None:
         placement = result.best.placement.device_of_op

@@ -19,7 +19,7 @@ from tfplace.report.advice import advice_of
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.inspection import trainable_bytes
 from tfplace.report.report import Measured, Report
-from tfplace.search.search import SearchResult
+from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, predict
 from tfplace.version import __version__
 
