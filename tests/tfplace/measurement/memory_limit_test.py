@@ -22,7 +22,7 @@ DEVICES = ("/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0")
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> PreparedModel:
+def prepared(tmp_path: Path) -> PreparedModel:
     """Two variables of 32 MiB; each of two workers has 60 MiB."""
     with tf.Graph().as_default() as graph:
         sums = []
