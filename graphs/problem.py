@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.executor_model import ExecutorModel
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
@@ -60,8 +62,15 @@ class Problem:
         )
         return usable
 
-    def allowed(self) -> np.ndarray:
-        """bool[N, D]: where an op may lie, by kernel and pin, its colocation group's too."""
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """bool[N, D], read-only: where an op may lie, by kernel and pin, its group's too.
+
+        A colocation group may lie only where each of its ops may.
+        """
+        return self._allowed
+
+    @functools.cached_property
+    def _allowed(self) -> npt.NDArray[np.bool_]:
         allowed = np.isfinite(self.op_seconds)
         pinned = self.pinned_device >= 0
         allowed[pinned] &= np.eye(self.num_devices, dtype=bool)[self.pinned_device[pinned]]
@@ -71,4 +80,5 @@ class Problem:
             joint = np.ones((int(group.max()) + 1, self.num_devices), dtype=bool)
             np.logical_and.at(joint, group[member], allowed[member])
             allowed[member] = joint[group[member]]
+        allowed.flags.writeable = False  # every caller gets this one array
         return allowed

@@ -55,7 +55,7 @@ def list_problem(simulator: Simulator, only_working: bool) -> ListProblem:
         a rule that looks only at start times would fill the slow, idle CPU.
     """
     problem = simulator.problem
-    allowed = problem.allowed()
+    allowed = problem.allowed().copy()  # compiled code is compiled again for read-only arrays
     if only_working:
         working = np.zeros(problem.num_devices, dtype=bool)
         working[working_devices(problem)] = True
