@@ -53,3 +53,11 @@ class FlatGraph:
     share_of_node: Mapping[str, float] = dataclasses.field(default_factory=dict)
     after_of_node: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     opened: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def on_devices(self, devices: Sequence[str]) -> Any:
+        """A copy of the GraphDef with device strings, one for each node in its order."""
+        placed = type(self.graph_def)()
+        placed.CopyFrom(self.graph_def)
+        for node, device in zip(placed.node, devices, strict=True):
+            node.device = device
+        return placed

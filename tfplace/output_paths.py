@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from graphs.errors import OutputError
@@ -143,3 +143,10 @@ def write_file(path: str, content: bytes, overwrite: bool) -> None:
     """
     require_free(path, overwrite)
     write_whole(path, lambda file: file.write(content))
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes {name: content} into a folder, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

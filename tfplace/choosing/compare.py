@@ -20,7 +20,7 @@ from tfplace.measurement.timing import (
     speedup,
     summarize,
 )
-from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.prediction import predict
 
 BASELINES = ("single", "given")  # the first of equals is named
@@ -82,11 +82,11 @@ def compare(
     alias = _first_of_equals(placements)
     config = dataclasses.replace(config, compared=alias.get(PLACED, ""))
     variants = {
-        name: placed_run_graph(prepared, placements[name])
+        name: prepared.placed_run_graph(placements[name])
         for name in placements
         if alias[name] == name
     }
-    results = measure_variants(variants, training_run(prepared), prepared.cluster, config)
+    results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
     timed = {name: results[alias[name]] for name in placements}
     return _comparison(timed, config, seed)
 
@@ -103,11 +103,11 @@ def compare_memory(
     """
     alias = _first_of_equals(placements)
     variants = {
-        name: placed_run_graph(prepared, placements[name])
+        name: prepared.placed_run_graph(placements[name])
         for name in placements
         if alias[name] == name
     }
-    measured = measure_peaks(variants, training_run(prepared), prepared.cluster, config)
+    measured = measure_peaks(variants, prepared.training_run(), prepared.cluster, config)
     return {name: _peaks(prepared, placements[name], measured[alias[name]]) for name in placements}
 
 

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from graphs.cluster import Cluster
+from graphs.errors import VerificationError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit import Emitted
 from rewrite.verify import verify
+from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.trace import TraceConfig, trace_run
 from tfplace.measurement.trace import devices_used as devices_in
 from tfplace.measurement.training_run import SavedModelRun
 from tfplace.measurement.workers import start_workers
-from tfplace.preparing.prepare import PreparedModel, placed_run_graph
+from tfplace.preparing.prepare import PreparedModel
 
 _log = logging.getLogger("tfplace")
 
@@ -52,10 +55,65 @@ NOT_VERIFIED = Verified(
 )
 
 
+@dataclasses.dataclass(frozen=True)
+class Proof:
+    """What the emitted model is worth.
+
+    Attributes:
+      verified: given and emitted model compared.
+      lower_bound_seconds: of every placement; None where it was not computed.
+      devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
+      interrupted: whether something was left out for a Ctrl-C or SIGTERM.
+    """
+
+    verified: Verified
+    lower_bound_seconds: float | None
+    devices_used: Mapping[str, Mapping[str, float]]
+    interrupted: bool
+
+
+def prove(
+    prepared: PreparedModel, device_of_op: IntArray, emitted: Emitted, is_traced: bool
+) -> Proof:
+    """Loads the emitted model, compares it with the given one, and bounds what was reachable.
+
+    After Ctrl-C whatever takes long is left out.
+
+    Args:
+      prepared: the model as it came, and its problem.
+      device_of_op: i4[N] the placement that was emitted.
+      emitted: where it lies.
+      is_traced: whether to find out by a traced run which devices really work.
+
+    Raises:
+      VerificationError: the emitted model computes something else.
+    """
+    with interruptible() as interruption:
+        comparison = interruption.unless_seen(
+            lambda: verified(prepared, Path(emitted.path), device_of_op), NOT_VERIFIED
+        )
+        _require_same(comparison)
+        bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
+        used: Mapping[str, Any] = {}
+        if is_traced:
+            used = interruption.unless_seen(lambda: devices_used(prepared, emitted), {})
+        return Proof(comparison, bound, used, interruption.seen)
+
+
+def _require_same(comparison: Verified) -> None:
+    """A placed model that computes something else is worse than none: nothing is left of it."""
+    if comparison.differing:
+        raise VerificationError(
+            "comparing the emitted model with the model as it came: found "
+            f"{len(comparison.differing)} differences, the first: {comparison.differing[0]}; "
+            "wanted equal values; nothing was written; please report it with the model"
+        )
+
+
 def verified(prepared: PreparedModel, emitted: Path, device_of_op: IntArray) -> Verified:
     """Runs the given and the emitted model on the same inputs and compares."""
     placed = (
-        placed_run_graph(prepared, device_of_op) if prepared.source.origins is not None else None
+        prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
     )
     with session_target(prepared.cluster, prepared.is_present) as target:
         result = verify(prepared.source, emitted, prepared.feeds, target, placed)

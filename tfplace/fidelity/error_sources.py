@@ -12,7 +12,7 @@ from graphs.placement import Infeasible
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.preparing.executed_graph import attribute
 from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
-from tfplace.preparing.prepare import PreparedModel, training_run
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulator import Simulator
 
@@ -122,16 +122,8 @@ def errors_by_op_type(
 def _look(prepared: PreparedModel, device_of_op: IntArray) -> ExecutedRun | Infeasible:
     """Runs the flat graph under a placement, traced."""
     names = prepared.problem.device_names
-    graph_def = type(prepared.flat.graph_def)()
-    graph_def.CopyFrom(prepared.flat.graph_def)
-    for node, op in zip(graph_def.node, prepared.built.op_of_node.tolist(), strict=True):
-        node.device = names[device_of_op[op]]
-    run = dataclasses.replace(
-        training_run(prepared),
-        fetches=prepared.flat.fetches,
-        source_graph=prepared.source.graph_def,
-    )
-    return execute(graph_def, run, prepared.cluster, names[0], TRACED_STEPS)
+    graph_def = prepared.opened_on(device_of_op)
+    return execute(graph_def, prepared.opened_run(), prepared.cluster, names[0], TRACED_STEPS)
 
 
 def _traced_op_seconds(

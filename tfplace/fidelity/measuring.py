@@ -10,7 +10,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
-from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel
 
 MAX_BATCH = 16
 COPIES_OF_VARIABLES = 2
@@ -39,8 +39,8 @@ def measured_steps(
     for start in range(0, len(placements), size):
         batch = placements[start : start + size]
         tell(f"timing placements {start + 1} to {start + len(batch)} of {len(placements)}")
-        variants = {str(i): placed_run_graph(prepared, p) for i, p in enumerate(batch)}
-        timed = measure_variants(variants, training_run(prepared), prepared.cluster, config)
+        variants = {str(i): prepared.placed_run_graph(p) for i, p in enumerate(batch)}
+        timed = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
         results += [timed[name] for name in variants]
     return results
 

@@ -141,8 +141,8 @@ def fidelity(
     }
     if not ran:
         raise ClusterError(
-            f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the first: "
-            f"{next(iter(failed.values()), 'nothing to place')}"
+            f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the "
+            f"first: {next(iter(failed.values()), 'nothing to place')}"
         )
     pairs = [pair for _, pair in ran]
     predicted = np.array([pair.predicted_seconds for pair in pairs])

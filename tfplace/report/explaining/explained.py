@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import Causes, causes_of
 from tfplace.report.explaining.group_graph import GroupGraph, group_graph
@@ -27,7 +26,7 @@ from tfplace.report.explaining.waiting import (
     short_names,
 )
 from tfplace.simulation.schedule import Schedule
-from tfplace.simulation.simulator import Simulator
+from tfplace.simulation.simulated import Simulated
 
 MAX_ROWS = 12
 
@@ -80,13 +79,13 @@ class Explained:
         ]
 
 
-def explain(problem: Problem, device_of_op: IntArray) -> Explained:
-    """Simulates a placement i4[N] and explains the step.
+def explain(placed: Simulated) -> Explained:
+    """Explains the step of a simulated placement.
 
     Raises:
       ValueError: an op lies where it has no kernel.
     """
-    schedule = Simulator(problem).schedule(device_of_op)
+    problem, schedule = placed.problem, placed.known_schedule()
     causes = causes_of(problem, schedule)
     return Explained(
         problem=problem,

@@ -10,7 +10,8 @@ from tfplace.choosing.proof import Verified
 from tfplace.measurement.timing import Timing
 from tfplace.report.explaining.explained import Explained, explain
 from tfplace.report.report import Measured, Report
-from tfplace.simulation.prediction import best_of_prediction, predict
+from tfplace.simulation.prediction import best_of_prediction, prediction_of
+from tfplace.simulation.simulated import simulated
 
 
 def made_up(
@@ -18,8 +19,9 @@ def made_up(
 ) -> tuple[Report, Explained]:
     """All text of the report is `name`, so that hostile text stands in every place."""
     device_of_op = np.array(placement, dtype=np.int32)
-    explained = explain(problem, device_of_op)
-    best = best_of_prediction(predict(problem, device_of_op))
+    placed = simulated(problem, device_of_op)
+    explained = explain(placed)
+    best = best_of_prediction(prediction_of(placed))
     devices = [
         {"name": device, "type": kind, "memory_bytes": int(size)}
         for device, kind, size in zip(
