@@ -78,8 +78,8 @@ def _cpu(
 
 
 CPU_EFFICIENCY = 0.4
-"""Share of fused multiply-add peak that training reaches on CPU cores; see BUILD_NOTES for the
-measurement behind it."""
+"""Share of fused multiply-add peak that training reaches on CPU cores; see
+`tfplace/docs/decisions/008-prices-without-a-run.md` for the measurements behind it."""
 
 _HASWELL = _cpu(
     256,
