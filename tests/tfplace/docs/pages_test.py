@@ -70,6 +70,16 @@ def test_a_page_stays_short(page, most):
     assert len((ROOT / page).read_text(encoding="utf-8").splitlines()) <= most
 
 
+@pytest.mark.parametrize("page", [README, ROOT / "BUILD_NOTES.md", *PAGES], ids=lambda p: p.name)
+def test_files_and_tests_that_a_page_names_are_there(page):
+    """With their folders from the root, or from inside a package."""
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"(?<![\w./])((?:[a-z_]+/)+[a-z_]+\.py|tests/[\w/]+\b(?!\.py))", text)
+    packages = [ROOT, ROOT / "tfplace", ROOT / "tfplace" / "report"]
+    missing = [name for name in named if not any((root / name).exists() for root in packages)]
+    assert missing == []
+
+
 def test_all_documents_are_shipped(tmp_path):
     build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
