@@ -19,7 +19,14 @@ setup(
         include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
     ),
     package_data={
-        "tfplace": ["py.typed", "docs/*.md", "docs/pictures/*.png"],
+        "tfplace": ["py.typed"],
+        "tfplace.docs": [
+            "*.md",
+            "decisions/*.md",
+            "benchmarks/*.md",
+            "benchmarks/results/*.json",
+            "pictures/*.png",
+        ],
         "tfplace.report.html": ["page.css", "page.js"],
         "tfplace.algorithms.learned.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],

@@ -116,7 +116,8 @@ class Cluster:
     def dispatch_seconds(self, device_of_op: IntArray, num_fetched_tensors: int = 0) -> float:
         """What a measured step takes beyond its makespan: the client's dispatch and fetches.
 
-        No part of SPEC section 6's makespan: add it where a prediction meets a measured step.
+        The makespan of the contract (`tfplace/docs/contract.md`, section 6) does not hold it: add
+        it where a prediction meets a measured step.
 
         Args:
           device_of_op: i4[N].

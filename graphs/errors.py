@@ -1,7 +1,8 @@
 """Everything that can be wrong with what a user hands in, one class per kind.
 
 Each message says what was being done, what was found, what was wanted, and what to do.
-`exit_status` is the status with which the command line ends (SPEC section 2).
+`exit_status` is the status with which the command line ends (the contract,
+`tfplace/docs/contract.md`, section 2).
 """
 
 

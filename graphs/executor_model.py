@@ -1,7 +1,8 @@
 """How TensorFlow's executor runs ops of CPUs: depth-first, and transfers are work of its thread.
 
-What SPEC section 6 leaves out and calibration measures (`Cluster.transfer_work`). A problem that
-has it is simulated by rules 7 to 10, which BUILD_NOTES states and tests/reference_simulator.py has.
+What rules 1 to 6 of the contract (`tfplace/docs/contract.md`, section 6) leave out and calibration
+measures (`Cluster.transfer_work`). A problem that has it is simulated by rules 7 to 10 of that
+section, which tests/reference_simulator.py has a second time.
 """
 
 from __future__ import annotations

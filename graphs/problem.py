@@ -15,7 +15,9 @@ from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Everything that decides a makespan, apart from the placement (SPEC section 6).
+    """Everything that decides a makespan, apart from the placement (the contract, section 6).
+
+    The contract is `tfplace/docs/contract.md`.
 
     Attributes:
       graph: the op graph.
@@ -30,7 +32,8 @@ class Problem:
       link_channels: i4[D, D, 2] channels that a transfer holds; -1 unused.
       memory_reserve: fraction of each device's memory that is kept free.
       communication: name of the channel rule.
-      executor: how ops and transfers share a device's slots; None for SPEC section 6 alone.
+      executor: how ops and transfers share a device's slots; None for rules
+        1 to 6 alone.
     """
 
     graph: OpGraph

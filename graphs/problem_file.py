@@ -1,4 +1,7 @@
-"""The .npz of a placement problem: exactly what the simulator saw (SPEC section 6)."""
+"""The .npz of a placement problem: exactly what the simulator saw.
+
+The contract (`tfplace/docs/contract.md`), section 6, lists the arrays.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "placement": ("i4", ("N",)),
     "memory_reserve": ("f8", ()),
 }
-# Not in the SPEC's list; a file of another program need not have them.
+# Not in the contract's list; a file of another program need not have them.
 _EXTRAS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "device_types": ("U", ("D",)),
     "communication": ("U", ()),
@@ -108,7 +111,7 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
 
 
 def read_problem(path: str) -> tuple[Problem, IntArray]:
-    """Reads what `write_problem`, or another program after SPEC section 6, wrote.
+    """Reads what `write_problem`, or another program after the contract, section 6, wrote.
 
     Tensors are sorted by producer and uses by (tensor, op); neither changes any makespan.
 
@@ -189,12 +192,12 @@ def _load(path: str) -> dict[str, np.ndarray]:
 
 
 def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays with the dtypes and shapes of the SPEC; extras filled in."""
+    """The arrays with the dtypes and shapes of the contract; extras filled in."""
     missing = [name for name in _ARRAYS if name not in found]
     if missing:
         raise ModelError(
             f"reading the problem {path}: it lacks {', '.join(missing)}; write it with "
-            "--dump_problem, or as SPEC section 6 lists the arrays"
+            "--dump_problem, or as tfplace/docs/contract.md, section 6, lists the arrays"
         )
     sizes = {
         "N": np.size(found["op_names"]),
@@ -223,7 +226,7 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
         if array.shape != shape or not np.can_cast(array.dtype, kind, "same_kind"):
             raise ModelError(
                 f"reading the problem {path}: {name} is {array.dtype}{list(array.shape)}, "
-                f"wanted {dtype}{list(shape)} (SPEC section 6)"
+                f"wanted {dtype}{list(shape)} (tfplace/docs/contract.md, section 6)"
             )
         checked[name] = array.astype(kind)
     return checked
@@ -268,13 +271,13 @@ def _check_values(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     if np.any(arrays["tensor_producer"][arrays["use_tensor"]] >= arrays["use_op"]):
         raise ModelError(
             f"reading the problem {path}: an op uses a tensor of an op that does not come before "
-            "it; SPEC section 6 wants ops in a topological order"
+            "it; tfplace/docs/contract.md, section 6, wants ops in a topological order"
         )
     pairs = np.stack([arrays["use_tensor"], arrays["use_op"]])
     if np.unique(pairs, axis=1).shape != pairs.shape:
         raise ModelError(
-            f"reading the problem {path}: a pair of use_tensor and use_op comes twice; SPEC "
-            "section 6 wants distinct pairs"
+            f"reading the problem {path}: a pair of use_tensor and use_op comes twice; "
+            "tfplace/docs/contract.md, section 6, wants distinct pairs"
         )
     _check_numbers(path, arrays)
     placement = arrays["placement"]

@@ -2,7 +2,8 @@
 
 TensorFlow's own C++ shape functions answer, by importing the graph. Grappler's
 `GetOpProperties` was measured against it and knows less: it treats placeholders as tensors of
-unknown shape, which leaves everything behind a batch dimension open (BUILD_NOTES has figures).
+unknown shape, which leaves everything behind a batch dimension open
+(`tfplace/docs/decisions/004-libraries.md` has figures).
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Cluster files: JSON as SPEC section 7 has it, read strictly.
+"""Cluster files: JSON as the contract, section 7, has it, read strictly.
+
+The contract is `tfplace/docs/contract.md`.
 
 Every key but `name`, `devices` and the devices' `name` and `memory` has a default. Links are
 directed; a pair that is not listed has `default_link`, which must be there if a pair is left out.

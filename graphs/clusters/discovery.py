@@ -31,7 +31,8 @@ HOST_BYTES_PER_SECOND = 100e9
 
 CPU_EFFICIENCY = 0.9
 """Measured on one EPYC core: unrolled LSTM training steps reached 0.91 to 1.04 of the ideal at
-64 flops per cycle and 10 GB/s (BUILD_NOTES). Traced times replace it wherever ops can be run."""
+64 flops per cycle and 10 GB/s (`tfplace/docs/decisions/008-prices-without-a-run.md`). Traced times
+replace it wherever ops can be run."""
 
 LOOPBACK = (2e9, 0.3e-3)
 """Bytes per second and latency of TensorFlow's gRPC between processes of one host: 4 MB take

@@ -78,8 +78,8 @@ def _cpu(
 
 
 CPU_EFFICIENCY = 0.4
-"""Share of fused multiply-add peak that training reaches on CPU cores; see BUILD_NOTES for the
-measurement behind it."""
+"""Share of fused multiply-add peak that training reaches on CPU cores; see
+`tfplace/docs/decisions/008-prices-without-a-run.md` for the measurements behind it."""
 
 _HASWELL = _cpu(
     256,
@@ -140,7 +140,8 @@ _BOXES: Mapping[str, _Box] = {
             efficiency=0.4,
             source="Tesla K80 board specification BD-07317-001, per GPU: 13 SMX, boost 875 MHz, "
             "12 GB, 240 GB/s. Efficiency: Inception-V3 at batch 64 took 2.1 s (30 images/s, "
-            "tensorflow.org benchmarks, 2017) or 1.56 s (SPEC section 7), Grappler's ideal is 0.72",
+            "tensorflow.org benchmarks, 2017) or 1.56 s (tfplace/docs/contract.md, section 7), "
+            "Grappler's ideal is 0.72",
         ),
         cpu=_HASWELL,
         host_bytes_per_second=10e9,  # PCIe 3 x16, 15.75 GB/s nominal, shared by a board's two GPUs

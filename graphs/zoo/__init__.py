@@ -1,4 +1,6 @@
-"""Benchmark training graphs: forward, backward and update, at the published sizes (SPEC 8).
+"""Benchmark training graphs: forward, backward and update, at the published sizes.
+
+The contract (`tfplace/docs/contract.md`), section 8, lists them.
 
 Names and options come without TensorFlow; the first `build` imports it.
 """

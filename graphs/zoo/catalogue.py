@@ -19,8 +19,8 @@ class Entry:
       module: the module of this package whose `build(settings)` makes it.
       published: option values at the published size.
       tiny: option values for tests; the same keys.
-      published_num_ops: op count in the literature for TensorFlow 1 (ColocRL; PUBLISHED.md
-        marks it "memory"), None where none is known.
+      published_num_ops: op count in the literature for TensorFlow 1 (ColocRL;
+        `tfplace/docs/published.md` marks it "memory"), None where none is known.
       fixed: settings that a user can't change; they tell apart graphs that share a module.
     """
 

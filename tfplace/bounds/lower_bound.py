@@ -1,4 +1,7 @@
-"""The step time that no placement can beat, under SPEC section 6's rules."""
+"""The step time that no placement can beat, under the rules of the contract, section 6.
+
+The contract is `tfplace/docs/contract.md`.
+"""
 
 from __future__ import annotations
 

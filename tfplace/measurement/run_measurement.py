@@ -35,7 +35,8 @@ class MeasureConfig:
 
     Attributes:
       warmup_steps: steps after the first that are not counted, >= 0.
-      min_steps: steps to time even if they exceed the budget, >= 1; SPEC section 5 wants 10.
+      min_steps: steps to time even if they exceed the budget, >= 1; 10 in the
+        contract (`tfplace/docs/contract.md`), section 5.
       max_steps: steps to time at most. Between min_steps and it, timing stops at a look
         (`timing.looks_at`) that finds the answer clear.
       timeout_seconds: the longest that one step may take.

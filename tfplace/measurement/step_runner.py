@@ -52,7 +52,7 @@ class StepRunner(Protocol):
 
 
 class FunctionRunner:
-    """A run through tf.function, as SPEC section 5 wants it timed.
+    """A run through tf.function, as the contract, section 5, wants it timed.
 
     `wrap_function` is tf.function's tracing without automatic control dependencies, which
     would order ops that the model leaves unordered. It takes reference variables, frames of

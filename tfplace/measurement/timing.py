@@ -103,7 +103,7 @@ def speedup(
     Runs are interleaved A B A B, so run i of both saw the same load of the machine: rounds
     (pairs) are resampled, not runs. Where one has more runs, its surplus is left out of the
     interval but not of the ratio. Blocks of rounds were tried and dropped: at 10 rounds their
-    intervals are too short (BUILD_NOTES).
+    intervals are too short (`tfplace/docs/decisions/022-timing-and-memory.md`).
 
     Args:
       baseline_seconds: f8[runs].

@@ -61,7 +61,7 @@ def _keep_freed_memory() -> None:
 
     Otherwise malloc returns large ones to the kernel and gets new, empty pages for the next: by
     chance of the heap's state that doubled or trebled what a byte takes, for as long as a process
-    lived (BUILD_NOTES, calibration).
+    lived (`tfplace/docs/decisions/003-calibration.md`).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     for option, value in _MALLOC_OPTIONS.items():

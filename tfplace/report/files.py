@@ -1,4 +1,7 @@
-"""The files that lie beside the emitted model, in assets.extra/tfplace/ (SPEC section 3)."""
+"""The files that lie beside the emitted model, in assets.extra/tfplace/.
+
+The contract (`tfplace/docs/contract.md`), section 3, lists them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""report.json: what was found and what it is worth (SPEC section 4)."""
+"""report.json: what was found and what it is worth.
+
+Its fields stand in the contract (`tfplace/docs/contract.md`), section 4.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +53,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that `optimize` has to say; field names are SPEC section 4's."""
+    """All that `optimize` has to say; field names are those of the contract, section 4."""
 
     tfplace_version: str
     seed: int

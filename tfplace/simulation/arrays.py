@@ -132,7 +132,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     """Lays out a problem for the simulation.
 
     Raises:
-      ValueError: if the problem breaks one of SPEC section 6's promises.
+      ValueError: if the problem breaks one of the promises of the contract, section 6.
     """
     _check(problem)
     graph = problem.graph
@@ -259,8 +259,8 @@ def _check(problem: Problem) -> None:
     for kept, broken in promises:
         if not kept:
             raise ValueError(
-                f"laying out a problem for the simulator: {broken}; SPEC section 6 says what "
-                "the arrays have to hold"
+                f"laying out a problem for the simulator: {broken}; "
+                "tfplace/docs/contract.md, section 6, says what the arrays have to hold"
             )
 
 

@@ -1,4 +1,6 @@
-"""SPEC section 6, compiled: one placement in, its makespan and peak memory out.
+"""The contract, section 6, compiled: one placement in, its makespan and peak memory out.
+
+The contract is `tfplace/docs/contract.md`.
 
 The simulation goes from instant to instant. An instant is a set of rounds: the ends, then the
 arrivals, then the starts of that instant; a zero-second op started in one round ends in the next.
@@ -15,7 +17,7 @@ Where the text leaves room, this is how it is read:
 * A transfer may be queued: its copy is held from its start, which lies in the future then; such
   starts are instants too.
 
-With Problem.executor, rules 7 to 10 of BUILD_NOTES hold as well. A device's queue then is a heap,
+With Problem.executor, rules 7 to 10 of that section hold as well. A device's queue then is a heap,
 too, keyed by turns: negative ones at its front, positive ones at its back. A send is an item of it,
 numbered N + tensor * D + target. Of several orders of the ops each is run, and the mean of the
 makespans counts.

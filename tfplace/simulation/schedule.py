@@ -84,7 +84,7 @@ class HeldIntervals:
 
 
 def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
-    """What each device holds over the run (SPEC section 6, rule 6), from the schedule alone.
+    """What each device holds over the run (the contract, section 6, rule 6), by the schedule.
 
     Returns:
       [D]; the maximum of each is the simulation's peak.
@@ -108,7 +108,7 @@ def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
 
 
 def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
-    """When each output, received copy and temp buffer is held (SPEC section 6, rule 6)."""
+    """When each output, received copy and temp buffer is held (the contract, section 6, rule 6)."""
     graph, transfers = problem.graph, schedule.transfers
     size = problem.num_devices
     made_on = schedule.device_of_op[graph.tensor_producer]

@@ -1,4 +1,7 @@
-"""Predicts the makespan and peak memory of placements (SPEC section 6)."""
+"""Predicts the makespan and peak memory of placements (the contract, section 6).
+
+The contract is `tfplace/docs/contract.md`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from tfplace.simulation.schedule import Schedule, Transfers
 
 
 class Simulator:
-    """SPEC section 6 for one problem; the rules and their reading stand in simulation_kernel.
+    """Section 6 of the contract for one problem; `kernel` says how it reads the rules.
 
     `run` and `schedule` share scratch: one thread at a time. `run_many` may be called from any.
 
@@ -33,7 +36,7 @@ class Simulator:
           num_threads: threads of `run_many`; as many as this process may use cores if None.
 
         Raises:
-          ValueError: if the problem breaks one of SPEC section 6's promises.
+          ValueError: if the problem breaks one of the promises of the contract, section 6.
         """
         self.problem = problem
         self.arrays = simulation_arrays(problem)

@@ -1,4 +1,4 @@
-"""README's example of two hosts: its server on two addresses, a placement that spans both."""
+"""The documents' example of two hosts: its server on two addresses, a placement on both."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ from tfplace.measurement.presence import is_present
 from tfplace.measurement.trace import TraceConfig, devices_used, trace_run
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "tfplace" / "docs" / "multiple_hosts.md"
 
 
 def free_address(host):
@@ -30,8 +30,8 @@ def free_address(host):
 
 @pytest.fixture
 def addresses(tmp_path):
-    """Of README's server, running on each host."""
-    (script,) = re.findall(r"```python\n(# serve\.py.*?)```", README.read_text(), re.DOTALL)
+    """Of the page's server, running on each host."""
+    (script,) = re.findall(r"```python\n(# serve\.py.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "serve.py").write_text(script)
     found = [free_address(host) for host in HOSTS]
     servers = []

@@ -1,4 +1,4 @@
-"""Worked examples of SPEC section 6, and the reference implementation on random problems."""
+"""Worked examples of the contract, section 6, and the reference on random problems."""
 
 import dataclasses
 

@@ -65,7 +65,9 @@ _NUMBERS = ("_whole", "_num_trials", "_plan_number", "_slot_number", "_num_excha
 
 @dataclasses.dataclass(frozen=True)
 class MultilevelConfig:
-    """How the chains anneal; the figures behind the defaults stand in BUILD_NOTES.
+    """How the chains anneal.
+
+    `tfplace/docs/decisions/` has the figures behind the defaults (017-annealing.md to 019-roles.md).
 
     Attributes:
       level_sizes: groups per level, coarse to fine; colocation units come last. A level that

@@ -41,7 +41,9 @@ STARTS = (Single, Topological, EarliestTaskFirst, Heft, Metis)
 
 @dataclasses.dataclass(frozen=True)
 class AnnealingConfig:
-    """How local search goes about it; the figures behind the defaults stand in BUILD_NOTES.
+    """How local search goes about it.
+
+    `tfplace/docs/decisions/017-annealing.md` has the figures behind the defaults.
 
     Attributes:
       level_sizes: groups per level, coarse to fine; colocation units come last. A level that

@@ -37,7 +37,7 @@ class Span:
     Attributes:
       kind: OP: an op runs, or is ready and waits for its busy device. TRANSFER: a tensor is on
         its way, or waits for its link. SENDING: the device copies tensors itself, which takes a
-        slot of it (rule 8 of BUILD_NOTES.md). NOTHING: the device has no op left.
+        slot of it (the contract, section 6, rule 8). NOTHING: the device has no op left.
       device: where the op lies, or from where the transfer comes; -1 for NOTHING.
       item: op or transfer; -1 where other ops of that device, or nothing, are what is waited for.
       start, end: seconds.
