@@ -90,13 +90,13 @@ def check_same_interface(given: Any, placed: Any) -> None:
             f"{len(placed.meta_graphs)}"
         )
     for before, after in zip(given.meta_graphs, placed.meta_graphs, strict=True):
-        frames = [_without_graph(meta_graph) for meta_graph in (before, after)]
+        frames = [without_graph(meta_graph) for meta_graph in (before, after)]
         for field in sorted({f.name for frame in frames for f, _ in frame.ListFields()}):
             if getattr(frames[0], field) != getattr(frames[1], field):
                 raise RewriteError(f"comparing MetaGraphDefs: their {field} differs")
 
 
-def _without_graph(meta_graph: Any) -> Any:
+def without_graph(meta_graph: Any) -> Any:
     """A MetaGraphDef without its graph and without devices of objects."""
     result = type(meta_graph)()
     result.CopyFrom(meta_graph)

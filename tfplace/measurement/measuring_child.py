@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -18,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.host.child_process import connect_to_parent
+from graphs.host.child import connect_to_parent
 from graphs.op_graph import FloatArray
 from tfplace.measurement.allocator import memory_of_devices
 from tfplace.measurement.device_name import device_key
@@ -190,21 +188,9 @@ def _serve(connection: Connection, runs: _Runs) -> None:
         connection.send(answer)
 
 
-def _end_with(descriptor: int) -> None:
-    """Ends this process when the parent's end of the pipe closes, also amid a step that hangs.
-
-    The kernel's death signal does so too, but only for a child that the main thread started.
-    """
-    hang_up = select.poll()
-    hang_up.register(descriptor, 0)  # no event but the one that is always told
-    hang_up.poll()
-    os._exit(0)
-
-
 def main(argv: Sequence[str]) -> None:
     """Serves requests until the parent closes the pipe; the first message is a RuntimeConfig."""
     connection, _ = connect_to_parent(argv)
-    threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
     import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
 
     runs = _Runs(connection.recv())

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import gpu_split_bytes
 from graphs.errors import ClusterError
-from graphs.host.child_process import Child, start_child
+from graphs.host.child import Child, start_child
 from graphs.placement import Infeasible
-from tfplace.measurement.closing import Closing
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.training_run import (
     MemoryRequest,
@@ -34,7 +34,7 @@ _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _OUT_OF_MEMORY = ("bad_alloc", "OOM when allocating", "Cannot allocate memory")
 
 
-class MeasuringProcess(Closing):
+class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
     """Starts the child at the first run, and again for the next after one it did not survive.
 
     Where the cluster's devices are `workers:N` without addresses, the worker processes are
@@ -43,11 +43,8 @@ class MeasuringProcess(Closing):
     context manager.
     """
 
-    def __init__(
-        self, cluster: Cluster, num_logical_cpus: int = 1, soft_placement: bool = False
-    ) -> None:
+    def __init__(self, cluster: Cluster, soft_placement: bool = False) -> None:
         self._cluster = cluster
-        self._num_logical_cpus = num_logical_cpus
         self._soft_placement = soft_placement
         self._child: Child | None = None
         self._pool: WorkerPool | None = None
@@ -70,17 +67,16 @@ class MeasuringProcess(Closing):
             return failure
         try:
             child = self._started()
-        except (ClusterError, BrokenPipeError) as error:
+        except (ClusterError, ConnectionError) as error:
             if not self.num_starts:
                 raise
             return Infeasible("crash", f"starting anew after a crash: {error}")
         try:
-            child.connection.send(request)
-            if not child.connection.poll(timeout_seconds):
-                self.close()
-                return Infeasible("timeout", f"no answer within {timeout_seconds:g} s")
-            answer = child.connection.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
+            answer = child.ask(request, timeout_seconds)
+        except TimeoutError:
+            self.close()
+            return Infeasible("timeout", f"no answer within {timeout_seconds:g} s")
+        except EOFError:
             failure = self._how_it_ended()
             self.close()
             return failure
@@ -136,6 +132,9 @@ class MeasuringProcess(Closing):
             self._pool.close()
             self._pool = None
 
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def _started(self) -> Child:
         if self._child is None or not self.alive:
             self.close()
@@ -164,7 +163,7 @@ class MeasuringProcess(Closing):
         return RuntimeConfig(
             names,
             addresses,
-            self._num_logical_cpus,
+            _num_logical_cpus(names),
             self._soft_placement,
             gpu_split_bytes(self._cluster),
         )
@@ -178,7 +177,7 @@ class MeasuringProcess(Closing):
         status = self._child.process.wait()
         self.was_killed = -status in _KILLS
         said = self._child.stderr_tail()
-        message = f"the measuring process ended, {_end_text(self._child)}"
+        message = f"the measuring process ended, {self._child.end_text()}"
         return Infeasible("memory" if self._lacked_memory(said) else "crash", message)
 
     def _how_it_was_lost(self, message: str) -> Infeasible:
@@ -187,7 +186,7 @@ class MeasuringProcess(Closing):
         # Of a task that somebody else started one can't know.
         self.was_killed = all(-child.process.wait() in _KILLS for child in ended.values())
         said = " ".join(child.stderr_tail() for child in ended.values())
-        causes = [f"worker {task} ended, {_end_text(child)}" for task, child in ended.items()]
+        causes = [f"worker {task} ended, {child.end_text()}" for task, child in ended.items()]
         return Infeasible(
             "memory" if self._lacked_memory(said) else "crash",
             f"a task of the cluster was lost: {'; '.join(causes) or message}",
@@ -197,9 +196,10 @@ class MeasuringProcess(Closing):
         return _oom_kills() > self._oom_kills or any(text in said for text in _OUT_OF_MEMORY)
 
 
-def _end_text(child: Child) -> str:
-    said = child.stderr_tail()
-    return f"{child.end_cause()}: {said.splitlines()[-1] if said else 'it said nothing'}"
+def _num_logical_cpus(device_names: Sequence[str]) -> int:
+    """CPU devices that this host's cores are shown as: as many as the names tell apart."""
+    keys = [device_key(name) for name in device_names]
+    return 1 + max((key.index for key in keys if key.type == "CPU" and not key.job), default=0)
 
 
 def _oom_kills() -> int:

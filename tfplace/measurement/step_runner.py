@@ -117,7 +117,7 @@ class SessionRunner:
         self._feed: dict[str, np.ndarray] = {}
         self._graph = tf.Graph()
         self._session = v1.Session(
-            f"grpc://{remote}" if remote else "", self._graph, _session_config(request, runtime)
+            f"grpc://{remote}" if remote else "", self._graph, _session_config(runtime)
         )
         self._destroy: Any = None
 
@@ -348,7 +348,7 @@ def _initialization_function(
     return v1.wrap_function(body, [])
 
 
-def _session_config(request: PrepareRequest, runtime: RuntimeConfig) -> Any:
+def _session_config(runtime: RuntimeConfig) -> Any:
     config = v1.ConfigProto(
         allow_soft_placement=runtime.soft_placement,
         device_count={"CPU": runtime.num_logical_cpus},
@@ -356,7 +356,4 @@ def _session_config(request: PrepareRequest, runtime: RuntimeConfig) -> Any:
     if runtime.gpu_memory_bytes:  # as tf.config has split it for functions
         virtual = config.gpu_options.experimental.virtual_devices.add()
         virtual.memory_limit_mb.extend(m // 2**20 for m in runtime.gpu_memory_bytes)
-    if not request.rewrite:
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
     return config

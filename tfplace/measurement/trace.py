@@ -1,8 +1,7 @@
 """What ran where and for how long: TensorFlow's own step traces, as arrays.
 
 A trace tells the truth about devices: soft placement and Grappler may have changed what the
-graph asks for. Grappler also folds and fuses ops, which then are never seen; a trace without
-rewriting prices single ops, one with it tells what a training step does.
+graph asks for. Grappler also folds and fuses ops, which then are never seen.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.placement import Infeasible
 from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
     PrepareRequest,
@@ -28,30 +28,6 @@ from tfplace.measurement.training_run import (
 
 
 @dataclasses.dataclass(frozen=True)
-class TraceConfig:
-    """How to trace.
-
-    Attributes:
-      num_traces: steps to trace, >= 1.
-      warmup_steps: steps before that.
-      rewrite: whether Grappler may rewrite the graph; False prices single ops.
-      timeout_seconds: the longest that one step may take.
-      prepare_timeout_seconds: the longest that import, initialization and first step may take.
-      seed: of the values of variables that nothing initialises.
-      num_logical_cpus, soft_placement: see RuntimeConfig.
-    """
-
-    num_traces: int = 5
-    warmup_steps: int = 2
-    rewrite: bool = True
-    timeout_seconds: float = 120.0
-    prepare_timeout_seconds: float = 300.0
-    seed: int = 0
-    num_logical_cpus: int = 1
-    soft_placement: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
 class DeviceUse:
     """Attributes: num_ops: different ops that ran there; seconds: their time in one step."""
 
@@ -60,7 +36,11 @@ class DeviceUse:
 
 
 def trace_run(
-    graph_def: Any, run: TrainingRun | SavedModelRun, cluster: Cluster, config: TraceConfig
+    graph_def: Any,
+    run: TrainingRun | SavedModelRun,
+    cluster: Cluster,
+    limits: StepLimits,
+    soft_placement: bool = False,
 ) -> list[StepTrace] | Infeasible:
     """Traces steps of a graph, or of a SavedModel that is loaded again, in a child process.
 
@@ -68,23 +48,22 @@ def trace_run(
       graph_def: GraphDef with devices; None where `run` is a SavedModelRun.
       run: what one step is.
       cluster: where the devices are; workers without addresses are started and ended here.
-      config: how many, and how.
+      limits: min_steps are traced; the budget does not matter.
+      soft_placement: see RuntimeConfig.
 
     Returns:
-      [num_traces] traces, or why the run can't be made.
+      [min_steps] traces, or why the run can't be made.
     """
     serialized = None if graph_def is None else graph_def.SerializeToString()
-    prepare = PrepareRequest(
-        0, serialized, run, through="session", rewrite=config.rewrite, seed=config.seed
-    )
-    steps = max(config.warmup_steps, 1) * config.timeout_seconds
+    prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
+    warmup, traced = limits.warmup_steps, limits.min_steps
     requests: list[tuple[Request, float]] = [
-        (prepare, config.prepare_timeout_seconds),
-        (StepRequest(0, config.warmup_steps), steps),
-        (TraceRequest(0, config.num_traces), config.num_traces * config.timeout_seconds),
+        (prepare, limits.prepare_timeout_seconds),
+        (StepRequest(0, warmup), max(warmup, 1) * limits.timeout_seconds),
+        (TraceRequest(0, traced), traced * limits.timeout_seconds),
     ]
     answer: Any = None
-    with MeasuringProcess(cluster, config.num_logical_cpus, config.soft_placement) as process:
+    with MeasuringProcess(cluster, soft_placement) as process:
         for request, timeout_seconds in requests:
             answer = process.request(request, timeout_seconds)
             if isinstance(answer, Infeasible):

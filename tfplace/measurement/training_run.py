@@ -77,7 +77,6 @@ class PrepareRequest:
       run: what to run.
       through: "tf.function", "session", or "auto": the former, and where TensorFlow can't make
         a function of the graph, the latter.
-      rewrite: whether Grappler may rewrite the graph (v1 Session only).
       seed: of the values of variables that nothing initialises.
     """
 
@@ -85,7 +84,6 @@ class PrepareRequest:
     graph_def: bytes | None
     run: TrainingRun | SavedModelRun
     through: str = "auto"
-    rewrite: bool = True
     seed: int = 0
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from graphs.host.child_process import connect_to_parent
+from graphs.host.child import connect_to_parent
 from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, memory_use
 
 # mallopt's parameters (malloc.h of glibc) and what they become: blocks of up to 32 MiB, the most

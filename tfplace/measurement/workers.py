@@ -17,8 +17,7 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 
 from graphs.errors import ClusterError
-from graphs.host.child_process import Child, start_child
-from tfplace.measurement.closing import Closing
+from graphs.host.child import Child, start_child
 from tfplace.measurement.training_run import RunMemory
 
 _LOGGER = logging.getLogger(__name__)
@@ -26,8 +25,8 @@ _NUM_ATTEMPTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerPool(Closing):
-    """Running worker processes; a context manager that ends them.
+class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
+    """Running worker processes, which the context manager ends.
 
     Attributes:
       addresses: "127.0.0.1:port" of task 0, 1, …
@@ -60,15 +59,13 @@ class WorkerPool(Closing):
           reset: whether their peaks begin anew afterwards.
           timeout_seconds: the longest wait for each.
         """
-        found: list[RunMemory | None] = []
+        uses: list[RunMemory | None] = []
         for child in self.children:
             try:
-                child.connection.send(reset)
-                answered = child.connection.poll(timeout_seconds)
-                found.append(child.connection.recv() if answered else None)
-            except (EOFError, OSError):  # it has ended
-                found.append(None)
-        return found
+                uses.append(child.ask(reset, timeout_seconds))
+            except (EOFError, TimeoutError):
+                uses.append(None)
+        return uses
 
     def ended(self, timeout_seconds: float) -> dict[int, Child]:
         """{task: worker} of those that have ended, once there is one or the time is over."""
@@ -85,8 +82,10 @@ class WorkerPool(Closing):
 
     def close(self) -> None:
         """Ends every worker; may be called twice."""
-        for child in self.children:
-            child.end()
+        _end_all(self.children)
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 NO_WORKERS = WorkerPool((), (), ())
@@ -162,13 +161,12 @@ def _wait_until_ready(children: Sequence[Child], deadline: float) -> list[str]:
     """What went wrong, one sentence per worker that does not serve; empty if all do."""
     failures = []
     for task, child in enumerate(children):
-        if not child.connection.poll(max(0.0, deadline - time.monotonic())):
-            failures.append(f"worker {task} was not ready in time")
-            continue
         try:
-            failure = child.connection.recv()
+            failure = child.receive(deadline - time.monotonic())
+        except TimeoutError:
+            failure = "it was not ready in time"
         except EOFError:
-            failure = f"it ended, {child.end_cause()}: {child.stderr_tail()}"
+            failure = f"it ended, {child.end_text()}"
         if failure:
             failures.append(f"worker {task}: {failure}")
     return failures

@@ -9,8 +9,9 @@ from google.protobuf import text_format
 from tensorflow.core.framework.step_stats_pb2 import StepStats
 
 from tests.tfplace.measurement.measure_graphs import INPUT, cluster_of
+from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_stats import parse_step_stats
-from tfplace.measurement.trace import TraceConfig, trace_run
+from tfplace.measurement.trace import trace_run
 from tfplace.measurement.training_run import TrainingRun
 
 _WORKERS_STATS = """
@@ -183,8 +184,7 @@ def test_a_real_gpu_tells_its_kernels() -> None:
         with tf.device("/device:GPU:0"):
             tf.matmul(x, x, name="product")
     run = TrainingRun({"x:0": INPUT}, ["product:0"])
-    config = TraceConfig(num_traces=2, warmup_steps=1)
-    traces = trace_run(graph.as_graph_def(), run, cluster_of(GPUS[:2]), config)
+    traces = trace_run(graph.as_graph_def(), run, cluster_of(GPUS[:2]), exactly(2, warmup_steps=1))
     assert isinstance(traces, list)
     rows = dict(zip(traces[-1].op_names, traces[-1].devices, strict=True))
     assert rows["product"] == "/device:GPU:0"
