@@ -6,6 +6,7 @@ without, every copy of the function, apart from ops that a chain has named.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -35,7 +36,7 @@ def read_devices(graph_def: Any, origins: Iterable[Origin]) -> dict[Origin, str]
       PlacementError: the graph has no such op, or copies of it on different devices.
     """
     calls = CallGraph(graph_def)
-    found = {}
+    device_of_origin = {}
     for origin in origins:
         devices = {calls.nodes(f)[node].device for f, node in places_of(calls, origin)}
         if len(devices) != 1:
@@ -44,8 +45,8 @@ def read_devices(graph_def: Any, origins: Iterable[Origin]) -> dict[Origin, str]
                 f"{', '.join(sorted(map(repr, devices))) or 'no such op'}, wanted one device; "
                 "name an op of this graph by the calls that lead to it"
             )
-        found[origin] = devices.pop()
-    return found
+        device_of_origin[origin] = devices.pop()
+    return device_of_origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +70,7 @@ class AnnotateDevices:
         changed = {p: d for p, d in wanted.items() if calls.nodes(p[0])[p[1]].device != d}
         if not changed:
             return PassResult(graph_def, modified=False)
-        annotated = type(graph_def)()
-        annotated.CopyFrom(graph_def)
+        annotated = copy.deepcopy(graph_def)
         target = CallGraph(annotated)
         for (function, node), device in changed.items():
             target.nodes(function)[node].device = device
@@ -81,10 +81,10 @@ class AnnotateDevices:
         calls = CallGraph(result.graph_def)
         for origin, device in self.device_of_origin.items():
             for function, node in places_of(calls, origin):
-                found = calls.nodes(function)[node].device
-                if found != device and (origin.calls or not origin.function):
+                now = calls.nodes(function)[node].device
+                if now != device and (origin.calls or not origin.function):
                     raise RewriteError(
-                        f"annotating {_words(origin)}: found {found!r} afterwards, wrote {device!r}"
+                        f"annotating {_words(origin)}: found {now!r} afterwards, wrote {device!r}"
                     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator
 from typing import Any
@@ -30,8 +31,7 @@ class ClearDevices:
         changed = list(self._pinned(graph_def))
         if not changed:
             return PassResult(graph_def, modified=False)
-        cleared = type(graph_def)()
-        cleared.CopyFrom(graph_def)
+        cleared = copy.deepcopy(graph_def)
         for _, node in self._pinned(cleared):
             node.device = ""
         paths = tuple(op_path(function, node.name) for function, node in changed)

@@ -8,6 +8,7 @@ treated the same.
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -61,8 +62,7 @@ def emit(
     else:
         _build(source, made)
         saved_model = sniff(made).proto
-    given = type(saved_model)()
-    given.CopyFrom(saved_model)
+    given = copy.deepcopy(saved_model)
     ignored = _place(saved_model, device_of_origin)
     check_same_interface(given, saved_model)
     _write_saved_model(saved_model, made)

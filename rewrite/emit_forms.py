@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from pathlib import Path
@@ -76,8 +77,7 @@ def _leave_only_extra(made: Path) -> None:
 
 def cleared(graph_def: Any) -> Any:
     """A GraphDef without devices and without the copies of functions that a placement needed."""
-    result = type(graph_def)()
-    result.CopyFrom(place_graph(graph_def, {}).graph_def)
+    result = copy.deepcopy(place_graph(graph_def, {}).graph_def)
     names = {function.signature.name for function in result.library.function}
     original_of = {
         function.signature.name: original

@@ -41,13 +41,13 @@ def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> Kno
     unknown = []
     for origin, device in device_of_origin.items():
         if places_of(calls, origin):
-            found = origin
+            named = origin
         else:
-            found = Origin(origin.function, origin.node)
-            if not origin.function or not places_of(calls, found):
+            named = Origin(origin.function, origin.node)
+            if not origin.function or not places_of(calls, named):
                 unknown.append(origin)
                 continue
-        if known.setdefault(found, device) != device:
+        if known.setdefault(named, device) != device:
             unknown.append(origin)
     return KnownOrigins(known, tuple(unknown))
 

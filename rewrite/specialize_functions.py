@@ -12,6 +12,7 @@ unit gets a body without any. A conditional that TensorFlow opens is a call of i
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
@@ -207,8 +208,7 @@ class SpecializeFunctions:
         planner = _Planner(CallGraph(graph_def), self.device_of_origin)
         if all(len(variants) == 1 for variants in planner.variants.values()):
             return PassResult(graph_def, modified=False)
-        special = type(graph_def)()
-        special.CopyFrom(graph_def)
+        special = copy.deepcopy(graph_def)
         library = {f.signature.name: f for f in graph_def.library.function}
         bodies = {f.signature.name: f.node_def for f in special.library.function}
         bodies[""] = special.node
@@ -216,9 +216,9 @@ class SpecializeFunctions:
         for variants in planner.variants.values():
             for variant in variants:
                 if variant.name != variant.base:
-                    copy = _add_copy(special.library, library[variant.base], variant.name)
-                    changed += [op_path(variant.name, node.name) for node in copy.node_def]
-                    _redirect(copy.node_def, variant, library)
+                    added = _add_copy(special.library, library[variant.base], variant.name)
+                    changed += [op_path(variant.name, node.name) for node in added.node_def]
+                    _redirect(added.node_def, variant, library)
                 else:
                     nodes = _redirect(bodies[variant.base], variant, library)
                     changed += [op_path(variant.base, node) for node in nodes]
@@ -234,13 +234,13 @@ class SpecializeFunctions:
 def _add_copy(library: Any, function: Any, name: str) -> Any:
     """Adds a copy of a FunctionDef to the library, with the gradient function it has."""
     gradients = [g for g in library.gradient if g.function_name == function.signature.name]
-    copy = library.function.add()
-    copy.CopyFrom(function)
-    copy.signature.name = name
-    mark_as_copy(copy, function.signature.name)
+    added = library.function.add()
+    added.CopyFrom(function)
+    added.signature.name = name
+    mark_as_copy(added, function.signature.name)
     for gradient in gradients:
         library.gradient.add(function_name=name, gradient_func=gradient.gradient_func)
-    return copy
+    return added
 
 
 def _redirect(nodes: Any, variant: _Variant, library: Mapping[str, Any]) -> list[str]:

@@ -190,7 +190,8 @@ def _timing(result: Timings | Infeasible) -> Timing | str:
     if isinstance(result, Infeasible):
         return result.message
     seconds = result.step_seconds
-    return Timing(**vars(summarize(seconds)), outliers=num_outliers(seconds), drift=drift(seconds))
+    outliers = num_outliers(seconds)
+    return dataclasses.replace(summarize(seconds), outliers=outliers, drift=drift(seconds))
 
 
 def placements_to_compare(

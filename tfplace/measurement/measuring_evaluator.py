@@ -11,8 +11,8 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible, Measurement, Outcome
-from tfplace.measurement.measuring_process import MeasuringProcess
+from graphs.placement import Measurement, Outcome
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.run_measurement import MAX_KILLS
 from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.training_run import PrepareRequest, StepRequest, TrainingRun
@@ -87,16 +87,13 @@ class MeasuringEvaluator(contextlib.AbstractContextManager["MeasuringEvaluator"]
         return outcome
 
     def _run_once(self) -> Outcome:
-        limits = self._limits
+        limits, ask = self._limits, self._process.ask
         request = PrepareRequest(0, self._graph.SerializeToString(), self._run, seed=limits.seed)
-        prepared = self._process.request(request, limits.prepare_timeout_seconds)
-        if isinstance(prepared, Infeasible):
-            return prepared
-        seconds = []
-        for _ in range(limits.warmup_steps + limits.min_steps):
-            step = self._process.request(StepRequest(0, 1), limits.timeout_seconds)
-            if isinstance(step, Infeasible):
-                return step
-            seconds.append(step[0])
-        median = float(np.median(seconds[limits.warmup_steps :]))
-        return Measurement(median, peak_bytes=(), source="measured")
+        try:
+            ask(request, limits)
+            for _ in range(limits.warmup_steps):
+                ask(StepRequest(0, 1), limits)
+            seconds = [ask(StepRequest(0, 1), limits)[0] for _ in range(limits.min_steps)]
+        except RunFailedError as failure:
+            return failure.why
+        return Measurement(float(np.median(seconds)), peak_bytes=(), source="measured")

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.placement import Infeasible
-from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import PrepareRequest, StepRequest, TrainingRun
 
@@ -30,22 +30,16 @@ def measure_peaks(
     """
     peaks: dict[str, Mapping[str, int] | Infeasible] = {}
     for name, graph in variants.items():
+        request = PrepareRequest(0, graph.SerializeToString(), run, seed=limits.seed)
         # A fresh process each: what one variant leaves in memory would count for the next.
         with MeasuringProcess(cluster) as process:
-            peaks[name] = _peaks(process, graph.SerializeToString(), run, limits)
+            try:
+                process.ask(request, limits)
+                process.memory_use(True, limits.timeout_seconds)
+                process.ask(StepRequest(0, NUM_STEPS), limits)
+            except RunFailedError as failure:
+                peaks[name] = failure.why
+                continue
+            uses = process.memory_use(False, limits.timeout_seconds)
+            peaks[name] = {device: use.peak_bytes for device, use in uses.items()}
     return peaks
-
-
-def _peaks(
-    process: MeasuringProcess, graph: bytes, run: TrainingRun, limits: StepLimits
-) -> Mapping[str, int] | Infeasible:
-    seconds = limits.timeout_seconds
-    prepare = PrepareRequest(0, graph, run, seed=limits.seed)
-    prepared = process.request(prepare, limits.prepare_timeout_seconds)
-    if isinstance(prepared, Infeasible):
-        return prepared
-    process.memory_use(True, seconds)
-    stepped = process.request(StepRequest(0, NUM_STEPS), NUM_STEPS * seconds)
-    if isinstance(stepped, Infeasible):
-        return stepped
-    return {name: use.peak_bytes for name, use in process.memory_use(False, seconds).items()}

@@ -37,7 +37,6 @@ class Timings:
     Attributes:
       step_seconds: f8[runs] wall time of each counted step, in order.
       through: "tf.function" or "session".
-      why: why a session, else empty.
       first_outputs: fetched tensors of the first step after initialization.
       interleaved: whether other variants' steps ran in between; not where they do not fit
         into memory together.
@@ -47,7 +46,6 @@ class Timings:
 
     step_seconds: FloatArray
     through: str
-    why: str
     first_outputs: Mapping[str, np.ndarray]
     interleaved: bool
     background_share: float | None = None
@@ -127,7 +125,6 @@ class _Comparison:
         return Timings(
             seconds,
             prepared.through,
-            prepared.why,
             prepared.outputs,
             interleaved=True,
             background_share=self._load.background_share,

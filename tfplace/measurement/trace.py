@@ -14,12 +14,11 @@ import numpy as np
 
 from graphs.cluster import Cluster
 from graphs.placement import Infeasible
-from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
     PrepareRequest,
-    Request,
     SavedModelRun,
     StepRequest,
     TraceRequest,
@@ -56,19 +55,13 @@ def trace_run(
     """
     serialized = None if graph_def is None else graph_def.SerializeToString()
     prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
-    warmup, traced = limits.warmup_steps, limits.min_steps
-    requests: list[tuple[Request, float]] = [
-        (prepare, limits.prepare_timeout_seconds),
-        (StepRequest(0, warmup), max(warmup, 1) * limits.timeout_seconds),
-        (TraceRequest(0, traced), traced * limits.timeout_seconds),
-    ]
-    answer: Any = None
     with MeasuringProcess(cluster, soft_placement) as process:
-        for request, timeout_seconds in requests:
-            answer = process.request(request, timeout_seconds)
-            if isinstance(answer, Infeasible):
-                return answer
-    traces: list[StepTrace] = answer
+        try:
+            process.ask(prepare, limits)
+            process.ask(StepRequest(0, limits.warmup_steps), limits)
+            traces: list[StepTrace] = process.ask(TraceRequest(0, limits.min_steps), limits)
+        except RunFailedError as failure:
+            return failure.why
     return traces
 
 

@@ -89,16 +89,20 @@ class PrepareRequest:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """Attributes: through; why: why a session, else empty; outputs: first fetched values."""
+    """A run that has made its first step.
+
+    Attributes:
+      through: "tf.function" or "session".
+      outputs: fetched tensors of the first step.
+    """
 
     through: str
-    why: str
     outputs: Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class StepRequest:
-    """Attributes: slot; num_steps: steps to time. The answer is f8[num_steps] seconds."""
+    """Times `num_steps` steps of the run in `slot`. The answer is f8[num_steps] seconds."""
 
     slot: int
     num_steps: int
@@ -106,15 +110,15 @@ class StepRequest:
 
 @dataclasses.dataclass(frozen=True)
 class TraceRequest:
-    """Attributes: slot; num_traces. The answer is a list of StepTrace."""
+    """Traces `num_steps` steps of the run in `slot`. The answer is a list of StepTrace."""
 
     slot: int
-    num_traces: int
+    num_steps: int
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphRequest:
-    """Attributes: slot (of a v1 Session). The answer is [ExecutedNode], what its steps run."""
+    """Asks what a step of `slot`, a v1 Session, runs. The answer is a list of ExecutedNode."""
 
     slot: int
 
@@ -123,7 +127,11 @@ class GraphRequest:
 class ExecutedNode:
     """A node as TensorFlow runs it, after Grappler and the partitioning over devices.
 
-    Attributes: name, op, device; inputs: as in its NodeDef.
+    Attributes:
+      name: in the graph that runs.
+      op: its type.
+      device: as TensorFlow spells it.
+      inputs: as in its NodeDef.
     """
 
     name: str
@@ -134,15 +142,16 @@ class ExecutedNode:
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseRequest:
-    """Attributes: slot; its variables are given back."""
+    """Gives back the variables of the run in `slot`, which is gone then."""
 
     slot: int
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRequest:
-    """Attributes: reset: whether peaks begin anew. The answer is {device: RunMemory}, as far as
-    allocators of the child's own devices tell.
+    """Asks what the devices' memory was used for; with `reset`, peaks begin anew.
+
+    The answer is {device: RunMemory}, as far as allocators of the child's own devices tell.
     """
 
     reset: bool
@@ -150,7 +159,12 @@ class MemoryRequest:
 
 @dataclasses.dataclass(frozen=True)
 class RunMemory:
-    """Attributes: current_bytes: allocated now; peak_bytes: at most since the last reset."""
+    """What a device's allocator counted.
+
+    Attributes:
+      current_bytes: allocated now.
+      peak_bytes: the most at a time since the last reset.
+    """
 
     current_bytes: int
     peak_bytes: int

@@ -13,7 +13,7 @@ from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
 from tfplace.measurement.machine_load import LoadMeter
-from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
@@ -82,16 +82,8 @@ def execute(
     with MeasuringProcess(cluster) as process:
         try:
             return _Looking(process, limits).look(graph_def, run, device)
-        except _CanNot as failure:
+        except RunFailedError as failure:
             return failure.why
-
-
-class _CanNot(Exception):
-    """Carries the Infeasible out of a sequence of requests."""
-
-    def __init__(self, why: Infeasible) -> None:
-        super().__init__(why.message)
-        self.why = why
 
 
 class _Looking:
@@ -103,7 +95,7 @@ class _Looking:
         limits = self._limits
         self._prepare(_RUN, graph_def, run)
         # TensorFlow measures and optimizes in the first steps, traced or not.
-        self._ask(StepRequest(_RUN, limits.warmup_steps), max(limits.warmup_steps, 1))
+        self._ask(StepRequest(_RUN, limits.warmup_steps))
         nodes = self._ask(GraphRequest(_RUN))
         traces: list[StepTrace] = []
         seconds: list[float] = []
@@ -117,7 +109,7 @@ class _Looking:
             traces += self._ask(TraceRequest(_RUN, 1))
         meter.read(self._process.process_ids)
         self._prepare(_EMPTY, _nothing_on(graph_def, device), TrainingRun({}, [_EMPTY_OP]))
-        dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS), _EMPTY_STEPS)
+        dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS))
         return ExecutedRun(
             traces,
             np.array(seconds),
@@ -127,20 +119,11 @@ class _Looking:
         )
 
     def _prepare(self, slot: int, graph_def: Any, run: TrainingRun) -> None:
-        limits = self._limits
-        request = PrepareRequest(
-            slot, graph_def.SerializeToString(), run, "session", seed=limits.seed
-        )
-        self._request(request, limits.prepare_timeout_seconds)
+        graph = graph_def.SerializeToString()
+        self._ask(PrepareRequest(slot, graph, run, "session", seed=self._limits.seed))
 
-    def _ask(self, request: Request, num_steps: int = 1) -> Any:
-        return self._request(request, num_steps * self._limits.timeout_seconds)
-
-    def _request(self, request: Request, timeout_seconds: float) -> Any:
-        answer = self._process.request(request, timeout_seconds)
-        if isinstance(answer, Infeasible):
-            raise _CanNot(answer)
-        return answer
+    def _ask(self, request: Request) -> Any:
+        return self._process.ask(request, self._limits)
 
 
 def _nothing_on(graph_def: Any, device: str) -> Any:

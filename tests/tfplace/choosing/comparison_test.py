@@ -75,7 +75,7 @@ class _Process:
             return answer
         if isinstance(request, PrepareRequest):
             through = "tf.function" if request.through == "auto" else request.through
-            return PreparedRun(through, "", {})
+            return PreparedRun(through, {})
         return np.array([float(len(self.log))])
 
 

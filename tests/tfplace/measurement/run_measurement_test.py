@@ -52,7 +52,7 @@ def test_both_kinds_of_variable_train(
 ) -> None:
     graph = towers(LOGICAL_CPUS, use_resource)
     prepared = _prepare(process, graph, towers_run(), through)
-    assert prepared == PreparedRun(through, "", {"loss:0": 60.0})
+    assert prepared == PreparedRun(through, {"loss:0": 60.0})
     assert process.request(StepRequest(0, 2), 100).shape == (2,)
 
 

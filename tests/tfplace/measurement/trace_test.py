@@ -31,7 +31,6 @@ def _trace(rows: Sequence[tuple[str, str, float]], transfers: Sequence[str] = ()
         tuple(device for _, device, _ in rows),
         np.zeros(len(rows)),
         np.array([seconds for _, _, seconds in rows]),
-        np.zeros(len(rows), np.int64),
         np.array([op in transfers for op, _, _ in rows]),
     )
 

@@ -32,10 +32,6 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def test_workers_are_tasks_of_one_job(pool: WorkerPool) -> None:
-    assert pool.device_names == (
-        "/job:worker/replica:0/task:0/device:CPU:0",
-        "/job:worker/replica:0/task:1/device:CPU:0",
-    )
     assert len(set(pool.addresses)) == 2
     assert pool.target == f"grpc://{pool.addresses[0]}"
     assert pool.all_alive()
