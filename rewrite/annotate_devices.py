@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphs.errors import PlacementError
@@ -98,7 +98,7 @@ def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) ->
     for origin, device in device_of_origin.items():
         if origin.function and not origin.calls:
             continue
-        for place in _known_places(calls, origin):
+        for place in known_places(calls, origin):
             if devices.setdefault(place, device) != device:
                 raise PlacementError(
                     f"annotating {_words(origin)}: {op_path(*place)!r} is wanted on both "
@@ -107,19 +107,20 @@ def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) ->
                 )
     for origin, device in device_of_origin.items():
         if origin.function and not origin.calls:
-            for place in _known_places(calls, origin):
+            for place in known_places(calls, origin):
                 devices.setdefault(place, device)
     return devices
 
 
-def _known_places(calls: CallGraph, origin: Origin) -> Iterator[Place]:
+def known_places(calls: CallGraph, origin: Origin) -> list[Place]:
+    """As `places_of`; raises PlacementError for an op that stands nowhere."""
     places = places_of(calls, origin)
     if not places:
         raise PlacementError(
             f"annotating {_words(origin)}: the graph has no such op; a placement must be for "
             "this very graph, make it again with `tfplace optimize`"
         )
-    yield from places
+    return places
 
 
 def _words(origin: Origin) -> str:

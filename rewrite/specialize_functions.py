@@ -19,7 +19,7 @@ from typing import Any
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
-from rewrite.annotate_devices import device_of_place
+from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,
     mark_as_copy,
@@ -186,25 +186,19 @@ class SpecializeFunctions:
     def requires(self, graph_def: Any) -> None:
         """Raises ModelError for a chain that calls a function again, PlacementError for an
         op that is not in the graph."""
-        calls = CallGraph(graph_def)
         for chain in {origin.calls for origin in self.device_of_origin}:
             if len(set(chain)) < len(chain):
                 raise ModelError(
                     f"specialising functions: the calls {' > '.join(chain)} come back to the same "
                     "function; rewrite the recursion as a loop"
                 )
+        calls = CallGraph(graph_def)
         for origin in self.device_of_origin:
-            chain = origin.calls if origin.function else ()
-            if (origin.calls or not origin.function) and not any(
-                origin.node in calls.nodes(f) for f in calls.resolve(chain)
-            ):
-                raise PlacementError(
-                    f"specialising functions: op {origin.node!r} called through "
-                    f"{' > '.join(chain) or 'the main graph'} is not in the graph; a placement "
-                    "must be for this very graph, make it again with `tfplace optimize`"
-                )
+            known_places(calls, origin)
 
     def __call__(self, graph_def: Any) -> PassResult:
+        if not any(origin.calls for origin in self.device_of_origin):
+            return PassResult(graph_def, modified=False)
         planner = _Planner(CallGraph(graph_def), self.device_of_origin)
         if all(len(variants) == 1 for variants in planner.variants.values()):
             return PassResult(graph_def, modified=False)

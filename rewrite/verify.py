@@ -24,8 +24,6 @@ from rewrite.clear_devices import bodies
 from rewrite.verify_messages import CheckOutcome, ChecksSoFar, OutcomeKind, VerifyRequest
 from rewrite.verify_plan import Plan
 
-RTOL = 1e-5
-"""Relative to the largest value of a float32 tensor."""
 TIMEOUT_SECONDS = 600.0
 BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
@@ -59,7 +57,6 @@ def verify(
     feeds: Mapping[str, Any],
     cluster_target: str = "",
     placed_graph_def: Any = None,
-    rtol: float = RTOL,
 ) -> VerificationResult:
     """Runs the given and the emitted model and compares.
 
@@ -71,8 +68,6 @@ def verify(
         process, where devices that are not there are replaced.
       placed_graph_def: the placed run graph; needed for a run whose training step was made for
         the search and so isn't in the emitted model.
-      rtol: for float32, relative to a tensor's largest value; other floats in proportion to
-        the precision that the model computes with (rewrite/agreement.py).
 
     Raises:
       ModelError: the model as it came can't be loaded, since its files are damaged.
@@ -90,7 +85,6 @@ def verify(
             checks=list(plan.checks(feeds, placed_graph_def)),
             target=cluster_target,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
-            rtol=rtol,
             narrowest=_narrowest_float(plan.graph_def),
             budget_seconds=BUDGET_SECONDS,
         )

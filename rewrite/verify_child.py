@@ -77,7 +77,7 @@ def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> Che
         runs_placed = True
         tell(runs_placed)
         placed = runner.run(check.placed)
-        agreement = OutputAgreement.of(first.values(), runner.rtol, runner.narrowest)
+        agreement = OutputAgreement.of(first.values(), runner.narrowest)
         agrees = all(agreement.within(value, placed[name]) for name, value in first.items())
         runs_placed = False
         tell(runs_placed)
@@ -125,7 +125,6 @@ class _Runner:
     """Runs models, and remembers what those gave that may be asked for again."""
 
     def __init__(self, request: VerifyRequest):
-        self.rtol = request.rtol
         self.narrowest = request.narrowest
         self._target = request.target
         self._num_cpus = request.num_cpus

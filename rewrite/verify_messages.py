@@ -88,7 +88,6 @@ class VerifyRequest:
       checks: made in this order.
       target: what sessions connect to; "" for the child itself.
       num_cpus: CPU devices that the child needs where it has no target.
-      rtol: tolerance for float32, see `agreement`.
       narrowest: the least precise float type that the model computes with; "" for float32.
       budget_seconds: no further check is begun that would likely end after it.
     """
@@ -96,7 +95,6 @@ class VerifyRequest:
     checks: Sequence[Check]
     target: str
     num_cpus: int
-    rtol: float
     narrowest: str
     budget_seconds: float
 

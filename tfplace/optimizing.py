@@ -11,6 +11,7 @@ from typing import NamedTuple
 from graphs.building.build import origin_devices
 from graphs.devices_asked import kept_beside_the_run
 from graphs.errors import VerificationError
+from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import tags_of, write_forms
@@ -48,7 +49,6 @@ from tfplace.output_paths import (
     require_free,
     require_outside,
     writable,
-    write_whole,
 )
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

@@ -4,7 +4,7 @@ Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth
 seconds out in whole microseconds. Asked for a device of one flop and one byte per microsecond it
 therefore gives flops and bytes themselves, without rounding, and one pass serves every device; a
 test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used: it
-takes transfers between devices as free (SPEC section 6).
+takes transfers between devices as free (the contract, section 6).
 """
 
 from __future__ import annotations

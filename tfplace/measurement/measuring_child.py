@@ -1,6 +1,6 @@
 """The process that runs graphs for `measuring_process`: it may crash, hang or be killed.
 
-Answers each request with ("ok", value), ("infeasible", reason, message), or ("lost", message)
+It answers each request with ("ok", value), ("infeasible", reason, message), or ("lost", message)
 where the runtime itself is gone, such as a worker that died.
 """
 

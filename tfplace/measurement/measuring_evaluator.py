@@ -48,7 +48,7 @@ class MeasuringEvaluator(contextlib.AbstractContextManager["MeasuringEvaluator"]
           run: feeds, fetches and initialization, in names of the flat graph; its
             `source_graph` holds the ops of the initialization.
           cluster: its devices are what placements index.
-          limits: warmup_steps and min_steps are made; the budget does not matter.
+          limits: warmup_steps and then min_steps are made; the budget does not matter.
         """
         self._graph = type(flat.graph_def)()
         self._graph.CopyFrom(flat.graph_def)

@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -191,9 +191,7 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             _LOGGER.info("started workers in %.1f s", time.monotonic() - started)
             addresses = [self._pool.addresses[key.task] for key in keys]
         split = gpu_split_bytes(self._cluster)
-        return RuntimeConfig(
-            names, addresses, _num_logical_cpus(names), self._soft_placement, split
-        )
+        return RuntimeConfig(names, addresses, self._soft_placement, split)
 
     def _how_it_ended(self) -> Infeasible:
         """Why nothing answers any more: a worker's end, or the child's."""
@@ -219,12 +217,6 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         """Tells want of memory, by the kernel or by what a process said, from other crashes."""
         lacked_memory = _oom_kills() > self._oom_kills or any(t in said for t in _OUT_OF_MEMORY)
         return Infeasible("memory" if lacked_memory else "crash", message)
-
-
-def _num_logical_cpus(device_names: Sequence[str]) -> int:
-    """CPU devices that this host's cores are shown as: as many as the names tell apart."""
-    keys = [device_key(name) for name in device_names]
-    return 1 + max((key.index for key in keys if key.type == "CPU" and not key.job), default=0)
 
 
 def _oom_kills() -> int:

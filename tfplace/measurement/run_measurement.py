@@ -27,7 +27,10 @@ from tfplace.measurement.training_run import (
 
 _LOGGER = logging.getLogger(__name__)
 MAX_KILLS = 3
-"""Whoever kills a worker has not shown that a placement can't run: so often it is tried again."""
+"""How often a run is tried again after somebody killed one of its processes.
+
+That says nothing about the placement, unlike a process that aborts by itself.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +91,7 @@ def measure_variants(
 
 
 class _Comparison:
-    """One interleaved measurement; survives the loss of its child."""
+    """One interleaved measurement; the others go on in a new child where one ends it."""
 
     def __init__(
         self,

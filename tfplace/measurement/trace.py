@@ -7,7 +7,7 @@ graph asks for. Grappler also folds and fuses ops, which then are never seen.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,12 @@ from tfplace.measurement.training_run import (
 
 @dataclasses.dataclass(frozen=True)
 class DeviceUse:
-    """Attributes: num_ops: different ops that ran there; seconds: their time in one step."""
+    """What ran on a device.
+
+    Attributes:
+      num_ops: different ops.
+      seconds: their time in one step.
+    """
 
     num_ops: int
     seconds: float
@@ -65,35 +70,18 @@ def trace_run(
     return traces
 
 
-def devices_used(
-    traces: Sequence[StepTrace], op_names: Collection[str] | None = None
-) -> dict[str, DeviceUse]:
-    """{device: use}: where the ops of the graph ran.
-
-    Args:
-      traces: of one run.
-      op_names: the graph's ops, to leave out what the runtime adds (arguments, constants that
-        carry control edges); None counts all.
-    """
+def devices_used(traces: Sequence[StepTrace]) -> dict[str, DeviceUse]:
+    """{device: use}: where the ops of one run's traces ran; what moves tensors is no op."""
     ops: dict[str, set[str]] = {}
     seconds: dict[str, list[float]] = {}
     for trace in traces:
         of_step: dict[str, float] = {}
-        for (op, device), op_time in _op_seconds(trace).items():
-            if op_names is None or op in op_names:
+        durations = (trace.end_seconds - trace.start_seconds).tolist()
+        rows = zip(trace.op_names, trace.devices, durations, trace.is_transfer, strict=True)
+        for op, device, duration, is_transfer in rows:
+            if not is_transfer:
                 ops.setdefault(device, set()).add(op)
-                of_step[device] = of_step.get(device, 0.0) + op_time
+                of_step[device] = of_step.get(device, 0.0) + duration
         for device, total in of_step.items():
             seconds.setdefault(device, []).append(total)
     return {d: DeviceUse(len(ops[d]), float(np.median(seconds[d]))) for d in sorted(ops)}
-
-
-def _op_seconds(trace: StepTrace) -> Mapping[tuple[str, str], float]:
-    """{(op, device): seconds} of one step; a loop's iterations add up."""
-    total: dict[tuple[str, str], float] = {}
-    seconds = trace.end_seconds - trace.start_seconds
-    rows = zip(trace.op_names, trace.devices, seconds, trace.is_transfer, strict=True)
-    for op, device, op_time, is_transfer in rows:
-        if not is_transfer:
-            total[op, device] = total.get((op, device), 0.0) + float(op_time)
-    return total

@@ -1,4 +1,4 @@
-"""What is asked of a measuring child process: values that go through a pipe."""
+"""What a run is, and what is asked of the child process that makes it: values that are pickled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphs.source_model import Initialization
+from tfplace.measurement.device_name import device_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,6 @@ class RuntimeConfig:
     Attributes:
       device_names: [D] of the cluster; the first is where ops without a device go.
       addresses: [D] "host:port" of each device's task; empty on this host.
-      num_logical_cpus: CPU devices that this host's cores are shown as.
       soft_placement: whether an op without a kernel on its device may run elsewhere, which
         is TensorFlow's default and hides what a placement is worth.
       gpu_memory_bytes: the memory of each logical GPU that this host's first one is split
@@ -62,9 +62,17 @@ class RuntimeConfig:
 
     device_names: Sequence[str]
     addresses: Sequence[str]
-    num_logical_cpus: int = 1
     soft_placement: bool = False
     gpu_memory_bytes: Sequence[int] = ()
+
+    @property
+    def num_logical_cpus(self) -> int:
+        """CPU devices that this host's cores are shown as: as many as the names tell apart.
+
+        They share one pool of threads: more than one is for correctness, not for speed.
+        """
+        keys = [device_key(name) for name in self.device_names]
+        return 1 + max((key.index for key in keys if key.type == "CPU" and not key.job), default=0)
 
 
 @dataclasses.dataclass(frozen=True)

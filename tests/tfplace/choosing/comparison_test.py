@@ -175,7 +175,7 @@ def test_equal_graphs_on_a_quiet_machine_stop_early(monkeypatch: pytest.MonkeyPa
 def test_all_go_through_a_session_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_function_of_b(process: _Process, request: Request, name: str) -> Any:
         through_session = isinstance(request, PrepareRequest) and name == "B"
-        return PreparedRun("session", "no function holds it", {}) if through_session else None
+        return PreparedRun("session", {}) if through_session else None
 
     process = _Process(no_function_of_b)
     results = _measure(monkeypatch, process, "AB", 1)

@@ -44,7 +44,6 @@ TRACES = [
 
 def test_devices_used() -> None:
     assert devices_used(TRACES) == {"cpu": DeviceUse(1, 3.0), "gpu": DeviceUse(2, 5.0)}
-    assert devices_used(TRACES, {"b"}) == {"gpu": DeviceUse(1, 6.0)}
 
 
 def _device_of_op(traces: list[StepTrace] | Infeasible) -> dict[str, set[str]]:
