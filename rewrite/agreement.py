@@ -1,4 +1,4 @@
-"""When two values of one tensor count as the same.
+"""Says when two values of one tensor count as the same.
 
 Bitwise equal, or for floats |difference| <= tolerance * largest |value| of the tensor, where the
 tolerance is RTOL for float32 and follows the precision of the floats that were computed with:
@@ -41,7 +41,7 @@ class OutputAgreement:
 
     @classmethod
     def of(cls, values: Iterable[np.ndarray], narrowest: str = "") -> OutputAgreement:
-        """For a run that computed `values`, in a model whose narrowest float is named."""
+        """For a run that computed `values`; `narrowest` is the model's least precise float type."""
         largest = max((_largest(value) for value in values), default=0.0)
         return cls(_epsilon(tf.as_dtype(narrowest)) if narrowest else 0.0, largest)
 
@@ -71,12 +71,12 @@ def _is_inexact(value: np.ndarray) -> bool:
 
 
 def _wide(value: np.ndarray) -> np.ndarray:
-    """Numbers as numpy can compute with them: it knows no bfloat16."""
+    """Converts numbers to types that numpy computes with: it knows no bfloat16."""
     return value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
 
 
 def _largest(value: np.ndarray) -> float:
-    """The largest finite |value|; 0 for what is no float."""
+    """Returns the largest finite |value|; 0 for what is no float."""
     value = np.asarray(value)
     if not _is_inexact(value):
         return 0.0
@@ -85,7 +85,7 @@ def _largest(value: np.ndarray) -> float:
 
 
 def max_abs_diff(value: np.ndarray, other: np.ndarray) -> float:
-    """Largest |difference|; 0 where both are the same infinity or NaN, inf for other shapes."""
+    """Returns the largest |difference|; the same infinity or NaN has none, another shape inf."""
     value, other = np.asarray(value), np.asarray(other)
     if value.shape != other.shape or value.dtype != other.dtype:
         return math.inf

@@ -21,7 +21,7 @@ Place = tuple[str, str]
 
 
 def places_of(calls: CallGraph, origin: Origin) -> list[Place]:
-    """Where an op stands: one body, or every copy of its function; empty if nowhere."""
+    """Finds where an op stands: in one body, in every copy of its function, or nowhere."""
     if not origin.function or origin.calls:
         functions: Iterable[str] = calls.resolve(origin.calls if origin.function else ())
     else:
@@ -89,7 +89,7 @@ class AnnotateDevices:
 
 
 def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) -> dict[Place, str]:
-    """{(function, node): device}; named by a chain goes before named without one.
+    """{(function, node): device}; an op that a chain of calls names goes before one without.
 
     Raises:
       PlacementError: an op is not in the graph, or one NodeDef is wanted on two devices.
@@ -113,7 +113,7 @@ def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) ->
 
 
 def known_places(calls: CallGraph, origin: Origin) -> list[Place]:
-    """As `places_of`; raises PlacementError for an op that stands nowhere."""
+    """Does what `places_of` does; raises PlacementError for an op that stands nowhere."""
     places = places_of(calls, origin)
     if not places:
         raise PlacementError(

@@ -55,7 +55,7 @@ def _import(request: Mapping[str, Any]) -> Any:
 
 
 def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
-    """The run as a signature: what is fed by op name, what is fetched as tensors.
+    """Makes the run a signature: feeds under their ops' names, and fetched tensors.
 
     An op has no value, so every fetched tensor waits for the fetched ops; where only ops are
     fetched, a constant waits for them.
@@ -85,7 +85,7 @@ def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
 
 
 def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
-    """A saver of all variables under their names; None where there are none."""
+    """Makes a saver of all variables under their names; None where there are none."""
     variables = list(variables)
     keys = checkpoint_keys(variables)
     tensors = {}
@@ -102,7 +102,7 @@ def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
 
 
 def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Operation]:
-    """Ops that fill lookup tables: they must run at each load, unlike those of variables."""
+    """Finds the ops that fill lookup tables, which must run at each load; variables are saved."""
     initializers = list(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS))
     pending = [graph.get_operation_by_name(op_of(name)) for name in init_ops]
     seen = set(pending)

@@ -77,7 +77,7 @@ def check_same_model(given: Any, placed: Any) -> None:
 
 
 def check_same_interface(given: Any, placed: Any) -> None:
-    """Compares all of two SavedModels but their graphs, which check_same_model compares.
+    """Compares two SavedModels apart from their graphs, which check_same_model compares.
 
     That is, of each MetaGraphDef: tags, saver, collections, signatures, assets and object graph;
     in that, devices of variables and tables may differ.
@@ -98,7 +98,7 @@ def check_same_interface(given: Any, placed: Any) -> None:
 
 
 def without_graph(meta_graph: Any) -> Any:
-    """A MetaGraphDef without its graph and without devices of objects."""
+    """Copies a MetaGraphDef without its graph and without the devices of its objects."""
     result = copy.deepcopy(meta_graph)
     result.ClearField("graph_def")
     for saved in result.object_graph_def.nodes:

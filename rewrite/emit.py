@@ -134,7 +134,7 @@ def _place(saved_model: Any, device_of_origin: Mapping[Origin, str]) -> tuple[Or
 
 
 def serialized(message: Any, doing: str, advice: str) -> bytes:
-    """A graph as bytes.
+    """Makes bytes of a graph.
 
     TensorFlow's Python writes no chunked format, and its loader reads none, so a graph that alone
     exceeds 2 GiB can't be written.
@@ -178,7 +178,7 @@ def renew_fingerprint(made: Path) -> None:
 
 
 def _graph_file(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> bytes:
-    """The rewritten GraphDef, for a model that came as one; else nothing."""
+    """Makes the rewritten GraphDef of a model that came as one; empty for others."""
     if source.saved_model_dir:
         return b""
     graph_def = given_graph(source)
@@ -190,7 +190,7 @@ def _graph_file(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> 
 
 
 def given_graph(source: SourceModel) -> Any:
-    """The GraphDef to emit for a model that is no SavedModel.
+    """Finds the GraphDef to emit for a model that is no SavedModel.
 
     As it came, without the shapes that were filled in for the search; with the training step,
     where one had to be made.

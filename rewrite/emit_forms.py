@@ -1,4 +1,4 @@
-"""What else a placed model is written as: its GraphDef, and a copy without any device."""
+"""Writes what goes beside a placed model: its GraphDef, and a copy without any device."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def write_forms(made: Path, tags: frozenset[str], forms: frozenset[str]) -> None
 
 
 def _leave_only_extra(made: Path) -> None:
-    """Takes the SavedModel away again, where only other forms were asked for."""
+    """Removes the SavedModel, where only other forms were asked for."""
     kept = Path(EXTRA_DIRECTORY).parts[0]
     for entry in list(made.iterdir()):
         if entry.name == kept:
@@ -94,7 +94,7 @@ def cleared(graph_def: Any) -> Any:
 
 
 def _meta_graph(made: Path, tags: frozenset[str]) -> Any:
-    """The MetaGraphDef with these tags; the first where a model came without."""
+    """Finds the MetaGraphDef with these tags; the first where a model came without tags."""
     meta_graphs = sniff(made).proto.meta_graphs
     with_tags = (m for m in meta_graphs if frozenset(m.meta_info_def.tags) == tags)
     return next(with_tags, meta_graphs[0])

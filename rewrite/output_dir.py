@@ -1,4 +1,4 @@
-"""An output directory appears whole or not at all."""
+"""Makes an output directory that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
 
 
 def _scratch_beside(target: Path) -> tuple[Path, int]:
-    """A new hidden directory and the lock in it, which the kernel frees when this process ends."""
+    """Makes a hidden directory with a lock in it, which the kernel frees when this process ends."""
     while True:
         prefix = f".{target.name[:NAME_LENGTH]}."
         scratch = Path(tempfile.mkdtemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent))

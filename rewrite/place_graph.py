@@ -1,4 +1,4 @@
-"""All passes that a placement takes, in their order, and the proof that they did it."""
+"""Runs the passes that write a placement into a graph, and proves what they did."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rewrite.specialize_functions import SpecializeFunctions
 
 @dataclasses.dataclass(frozen=True)
 class KnownOrigins:
-    """A placement as far as a graph knows its ops.
+    """The part of a placement that a graph has the ops of, and the rest.
 
     Attributes:
       device_of_origin: {origin: device} for ops of the graph; an op that no calls of this graph
@@ -53,7 +53,7 @@ def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> Kno
 
 
 def place_graph(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> PassResult:
-    """A GraphDef with exactly these devices and no others; the input is left as it is.
+    """Makes a GraphDef with exactly these devices and no others; the input is left as it is.
 
     Raises:
       PlacementError: an op is not in the graph.

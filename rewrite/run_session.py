@@ -1,4 +1,4 @@
-"""Variables of a graph in a v1 session: given their first values, read, overwritten.
+"""Gives the variables of a graph in a v1 session their values, reads and overwrites them.
 
 Imported by child processes only: it is all TensorFlow.
 """

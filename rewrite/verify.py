@@ -103,7 +103,7 @@ def _narrowest_float(graph_def: Any) -> str:
 
 
 def _run_checks(request: VerifyRequest) -> list[CheckOutcome]:
-    """Outcomes of all checks; one that kills the child is an outcome too."""
+    """Makes all checks; one that kills the child has that as its outcome."""
     outcomes: list[CheckOutcome] = []
     while len(outcomes) < len(request.checks):
         rest = dataclasses.replace(request, checks=request.checks[len(outcomes) :])
@@ -123,7 +123,7 @@ def _run_checks(request: VerifyRequest) -> list[CheckOutcome]:
 
 
 def _require_undamaged(source: SourceModel, outcomes: Sequence[CheckOutcome]) -> None:
-    """What can't be loaded as it came would not be worth anything placed."""
+    """Raises ModelError where the model can't be read as it came: placed, it would be useless."""
     for outcome in outcomes:
         if outcome.kind == "damaged":
             raise ModelError(

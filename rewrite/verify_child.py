@@ -100,7 +100,7 @@ def _split_cpu(count: int) -> None:
 
 
 def _message(error: Exception) -> str:
-    """The two lines that say what happened."""
+    """Picks the two lines that say what happened."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(_NOT_THE_CAUSE)]
     return (" ".join(said[:2]) or type(error).__name__)[:_MESSAGE_LENGTH]
@@ -192,7 +192,7 @@ def _run_signature(run: ModelRun, model: SavedModel) -> Values:
 
 
 def _component(outputs: Mapping[str, Any], key: str) -> Any:
-    """An output, or the part of a sparse or ragged one that "name/part" means."""
+    """Finds an output, or the part of a sparse or ragged one that "name/part" means."""
     if key in outputs:
         return outputs[key]
     name, _, part = key.rpartition("/")
@@ -204,7 +204,7 @@ def _component(outputs: Mapping[str, Any], key: str) -> Any:
 
 
 def _require_signature(meta_graph: Any, name: str) -> None:
-    """A signature is run by its tensors, so that it is still there has to be looked up."""
+    """Raises ValueError for a missing signature: in a session, only its tensors are run."""
     if name and name not in meta_graph.signature_def:
         there = ", ".join(sorted(meta_graph.signature_def)) or "none"
         raise ValueError(f"it has no signature {name!r}, but {there}")

@@ -1,4 +1,4 @@
-"""What is run to compare an emitted model with the model as it came, and on which inputs."""
+"""Plans what is run to compare an emitted model with the model as it came, on which inputs."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class Plan:
             self.left_out.append(("the run", why))
 
     def _emitted_run_checks(self, run: ModelRun) -> Iterator[Check]:
-        """The signature that emit has made of a graph's run, against the run itself."""
+        """Compares the signature that emit has made of a graph's run with the run itself."""
         name = run_signature(self._source.mode)
         fetches = {fetch: signature_key(fetch) for fetch in run.fetches}
         if not fetches or self._target:
@@ -145,7 +145,7 @@ class Plan:
             yield Check(f"signature {name} ({way})", given, placed)
 
     def _session_check(self, name: str, how: str, signature: Signature, inputs: Arrays) -> Check:
-        """A signature as tensors; one that changes variables runs twice, and they are compared."""
+        """Runs a signature by its tensors; twice, with its variables, if it changes some."""
         source = self._source
         outputs = {key: spec.tensor for key, spec in signature.outputs.items()}
         changes = assigns(self._view, list(outputs.values()))
@@ -160,7 +160,7 @@ class Plan:
         return Check(f"signature {name} ({how})", given, dataclasses.replace(given, model=model))
 
     def _empty_batch_checks(self, name: str, signature: Signature) -> Iterator[Check]:
-        """Inputs of no rows, where the signature leaves their number open."""
+        """Feeds inputs of no rows, where the signature leaves their number open."""
         if not any(_leaves_rows_open(spec) for spec in signature.inputs.values()):
             return
         inputs = self._inputs(name, signature, is_empty=True)
@@ -168,7 +168,7 @@ class Plan:
             yield self._session_check(name, f"{SESSION}, empty batch", signature, inputs)
 
     def _inputs(self, name: str, signature: Signature, is_empty: bool = False) -> Arrays | None:
-        """{input: array}; None, and a word about it, where inputs can't be made up."""
+        """Makes up {input: array}; None, with an entry in left_out, where that can't be done."""
         fetches = [spec.tensor for spec in signature.outputs.values()]
         made: Mapping[str, Any] = {}
         why = ""

@@ -1,4 +1,4 @@
-"""Where results go: checked before work begins; files are there whole or not at all."""
+"""Checks, before work begins, that results can be written; a file is there whole or not at all."""
 
 from __future__ import annotations
 

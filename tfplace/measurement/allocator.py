@@ -1,4 +1,4 @@
-"""What TensorFlow's allocators of this process say of their use. Imported by children only.
+"""Asks TensorFlow's allocators of this process, a child, how much memory they have given out.
 
 A GPU's allocator counts every allocation. The CPU's (oneDNN's, on x86) counts those of at least
 256 KiB, in chunks of its own sizes, and all CPU devices of a process share it.

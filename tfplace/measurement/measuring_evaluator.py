@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import logging
 from collections.abc import Sequence
 
@@ -11,7 +12,7 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray
-from graphs.placement import Measurement, Outcome
+from graphs.placement import Infeasible, Measurement, Outcome
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.run_measurement import MAX_KILLS
 from tfplace.measurement.step_limits import StepLimits, exactly
@@ -50,8 +51,7 @@ class MeasuringEvaluator(contextlib.AbstractContextManager["MeasuringEvaluator"]
           cluster: its devices are what placements index.
           limits: warmup_steps and then min_steps are made; the budget does not matter.
         """
-        self._graph = type(flat.graph_def)()
-        self._graph.CopyFrom(flat.graph_def)
+        self._graph = copy.deepcopy(flat.graph_def)
         # What a unit holds goes where the unit goes, whatever its functions ask for.
         for function in self._graph.library.function:
             for node in function.node_def:
@@ -78,7 +78,7 @@ class MeasuringEvaluator(contextlib.AbstractContextManager["MeasuringEvaluator"]
             node.device = self._devices[placement[op]]
         outcome = self._run_once()
         for _ in range(MAX_KILLS):
-            if isinstance(outcome, Measurement) or outcome.reason != "crash":
+            if not isinstance(outcome, Infeasible) or outcome.reason != "crash":
                 break
             if not self._process.was_killed:
                 break

@@ -1,4 +1,4 @@
-"""What step times say on a noisy machine: medians, a speedup with its interval, a verdict.
+"""Judges step times from a noisy machine: medians, a speedup with its interval, a verdict.
 
 Runs of two graphs are interleaved A B A B, so that both see the same machine. The number of runs
 is not fixed beforehand: after 10, 20, 40, … rounds one looks whether the answer is clear. Who looks

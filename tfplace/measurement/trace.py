@@ -1,4 +1,4 @@
-"""What ran where and for how long: TensorFlow's own step traces, as arrays.
+"""Finds out what ran where and for how long, by TensorFlow's own step traces.
 
 A trace tells the truth about devices: soft placement and Grappler may have changed what the
 graph asks for. Grappler also folds and fuses ops, which then are never seen.

@@ -1,4 +1,4 @@
-"""Work as child processes of this one: they end with it, by Ctrl-C or when it is killed."""
+"""Runs work in child processes of this one, which end with it, also when it is killed."""
 
 from __future__ import annotations
 

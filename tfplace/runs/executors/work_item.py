@@ -1,4 +1,4 @@
-"""A piece of work in a process of its own, and how it ended."""
+"""What an executor runs: a piece of work in a process of its own, and how it ended."""
 
 from __future__ import annotations
 
