@@ -8,6 +8,7 @@ inherited pipe, in messages that are pickled.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -78,13 +79,10 @@ class Child:
 
     def end(self) -> None:
         """Kills the child and waits for its end; harmless when it has ended already."""
-        end_process(self.process)
+        self.process.kill()
+        self.process.wait()
         self.connection.close()
         self.stderr.close()
-
-    def stderr_tail(self) -> str:
-        """The end of what the child said on stderr."""
-        return file_tail(self.stderr)
 
     def end_text(self) -> str:
         """How the child ended and its last words: "killed by SIGSEGV: it said nothing"."""
@@ -116,17 +114,18 @@ def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
         long.
     """
     deadline = time.monotonic() + timeout_seconds
-    answer = None
+    answer = status = None
     with tempfile.TemporaryDirectory(prefix="tfplace_") as folder:
         child = start_child(module, directory=folder)
         try:
             answer = child.ask(request, timeout_seconds)
             while True:
                 answer = child.receive(deadline - time.monotonic())
-        except EOFError:
-            status = _status_before(deadline, child.process)
         except TimeoutError:
-            status = None
+            pass
+        except EOFError:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = child.process.wait(max(0.0, deadline - time.monotonic()))
         finally:
             last_words = child.last_words()
             child.end()
@@ -136,14 +135,6 @@ def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
         cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
         raise ChildError(f"{cause}: {last_words}", answer)
     return answer
-
-
-def _status_before(deadline: float, process: subprocess.Popen[bytes]) -> int | None:
-    """The status of a process that is about to end; None where it doesn't in time."""
-    try:
-        return process.wait(max(0.0, deadline - time.monotonic()))
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def start_child(module: str, arguments: Sequence[str] = (), directory: str = "/") -> Child:
@@ -217,13 +208,6 @@ def child_environment() -> dict[str, str]:
         # A process that takes all of a GPU's memory leaves nothing to the others.
         "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
     }
-
-
-def end_process(process: subprocess.Popen[bytes]) -> None:
-    """Kills a process and waits for its end; harmless when it has ended already."""
-    if process.poll() is None:
-        process.kill()
-    process.wait()
 
 
 def end_cause(status: int) -> str:

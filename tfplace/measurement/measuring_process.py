@@ -14,7 +14,7 @@ from typing import Any
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import gpu_split_bytes
 from graphs.errors import ClusterError
-from graphs.host.child import Child, start_child
+from graphs.host.child import Child, file_tail, start_child
 from graphs.placement import Infeasible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import StepLimits
@@ -201,14 +201,14 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             return Infeasible("crash", "the measuring process was ended; prepare the run again")
         self.was_killed = -self._child.process.wait() in _KILLS
         message = f"the measuring process ended, {self._child.end_text()}"
-        return self._failure(self._child.stderr_tail(), message)
+        return self._failure(file_tail(self._child.stderr), message)
 
     def _how_it_was_lost(self, message: str) -> Infeasible:
         """A task of the cluster is gone; where it is one of ours, how it ended."""
         ended = (self._pool or NO_WORKERS).ended(_SECONDS_TO_END)
         # Of a task that somebody else started one can't know.
         self.was_killed = all(-child.process.wait() in _KILLS for child in ended.values())
-        said = " ".join(child.stderr_tail() for child in ended.values())
+        said = " ".join(file_tail(child.stderr) for child in ended.values())
         causes = [f"worker {task} ended, {child.end_text()}" for task, child in ended.items()]
         cause = "; ".join(causes) or message
         return self._failure(said, f"a task of the cluster was lost: {cause}")

@@ -14,7 +14,7 @@ from typing import IO
 
 import psutil
 
-from graphs.host.child import end_process, file_tail, start_process
+from graphs.host.child import file_tail, start_process
 from tfplace.runs.executors.work_item import Ended, WorkItem
 from tfplace.units_text import bytes_text
 
@@ -47,7 +47,7 @@ class LocalExecutor:
                 output, reason = _wait(process, work)
             finally:
                 _kill_session(process.pid)
-                end_process(process)
+                process.wait()
                 with self._lock:
                     self._running.discard(process)
             if self._is_stopped:
