@@ -7,6 +7,7 @@ import dataclasses
 import time
 from collections.abc import Iterator
 
+from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import tags_of, write_forms
@@ -28,7 +29,6 @@ from tfplace.output_paths import (
     require_outside,
     writable,
     write_files,
-    write_whole,
 )
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
@@ -72,8 +72,8 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
                     placed.device_of_op, options.problem.keep_devices
                 )
                 files = placement_files(prepared, placed)
-                emitted = emit(prepared.source, devices, made, files, overwrite=True)
-                proof = prove(prepared, placed.device_of_op, emitted, timings is not None)
+                emit(prepared.source, devices, made, files)
+                proof = prove(prepared, placed.device_of_op, made, timings is not None)
                 explained = explain(placed)
                 run = FinishedRun(searched, choice, timings, placed, proof)
                 report = report_of(prepared, options, run, explained)

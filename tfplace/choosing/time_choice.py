@@ -9,7 +9,7 @@ from tfplace.choosing.compare import Comparison, compare, placements_to_compare
 from tfplace.choosing.finalists import finalists, has_finalists, of_measured_search, quickest
 from tfplace.choosing.find_placement import Searched
 from tfplace.interruption import interruptible
-from tfplace.measurement.run_measurement import MeasureConfig
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -60,5 +60,5 @@ def _timed(
         choice = of_measured_search(prepared, searched.candidates, choice, seed)
     progress.say(f"timing given, single and placed on {name}")
     placements = placements_to_compare(searched.candidates, choice.candidate)
-    timings = compare(prepared, placements, MeasureConfig(seed=seed), seed)
+    timings = compare(prepared, placements, StepLimits(seed=seed), seed)
     return confirmed(choice, searched.candidates, timings), timings

@@ -18,7 +18,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     quiet_tensorflow(values.verbosity)
     from graphs.placement_file import read_placement
     from tfplace.choosing.compare import compare, compare_memory
-    from tfplace.measurement.run_measurement import MeasureConfig
+    from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare
     from tfplace.report.report import plain
     from tfplace.report.text import console, print_comparison, print_memory
@@ -37,7 +37,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             found.problem.device_names,
             found.given,
         )
-    config = MeasureConfig(
+    config = StepLimits(
         min_steps=values.steps, budget_seconds=values.budget_seconds, seed=values.seed
     )
     comparison = compare(found, placements, config, values.seed)

@@ -20,18 +20,18 @@ from graphs.placement import Infeasible
 from graphs.pricing.costs import Costs, node_seconds, price
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import NodeWork, node_work
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.cached_values import (
     traced_arrays,
     traced_from,
 )
 from tfplace.preparing.cost_cache import CacheKey, CostCache
-from tfplace.preparing.executed_run import ExecuteConfig, execute
+from tfplace.preparing.executed_run import STEPS, execute
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.node_seconds import TracedNodes, traced_nodes
 from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_seconds
 
 _log = logging.getLogger("tfplace")
-_DEFAULT_EXECUTE = ExecuteConfig()
 
 
 def find_costs(
@@ -39,7 +39,7 @@ def find_costs(
     cluster: Cluster,
     trace: bool,
     cache: CostCache,
-    config: ExecuteConfig = _DEFAULT_EXECUTE,
+    limits: StepLimits = STEPS,
 ) -> Costs:
     """Prices every op on every device.
 
@@ -48,7 +48,7 @@ def find_costs(
       cluster: the devices.
       trace: whether they are here and ops are to be timed on them.
       cache: where costs are kept.
-      config: how to trace.
+      limits: how many steps are traced.
     """
     graph_parts = _graph_parts(model.flat)
     labels = {"model": model.source.path, "nodes": str(len(model.flat.graph_def.node))}
@@ -59,7 +59,7 @@ def find_costs(
     filled = dataclasses.replace(
         asked, work=with_defaults(model.flat, model.properties, asked.work)
     )
-    tracer = _Tracer(model, cluster, filled, config)
+    tracer = _Tracer(model, cluster, filled, limits)
     for d, device in enumerate(cluster.devices):
         kind = device_kind(device)
         if kind in tracer.alone_seconds:
@@ -75,12 +75,12 @@ class _Tracer:
     """Traces, or finds in the cache, one device of each kind."""
 
     def __init__(
-        self, model: LoadedModel, cluster: Cluster, asked: NodeWork, config: ExecuteConfig
+        self, model: LoadedModel, cluster: Cluster, asked: NodeWork, limits: StepLimits
     ) -> None:
         self._model = model
         self._cluster = cluster
         self._asked = asked
-        self._config = config
+        self._limits = limits
         self._notes: list[str] = []
         self.alone_seconds: dict[tuple[object, ...], FloatArray] = {}
         self.traced: dict[tuple[object, ...], TracedNodes] = {}
@@ -123,8 +123,8 @@ class _Tracer:
         np.logical_and.at(unit_runs_here, model.built.op_of_node, runs_here)
         device_of_node = np.where(unit_runs_here, d, other)[model.built.op_of_node]
         graph_def = model.flat.on_devices([names[i] for i in device_of_node])
-        _log.info("tracing up to %d steps on %s", self._config.max_steps, names[d])
-        seen = execute(graph_def, model.opened_run(), self._cluster, names[d], self._config)
+        _log.info("tracing up to %d steps on %s", self._limits.max_steps, names[d])
+        seen = execute(graph_def, model.opened_run(), self._cluster, names[d], self._limits)
         if isinstance(seen, Infeasible):
             return seen
         return traced_nodes(

@@ -1,4 +1,4 @@
-"""Which executor --executor means."""
+"""Makes the executor that --executor names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = ("local", "ray")
 
 @contextlib.contextmanager
 def executor_for(name: str, ray_address: str | None) -> Iterator[tuple[Executor, int | None]]:
-    """The executor, and how much it can run at a time if that isn't this host's business.
+    """Gives the executor, and how much it can run at a time; None where this host decides that.
 
     Args:
       name: of NAMES.

@@ -1,4 +1,4 @@
-"""Pieces of work side by side, one thread each, until all are done or Ctrl-C."""
+"""Runs pieces of work side by side, one thread each, until all are done or Ctrl-C comes."""
 
 from __future__ import annotations
 

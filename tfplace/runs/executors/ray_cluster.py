@@ -1,4 +1,4 @@
-"""Work spread over the nodes of a Ray cluster (`pip install tfplace[ray]`).
+"""Spreads work over the nodes of a Ray cluster (`pip install tfplace[ray]`).
 
 A piece of work is a Ray task that runs the process on its node as LocalExecutor does, with the same
 limits. A task whose node is lost is begun again on another one, by Ray. Paths that work reads or
@@ -31,7 +31,7 @@ class RayExecutor:
     """Runs work on a Ray cluster, from several threads at a time, until it is told to stop."""
 
     def __init__(self, address: str | None) -> None:
-        """Connects.
+        """Connects to the cluster.
 
         Args:
           address: HOST:PORT of the head node; None for $RAY_ADDRESS or a cluster on this host.
@@ -108,7 +108,7 @@ class RayExecutor:
 
 
 def run_on_node(work: WorkItem, packed: Mapping[str, bytes]) -> tuple[Ended, bytes]:
-    """On a node: the process from beginning to end, and the end of what it wrote on stderr.
+    """Runs the process on a node; returns how it ended, and the end of what it wrote on stderr.
 
     Args:
       work: its folders and log are those of another host.
@@ -132,7 +132,7 @@ def run_on_node(work: WorkItem, packed: Mapping[str, bytes]) -> tuple[Ended, byt
 
 
 def pack(folder: str) -> bytes:
-    """A folder's files."""
+    """Puts a folder's files into an archive."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         archive.add(folder, arcname=".")
@@ -169,7 +169,7 @@ def _connected(address: str | None) -> Any:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; it stays with whoever had it."""
+    """Gives SIGTERM back to whoever had it: Ray takes it for itself."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield
