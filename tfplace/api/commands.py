@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -14,6 +13,7 @@ from typing import Any, Unpack
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
+from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
 from tfplace.optimizing import optimize as optimize_with
@@ -121,7 +121,7 @@ def run(command: str, *arguments: Path, **flags: Any) -> Any:
     printed = io.StringIO()
     given = {"verbosity": -1, **flags, "format": "json"}
     with flag_values(command, words, given) as values, contextlib.redirect_stdout(printed):
-        importlib.import_module(f"tfplace.commands.{command}").run(words, values)
+        run_command(command, words, values)
     return json.loads(printed.getvalue())
 
 

@@ -14,7 +14,16 @@ Value = str | int | float | bool | None | list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """Attributes: kind is one of string, integer, float, boolean, enum, multi."""
+    """A flag.
+
+    Attributes:
+      name: without dashes.
+      kind: one of string, integer, float, boolean, enum, and multi: may be given several times.
+      default: the value where it is not given.
+      help: what --help says.
+      choices: the values of an enum.
+      lower_bound: the least value of a number, None for any.
+    """
 
     name: str
     kind: str
@@ -41,7 +50,7 @@ RUN = (
     Flag("batch_size", "integer", None, "fills unknown leading dimensions", lower_bound=1),
     Flag("input_shape", "multi", [], "NAME=2,3 fills unknown dimensions of one input"),
 )
-CLUSTER = (
+CLUSTER_NAME = (
     Flag(
         "cluster",
         "string",
@@ -49,8 +58,11 @@ CLUSTER = (
         "local, a named cluster such as k80x4 (`tfplace devices` lists them), a cluster file "
         ".json, workers:N, gpu_split:N, or tf_config",
     ),
+)
+MEMORY_RESERVE = (
     Flag("memory_reserve", "float", 0.1, "fraction of each device's memory kept free"),
 )
+CLUSTER = CLUSTER_NAME + MEMORY_RESERVE
 COST_CACHE_DIR = (
     Flag(
         "cost_cache_dir",
@@ -81,12 +93,13 @@ CONSTRAINTS = (
         "place gradient ops apart from their forward ops; without it they share a device",
     ),
 )
+PROBLEM = RUN + CONSTRAINTS + COST_CACHE
 SEED = (Flag("seed", "integer", 0, "of every random choice", lower_bound=0),)
 BUDGET = (
     Flag("budget_seconds", "float", 60.0, "wall time of the search", lower_bound=0),
     Flag("max_trials", "integer", None, "evaluated placements, at most", lower_bound=1),
 )
-ALGORITHM = (
+SEARCH = (
     Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),
     Flag(
         "evaluator",
@@ -96,6 +109,8 @@ ALGORITHM = (
         ("auto", "simulate", "measure"),
     ),
     Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
+    *BUDGET,
+    *SEED,
 )
 CHECKPOINT_DIR = (
     Flag(
@@ -120,6 +135,7 @@ DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .n
 LOGDIR = (
     Flag("logdir", "string", None, "write TensorBoard's event files of the run below this folder"),
 )
+SEARCH_FILES = CHECKPOINT_DIR + DUMP + LOGDIR
 OUTPUT = (
     Flag("output", "string", None, "the file to write"),
     Flag("overwrite", "boolean", False, "replace what is already there"),
@@ -233,35 +249,20 @@ def define(table: tuple[Flag, ...]) -> flags.FlagValues:
     """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""
     values = flags.FlagValues()
     for flag in table:
-        _define(flag, values)
+        words = flag.name, flag.default, flag.help
+        if flag.kind == "boolean":
+            flags.DEFINE_boolean(*words, flag_values=values)
+        elif flag.kind == "multi":
+            flags.DEFINE_multi_string(*words, flag_values=values)
+        else:
+            text = flags.ArgumentSerializer()
+            flags.DEFINE(_parser(flag), *words, flag_values=values, serializer=text)
     return values
 
 
-def _define(flag: Flag, values: flags.FlagValues) -> None:
-    bound = {} if flag.lower_bound is None else {"lower_bound": flag.lower_bound}
-    if flag.kind == "string":
-        flags.DEFINE_string(flag.name, flag.default, flag.help, flag_values=values)
-    elif flag.kind == "integer":
-        flags.DEFINE_integer(flag.name, flag.default, flag.help, flag_values=values, **bound)
-    elif flag.kind == "float":
-        flags.DEFINE(
-            _Number(**bound),
-            flag.name,
-            flag.default,
-            flag.help,
-            flag_values=values,
-            serializer=flags.ArgumentSerializer(),
-        )
-    elif flag.kind == "boolean":
-        flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
-    elif flag.kind == "enum":
-        flags.DEFINE(
-            _Choice(flag.choices),
-            flag.name,
-            flag.default,
-            flag.help,
-            flag_values=values,
-            serializer=flags.ArgumentSerializer(),
-        )
-    else:
-        flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)
+def _parser(flag: Flag) -> flags.ArgumentParser:
+    if flag.kind == "integer":
+        return flags.IntegerParser(flag.lower_bound)
+    if flag.kind == "float":
+        return _Number(flag.lower_bound)
+    return _Choice(flag.choices) if flag.kind == "enum" else flags.ArgumentParser()

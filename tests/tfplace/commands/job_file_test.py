@@ -1,13 +1,11 @@
-"""Tests of runs.batch.job_file: comments, defaults, includes, templates, names, bad lines."""
+"""Tests of commands.job_file: comments, defaults, includes, templates, names, bad lines."""
 
 import pytest
 
 from graphs.errors import UsageError
-from tfplace.commands import flag_table
-from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.job_file import JobFile, job_limits
 from tfplace.commands.parse import parse
 from tfplace.runs.batch.job import JobLimits
-from tfplace.runs.batch.job_file import JobFile, memory_limit
 
 NO_LIMITS = JobLimits()
 
@@ -19,9 +17,7 @@ def read(tmp_path, monkeypatch):
 
     def read(text, limits=NO_LIMITS):
         (tmp_path / "jobs.txt").write_text(text)
-        commands = [name for name in COMMANDS if name != "batch"]
-        parse_job = lambda name, words: parse(name, words, flag_table.JOB)  # noqa: E731
-        return JobFile("jobs.txt", "out", limits, commands, parse_job).read()
+        return JobFile("jobs.txt", "out", limits).read()
 
     return read
 
@@ -33,7 +29,7 @@ def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
         ("simulate-m-p", 3, "simulate", ("m.pb", "--placement=p.json")),
         ("optimize-m", 4, "optimize", ("m.keras",)),
     ]
-    assert [job.places for job in jobs[:2]] == [
+    assert [job.added_flags for job in jobs[:2]] == [
         ("--output_dir=out/jobs/rnnlm-2/placed", "--checkpoint_dir=out/jobs/rnnlm-2/checkpoint"),
         (),
     ]
@@ -44,6 +40,11 @@ def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
     ]
     assert [job.has_overwrite for job in jobs] == [True, False, True]
     assert all(job.error == "" for job in jobs)
+
+
+def test_a_batch_in_a_batch_is_read_as_a_model_of_that_name(read):
+    (job,) = read("batch --seed=1\n")
+    assert (job.command, job.words) == ("optimize", ("batch", "--seed=1"))
 
 
 def test_comments_quotes_and_lines_of_flags_alone(read, tmp_path):
@@ -122,11 +123,16 @@ def test_the_fingerprint_changes_with_what_comes_out_not_with_limits_or_places_i
 def test_no_jobs_are_a_usage_error(read, tmp_path, text, found):
     with pytest.raises(UsageError, match=found):
         if text is None:
-            JobFile("nowhere.txt", "out", JobLimits(), [], parse).read()
+            JobFile("nowhere.txt", "out", NO_LIMITS).read()
         read(text)
 
 
-def test_memory_limit():
-    assert memory_limit(None) is None and memory_limit("1GiB") == 1 << 30
-    with pytest.raises(UsageError, match="--memory_limit is 'x'"):
-        memory_limit("x")
+def test_limits_of_the_batch():
+    def limits(*words):
+        return job_limits(parse("batch", ["jobs.txt", *words])[1])
+
+    assert limits() == JobLimits(None, None, 0)
+    given = limits("--time_limit_seconds=2", "--memory_limit=1GiB", "--num_gpus=3")
+    assert given == JobLimits(2.0, 1 << 30, 3)
+    with pytest.raises(UsageError, match="reading the flags: --memory_limit is 'x'"):
+        limits("--memory_limit=x")

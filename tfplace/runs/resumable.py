@@ -1,0 +1,97 @@
+"""Runs over many items, several at a time, that can be killed at any moment and then go on.
+
+A batch's jobs and a bench's cells are such items. Each has a row: what is known of it. All rows
+are written whenever one changes, so the next run knows which items are done and does the others.
+"""
+
+from __future__ import annotations
+
+import abc
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Generic, TypeVar
+
+from graphs.errors import TfplaceError
+from tfplace.interruption import Interrupted, interruptible
+from tfplace.runs.executors.work_item import Ended, Executor, WorkItem
+
+Row = TypeVar("Row")
+
+_LOGGER = logging.getLogger(__name__)
+
+
+class ResumableRun(abc.ABC, Generic[Row]):
+    """A run over items that are independent of each other.
+
+    Attributes:
+      rows: what is known of each item, in their order.
+      is_interrupted: whether Ctrl-C or SIGTERM ended the run.
+    """
+
+    def __init__(self, rows: Sequence[Row], executor: Executor) -> None:
+        self.rows = list(rows)
+        self.is_interrupted = False
+        self._executor = executor
+        self._lock = threading.Lock()
+
+    @abc.abstractmethod
+    def is_due(self, row: Row) -> bool:
+        """Whether an item of this row has to be worked on."""
+
+    @abc.abstractmethod
+    def work(self, index: int) -> Iterator[Row]:
+        """Works on one item and yields its row after each change.
+
+        Where the executor was stopped, the item's last row is missing: the next run does it again.
+        """
+
+    @abc.abstractmethod
+    def keep(self) -> None:
+        """Writes all rows; each file is whole at any moment."""
+
+    @abc.abstractmethod
+    def tell(self, index: int) -> None:
+        """A row has changed and is written; never called by two threads at a time."""
+
+    def run(self, parallel: int) -> None:
+        """Works on what is due, `parallel` items at a time, until all are done or until Ctrl-C."""
+        self.keep()
+        due = [index for index, row in enumerate(self.rows) if self.is_due(row)]
+        with (
+            interruptible() as interruption,
+            interruption.held(),
+            ThreadPoolExecutor(parallel) as pool,
+        ):
+            futures = [pool.submit(self._run_item, index) for index in due]
+            try:
+                with interruption.raising():
+                    for future in as_completed(futures):
+                        future.result()
+            except Interrupted:
+                pool.shutdown(wait=False, cancel_futures=True)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+            finally:
+                self._executor.stop()
+            self.is_interrupted = interruption.seen
+        self.keep()
+
+    def _run_item(self, index: int) -> None:
+        for row in self.work(index):
+            with self._lock:
+                self.rows[index] = row
+                self.keep()
+                self.tell(index)
+
+    def _ended(self, work: Callable[[], WorkItem]) -> Ended | None:
+        """How the work of one item ended, which fails alone; None where it was stopped."""
+        try:
+            return self._executor.run(work())
+        except TfplaceError as error:
+            return Ended(error.exit_status, b"", "", str(error))
+        except Exception as error:  # a defect that one item meets must not end the others
+            _LOGGER.exception("running one of many")
+            return Ended(-1, b"", "", f"a defect of tfplace: {type(error).__name__}: {error}")
