@@ -99,7 +99,8 @@ class JobFile:
         facts = _facts(arguments, values)
         name = _fitting(_filled(values.name, facts) if values.name else _default_name(words))
         facts["name"] = name
-        own_words = [*arguments, *given_flags(values, without=(*OWN_FLAGS, "format"))]
+        given = given_flags(values, without=(*OWN_FLAGS, "format"))
+        own_words = tuple(_filled(word, facts) for word in [*arguments, *given])
         places = {
             key: _filled(values[key].value or "", facts) for key in PLACE_FLAGS if key in values
         }
@@ -113,7 +114,7 @@ class JobFile:
             line_number=number,
             line=line,
             command=command,
-            words=tuple(_filled(word, facts) for word in own_words),
+            words=own_words,
             added_flags=tuple(added),
             outputs=tuple(path for key, path in places.items() if path and key != "checkpoint_dir"),
             has_overwrite="overwrite" in values,
