@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, print_result
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from tfplace.runs.batch.summary import JobRow
+from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet and writes the summary; the status says whether a job failed."""
     from tfplace.commands.job_file import JobFile, job_limits
-    from tfplace.runs.batch.display import listener_for
+    from tfplace.runs.batch.display import final_table, listener_for
+    from tfplace.runs.batch.job_state import JOBS_FOLDER, LOG_FILE
     from tfplace.runs.batch.run_jobs import run_batch
     from tfplace.runs.batch.summary import summary
     from tfplace.runs.executors.executor_of_name import executor_for
@@ -32,7 +27,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         parallel = values.parallel or capacity or 1
         batch = run_batch(jobs, executor, listener, output_dir, parallel, values.resume)
     result = summary(batch.rows)
-    print_result(values, result, lambda out: _print(out, batch.rows, output_dir))
+    if out := text_output(values, result):
+        out.print(final_table(batch.rows))
+        logs = Path(output_dir, JOBS_FOLDER, "NAME", LOG_FILE)
+        out.print(f"written   {output_dir}/summary.json, .csv, .md; logs: {logs}", soft_wrap=True)
+        if result["num_failed"]:
+            out.print("failed    jobs are tried again by the same command")
     if batch.is_interrupted:
         return failed(
             f"running a batch: interrupted; {result['num_done']} of {result['num_jobs']} jobs are "
@@ -46,15 +46,3 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             EXIT_BAD_INPUT,
         )
     return 0
-
-
-def _print(out: Console, rows: Sequence[JobRow], output_dir: str) -> None:
-    """The table of all jobs, and where everything is."""
-    from tfplace.runs.batch.display import final_table
-    from tfplace.runs.batch.job_state import JOBS_FOLDER, LOG_FILE
-
-    out.print(final_table(rows))
-    logs = Path(output_dir, JOBS_FOLDER, "NAME", LOG_FILE)
-    out.print(f"written   {output_dir}/summary.json, .csv, .md; logs: {logs}", soft_wrap=True)
-    if any(row.state.state == "failed" for row in rows):
-        out.print("failed    jobs are tried again by the same command")

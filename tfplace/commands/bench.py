@@ -12,7 +12,7 @@ from absl import flags
 from graphs.errors import UsageError
 from tfplace.algorithms.table import require_known
 from tfplace.commands.from_flags import split_names, whole_numbers
-from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, print_result
+from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
     from tfplace.progress import Progress
@@ -57,7 +57,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         bench.run(grid.parallel)
     rows = bench.done
     text = _write_tables(rows, stem)
-    print_result(values, rows, lambda out: print(text, end=""))
+    if text_output(values, rows):
+        print(text, end="")
     if bench.is_interrupted:
         return failed(
             f"running a bench: interrupted; {len(rows)} of {len(bench.rows)} cells are in "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.outcome import print_result
+from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -33,9 +33,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         calibration = calibrate(cluster, values.budget_seconds, tell=progress.say)
     text = json.dumps(cluster_to_json(calibration.cluster), indent=2) + "\n"
     write_file(values.output, text.encode(), values.overwrite)
-    print_result(
-        values,
-        calibration_to_json(calibration, values.output),
-        lambda out: print_calibration(calibration, values.output, out),
-    )
+    if out := text_output(values, calibration_to_json(calibration, values.output)):
+        print_calibration(calibration, values.output, out)
     return 0

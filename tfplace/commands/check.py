@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, print_result
+from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -18,7 +18,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     model = arguments[0]
     check = check_devices(prepare(problem_options(model, values), trace=False))
-    print_result(values, check, lambda out: print_check(check, out))
+    if out := text_output(values, check):
+        print_check(check, out)
     if check.runs:
         return 0
     return failed(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import print_result
+from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_file, require_free, writable, write_file
 
 
@@ -43,5 +43,6 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
         write_file(values.output, text.encode(), values.overwrite)
     if values.picture is not None:
         write_file(values.picture, scatter_png(study), values.overwrite)
-    print_result(values, result, lambda out: print_fidelity(study, out))
+    if out := text_output(values, result):
+        print_fidelity(study, out)
     return 0

@@ -9,7 +9,7 @@ from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.commands.flag_table import SIZES
-from tfplace.commands.outcome import print_result
+from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_free, writable
 
 
@@ -40,9 +40,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         "train_op": built.train_op,
         "loss": built.loss,
     }
-    sentence = (
-        f"wrote {values.output}: {name}, {result['num_ops']:,} ops, "
-        f"{built.num_parameters:,} parameters; a run is {built.train_op}, loss {built.loss}"
-    )
-    print_result(values, result, lambda out: print(sentence))
+    if text_output(values, result):
+        print(
+            f"wrote {values.output}: {name}, {result['num_ops']:,} ops, "
+            f"{built.num_parameters:,} parameters; a run is {built.train_op}, loss {built.loss}"
+        )
     return 0

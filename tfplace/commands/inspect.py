@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import print_result
+from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -17,5 +17,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.report.text_inspection import print_inspection
 
     inspection = inspect(prepare(problem_options(arguments[0], values), trace=False))
-    print_result(values, inspection, lambda out: print_inspection(inspection, out))
+    if out := text_output(values, inspection):
+        print_inspection(inspection, out)
     return 0

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from absl import flags
 
 from graphs.errors import ClusterError
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import print_result
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -47,10 +43,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     memory = compare_memory(prepared, placements, config) if values.memory else None
     result = {**comparison.timings, **vars(comparison), "memory": memory}
     del result["timings"]  # each has a key of its own
-
-    def print_text(out: Console) -> None:
+    if out := text_output(values, result):
         print_comparison(comparison, out)
         print_memory(memory or {}, out)
-
-    print_result(values, result, print_text)
     return 0

@@ -8,7 +8,7 @@ from absl import flags
 
 from tfplace.algorithms.table import require_known
 from tfplace.commands.from_flags import optimize_options
-from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, print_result
+from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 from tfplace.interruption import interruptible
 
 
@@ -21,7 +21,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     report = optimize(optimize_options(arguments[0], values), progress_for(values.verbosity))
     with interruptible() as interruption, interruption.held():  # everything is written
-        print_result(values, report.to_json(), lambda out: print_report(report, out))
+        if out := text_output(values, report.to_json()):
+            print_report(report, out)
     if report.search["interrupted"]:
         return failed(
             f"optimizing {arguments[0]!r}: interrupted after {report.search['num_trials']:,} "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 # Of the contract, section 2; graphs/errors.py has the others.
 EXIT_USAGE, EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_DEFECT = 1, 2, 5, 70
@@ -18,19 +18,24 @@ LONGEST_WORD = 300  # of an error line: a path may be long, a name in a damaged 
 LONGEST_LINE = 2000
 
 
-def print_result(
-    values: flags.FlagValues, result: Any, print_text: Callable[[Console], object]
-) -> None:
-    """Prints the result as --format says: as JSON, or as `print_text` shows it to a person."""
+def text_output(values: flags.FlagValues, result: Any) -> Console | None:
+    """Prints the result with --format=json; else returns where to print it for a person."""
     if values.format == "json":
         from tfplace.report.report import plain
 
         json.dump(plain(result), sys.stdout, indent=2, allow_nan=False)
         print()
-    else:
-        from tfplace.report.text import console
+        return None
+    from tfplace.report.text import console
 
-        print_text(console())
+    return console()
+
+
+def plain_table(title: str, *columns: str) -> Table:
+    """A table without lines."""
+    from rich.table import Table
+
+    return Table(*columns, box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
 
 
 def failed(message: str, status: int) -> int:

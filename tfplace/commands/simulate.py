@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import print_result
+from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_file, writable, write_file, write_whole
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from graphs.op_graph import IntArray
     from graphs.problem import Problem
     from tfplace.simulation.prediction import Prediction
@@ -31,13 +29,10 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     speed = (
         None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
     )
-
-    def print_text(out: Console) -> None:
+    if out := text_output(values, {**vars(prediction), "placements_per_second": speed}):
         print_prediction(prediction, out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
-
-    print_result(values, {**vars(prediction), "placements_per_second": speed}, print_text)
     return 0
 
 

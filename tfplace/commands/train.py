@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, print_result
+from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
     from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -64,7 +64,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         "held_out": checkpoint.held_out,
         "interrupted": result.interrupted,
     }
-    print_result(values, facts, lambda out: print("\n".join(_lines(facts))))
+    if text_output(values, facts):
+        print("\n".join(_lines(facts)))
     if result.interrupted:
         return failed(
             f"training a policy: interrupted after {checkpoint.episodes:,} episodes; the policy "

@@ -18,6 +18,7 @@ from tfplace.interruption import Interrupted, interruptible
 from tfplace.runs.executors.work_item import Ended, Executor, WorkItem
 
 Row = TypeVar("Row")
+Tell = Callable[[Row, int, int], None]  # a row that is new, and how many of how many have ended
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -30,15 +31,22 @@ class ResumableRun(abc.ABC, Generic[Row]):
       is_interrupted: whether Ctrl-C or SIGTERM ended the run.
     """
 
-    def __init__(self, rows: Sequence[Row], executor: Executor) -> None:
+    def __init__(self, rows: Sequence[Row], executor: Executor, tell: Tell[Row]) -> None:
+        """Runs nothing yet.
+
+        Args:
+          rows: what an earlier run has left.
+          executor: where the work is done.
+          tell: told of each change after it is written; never called by two threads at a time.
+        """
         self.rows = list(rows)
         self.is_interrupted = False
-        self._executor = executor
+        self._executor, self._tell = executor, tell
         self._lock = threading.Lock()
 
     @abc.abstractmethod
-    def is_due(self, row: Row) -> bool:
-        """Whether an item of this row has to be worked on."""
+    def is_ended(self, row: Row) -> bool:
+        """Whether there is nothing left to do for the item of this row."""
 
     @abc.abstractmethod
     def work(self, index: int) -> Iterator[Row]:
@@ -51,14 +59,10 @@ class ResumableRun(abc.ABC, Generic[Row]):
     def keep(self) -> None:
         """Writes all rows; each file is whole at any moment."""
 
-    @abc.abstractmethod
-    def tell(self, index: int) -> None:
-        """A row has changed and is written; never called by two threads at a time."""
-
     def run(self, parallel: int) -> None:
-        """Works on what is due, `parallel` items at a time, until all are done or until Ctrl-C."""
+        """Works on all items that have not ended, `parallel` at a time, or until Ctrl-C."""
         self.keep()
-        due = [index for index, row in enumerate(self.rows) if self.is_due(row)]
+        due = [index for index, row in enumerate(self.rows) if not self.is_ended(row)]
         with (
             interruptible() as interruption,
             interruption.held(),
@@ -84,7 +88,7 @@ class ResumableRun(abc.ABC, Generic[Row]):
             with self._lock:
                 self.rows[index] = row
                 self.keep()
-                self.tell(index)
+                self._tell(row, sum(map(self.is_ended, self.rows)), len(self.rows))
 
     def _ended(self, work: Callable[[], WorkItem]) -> Ended | None:
         """How the work of one item ended, which fails alone; None where it was stopped."""

@@ -88,9 +88,9 @@ def test_a_bad_line_is_a_job_that_cannot_run_and_the_others_are_read(read):
         "line-1", "line-2", "line-3", "line-4", "line-5", "e", "line-7", "line-8",
     ]  # fmt: skip
     wanted = ["budget_seconds'?", "filling in `--output_dir={nam}`: there is nothing called {nam} "
-              "here; did you mean 'name'?; wanted {name}, {model} or a flag of the command", "No closing quotation",
-              "found 2 arguments", "'/nowhere' can't be opened", "", "no flag --output",
-              "wanted a positive size"]  # fmt: skip
+              "here; did you mean 'name'?; wanted {name}, {model} or a flag of the command",
+              "No closing quotation", "found 2 arguments", "'/nowhere' can't be opened", "",
+              "no flag --output", "wanted a positive size"]  # fmt: skip
     for job, words in zip(jobs, wanted, strict=True):
         assert words in job.error if words else job.error == ""
 

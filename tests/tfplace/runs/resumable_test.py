@@ -20,12 +20,12 @@ class Numbers(ResumableRun[str]):
     """Items whose rows go from "" over "begun" to "done", kept in a list that outlives the run."""
 
     def __init__(self, disk, killed_at=10**9):
-        super().__init__(disk, self)
+        super().__init__(disk, self, self.tell)
         self.disk, self.killed_at = disk, killed_at
         self.ran, self.told, self.stops = [], [], 0
 
-    def is_due(self, row):
-        return row != "done"
+    def is_ended(self, row):
+        return row == "done"
 
     def work(self, index):
         self.ran.append(index)
@@ -38,9 +38,9 @@ class Numbers(ResumableRun[str]):
             raise Killed
         self.disk[:] = self.rows
 
-    def tell(self, index):
+    def tell(self, *told):
         assert self.disk == self.rows  # what is told is written
-        self.told.append((index, self.rows[index]))
+        self.told.append(told)
 
     def stop(self):
         self.stops += 1
@@ -50,7 +50,7 @@ def test_rows_are_told_and_kept_one_after_another():
     numbers = Numbers(["", "done", "begun"])
     numbers.run(1)
     assert numbers.ran == [0, 2]
-    assert numbers.told == [(0, "begun"), (0, "done"), (2, "begun"), (2, "done")]
+    assert numbers.told == [("begun", 1, 3), ("done", 2, 3), ("begun", 2, 3), ("done", 3, 3)]
     assert numbers.disk == ["done"] * 3
     assert numbers.stops == 1 and not numbers.is_interrupted
 
@@ -113,10 +113,10 @@ def test_items_run_side_by_side_but_rows_are_told_one_at_a_time():
             meeting.wait(timeout=60)  # nobody goes on before all three are here
             yield "done"
 
-        def tell(self, index):
+        def tell(self, *told):
             assert not self.is_telling
             self.is_telling = True
-            super().tell(index)
+            super().tell(*told)
             self.is_telling = False
 
     numbers = Meeting([""] * 3)

@@ -35,23 +35,20 @@ class LineListener(Listener):
 
     @contextlib.contextmanager
     def watching(self, rows: Sequence[JobRow]) -> Iterator[None]:
-        self._num_jobs = len(rows)
-        self._num_ended = sum(row.state.state in ("done", "failed") for row in rows)
         _print_line(f"{len(rows)} jobs, {sum(row.was_done for row in rows)} of them done before")
         for row in rows:
             if row.job.error:
                 _print_line(f"line {row.job.line_number} can't run: {row.job.error}")
         yield
 
-    def change(self, row: JobRow) -> None:
+    def change(self, row: JobRow, num_ended: int, num_jobs: int) -> None:
         name, state, took, sentence = row.cells()
         if state == "running":
             again = f", attempt {row.state.attempts}" if row.state.attempts > 1 else ""
             _print_line(f"{name} begins{again}")
-            return
-        self._num_ended += 1
-        outcome = f": {sentence}" if sentence else ""
-        _print_line(f"{self._num_ended}/{self._num_jobs} {name} {state} in {took}{outcome}")
+        else:
+            outcome = f": {sentence}" if sentence else ""
+            _print_line(f"{num_ended}/{num_jobs} {name} {state} in {took}{outcome}")
 
 
 class TableListener(Listener):

@@ -54,17 +54,20 @@ class JobFolder:
         self.log = path / LOG_FILE
         self.result = path / RESULT_FILE
 
-    def state_of(self, job: Job) -> JobState:
-        """What is known of this job, which is little if its line has changed since.
+    def state_of(self, job: Job, resume: bool) -> JobState:
+        """The job's state at the beginning of a batch: done or waiting.
 
-        A state that can't be read counts as none: the job is done again.
+        Args:
+          job: one whose line has changed since its state was written has to be done again; so has
+            one whose state can't be read.
+          resume: False where every job has to be done again.
         """
-        before = self._read()
-        if before is None:
-            return JobState(job.fingerprint)
-        if before.fingerprint != job.fingerprint:
-            return JobState(job.fingerprint, own_outputs=before.own_outputs)
-        return before
+        before = self._read() or JobState(job.fingerprint)
+        is_same = resume and before.fingerprint == job.fingerprint
+        if is_same and before.state == "done":
+            return before
+        attempts = before.attempts if is_same else 0
+        return JobState(job.fingerprint, "waiting", attempts, before.own_outputs)
 
     def begun(self, job: Job, before: JobState) -> JobState:
         """Notes that an attempt begins, and which outputs will be the job's own.

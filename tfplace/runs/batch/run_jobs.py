@@ -31,7 +31,7 @@ class Listener:
         """Around the batch, which replaces the rows of jobs that begin and end."""
         yield
 
-    def change(self, row: JobRow) -> None:
+    def change(self, row: JobRow, num_ended: int, num_jobs: int) -> None:
         """A job has begun or ended; never called by two threads at a time."""
 
 
@@ -44,11 +44,11 @@ class BatchRun(ResumableRun[JobRow]):
         """Reads what is known of the jobs; for the arguments see run_batch."""
         self._folders = [JobFolder(root / JOBS_FOLDER / job.name) for job in jobs]
         rows = [_first_row(*each, resume) for each in zip(jobs, self._folders, strict=True)]
-        super().__init__(rows, executor)
-        self._root, self._listener = root, listener
+        super().__init__(rows, executor, listener.change)
+        self._root = root
 
-    def is_due(self, row: JobRow) -> bool:
-        return row.state.state != "done" and not row.job.error
+    def is_ended(self, row: JobRow) -> bool:
+        return row.state.state in ("done", "failed")
 
     def work(self, index: int) -> Iterator[JobRow]:
         job, folder = self.rows[index].job, self._folders[index]
@@ -78,9 +78,6 @@ class BatchRun(ResumableRun[JobRow]):
 
     def keep(self) -> None:
         write_summary(self._root, self.rows)
-
-    def tell(self, index: int) -> None:
-        self._listener.change(self.rows[index])
 
 
 def run_batch(
@@ -129,11 +126,9 @@ def _owned(root: Path) -> Iterator[None]:
 def _first_row(job: Job, folder: JobFolder, resume: bool) -> JobRow:
     if job.error:
         return JobRow(job, JobState(job.fingerprint, "failed", exit_status=1, error=job.error))
-    state = folder.state_of(job)
-    if state.state == "done" and resume:
-        return JobRow(job, state, folder.read_result(), was_done=True)
-    attempts = state.attempts if resume else 0
-    return JobRow(job, JobState(job.fingerprint, "waiting", attempts, state.own_outputs))
+    state = folder.state_of(job, resume)
+    was_done = state.state == "done"
+    return JobRow(job, state, folder.read_result() if was_done else None, was_done)
 
 
 def _work_item(job: Job, state: JobState, folder: JobFolder) -> WorkItem:

@@ -6,16 +6,15 @@ import dataclasses
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tfplace.runs.bench.grid import Cell, Grid, write_rows
 from tfplace.runs.bench.instances import PreparedInstances
 from tfplace.runs.executors.work_item import Executor, WorkItem
-from tfplace.runs.resumable import ResumableRun
+from tfplace.runs.resumable import ResumableRun, Tell
 
 Row = dict[str, Any]
-Tell = Callable[[Row, int, int], None]  # a new row, and how many of how many are done
 
 SETUP_SECONDS = 600.0  # what a cell may take beyond its budget: imports, compiling, one batch
 
@@ -24,7 +23,7 @@ class BenchRun(ResumableRun[Row | None]):
     """Cells, each with its row, None where it is not done."""
 
     def __init__(
-        self, grid: Grid, path: str, earlier: Sequence[Row], executor: Executor, tell: Tell
+        self, grid: Grid, path: str, earlier: Sequence[Row], executor: Executor, tell: Tell[Any]
     ) -> None:
         """Takes from the rows of an earlier run what belongs to the grid.
 
@@ -34,22 +33,22 @@ class BenchRun(ResumableRun[Row | None]):
           earlier: rows that it held before; those that belong to other grids stay in the file, and
             cells that failed are tried again.
           executor: where the cells run.
-          tell: told each new row, and how many of how many are done.
+          tell: see ResumableRun.
         """
-        self._grid, self._path, self._tell = grid, path, tell
+        self._grid, self._path = grid, path
         self._cells = grid.cells()
         self._others = [row for row in earlier if not any(c.matches(row) for c in self._cells)]
         done = [row for row in earlier if "error" not in row]
         row_of = {cell: row for row in done for cell in self._cells if cell.matches(row)}
-        super().__init__([row_of.get(cell) for cell in self._cells], executor)
+        super().__init__([row_of.get(cell) for cell in self._cells], executor, tell)
 
     @property
     def done(self) -> list[Row]:
         """The rows of cells that are done, in the grid's order."""
         return [row for row in self.rows if row is not None]
 
-    def is_due(self, row: Row | None) -> bool:
-        return row is None
+    def is_ended(self, row: Row | None) -> bool:
+        return row is not None
 
     def run(self, parallel: int) -> None:
         with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
@@ -67,11 +66,6 @@ class BenchRun(ResumableRun[Row | None]):
 
     def keep(self) -> None:
         write_rows(self._path, [*self.done, *self._others])
-
-    def tell(self, index: int) -> None:
-        row = self.rows[index]
-        assert row is not None
-        self._tell(row, len(self.done), len(self.rows))
 
     def _work_item(self, cell: Cell) -> WorkItem:
         """`python -m tfplace.runs.bench.cell REQUEST`, whose last line on stdout is the row.

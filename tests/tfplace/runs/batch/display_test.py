@@ -34,12 +34,12 @@ def printed(table):
     return [line.rstrip() for line in console.file.getvalue().splitlines()]
 
 
-def test_lines_count_what_has_ended(capsys):
+def test_lines_say_what_begins_and_what_has_ended(capsys):
     listener = LineListener()
     rows = [row("a", "waiting"), row("b", "failed", "no flag --y"), row("c", "done")]
     with listener.watching(rows):
-        listener.change(row("a", "running", attempts=2))
-        listener.change(row("a", "failed", seconds=1.5, error="it is no model"))
+        listener.change(row("a", "running", attempts=2), 2, 3)
+        listener.change(row("a", "failed", seconds=1.5, error="it is no model"), 3, 3)
     assert capsys.readouterr().err.splitlines() == [
         "tfplace: 3 jobs, 0 of them done before",
         "tfplace: line 1 can't run: no flag --y",

@@ -196,7 +196,7 @@ def test_ctrl_c_ends_it_and_the_next_run_goes_on(run, tmp_path):
     class Press(Listener):
         """In the main thread's stead: the signal goes to the process."""
 
-        def change(self, row):
+        def change(self, row, num_ended, num_jobs):
             if row.job.name == "c":
                 os.kill(os.getpid(), signal.SIGINT)
 
