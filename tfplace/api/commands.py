@@ -82,8 +82,8 @@ def simulate(
 def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
     """`tfplace inspect MODEL`: what is in it.
 
-    >>> found = inspect(tiny_model, cluster="k80x2")
-    >>> found.mode, found.num_ops == sum(row.num_ops for row in found.op_types)
+    >>> inspection = inspect(tiny_model, cluster="k80x2")
+    >>> inspection.mode, inspection.num_ops == sum(row.num_ops for row in inspection.op_types)
     ('train', True)
     """
     with flag_values("inspect", [os.fspath(model)], flags) as values:
