@@ -38,9 +38,17 @@ setup(
         "rich>=13",  # tables and progress on terminals
         "matplotlib>=3.9",  # pictures of bench and fidelity
         "h5py>=3.11",  # sniffing .h5 models
+        "psutil>=6",  # memory and CPU time of process trees and of the machine
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "ruff>=0.9", "mypy>=1.14"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "hypothesis>=6",
+            "ruff>=0.9",
+            "mypy>=1.14",
+            "types-psutil>=6",
+        ],
         "ray": ["ray>=2.40"],  # batch and bench on several machines
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },

@@ -108,10 +108,10 @@ class CallGraph:
           several where calls in one body go to different copies.
         """
         if chain not in self._resolved:
-            found: dict[str, None] = {}
+            callees: dict[str, None] = {}
             for caller in self.resolve(chain[:-1]):
-                found.update(dict.fromkeys(self.opened_callees(caller, chain[-1])))
-            self._resolved[chain] = tuple(found)
+                callees.update(dict.fromkeys(self.opened_callees(caller, chain[-1])))
+            self._resolved[chain] = tuple(callees)
         return self._resolved[chain]
 
     def opened_callees(self, caller: str, step: str) -> Sequence[str]:

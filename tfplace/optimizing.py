@@ -11,6 +11,7 @@ from typing import NamedTuple
 from graphs.building.build import origin_devices
 from graphs.devices_asked import kept_beside_the_run
 from graphs.errors import VerificationError
+from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import tags_of, write_forms
@@ -40,7 +41,7 @@ from tfplace.choosing.kept_search import priced_as_kept, search_folder
 from tfplace.choosing.proof import NOT_VERIFIED, Verified, devices_used, verified
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
 from tfplace.interruption import Interruption, interruptible
-from tfplace.measurement.run_measurement import MeasureConfig
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.output_paths import (
     default_output_dir,
     require_apart,
@@ -48,7 +49,6 @@ from tfplace.output_paths import (
     require_free,
     require_outside,
     writable,
-    write_whole,
 )
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
@@ -139,7 +139,9 @@ def _search(
     Both share the budget, with the search for finalists where that follows.
     """
     began = time.monotonic()
-    baselines = baseline_candidates(prepared.instance, simulator, options.budget_seconds, options.seed)
+    baselines = baseline_candidates(
+        prepared.instance, simulator, options.budget_seconds, options.seed
+    )
     best = best_of(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     solved = solve_small(prepared.problem, best, left)
@@ -196,7 +198,7 @@ def _measure(
         choice = of_measured_search(prepared, candidates, choice, options.seed)
     progress.say(f"timing given, single and placed on {prepared.cluster.name}")
     placements = placements_to_compare(candidates, choice.candidate)
-    timings = compare(prepared, placements, MeasureConfig(seed=options.seed), options.seed)
+    timings = compare(prepared, placements, StepLimits(seed=options.seed), options.seed)
     return Timed(confirmed(choice, candidates, timings), timings)
 
 
@@ -221,9 +223,9 @@ def _write_model(
             beside = kept_beside_the_run(prepared.source.graph_def, prepared.flat, names)
             devices = {**devices, **beside}
         files = placement_files(prepared, placement)
-        emitted = emit(prepared.source, devices, made, files, overwrite=True)
+        emit(prepared.source, devices, made, files)
         comparison = interruption.unless_seen(
-            lambda: verified(prepared, Path(emitted.path), placement), NOT_VERIFIED
+            lambda: verified(prepared, made, placement), NOT_VERIFIED
         )
         _require_same(comparison)
         bound = interruption.unless_seen(
@@ -231,7 +233,7 @@ def _write_model(
         )
         used = None
         if searched.timings is not None:
-            used = interruption.unless_seen(lambda: devices_used(prepared, emitted), None)
+            used = interruption.unless_seen(lambda: devices_used(prepared, made), None)
         proof = Proof(comparison, bound, used or {}, interruption.seen)
         explained = explain(prepared.problem, placement)
         report = report_of(prepared, options, searched, proof, explained)

@@ -4,18 +4,12 @@ Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth
 seconds out in whole microseconds. Asked for a device of one flop and one byte per microsecond it
 therefore gives flops and bytes themselves, without rounding, and one pass serves every device; a
 test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used: it
-takes transfers between devices as free (SPEC section 6).
+takes transfers between devices as free (the contract, section 6).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -23,12 +17,14 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
 from graphs.flat_graph import FlatGraph
+from graphs.host.child import ChildError, ask_child
 from graphs.op_graph import FloatArray
 from graphs.source_model import TensorSpec
 
 PRICING_SECONDS = 600.0
 """Longest that Grappler may take; 170,000 ops take 20 s."""
 
+_PROCESS = "graphs.pricing.grappler_process"
 _NANOSECONDS_PER_UNIT = 1000
 # Any name does, as long as it is no GPU's: for GPUs Grappler asks the driver, once per op.
 _DEVICE_NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
@@ -128,32 +124,11 @@ def list_devices() -> list[Any]:
 
 def run_grappler(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Answers a request of `grappler_process` in a process; {"error"} where that fails."""
-    with tempfile.TemporaryDirectory(prefix="tfplace_grappler_") as folder:
-        return _run_in(pathlib.Path(folder), request)
-
-
-def _run_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    asked, answered = folder / "request", folder / "answer"
-    asked.write_bytes(pickle.dumps(request))
-    script = pathlib.Path(__file__).with_name("grappler_process.py")
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(script), str(asked), str(answered)],
-            cwd=folder,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=PRICING_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no answer within {PRICING_SECONDS:.0f} s"}
-    if done.returncode != 0 or not answered.exists():
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        said = [line for line in lines if "Check failed" in line] or lines[-1:]
-        return {"error": f"its process ended with status {done.returncode}: {' '.join(said[:1])}"}
-    result: Mapping[str, Any] = pickle.loads(answered.read_bytes())
-    return result
+        answer: Mapping[str, Any] = ask_child(_PROCESS, request, PRICING_SECONDS)
+    except ChildError as error:
+        return {"error": str(error)}
+    return answer
 
 
 def _sinks(graph_def: Any) -> list[str]:

@@ -44,8 +44,9 @@ def test_an_input_of_unknown_rank_gets_the_first_that_runs(source, tmp_path, mon
 
     monkeypatch.setattr(verify_plan, "generate_feeds", picky)
     plan = Plan(source, "placed", tmp_path, "")
-    list(plan.checks({}, None))
-    assert [array.shape for array in plan.arrays.values()] == [(2,) * wanted]
+    _, check, *_ = plan.checks({}, None)
+    assert check.label == "signature f (v1 Session)"
+    assert [array.shape for array in check.given.feeds.values()] == [(2,) * wanted]
     assert plan.left_out == []
 
 

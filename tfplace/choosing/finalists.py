@@ -17,7 +17,8 @@ from tfplace.algorithms.table import policy_of
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.interruption import Interrupted
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
@@ -27,7 +28,7 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SLOWER_LINKS = (4.0, 16.0)
 SEARCH_SHARE = 0.1
-FIRST_ROUND = MeasureConfig(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
+FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
 
 
 def finalists(

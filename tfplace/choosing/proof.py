@@ -13,11 +13,11 @@ from graphs.cluster import Cluster
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
-from rewrite.emit import Emitted
 from rewrite.verify import verify
 from tfplace.measurement.device_name import device_key
-from tfplace.measurement.trace import TraceConfig, trace_run
+from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.trace import devices_used as devices_in
+from tfplace.measurement.trace import trace_run
 from tfplace.measurement.training_run import SavedModelRun
 from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel, placed_run_graph
@@ -81,16 +81,16 @@ def session_target(cluster: Cluster, is_present: bool) -> Iterator[str]:
             yield pool.target
 
 
-def devices_used(prepared: PreparedModel, emitted: Emitted) -> Mapping[str, Any]:
+def devices_used(prepared: PreparedModel, emitted: Path) -> Mapping[str, Any]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
     A training step that was made for the search is not in a SavedModel that had none; its
     first signature is traced then.
     """
-    run = _emitted_run(prepared.source, Path(emitted.path), prepared.feeds)
+    run = _emitted_run(prepared.source, emitted, prepared.feeds)
     if run is None:
         return {}
-    traces = trace_run(None, run, prepared.cluster, TraceConfig(num_traces=2, soft_placement=True))
+    traces = trace_run(None, run, prepared.cluster, exactly(2, warmup_steps=2), True)
     if isinstance(traces, Infeasible):
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}

@@ -18,7 +18,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """
     from graphs.placement_file import read_placement
     from tfplace.choosing.compare import compare, compare_memory
-    from tfplace.measurement.run_measurement import MeasureConfig
+    from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare
     from tfplace.report.text import print_comparison, print_memory
 
@@ -36,7 +36,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             prepared.problem.device_names,
             prepared.given,
         )
-    config = MeasureConfig(
+    config = StepLimits(
         min_steps=values.steps, budget_seconds=values.budget_seconds, seed=values.seed
     )
     comparison = compare(prepared, placements, config, values.seed)

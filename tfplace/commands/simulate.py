@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+from graphs.host.whole_file import write_whole
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import text_output
-from tfplace.output_paths import require_file, writable, write_file, write_whole
+from tfplace.output_paths import require_file, writable, write_file
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray

@@ -9,14 +9,15 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.preparing.executed_graph import attribute
-from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
+from tfplace.preparing.executed_run import ExecutedRun, execute
 from tfplace.preparing.prepare import PreparedModel, training_run
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulator import Simulator
 
-TRACED_STEPS = ExecuteConfig(max_steps=4, min_steps=3, warmup_steps=2)
+TRACED_STEPS = StepLimits(warmup_steps=2, min_steps=3, max_steps=4, budget_seconds=15.0)
 
 
 @dataclasses.dataclass(frozen=True)

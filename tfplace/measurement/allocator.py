@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.training_run import RunMemory
 
-LEAST_COUNTED_CPU_BYTES = 256 * 1024
 CPU_LIMIT_VARIABLE = "TF_MKL_ALLOC_MAX_BYTES"
 """Environment variable: the most bytes that the CPU's allocator gives out; read at its start."""
 
@@ -25,13 +24,13 @@ def memory_of_devices(device_names: Sequence[str], reset: bool) -> dict[str, Run
     """
     keys = {name: device_key(name) for name in device_names}
     num_cpus = sum(key.type == "CPU" and not key.job for key in keys.values())
-    found = {}
+    uses = {}
     for name, key in keys.items():
         is_shared = key.type == "CPU" and num_cpus > 1
         use = None if key.job or is_shared else memory_use(f"{key.type}:{key.index}", reset)
         if use is not None:
-            found[name] = use
-    return found
+            uses[name] = use
+    return uses
 
 
 def memory_use(device: str, reset: bool) -> RunMemory | None:

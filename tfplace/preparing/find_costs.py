@@ -25,6 +25,7 @@ from graphs.pricing.costs import Costs, node_seconds, price
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import NodeWork, node_work
 from graphs.source_model import SourceModel
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.cached_values import (
     node_work_arrays,
@@ -33,12 +34,11 @@ from tfplace.preparing.cached_values import (
     traced_from,
 )
 from tfplace.preparing.cost_cache import CacheKey, CostCache
-from tfplace.preparing.executed_run import ExecuteConfig, execute
+from tfplace.preparing.executed_run import STEPS, execute
 from tfplace.preparing.node_seconds import TracedNodes, traced_nodes
 from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_seconds
 
 _log = logging.getLogger("tfplace")
-_DEFAULT_EXECUTE = ExecuteConfig()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +62,7 @@ def find_costs(
     cluster: Cluster,
     trace: bool,
     cache: CostCache,
-    config: ExecuteConfig = _DEFAULT_EXECUTE,
+    limits: StepLimits = STEPS,
 ) -> Costs:
     """Prices every op on every device.
 
@@ -71,7 +71,7 @@ def find_costs(
       cluster: the devices.
       trace: whether they are here and ops are to be timed on them.
       cache: where costs are kept.
-      config: how to trace.
+      limits: how many steps are traced.
     """
     graph_parts = _graph_parts(run.flat)
     labels = {"model": run.source.path, "nodes": str(len(run.flat.graph_def.node))}
@@ -80,7 +80,7 @@ def find_costs(
     if not trace:
         return costs
     filled = dataclasses.replace(asked, work=with_defaults(run.flat, run.properties, asked.work))
-    tracer = _Tracer(run, cluster, filled, config)
+    tracer = _Tracer(run, cluster, filled, limits)
     for d, device in enumerate(cluster.devices):
         kind = device_kind(device)
         if kind in tracer.alone_seconds:
@@ -96,12 +96,12 @@ class _Tracer:
     """Traces, or finds in the cache, one device of each kind."""
 
     def __init__(
-        self, run: PricedRun, cluster: Cluster, asked: NodeWork, config: ExecuteConfig
+        self, run: PricedRun, cluster: Cluster, asked: NodeWork, limits: StepLimits
     ) -> None:
         self._run = run
         self._cluster = cluster
         self._asked = asked
-        self._config = config
+        self._limits = limits
         self._notes: list[str] = []
         self.alone_seconds: dict[tuple[object, ...], FloatArray] = {}
         self.traced: dict[tuple[object, ...], TracedNodes] = {}
@@ -146,11 +146,11 @@ class _Tracer:
         np.logical_and.at(unit_runs_here, run.built.op_of_node, runs_here)
         for node, op in zip(graph_def.node, run.built.op_of_node.tolist(), strict=True):
             node.device = names[d] if unit_runs_here[op] else names[other]
-        _log.info("tracing up to %d steps on %s", self._config.max_steps, names[d])
+        _log.info("tracing up to %d steps on %s", self._limits.max_steps, names[d])
         training = TrainingRun(
             run.feeds, run.flat.fetches, run.source.initialization, run.source.graph_def
         )
-        seen = execute(graph_def, training, self._cluster, names[d], self._config)
+        seen = execute(graph_def, training, self._cluster, names[d], self._limits)
         if isinstance(seen, Infeasible):
             return seen
         return traced_nodes(

@@ -14,7 +14,8 @@ from tfplace.measurement import measuring_child, presence
 from tfplace.measurement.allocator import memory_of_devices
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.peak_memory import measure_peaks
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_runner import _session_config
 from tfplace.measurement.training_run import PrepareRequest, RunMemory, RuntimeConfig, TrainingRun
 
@@ -48,10 +49,9 @@ def test_the_child_splits_the_first_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_session_splits_the_gpu_alike() -> None:
     runtime = RuntimeConfig(["/device:CPU:0", *HALVES], [""] * 3)
-    request = PrepareRequest(0, b"", TrainingRun({}, []))
-    assert not _session_config(request, runtime).gpu_options.experimental.virtual_devices
+    assert not _session_config(runtime).gpu_options.experimental.virtual_devices
     split = dataclasses.replace(runtime, gpu_memory_bytes=(300 * MIB, 200 * MIB))
-    (virtual,) = _session_config(request, split).gpu_options.experimental.virtual_devices
+    (virtual,) = _session_config(split).gpu_options.experimental.virtual_devices
     assert list(virtual.memory_limit_mb) == [300, 200]
 
 
@@ -98,11 +98,11 @@ def test_a_gpu_runs_placements_and_tells_its_peak(spec: str) -> None:
         "single": towers([HALVES[0]] * 2),
         "placed": towers([HALVES[0], cluster.device_names[-1]]),
     }
-    config = MeasureConfig(min_steps=3, max_steps=3)
-    for timings in measure_variants(variants, towers_run(), cluster, config).values():
+    limits = exactly(3, warmup_steps=3)
+    for timings in measure_variants(variants, towers_run(), cluster, limits).values():
         assert isinstance(timings, Timings)
         assert timings.first_outputs == {"loss:0": 60.0}
-    for peaks in measure_peaks(variants, towers_run(), cluster, config).values():
+    for peaks in measure_peaks(variants, towers_run(), cluster, limits).values():
         assert not isinstance(peaks, Infeasible)
         assert peaks[HALVES[0]] > 0
 

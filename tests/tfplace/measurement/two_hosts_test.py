@@ -13,10 +13,11 @@ import pytest
 
 from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
-from graphs.host.child_process import child_environment, end_process
+from graphs.host.child import child_environment, end_process
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
 from tfplace.measurement.presence import is_present
-from tfplace.measurement.trace import TraceConfig, devices_used, trace_run
+from tfplace.measurement.step_limits import exactly
+from tfplace.measurement.trace import devices_used, trace_run
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
 README = Path(__file__).parents[3] / "README.md"
@@ -54,7 +55,6 @@ def test_a_placement_runs_on_both_hosts(addresses, monkeypatch):
     assert cluster_from_json(cluster_to_json(cluster)).devices == cluster.devices
     assert is_present(cluster)
     names = list(cluster.device_names)
-    config = TraceConfig(num_traces=1, warmup_steps=1)
-    used = devices_used(trace_run(towers(names), towers_run(), cluster, config))
+    used = devices_used(trace_run(towers(names), towers_run(), cluster, exactly(1, 1)))
     assert set(used) == set(names)
     assert all(use.num_ops >= 3 for use in used.values())

@@ -15,13 +15,13 @@ from graphs.loading.load import load
 from graphs.placement import Infeasible
 from graphs.pricing.costs import Provenance
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing import find_costs as module
 from tfplace.preparing.cost_cache import CostCache
-from tfplace.preparing.executed_run import ExecuteConfig
 from tfplace.preparing.find_costs import PricedRun, find_costs
 
 v1 = tf.compat.v1
-BRIEF = ExecuteConfig(max_steps=3, min_steps=2, warmup_steps=1, num_logical_cpus=2)
+BRIEF = StepLimits(warmup_steps=1, min_steps=2, max_steps=3, budget_seconds=15.0)
 CLUSTER = cluster_of(LOGICAL_CPUS)
 
 

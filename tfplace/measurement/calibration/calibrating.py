@@ -26,10 +26,11 @@ from tfplace.measurement.calibration.link_figures import (
     measure_link,
     measure_rule,
 )
-from tfplace.measurement.calibration.probing import Prober, ProbingLimits
+from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
 from tfplace.measurement.calibration.transfer_work import NamePair, transfer_work
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
+from tfplace.measurement.step_limits import StepLimits
 
 BUSY_MACHINE_SHARE = 0.1
 NOISY_SPREAD = 0.2
@@ -71,7 +72,7 @@ class Calibration:
 def calibrate(
     cluster: Cluster,
     budget_seconds: float,
-    limits: ProbingLimits | None = None,
+    limits: StepLimits = PROBE_STEPS,
     tell: Callable[[str], None] = lambda sentence: None,
 ) -> Calibration:
     """Measures devices and links through TensorFlow's own runtime.
@@ -79,7 +80,7 @@ def calibrate(
     Args:
       cluster: as `find_cluster` gives it.
       budget_seconds: about how long to measure; each figure gets at least some rounds.
-      limits: rounds and timeouts; by default as ProbingLimits has them.
+      limits: how many steps of each probe are timed, and the longest that one may take.
       tell: takes a sentence about what is being measured.
 
     Raises:
@@ -92,7 +93,7 @@ def calibrate(
         )
     began = time.monotonic()
     with MeasuringProcess(cluster) as process:
-        prober = Prober(process, cluster, limits or ProbingLimits())
+        prober = Prober(process, cluster, limits)
         names = cluster.device_names
         pairs = list(itertools.permutations(names, 2))
         seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}

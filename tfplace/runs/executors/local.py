@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
 from typing import IO
 
-from graphs.host.child_process import child_environment, end_process
-from tfplace.runs.executors.process_tree import descendants, kill_session, memory_bytes
-from tfplace.runs.executors.work_item import COMPLAINTS_BYTES, Ended, WorkItem
+import psutil
+
+from graphs.host.child import end_process, file_tail, start_process
+from tfplace.runs.executors.work_item import Ended, WorkItem
 from tfplace.units_text import bytes_text
 
 POLL_SECONDS = 0.25  # how often limits are looked at
@@ -37,29 +39,28 @@ class LocalExecutor:
             reason = "only Ray gives out GPUs by number: say --executor=ray, or no --num_gpus"
             return Ended(1, b"", "", reason)
         with open(work.log, "ab+") if work.log else tempfile.TemporaryFile() as stderr:
-            first = stderr.seek(0, os.SEEK_END)  # what an earlier attempt said is not ours
+            begin = stderr.seek(0, os.SEEK_END)  # what an earlier attempt said is not ours
             process = self._start(work, stderr)
             if process is None:
                 return None
             try:
                 output, reason = _wait(process, work)
             finally:
-                kill_session(process.pid)
+                _kill_session(process.pid)
                 end_process(process)
                 with self._lock:
                     self._running.discard(process)
             if self._is_stopped:
                 return None
-            stderr.seek(max(first, stderr.seek(0, os.SEEK_END) - COMPLAINTS_BYTES))
-            tail = stderr.read().decode(errors="replace")
-        return Ended(process.returncode, output, tail, reason, socket.gethostname())
+            complaints = file_tail(stderr, begin=begin)
+        return Ended(process.returncode, output, complaints, reason, socket.gethostname())
 
     def stop(self) -> None:
         """Ends what runs; nothing starts any more."""
         with self._lock:
             self._is_stopped = True
             for process in self._running:
-                kill_session(process.pid)
+                _kill_session(process.pid)
 
     def _start(self, work: WorkItem, stderr: IO[bytes]) -> subprocess.Popen[bytes] | None:
         arguments = list(work.arguments)
@@ -68,16 +69,13 @@ class LocalExecutor:
         with self._lock:
             if self._is_stopped:
                 return None
-            # Tied to this thread, which outlives the work: it waits for it.
-            tied = [sys.executable, "-P", "-m", "graphs.host.dies_with_parent", str(os.getpid())]
-            process = subprocess.Popen(
-                [*tied, work.module, *arguments],
-                cwd=work.directory,
-                env={**child_environment(), **work.environment},
-                stdin=subprocess.DEVNULL,
+            process = start_process(
+                work.module,
+                arguments,
+                work.directory,
+                work.environment,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
-                start_new_session=True,
             )
             self._running.add(process)
         return process
@@ -93,7 +91,7 @@ def _wait(process: subprocess.Popen[bytes], work: WorkItem) -> tuple[bytes, str]
         except subprocess.TimeoutExpired:
             reason = _limit_reached(process, work, time.monotonic() - began)
         if reason:
-            kill_session(process.pid)
+            _kill_session(process.pid)
             return process.communicate()[0], reason
 
 
@@ -102,10 +100,32 @@ def _limit_reached(process: subprocess.Popen[bytes], work: WorkItem, seconds: fl
     if limit is not None and seconds >= limit:
         return f"no end within {limit:g} s: it was killed"
     if work.memory_limit_bytes is not None:
-        used = memory_bytes(descendants(process.pid))
+        used = memory_bytes(process.pid)
         if used > work.memory_limit_bytes:
             return (
                 f"it took {bytes_text(used)} of memory, with {bytes_text(work.memory_limit_bytes)} "
                 "allowed: it was killed"
             )
     return ""
+
+
+def memory_bytes(process_id: int) -> int:
+    """Memory that a process and all that it started hold for themselves; 0 when they have ended.
+
+    What they share, such as TensorFlow's libraries, is left out, and so is swapped memory. A
+    limit on the address space (RLIMIT_AS) would count what TensorFlow only reserves.
+    """
+    total = 0
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process_id)
+        for process in [root, *root.children(recursive=True)]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                memory = process.memory_info()
+                total += memory.rss - memory.shared
+    return total
+
+
+def _kill_session(leader: int) -> None:
+    """Kills the processes of a session; children that lead their own die with their parents."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)

@@ -6,9 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from graphs.host.child_process import end_cause
-
-COMPLAINTS_BYTES = 2000  # of a log's end, to find the reason of a failure in
+from graphs.host.child import end_cause
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +14,8 @@ class WorkItem:
     """A module to be run as `python -m MODULE ARGUMENTS`.
 
     Attributes:
-      module, arguments: what runs; of an argument that names a folder below, see there.
+      module: the module that runs.
+      arguments: its argv; `{name}` in one stands for a folder, see `folders`.
       directory: the working directory.
       environment: variables beside those of this process.
       folders: {name: path} of folders to read: `{name}` in an argument becomes the path where

@@ -37,12 +37,13 @@ from tfplace.measurement.calibration.link_figures import (
     measure_link,
 )
 from tfplace.measurement.calibration.probe_graphs import ping_pong, step_probe
-from tfplace.measurement.calibration.probing import Prober, ProbingLimits
+from tfplace.measurement.calibration.probing import Prober
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, TraceRequest
 
-FEW = ProbingLimits(warmup_steps=1, min_rounds=3, max_rounds=3, timeout_seconds=60.0)
+FEW = StepLimits(warmup_steps=1, min_steps=3, max_steps=3, timeout_seconds=60.0)
 
 
 @pytest.fixture(scope="module")
