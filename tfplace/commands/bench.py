@@ -24,7 +24,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.progress import progress_for
     from tfplace.runs.bench.grid import Grid, read_rows
     from tfplace.runs.bench.run_cells import BenchRun, num_failed
-    from tfplace.runs.executors.executor_of_name import executor_for
+    from tfplace.runs.executors.by_name import executor_for
 
     if not values.output or not values.output.endswith(".json"):
         raise UsageError(

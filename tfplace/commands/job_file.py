@@ -31,8 +31,9 @@ from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.flag_table import JOB
 from tfplace.commands.from_flags import given_flags
 from tfplace.commands.parse import parse
-from tfplace.runs.batch.job import Job, JobLimits
+from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER
+from tfplace.runs.executors.program import ProcessLimits
 
 DEFAULT_COMMAND = "optimize"
 OWN_FLAGS = tuple(flag.name for flag in JOB)  # of the job, not of its command
@@ -55,7 +56,7 @@ class JobFile:
 
     path: str
     output_dir: str
-    limits: JobLimits
+    limits: ProcessLimits
 
     def read(self) -> list[Job]:
         """The jobs in their order; one that can't run has an `error`.
@@ -121,7 +122,7 @@ class JobFile:
             limits=self._limits(values),
         )
 
-    def _limits(self, values: flags.FlagValues) -> JobLimits:
+    def _limits(self, values: flags.FlagValues) -> ProcessLimits:
         own = vars(job_limits(values))
         given = {name: limit for name, limit in own.items() if limit is not None}
         return dataclasses.replace(self.limits, **given)
@@ -149,7 +150,7 @@ class JobFile:
                 )
 
 
-def job_limits(values: flags.FlagValues) -> JobLimits:
+def job_limits(values: flags.FlagValues) -> ProcessLimits:
     """What --time_limit_seconds, --memory_limit and --num_gpus say, None where one isn't given.
 
     Raises:
@@ -160,7 +161,11 @@ def job_limits(values: flags.FlagValues) -> JobLimits:
         memory_bytes = None if memory is None else parse_bytes("--memory_limit", memory)
     except TfplaceError as error:
         raise UsageError(f"reading the flags: {error}") from None
-    return JobLimits(values.time_limit_seconds, memory_bytes, values.num_gpus)
+    return ProcessLimits(
+        time_limit_seconds=values.time_limit_seconds,
+        memory_limit_bytes=memory_bytes,
+        num_gpus=values.num_gpus,
+    )
 
 
 def _words(line: str) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from graphs.errors import TfplaceError
 from tfplace.interruption import Interrupted, interruptible
-from tfplace.runs.executors.work_item import Ended, Executor, WorkItem
+from tfplace.runs.executors.program import Ended, Executor, Program
 
 Row = TypeVar("Row")
 Tell = Callable[[Row, int, int], None]  # a row that is new, and how many of how many have ended
@@ -36,7 +36,7 @@ class ResumableRun(abc.ABC, Generic[Row]):
 
         Args:
           rows: what an earlier run has left.
-          executor: where the work is done.
+          executor: where the items' programs run.
           tell: told of each change after it is written; never called by two threads at a time.
         """
         self.rows = list(rows)
@@ -90,10 +90,10 @@ class ResumableRun(abc.ABC, Generic[Row]):
                 self.keep()
                 self._tell(row, sum(map(self.is_ended, self.rows)), len(self.rows))
 
-    def _ended(self, work: Callable[[], WorkItem]) -> Ended | None:
-        """How the work of one item ended, which fails alone; None where it was stopped."""
+    def _ended(self, program: Callable[[], Program]) -> Ended | None:
+        """How one item's program ended, which fails alone; None where it was stopped."""
         try:
-            return self._executor.run(work())
+            return self._executor.run(program())
         except TfplaceError as error:
             return Ended(error.exit_status, b"", "", str(error))
         except Exception as error:  # a defect that one item meets must not end the others

@@ -5,9 +5,15 @@ import pytest
 from graphs.errors import UsageError
 from tfplace.commands.job_file import JobFile, job_limits
 from tfplace.commands.parse import parse
-from tfplace.runs.batch.job import JobLimits
+from tfplace.runs.executors.program import ProcessLimits
 
-NO_LIMITS = JobLimits()
+NO_LIMITS = ProcessLimits()
+
+
+def limits_of(seconds, memory_bytes, num_gpus):
+    return ProcessLimits(
+        time_limit_seconds=seconds, memory_limit_bytes=memory_bytes, num_gpus=num_gpus
+    )
 
 
 @pytest.fixture
@@ -73,9 +79,9 @@ def test_templates(read):
 
 
 def test_limits_of_a_line_go_before_those_of_the_batch(read):
-    common = JobLimits(60.0, 1 << 30, 0)
+    common = limits_of(60.0, 1 << 30, 0)
     jobs = read("a.pb\nb.pb --time_limit_seconds=5 --memory_limit=2MiB --num_gpus=2\n", common)
-    assert [job.limits for job in jobs] == [common, JobLimits(5.0, 2 << 20, 2)]
+    assert [job.limits for job in jobs] == [common, limits_of(5.0, 2 << 20, 2)]
     assert jobs[1].name == "b" and jobs[1].words == ("b.pb",)
 
 
@@ -132,8 +138,8 @@ def test_limits_of_the_batch():
     def limits(*words):
         return job_limits(parse("batch", ["jobs.txt", *words])[1])
 
-    assert limits() == JobLimits(None, None, 0)
+    assert limits() == limits_of(None, None, 0)
     given = limits("--time_limit_seconds=2", "--memory_limit=1GiB", "--num_gpus=3")
-    assert given == JobLimits(2.0, 1 << 30, 3)
+    assert given == limits_of(2.0, 1 << 30, 3)
     with pytest.raises(UsageError, match="reading the flags: --memory_limit is 'x'"):
         limits("--memory_limit=x")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graphs.errors import ModelError
-from tfplace.runs.executors.work_item import Ended
+from tfplace.runs.executors.program import Ended
 from tfplace.runs.resumable import ResumableRun
 
 
@@ -83,10 +83,10 @@ def test_killed_however_often_each_item_is_done_and_none_again_that_was(size, ki
 def test_what_an_item_meets_is_how_it_ended(error, ended):
     class Failing(Numbers):
         def work(self, index):
-            def work_item():
+            def program():
                 raise error
 
-            yield repr(self._ended(work_item))
+            yield repr(self._ended(program))
 
     numbers = Failing([""])
     numbers.run(1)

@@ -7,20 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-
-@dataclasses.dataclass(frozen=True)
-class JobLimits:
-    """What a job may take; None for no limit.
-
-    Attributes:
-      time_limit_seconds: the wall time of an attempt.
-      memory_limit_bytes: the memory of its processes together.
-      num_gpus: how many GPUs it needs for itself.
-    """
-
-    time_limit_seconds: float | None = None
-    memory_limit_bytes: int | None = None
-    num_gpus: int = 0
+from tfplace.runs.executors.program import ProcessLimits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +36,7 @@ class Job:
     added_flags: Sequence[str] = ()
     outputs: Sequence[str] = ()
     has_overwrite: bool = False
-    limits: JobLimits = JobLimits()
+    limits: ProcessLimits = dataclasses.field(default_factory=ProcessLimits)
     error: str = ""
 
     @property

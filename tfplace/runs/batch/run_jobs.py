@@ -18,7 +18,7 @@ from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import JOBS_FOLDER, JobFolder, JobState, may_replace
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
-from tfplace.runs.executors.work_item import Executor, WorkItem
+from tfplace.runs.executors.program import Executor, Program
 from tfplace.runs.resumable import ResumableRun
 from tfplace.search.kept.lock import locked_folder
 
@@ -58,7 +58,7 @@ class BatchRun(ResumableRun[JobRow]):
         with folder.log.open("a", encoding="utf-8") as log:
             log.write(f"== attempt {state.attempts}, {time.strftime('%Y-%m-%d %H:%M:%S')}: "
                       f"tfplace {' '.join(job.full_words)}\n")  # fmt: skip
-        ended = self._ended(lambda: _work_item(job, state, folder))
+        ended = self._ended(lambda: _program(job, state, folder))
         if ended is None:
             return
         if ended.output:
@@ -131,10 +131,10 @@ def _first_row(job: Job, folder: JobFolder, resume: bool) -> JobRow:
     return JobRow(job, state, folder.read_result() if was_done else None, was_done)
 
 
-def _work_item(job: Job, state: JobState, folder: JobFolder) -> WorkItem:
+def _program(job: Job, state: JobState, folder: JobFolder) -> Program:
     """`tfplace COMMAND …` as a process, with its result as JSON on stdout."""
     replace = ["--overwrite"] if may_replace(job, state) else []
-    return WorkItem(
+    return Program(
         module="tfplace",
         arguments=[*job.full_words, *replace, "--format=json"],
         directory=os.getcwd(),

@@ -11,7 +11,7 @@ from typing import Any
 
 from tfplace.runs.bench.grid import Cell, Grid, write_rows
 from tfplace.runs.bench.instances import PreparedInstances
-from tfplace.runs.executors.work_item import Executor, WorkItem
+from tfplace.runs.executors.program import Executor, Program
 from tfplace.runs.resumable import ResumableRun, Tell
 
 Row = dict[str, Any]
@@ -57,7 +57,7 @@ class BenchRun(ResumableRun[Row | None]):
 
     def work(self, index: int) -> Iterator[Row]:
         cell = self._cells[index]
-        ended = self._ended(lambda: self._work_item(cell))
+        ended = self._ended(lambda: self._program(cell))
         if ended is None:
             return
         failure = ended.failure()
@@ -67,7 +67,7 @@ class BenchRun(ResumableRun[Row | None]):
     def keep(self) -> None:
         write_rows(self._path, [*self.done, *self._others])
 
-    def _work_item(self, cell: Cell) -> WorkItem:
+    def _program(self, cell: Cell) -> Program:
         """`python -m tfplace.runs.bench.cell REQUEST`, whose last line on stdout is the row.
 
         Raises:
@@ -75,7 +75,7 @@ class BenchRun(ResumableRun[Row | None]):
         """
         num_threads = max(1, len(os.sched_getaffinity(0)) // self._grid.parallel)
         request = {**dataclasses.asdict(cell), "instance": "{instance}", "num_threads": num_threads}
-        return WorkItem(
+        return Program(
             module="tfplace.runs.bench.cell",
             arguments=[json.dumps(request)],
             environment={"OMP_NUM_THREADS": str(num_threads)},

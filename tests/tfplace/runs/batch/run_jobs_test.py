@@ -18,7 +18,7 @@ from graphs.errors import OutputError
 from tfplace.runs.batch import job_state, run_jobs, summary
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.run_jobs import Listener, run_batch
-from tfplace.runs.executors.work_item import Ended
+from tfplace.runs.executors.program import Ended
 
 REPORT = {
     "verdict": "placed",

@@ -9,7 +9,7 @@ from graphs.errors import ModelError
 from tfplace.runs.bench import run_cells
 from tfplace.runs.bench.grid import Grid, read_rows
 from tfplace.runs.bench.run_cells import BenchRun
-from tfplace.runs.executors.work_item import Ended
+from tfplace.runs.executors.program import Ended
 
 ROW_KEYS = {
     "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "trials",

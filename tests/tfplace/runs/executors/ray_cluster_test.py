@@ -14,15 +14,15 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.errors import UsageError
 from tfplace.cli import main
-from tfplace.runs.batch.job import Job, JobLimits
+from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.run_jobs import Listener, run_batch
 from tfplace.runs.bench.grid import Grid
 from tfplace.runs.bench.run_cells import BenchRun
 from tfplace.runs.executors import ray_cluster
-from tfplace.runs.executors.executor_of_name import executor_for
+from tfplace.runs.executors.by_name import executor_for
 from tfplace.runs.executors.local import LocalExecutor
+from tfplace.runs.executors.program import Ended, ProcessLimits, Program
 from tfplace.runs.executors.ray_cluster import RayExecutor, pack, run_on_node, unpack
-from tfplace.runs.executors.work_item import Ended, WorkItem
 
 SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), *map(open, sys.argv[1:]))"
 
@@ -35,7 +35,7 @@ def scripted(tmp_path):
         (tmp_path / "scripted.py").write_text(script)
         paths = [str(tmp_path), os.getcwd()]
         environment = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        return WorkItem("scripted", fields.pop("arguments", []), environment=environment, **fields)
+        return Program("scripted", fields.pop("arguments", []), environment=environment, **fields)
 
     return work
 
@@ -186,7 +186,7 @@ def test_a_node_killed_in_the_middle_all_jobs_are_done_once(two_nodes, tmp_path,
         os.mkfifo(path)
     jobs = [Job(f"hangs{i}", i, "", "devices", (f"--cluster={p}",)) for i, p in enumerate(pipes)]
     jobs += [Job(f"quick{i}", i, "", "cache", (f"--cost_cache_dir={tmp_path}/{i}",),
-                 limits=JobLimits(60.0)) for i in (2, 3)]  # fmt: skip
+                 limits=ProcessLimits(time_limit_seconds=60.0)) for i in (2, 3)]  # fmt: skip
     box = json.dumps(cluster_to_json(named("k80x2")))
     found = []
     with executor_for("ray", cluster.address) as (executor, capacity):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from graphs.errors import UsageError
 from tfplace.runs.executors.local import LocalExecutor
-from tfplace.runs.executors.work_item import Executor
+from tfplace.runs.executors.program import Executor
 
 NAMES = ("local", "ray")
 
