@@ -9,15 +9,13 @@ from graphs.errors import UsageError
 from tfplace.runs.executors.local import LocalExecutor
 from tfplace.runs.executors.program import Executor
 
-NAMES = ("local", "ray")
-
 
 @contextlib.contextmanager
 def executor_for(name: str, ray_address: str | None) -> Iterator[tuple[Executor, int | None]]:
     """The executor, and how much it can run at a time if that isn't this host's business.
 
     Args:
-      name: of NAMES.
+      name: "local" or "ray".
       ray_address: as for RayExecutor.
 
     Raises:
