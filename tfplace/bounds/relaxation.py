@@ -20,6 +20,7 @@ import dataclasses
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.executor_model import wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
@@ -148,10 +149,8 @@ def _edges(
     first = np.ones(len(source), dtype=bool)
     first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
     start = np.flatnonzero(first)
-    row = np.zeros(num_ops + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target[start], minlength=num_ops), out=row[1:])
     return Edges(
-        row=row,
+        row=row_starts(target[start], num_ops),
         source=source[start].astype(np.int64),
         cost=np.maximum.reduceat(cost, start) if len(start) else np.zeros(0),
         hold=np.add.reduceat(hold, start) if len(start) else np.zeros(0),

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from absl import flags
@@ -89,7 +85,7 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         dump_problem=values.dump_problem,
         logdir=values.logdir,
         emit=_forms(values.emit),
-        command=command_line("optimize", [model], values),
+        command=shlex.join(["tfplace", "optimize", model, *given_flags(values)]),
     )
 
 
@@ -113,47 +109,47 @@ def _forms(text: str) -> frozenset[str]:
     return frozenset(forms)
 
 
-def command_line(name: str, arguments: Sequence[str], values: flags.FlagValues) -> str:
-    """The command that does the same again, whether its flags came from a line or a file."""
-    words = ["tfplace", name, *arguments]
-    for flag in (values[key] for key in values if values[key].present):
-        if flag.name != "flagfile":
-            words += flag.serialize().splitlines()
-    return shlex.join(words)
+def given_flags(values: flags.FlagValues, without: Collection[str] = ()) -> list[str]:
+    """The flags that were given, as words, whether they came from a line or a file.
+
+    Args:
+      values: of the flags.
+      without: names of flags to leave out.
+    """
+    names = [name for name in values if name != "flagfile" and name not in without]
+    given = [values[name].serialize() for name in names if values[name].present]
+    return [word for words in given for word in words.splitlines()]
 
 
-class LogLines(logging.Handler):
-    """Log records as lines on what is sys.stderr at that moment."""
+def split_names(text: str, flag: str) -> list[str]:
+    """ "A,B:x=1,y=2,C" -> ["A", "B:x=1,y=2", "C"]: an option belongs to the name before it.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        print(f"tfplace: {record.getMessage()}", file=sys.stderr, flush=True)
-
-
-def quiet_tensorflow(verbosity: int) -> None:
-    """Log lines as --verbosity says: TensorFlow's own only from 2 on. Call it before its import."""
-    # Whatever this process does on a GPU must leave memory to the measuring one.
-    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    if verbosity < 2:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("GLOG_minloglevel", "3")
-        logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    for package in ("graphs", "rewrite", "tfplace"):
-        logger = logging.getLogger(package)
-        logger.handlers = [LogLines()]
-        logger.setLevel(
-            logging.INFO if verbosity > 0 else logging.WARNING if verbosity == 0 else logging.ERROR
-        )
+    Raises:
+      UsageError: nothing is named.
+    """
+    names: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if names and "=" in part and ":" not in part and ":" in names[-1]:
+            names[-1] += f",{part}"
+        elif part:
+            names.append(part)
+    if not names:
+        raise UsageError(f"reading {flag}: found nothing; wanted names with commas between them")
+    return names
 
 
-def print_json(value: Any) -> None:
-    """The one result on stdout."""
-    json.dump(value, sys.stdout, indent=2, allow_nan=False)
-    print()
+def whole_numbers(words: Iterable[str], flag: str) -> list[int]:
+    """Seeds, as numbers.
 
-
-def model_of(arguments: Sequence[str]) -> str:
-    """The one positional argument."""
-    return arguments[0]
+    Raises:
+      UsageError: one of them is no number of at least 0.
+    """
+    numbers = []
+    for word in words:
+        if not word.isdigit():
+            raise UsageError(f"reading {flag}: {word!r} is no whole number; wanted 1,2,3")
+        numbers.append(int(word))
+    return numbers
 
 
 def _of(values: flags.FlagValues, name: str, default: Any) -> Any:

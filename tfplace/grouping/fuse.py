@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
@@ -108,7 +109,7 @@ def _joined(problem: Problem) -> Grouping:
     producer, user, _ = graph.op_edges()
     pairs = np.unique(np.stack([user, producer], axis=1), axis=0)
     user, producer = pairs[:, 0], pairs[:, 1]
-    row = _rows(user, problem.num_ops)
+    row = row_starts(user, problem.num_ops)
     start = np.zeros(problem.num_ops)
     _least_starts(row, producer, seconds, start)
     order = np.lexsort((np.arange(problem.num_ops), start)).astype(np.int64)
@@ -124,7 +125,7 @@ def _joined(problem: Problem) -> Grouping:
     kind = allowed_class(allowed).astype(np.int64)
     _join_inputs(state, order, row, producer, start, seconds, kind, small)
     by_producer = np.lexsort((user, producer))
-    out_row = _rows(producer[by_producer], problem.num_ops)
+    out_row = row_starts(producer[by_producer], problem.num_ops)
     _join_only_users(state, order, out_row, user[by_producer], seconds, kind, small)
     # Ranks of leaders are a topological order of the groups.
     _, group = np.unique(rank[state.leader], return_inverse=True)
@@ -179,13 +180,6 @@ def _byte_sums(amounts: LongArray, grouping: Grouping) -> LongArray:
     sums = np.zeros(grouping.num_groups, dtype=np.int64)
     np.add.at(sums, grouping.group_of_op, amounts)
     return sums
-
-
-def _rows(owners: IntArray, size: int) -> LongArray:
-    """i8[size+1]: where each owner's items begin among items sorted by owner."""
-    rows = np.zeros(size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
-    return rows
 
 
 @compiled

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.executor_model import ExecutorModel, wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
@@ -155,14 +156,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     return SimulationArrays(
         op_seconds=np.ascontiguousarray(problem.op_seconds, dtype=np.float64),
         num_inputs=num_inputs.astype(np.int32),
-        tensor_row=_rows(graph.tensor_producer, size),
+        tensor_row=row_starts(graph.tensor_producer, size).astype(np.int32),
         producer=graph.tensor_producer.astype(np.int32),
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
-        use_row=_rows(use_tensor, graph.num_tensors),
+        use_row=row_starts(use_tensor, graph.num_tensors).astype(np.int32),
         use_op=np.concatenate(users).astype(np.int32),
         sources=by_turn[num_inputs[by_turn] == 0].astype(np.int32),
-        input_row=_rows(use_op, size),
+        input_row=row_starts(use_op, size).astype(np.int32),
         input_tensor=use_tensor[by_op].astype(np.int32),
         persistent_bytes=graph.op_persistent_bytes.astype(np.int64),
         start_bytes=graph.op_temp_bytes + outputs,
@@ -262,13 +263,6 @@ def _check(problem: Problem) -> None:
                 f"laying out a problem for the simulator: {broken}; "
                 "tfplace/docs/contract.md, section 6, says what the arrays have to hold"
             )
-
-
-def _rows(owners: IntArray, size: int) -> IntArray:
-    """i4[size+1]: where each owner's items begin among items that are sorted by owner."""
-    rows = np.zeros(size + 1, dtype=np.int32)
-    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
-    return rows
 
 
 def _sum_by(owners: IntArray, amounts: LongArray, size: int) -> LongArray:

@@ -1,4 +1,4 @@
-"""Runs work in child processes of this one, which end with it, also when it is killed."""
+"""Programs as child processes of this one: they end with it, by Ctrl-C or when it is killed."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ from typing import IO
 import psutil
 
 from graphs.host.child import file_tail, start_process
-from tfplace.runs.executors.work_item import Ended, WorkItem
+from tfplace.runs.executors.program import Ended, Program
 from tfplace.units_text import bytes_text
 
 POLL_SECONDS = 0.25  # how often limits are looked at
 
 
 class LocalExecutor:
-    """Runs work on this host, from several threads at a time, until it is told to stop."""
+    """Runs programs on this host, from several threads at a time, until it is told to stop."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._running: set[subprocess.Popen[bytes]] = set()
         self._is_stopped = False
 
-    def run(self, work: WorkItem) -> Ended | None:
+    def run(self, program: Program) -> Ended | None:
         """Runs it to its end or to a limit; None where it was stopped.
 
         Raises:
           OSError: its log can't be written.
         """
-        if work.num_gpus:
+        if program.num_gpus:
             reason = "only Ray gives out GPUs by number: say --executor=ray, or no --num_gpus"
             return Ended(1, b"", "", reason)
-        with open(work.log, "ab+") if work.log else tempfile.TemporaryFile() as stderr:
+        with open(program.log, "ab+") if program.log else tempfile.TemporaryFile() as stderr:
             begin = stderr.seek(0, os.SEEK_END)  # what an earlier attempt said is not ours
-            process = self._start(work, stderr)
+            process = self._start(program, stderr)
             if process is None:
                 return None
             try:
-                output, reason = _wait(process, work)
+                output, reason = _wait(process, program)
             finally:
                 _kill_session(process.pid)
                 process.wait()
@@ -62,18 +62,18 @@ class LocalExecutor:
             for process in self._running:
                 _kill_session(process.pid)
 
-    def _start(self, work: WorkItem, stderr: IO[bytes]) -> subprocess.Popen[bytes] | None:
-        arguments = list(work.arguments)
-        for name, path in work.folders.items():
+    def _start(self, program: Program, stderr: IO[bytes]) -> subprocess.Popen[bytes] | None:
+        arguments = list(program.arguments)
+        for name, path in program.folders.items():
             arguments = [argument.replace(f"{{{name}}}", path) for argument in arguments]
         with self._lock:
             if self._is_stopped:
                 return None
             process = start_process(
-                work.module,
+                program.module,
                 arguments,
-                work.directory,
-                work.environment,
+                program.directory,
+                program.environment,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
             )
@@ -81,7 +81,7 @@ class LocalExecutor:
         return process
 
 
-def _wait(process: subprocess.Popen[bytes], work: WorkItem) -> tuple[bytes, str]:
+def _wait(process: subprocess.Popen[bytes], program: Program) -> tuple[bytes, str]:
     """What it wrote on stdout, and the limit that ended it, "" for none."""
     began = time.monotonic()
     reason = ""
@@ -89,22 +89,23 @@ def _wait(process: subprocess.Popen[bytes], work: WorkItem) -> tuple[bytes, str]
         try:
             return process.communicate(timeout=POLL_SECONDS)[0], reason
         except subprocess.TimeoutExpired:
-            reason = _limit_reached(process, work, time.monotonic() - began)
+            reason = _limit_reached(process, program, time.monotonic() - began)
         if reason:
             _kill_session(process.pid)
             return process.communicate()[0], reason
 
 
-def _limit_reached(process: subprocess.Popen[bytes], work: WorkItem, seconds: float) -> str:
-    limit = work.time_limit_seconds
+def _limit_reached(process: subprocess.Popen[bytes], program: Program, seconds: float) -> str:
+    limit = program.time_limit_seconds
     if limit is not None and seconds >= limit:
         return f"no end within {limit:g} s: it was killed"
-    if work.memory_limit_bytes is not None:
+    allowed = program.memory_limit_bytes
+    if allowed is not None:
         used = memory_bytes(process.pid)
-        if used > work.memory_limit_bytes:
+        if used > allowed:
             return (
-                f"it took {bytes_text(used)} of memory, with {bytes_text(work.memory_limit_bytes)} "
-                "allowed: it was killed"
+                f"it took {bytes_text(used)} of memory, with {bytes_text(allowed)} allowed: it was "
+                "killed"
             )
     return ""
 

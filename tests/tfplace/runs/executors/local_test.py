@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from tfplace.runs.executors.local import LocalExecutor, memory_bytes
-from tfplace.runs.executors.work_item import Ended, WorkItem
+from tfplace.runs.executors.program import Ended, Program
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def run(tmp_path):
                        "PYTHONDONTWRITEBYTECODE": "1", **fields.pop("environment", {})}  # fmt: skip
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
         arguments = fields.pop("arguments", [])
-        work = WorkItem("scripted", arguments, environment=environment, **fields)
+        work = Program("scripted", arguments, environment=environment, **fields)
         return (executor or LocalExecutor()).run(work)
 
     return run

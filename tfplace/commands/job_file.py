@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,16 @@ from absl import flags
 from graphs.clusters.cluster_file import parse_bytes
 from graphs.errors import OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
-from tfplace.runs.batch.job import Job, JobLimits
-from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER
+from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.flag_table import JOB
+from tfplace.commands.from_flags import given_flags
+from tfplace.commands.parse import parse
+from tfplace.runs.batch.job import Job
+from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER
+from tfplace.runs.executors.program import ProcessLimits
 
-# Splits the words of a command, those of a job among them, into arguments and flags.
-Parse = Callable[[str, Sequence[str]], tuple[list[str], flags.FlagValues]]
-
-JOBS_FOLDER = "jobs"
 DEFAULT_COMMAND = "optimize"
-OWN_FLAGS = ("name", "time_limit_seconds", "memory_limit", "num_gpus")  # not the command's
+OWN_FLAGS = tuple(flag.name for flag in JOB)  # of the job, not of its command
 OUTPUT_FLAGS = ("output_dir", "output", "dump_problem", "timeline", "picture")
 PLACE_FLAGS = (*OUTPUT_FLAGS, "checkpoint_dir")
 LONGEST_NAME = 80
@@ -44,21 +46,17 @@ _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
 
 @dataclasses.dataclass(frozen=True)
 class JobFile:
-    """What the lines of a file are read with.
+    """A file of jobs, and what its lines are read with.
 
     Attributes:
-      path: the file.
-      output_dir: of the batch.
-      limits: of jobs that say nothing about theirs.
-      commands: names that a line may begin with.
-      parse: splits a line's words.
+      path: of the file.
+      output_dir: the batch's folder.
+      limits: those of jobs whose line sets none.
     """
 
     path: str
     output_dir: str
-    limits: JobLimits
-    commands: Collection[str]
-    parse: Parse
+    limits: ProcessLimits
 
     def read(self) -> list[Job]:
         """The jobs in their order; one that can't run has an `error`.
@@ -74,7 +72,9 @@ class JobFile:
                 if words and all(word.startswith("-") for word in words):
                     defaults += words
                 elif words:
-                    jobs.append(self._apart(jobs, self._job(number, line, words, defaults)))
+                    job = self._job(number, line.strip(), words, defaults)
+                    self._require_apart(job, jobs)
+                    jobs.append(job)
             except TfplaceError as error:
                 jobs.append(Job(f"line-{number}", number, line.strip(), error=str(error)))
         if not jobs:
@@ -94,21 +94,17 @@ class JobFile:
             ) from None
 
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:
-        has_command = words[0] in self.commands
+        has_command = words[0] in COMMANDS and words[0] != "batch"
         command = words[0] if has_command else DEFAULT_COMMAND
-        arguments, values = self.parse(command, [*defaults, *words[has_command:]])
+        arguments, values = parse(command, [*defaults, *words[has_command:]], JOB)
         facts = _facts(arguments, values)
         name = _fitting(_filled(values.name, facts) if values.name else _default_name(words))
         facts["name"] = name
-        asked = [
-            word
-            for flag in (values[key] for key in values if values[key].present)
-            if flag.name not in (*OWN_FLAGS, "flagfile", "format")
-            for word in flag.serialize().splitlines()
-        ]
-        found = [_filled(word, facts) for word in [*arguments, *asked]]
-        places = {key: _filled(values[key].value or "", facts) for key in PLACE_FLAGS
-                  if key in values}  # fmt: skip
+        given = given_flags(values, without=(*OWN_FLAGS, "format"))
+        own_words = tuple(_filled(word, facts) for word in [*arguments, *given])
+        places = {
+            key: _filled(values[key].value or "", facts) for key in PLACE_FLAGS if key in values
+        }
         added = []
         for flag, folder in (("output_dir", "placed"), ("checkpoint_dir", CHECKPOINT_FOLDER)):
             if places.get(flag) == "":
@@ -117,63 +113,63 @@ class JobFile:
         return Job(
             name=name,
             line_number=number,
-            line=line.strip(),
+            line=line,
             command=command,
-            words=tuple(found),
-            places=tuple(added),
+            words=own_words,
+            added_flags=tuple(added),
             outputs=tuple(path for key, path in places.items() if path and key != "checkpoint_dir"),
             has_overwrite="overwrite" in values,
             limits=self._limits(values),
         )
 
-    def _limits(self, values: flags.FlagValues) -> JobLimits:
-        own = {
-            "time_limit_seconds": values.time_limit_seconds,
-            "memory_limit_bytes": memory_limit(values.memory_limit),
-            "num_gpus": values.num_gpus,
-        }
-        said = {key: value for key, value in own.items() if value is not None}
-        return dataclasses.replace(self.limits, **said)
+    def _limits(self, values: flags.FlagValues) -> ProcessLimits:
+        own = vars(job_limits(values))
+        given = {name: limit for name, limit in own.items() if limit is not None}
+        return dataclasses.replace(self.limits, **given)
 
-    def _apart(self, jobs: Sequence[Job], job: Job) -> Job:
-        """The job, if it has its name and its outputs for itself.
+    def _require_apart(self, job: Job, others: Sequence[Job]) -> None:
+        """Makes sure that a job has its name and its outputs for itself.
 
         Raises:
           UsageError: it has the name of another one.
           OutputError: it writes where another one does.
         """
-        for other in jobs:
-            where = f"reading line {job.line_number} of {self.path}"
+        doing = f"reading line {job.line_number} of {self.path}"
+        outputs = set(map(os.path.abspath, job.outputs))
+        for other in others:
             if other.name == job.name:
                 raise UsageError(
-                    f"{where}: line {other.line_number} has the same name {job.name!r}; give one "
+                    f"{doing}: line {other.line_number} has the same name {job.name!r}; give one "
                     "of them --name=…"
                 )
-            shared = {str(Path(path).absolute()) for path in other.outputs} & {
-                str(Path(path).absolute()) for path in job.outputs
-            }
+            shared = outputs & set(map(os.path.abspath, other.outputs))
             if shared:
                 raise OutputError(
-                    f"{where}: line {other.line_number} writes {min(shared)} too; give each its "
+                    f"{doing}: line {other.line_number} writes {min(shared)} too; give each its "
                     "own, as with --output_dir=placed/{name}"
                 )
-        return job
 
 
-def memory_limit(text: str | None) -> int | None:
-    """Bytes of --memory_limit.
+def job_limits(values: flags.FlagValues) -> ProcessLimits:
+    """What --time_limit_seconds, --memory_limit and --num_gpus say, None where one isn't given.
 
     Raises:
-      UsageError: it is no size.
+      UsageError: --memory_limit is no size.
     """
+    memory = values.memory_limit
     try:
-        return None if text is None else parse_bytes("--memory_limit", text)
+        memory_bytes = None if memory is None else parse_bytes("--memory_limit", memory)
     except TfplaceError as error:
         raise UsageError(f"reading the flags: {error}") from None
+    return ProcessLimits(
+        time_limit_seconds=values.time_limit_seconds,
+        memory_limit_bytes=memory_bytes,
+        num_gpus=values.num_gpus,
+    )
 
 
 def _words(line: str) -> list[str]:
-    """The line as a shell splits it, up to a word that begins with #; // begins a comment too."""
+    """The line as a shell splits it, up to a word that begins with #; none if it begins with //."""
     if line.lstrip().startswith(("#", "//")):
         return []
     try:
@@ -187,7 +183,7 @@ def _words(line: str) -> list[str]:
 
 
 def _facts(arguments: Sequence[str], values: flags.FlagValues) -> dict[str, str]:
-    """What templates may name, but the job's name."""
+    """{name: value} of what templates may name, but for the job's name."""
     facts = {key: _text(values[key].value) for key in values if key not in OWN_FLAGS}
     if arguments:
         facts["model"] = _stem(arguments[0])

@@ -1,15 +1,19 @@
-"""Tests of runs.batch.job_file: comments, defaults, includes, templates, names, bad lines."""
+"""Tests of commands.job_file: comments, defaults, includes, templates, names, bad lines."""
 
 import pytest
 
 from graphs.errors import UsageError
-from tfplace.commands import flag_table
-from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.job_file import JobFile, job_limits
 from tfplace.commands.parse import parse
-from tfplace.runs.batch.job import JobLimits
-from tfplace.runs.batch.job_file import JobFile, memory_limit
+from tfplace.runs.executors.program import ProcessLimits
 
-NO_LIMITS = JobLimits()
+NO_LIMITS = ProcessLimits()
+
+
+def limits_of(seconds, memory_bytes, num_gpus):
+    return ProcessLimits(
+        time_limit_seconds=seconds, memory_limit_bytes=memory_bytes, num_gpus=num_gpus
+    )
 
 
 @pytest.fixture
@@ -19,9 +23,7 @@ def read(tmp_path, monkeypatch):
 
     def read(text, limits=NO_LIMITS):
         (tmp_path / "jobs.txt").write_text(text)
-        commands = [name for name in COMMANDS if name != "batch"]
-        parse_job = lambda name, words: parse(name, words, flag_table.JOB)  # noqa: E731
-        return JobFile("jobs.txt", "out", limits, commands, parse_job).read()
+        return JobFile("jobs.txt", "out", limits).read()
 
     return read
 
@@ -33,7 +35,7 @@ def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
         ("simulate-m-p", 3, "simulate", ("m.pb", "--placement=p.json")),
         ("optimize-m", 4, "optimize", ("m.keras",)),
     ]
-    assert [job.places for job in jobs[:2]] == [
+    assert [job.added_flags for job in jobs[:2]] == [
         ("--output_dir=out/jobs/rnnlm-2/placed", "--checkpoint_dir=out/jobs/rnnlm-2/checkpoint"),
         (),
     ]
@@ -44,6 +46,11 @@ def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
     ]
     assert [job.has_overwrite for job in jobs] == [True, False, True]
     assert all(job.error == "" for job in jobs)
+
+
+def test_a_batch_in_a_batch_is_read_as_a_model_of_that_name(read):
+    (job,) = read("batch --seed=1\n")
+    assert (job.command, job.words) == ("optimize", ("batch", "--seed=1"))
 
 
 def test_comments_quotes_and_lines_of_flags_alone(read, tmp_path):
@@ -72,9 +79,9 @@ def test_templates(read):
 
 
 def test_limits_of_a_line_go_before_those_of_the_batch(read):
-    common = JobLimits(60.0, 1 << 30, 0)
+    common = limits_of(60.0, 1 << 30, 0)
     jobs = read("a.pb\nb.pb --time_limit_seconds=5 --memory_limit=2MiB --num_gpus=2\n", common)
-    assert [job.limits for job in jobs] == [common, JobLimits(5.0, 2 << 20, 2)]
+    assert [job.limits for job in jobs] == [common, limits_of(5.0, 2 << 20, 2)]
     assert jobs[1].name == "b" and jobs[1].words == ("b.pb",)
 
 
@@ -86,9 +93,10 @@ def test_a_bad_line_is_a_job_that_cannot_run_and_the_others_are_read(read):
     assert [job.name for job in jobs] == [
         "line-1", "line-2", "line-3", "line-4", "line-5", "e", "line-7", "line-8",
     ]  # fmt: skip
-    wanted = ["budget_seconds'?", "did you mean 'name'", "No closing quotation",
-              "found 2 arguments", "'/nowhere' can't be opened", "", "no flag --output",
-              "wanted a positive size"]  # fmt: skip
+    wanted = ["budget_seconds'?", "filling in `--output_dir={nam}`: there is nothing called {nam} "
+              "here; did you mean 'name'?; wanted {name}, {model} or a flag of the command",
+              "No closing quotation", "found 2 arguments", "'/nowhere' can't be opened", "",
+              "no flag --output", "wanted a positive size"]  # fmt: skip
     for job, words in zip(jobs, wanted, strict=True):
         assert words in job.error if words else job.error == ""
 
@@ -122,11 +130,16 @@ def test_the_fingerprint_changes_with_what_comes_out_not_with_limits_or_places_i
 def test_no_jobs_are_a_usage_error(read, tmp_path, text, found):
     with pytest.raises(UsageError, match=found):
         if text is None:
-            JobFile("nowhere.txt", "out", JobLimits(), [], parse).read()
+            JobFile("nowhere.txt", "out", NO_LIMITS).read()
         read(text)
 
 
-def test_memory_limit():
-    assert memory_limit(None) is None and memory_limit("1GiB") == 1 << 30
-    with pytest.raises(UsageError, match="--memory_limit is 'x'"):
-        memory_limit("x")
+def test_limits_of_the_batch():
+    def limits(*words):
+        return job_limits(parse("batch", ["jobs.txt", *words])[1])
+
+    assert limits() == limits_of(None, None, 0)
+    given = limits("--time_limit_seconds=2", "--memory_limit=1GiB", "--num_gpus=3")
+    assert given == limits_of(2.0, 1 << 30, 3)
+    with pytest.raises(UsageError, match="reading the flags: --memory_limit is 'x'"):
+        limits("--memory_limit=x")

@@ -1,4 +1,4 @@
-"""What an executor runs: a piece of work in a process of its own, and how it ended."""
+"""A program in a process of its own, who runs it, and how it ended."""
 
 from __future__ import annotations
 
@@ -9,8 +9,23 @@ from typing import Protocol
 from graphs.host.child import end_cause
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProcessLimits:
+    """What a process and all that it starts may take; None for no limit.
+
+    Attributes:
+      time_limit_seconds: the wall time after which it is killed.
+      memory_limit_bytes: the memory of all its processes together.
+      num_gpus: how many GPUs it needs for itself.
+    """
+
+    time_limit_seconds: float | None = None
+    memory_limit_bytes: int | None = None
+    num_gpus: int = 0
+
+
 @dataclasses.dataclass(frozen=True)
-class WorkItem:
+class Program(ProcessLimits):
     """A module to be run as `python -m MODULE ARGUMENTS`.
 
     Attributes:
@@ -21,9 +36,6 @@ class WorkItem:
       folders: {name: path} of folders to read: `{name}` in an argument becomes the path where
         the folder lies for the process, on whichever host it runs.
       log: the file that stderr is added to; None where only its end is wanted.
-      time_limit_seconds: wall time after which it is killed; None for no limit.
-      memory_limit_bytes: of the process and all that it started, together; None for no limit.
-      num_gpus: GPUs that it needs for itself.
     """
 
     module: str
@@ -32,14 +44,11 @@ class WorkItem:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
     folders: Mapping[str, str] = dataclasses.field(default_factory=dict)
     log: str | None = None
-    time_limit_seconds: float | None = None
-    memory_limit_bytes: int | None = None
-    num_gpus: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a piece of work ended.
+    """How a program ended.
 
     Attributes:
       status: the process's exit status; minus the signal's number if it was killed.
@@ -67,9 +76,9 @@ class Ended:
 
 
 class Executor(Protocol):
-    """Runs work, from several threads at a time."""
+    """Runs programs, from several threads at a time."""
 
-    def run(self, work: WorkItem) -> Ended | None:
+    def run(self, program: Program) -> Ended | None:
         """Runs it to its end; None where it was stopped."""
         ...
 

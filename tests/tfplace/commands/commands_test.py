@@ -10,7 +10,7 @@ import pytest
 
 from tfplace.cli import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def printed_json(capsys):

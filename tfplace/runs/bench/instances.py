@@ -1,7 +1,8 @@
-"""The problems of a bench, each prepared once."""
+"""The instances of a bench, each prepared once."""
 
 from __future__ import annotations
 
+import functools
 import tempfile
 import threading
 from pathlib import Path
@@ -10,11 +11,11 @@ from graphs import zoo
 from graphs.errors import TfplaceError
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
-from tfplace.search.instance import write_task
+from tfplace.search.instance import write_instance
 
 
-class Tasks:
-    """Problems by model and cluster, prepared by whichever cell needs one first."""
+class PreparedInstances:
+    """Instances by model and cluster, prepared by whichever cell needs one first."""
 
     def __init__(self, scratch: str, memory_reserve: float) -> None:
         """Prepares nothing yet.
@@ -26,32 +27,30 @@ class Tasks:
         self._scratch = scratch
         self._memory_reserve = memory_reserve
         self._lock = threading.Lock()
-        self._folders: dict[tuple[str, str], str | TfplaceError] = {}
+        self._written = functools.cache(self._write)
 
     def folder(self, model: str, cluster: str) -> str:
-        """Where the task lies (see tfplace.search.instance).
+        """Where the instance lies (see tfplace.search.instance).
 
         Raises:
           TfplaceError: it can't be prepared.
         """
         with self._lock:
-            key = (model, cluster)
-            if key not in self._folders:
-                try:
-                    self._folders[key] = self._prepared(model, cluster)
-                except TfplaceError as error:
-                    self._folders[key] = error
-            found = self._folders[key]
-        if isinstance(found, TfplaceError):
-            raise found
-        return found
+            written = self._written(model, cluster)
+        if isinstance(written, TfplaceError):
+            raise written
+        return written
 
-    def _prepared(self, model: str, cluster: str) -> str:
-        options = ProblemOptions(
-            self._path(model), cluster=cluster, memory_reserve=self._memory_reserve
-        )
-        folder = tempfile.mkdtemp(dir=self._scratch)
-        write_task(folder, prepare(options).instance)
+    def _write(self, model: str, cluster: str) -> str | TfplaceError:
+        """The folder, or why there is none: a model that fails is not read again for each cell."""
+        try:
+            options = ProblemOptions(
+                self._path(model), cluster=cluster, memory_reserve=self._memory_reserve
+            )
+            folder = tempfile.mkdtemp(dir=self._scratch)
+            write_instance(folder, prepare(options).instance)
+        except TfplaceError as error:
+            return error
         return folder
 
     def _path(self, model: str) -> str:

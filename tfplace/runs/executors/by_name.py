@@ -7,9 +7,7 @@ from collections.abc import Iterator
 
 from graphs.errors import UsageError
 from tfplace.runs.executors.local import LocalExecutor
-from tfplace.runs.executors.work_item import Executor
-
-NAMES = ("local", "ray")
+from tfplace.runs.executors.program import Executor
 
 
 @contextlib.contextmanager
@@ -17,7 +15,7 @@ def executor_for(name: str, ray_address: str | None) -> Iterator[tuple[Executor,
     """Gives the executor, and how much it can run at a time; None where this host decides that.
 
     Args:
-      name: of NAMES.
+      name: "local" or "ray".
       ray_address: as for RayExecutor.
 
     Raises:
