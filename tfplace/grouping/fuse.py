@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
@@ -22,7 +23,6 @@ from tfplace.grouping.quotient import (
     fastest_seconds,
     group_sums,
 )
-from tfplace.simulation.event_heap import compiled
 
 # An op is small if it takes less than this share of all seconds, or than a mean transfer of no
 # bytes: moving it elsewhere alone gains nothing.
