@@ -68,3 +68,10 @@ class OpGraph:
             self.use_op,
             self.tensor_bytes[self.use_tensor],
         )
+
+
+def rows_of(owners: IntArray, size: int) -> IntArray:
+    """i4[size+1]: where each owner's items begin among items that are sorted by owner."""
+    rows = np.zeros(size + 1, dtype=np.int32)
+    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
+    return rows

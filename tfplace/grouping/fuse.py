@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.host.compiled import compiled
-from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
+from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph, rows_of
 from graphs.placement import Grouping
 from graphs.problem import Problem
 from tfplace.grouping.quotient import (
@@ -108,7 +108,7 @@ def _joined(problem: Problem) -> Grouping:
     producer, user, _ = graph.op_edges()
     pairs = np.unique(np.stack([user, producer], axis=1), axis=0)
     user, producer = pairs[:, 0], pairs[:, 1]
-    row = _rows(user, problem.num_ops)
+    row = rows_of(user, problem.num_ops)
     start = np.zeros(problem.num_ops)
     _least_starts(row, producer, seconds, start)
     order = np.lexsort((np.arange(problem.num_ops), start)).astype(np.int64)
@@ -124,7 +124,7 @@ def _joined(problem: Problem) -> Grouping:
     kind = allowed_class(allowed).astype(np.int64)
     _join_inputs(state, order, row, producer, start, seconds, kind, small)
     by_producer = np.lexsort((user, producer))
-    out_row = _rows(producer[by_producer], problem.num_ops)
+    out_row = rows_of(producer[by_producer], problem.num_ops)
     _join_only_users(state, order, out_row, user[by_producer], seconds, kind, small)
     # Ranks of leaders are a topological order of the groups.
     _, group = np.unique(rank[state.leader], return_inverse=True)
@@ -181,16 +181,9 @@ def _byte_sums(amounts: LongArray, grouping: Grouping) -> LongArray:
     return sums
 
 
-def _rows(owners: IntArray, size: int) -> LongArray:
-    """i8[size+1]: where each owner's items begin among items sorted by owner."""
-    rows = np.zeros(size + 1, dtype=np.int64)
-    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
-    return rows
-
-
 @compiled
 def _least_starts(
-    row: LongArray, producer: IntArray, seconds: FloatArray, start: FloatArray
+    row: IntArray, producer: IntArray, seconds: FloatArray, start: FloatArray
 ) -> None:
     """When each op starts if transfers take no time and devices are never busy."""
     for op in range(len(seconds)):
@@ -216,7 +209,7 @@ def _may_join(
 def _join_inputs(
     state: _Joining,
     order: LongArray,
-    row: LongArray,
+    row: IntArray,
     producer: IntArray,
     start: FloatArray,
     seconds: FloatArray,
@@ -251,7 +244,7 @@ def _join_inputs(
 def _join_only_users(
     state: _Joining,
     order: LongArray,
-    row: LongArray,
+    row: IntArray,
     user: IntArray,
     seconds: FloatArray,
     kind: LongArray,

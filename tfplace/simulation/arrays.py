@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.op_graph import FloatArray, IntArray, LongArray, rows_of
 from graphs.problem import Problem
 from tfplace.simulation.executor_arrays import ExecutorArrays, executor_arrays, wires
 
@@ -95,14 +95,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     return SimulationArrays(
         op_seconds=np.ascontiguousarray(problem.op_seconds, dtype=np.float64),
         num_inputs=num_inputs.astype(np.int32),
-        tensor_row=_rows(graph.tensor_producer, size),
+        tensor_row=rows_of(graph.tensor_producer, size),
         producer=graph.tensor_producer.astype(np.int32),
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
-        use_row=_rows(use_tensor, graph.num_tensors),
+        use_row=rows_of(use_tensor, graph.num_tensors),
         use_op=use_op.astype(np.int32),
         sources=np.flatnonzero(num_inputs == 0).astype(np.int32),
-        input_row=_rows(use_op, size),
+        input_row=rows_of(use_op, size),
         input_tensor=use_tensor[by_op].astype(np.int32),
         persistent_bytes=graph.op_persistent_bytes.astype(np.int64),
         start_bytes=graph.op_temp_bytes + outputs,
@@ -140,13 +140,6 @@ def _check(problem: Problem) -> None:
                 f"laying out a problem for the simulator: {broken}; "
                 "tfplace/docs/contract.md, section 6, says what the arrays have to hold"
             )
-
-
-def _rows(owners: IntArray, size: int) -> IntArray:
-    """i4[size+1]: where each owner's items begin among items that are sorted by owner."""
-    rows = np.zeros(size + 1, dtype=np.int32)
-    np.cumsum(np.bincount(owners, minlength=size), out=rows[1:])
-    return rows
 
 
 def _sum_by(owners: IntArray, amounts: LongArray, size: int) -> LongArray:
