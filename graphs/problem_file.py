@@ -191,29 +191,29 @@ def _load(path: str) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _checked_arrays(path: str, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The arrays with the dtypes and shapes of the contract; extras filled in."""
-    missing = [name for name in _ARRAYS if name not in found]
+    missing = [name for name in _ARRAYS if name not in raw]
     if missing:
         raise ModelError(
             f"reading the problem {path}: it lacks {', '.join(missing)}; write it with "
             "--dump_problem, or as tfplace/docs/contract.md, section 6, lists the arrays"
         )
     sizes = {
-        "N": np.size(found["op_names"]),
-        "T": np.size(found["tensor_producer"]),
-        "U": np.size(found["use_tensor"]),
-        "D": np.size(found["device_names"]),
-        "K": max(len(np.atleast_1d(found.get("op_turn", 0))), 1),
+        "N": np.size(raw["op_names"]),
+        "T": np.size(raw["tensor_producer"]),
+        "U": np.size(raw["use_tensor"]),
+        "D": np.size(raw["device_names"]),
+        "K": max(len(np.atleast_1d(raw.get("op_turn", 0))), 1),
     }
-    arrays = {**_default_extras(found, sizes), **found}
+    arrays = {**_default_extras(raw, sizes), **raw}
     checked = {}
-    contention = _CONTENTION if any(name in found for name in _CONTENTION) else {}
+    contention = _CONTENTION if any(name in raw for name in _CONTENTION) else {}
     executor = {**_EXECUTOR, **contention}
-    executor = executor if any(name in found for name in executor) else {}
-    turn = _TURN if executor and "op_turn" in found else {}
-    lacking = [name for name in executor if name not in found]
-    present = [name for name in executor if name in found]
+    executor = executor if any(name in raw for name in executor) else {}
+    turn = _TURN if executor and "op_turn" in raw else {}
+    lacking = [name for name in executor if name not in raw]
+    present = [name for name in executor if name in raw]
     if lacking:
         raise ModelError(
             f"reading the problem {path}: it has {', '.join(present)} but "
@@ -233,11 +233,11 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
 
 
 def _default_extras(
-    found: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+    raw: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """What a file without extras means: outputs in tensor order, shapes unknown."""
-    names = np.char.upper(found["device_names"].astype(np.str_))
-    producer = found["tensor_producer"].ravel()
+    names = np.char.upper(raw["device_names"].astype(np.str_))
+    producer = raw["tensor_producer"].ravel()
     seen: dict[int, int] = {}
     output = np.empty(sizes["T"], dtype=np.int32)
     for tensor, op in enumerate(producer.tolist()):

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, LongArray
 from tfplace.bounds.load_bound import Weights, least_costs
 from tfplace.bounds.relaxation import DeviceClasses, Edges
-from tfplace.simulation.event_heap import compiled
 
 # Of a longer chain so many ops are taken, evenly: memory and time grow with their square.
 MAX_CHAIN = 1000

@@ -16,18 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.bounds.partial_bound import PartialProblem, partial_bound, partial_problem
 from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums, use_seconds
-from tfplace.simulation.arrays import (
-    Scratch,
-    SimulationArrays,
-    new_scratch,
-    simulation_arrays,
-)
-from tfplace.simulation.event_heap import compiled
+from tfplace.simulation.arrays import SimulationArrays, simulation_arrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import Scratch, new_scratch
 
 # Graphs with more units than this that have a choice of devices are not tried.
 MAX_FREE_UNITS = 40
@@ -111,7 +107,7 @@ def optimum(problem: Problem, budget_seconds: float, start: IntArray | None = No
       start: i4[N], a good placement that fits, or None.
     """
     arrays = simulation_arrays(problem)
-    scratch = new_scratch(arrays, 0)
+    scratch = new_scratch(arrays)
     partial = partial_problem(problem)
     if not partial.allowed.any(axis=1).all():
         return Optimum(float("inf"), None, float("inf"), True, 0)

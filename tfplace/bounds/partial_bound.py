@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed
 from tfplace.simulation.arrays import simulation_arrays
-from tfplace.simulation.event_heap import compiled
 
 
 class PartialProblem(NamedTuple):
@@ -60,7 +60,7 @@ def partial_problem(problem: Problem) -> PartialProblem:
     """The problem with nothing placed."""
     arrays = simulation_arrays(problem)
     units = colocation_units(problem.graph)
-    num_jobs = max(problem.num_ops, int(arrays.sizes[1]), 1)
+    num_jobs = max(problem.num_ops, arrays.most_transfers, 1)
     return PartialProblem(
         arrays.op_seconds,
         arrays.tensor_row,

@@ -23,10 +23,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, LongArray
 from tfplace.bounds.enclosed_work import Between
 from tfplace.bounds.relaxation import DeviceClasses, Edges
-from tfplace.simulation.event_heap import compiled, pop_event, pop_key, push_event, push_key
+from tfplace.simulation.event_heap import pop_event, pop_key, push_event, push_key
 
 # Argument 2 looks at so many ancestors of an op at most; fewer make the bound weaker, not wrong.
 MAX_ANCESTORS = 3000

@@ -9,6 +9,7 @@ from typing import Any
 from absl import flags
 
 from graphs.errors import UsageError
+from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
@@ -33,11 +34,9 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
 
 def cost_cache_directory(values: flags.FlagValues) -> str | None:
     """Where costs are kept between runs, None where the user wants no cache."""
-    from tfplace.preparing.cost_cache import default_directory
-
     if not _of(values, "cost_cache", True):
         return None
-    return _of(values, "cost_cache_dir", None) or str(default_directory())
+    return _of(values, "cost_cache_dir", None) or str(cache_directory())
 
 
 def load_options(values: flags.FlagValues) -> LoadOptions:

@@ -74,16 +74,6 @@ class CacheEntry:
     description: Mapping[str, str]
 
 
-def default_directory() -> Path:
-    """$TFPLACE_CACHE_DIR, or tfplace/ in the user's cache folder (XDG base directories)."""
-    own = os.environ.get("TFPLACE_CACHE_DIR")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return home / "tfplace"
-
-
 class CostCache:
     """The entries in one folder; without a folder it keeps nothing."""
 

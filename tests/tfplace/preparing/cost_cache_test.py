@@ -11,7 +11,7 @@ import pytest
 from graphs.errors import OutputError
 from tfplace.preparing import cost_cache
 from tfplace.preparing.cached_values import traced_arrays, traced_from
-from tfplace.preparing.cost_cache import CacheKey, CostCache, default_directory
+from tfplace.preparing.cost_cache import CacheKey, CostCache
 from tfplace.preparing.node_seconds import TracedNodes
 
 KEY = CacheKey("traced", {"graph": "abc", "tensorflow": "2.21.0"}, {"model": "m.pb"})
@@ -122,18 +122,6 @@ def test_an_entry_that_can_not_be_removed(cache: CostCache) -> None:
     path.mkdir()
     with pytest.raises(OutputError, match="can't be removed"):
         cache.clear()
-
-
-def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFPLACE_CACHE_DIR", "/own")
-    assert default_directory() == Path("/own")
-    monkeypatch.delenv("TFPLACE_CACHE_DIR")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert default_directory() == Path("/xdg/tfplace")
-    monkeypatch.setenv("HOME", "/home/me")
-    for unusable in ("", "relative"):
-        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
-        assert default_directory() == Path("/home/me/.cache/tfplace")
 
 
 TRACED = TracedNodes(

@@ -7,14 +7,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from tfplace.algorithms.annealing.levels import Levels
-from tfplace.simulation.arrays import (
-    Scratch,
-    SimulationArrays,
-)
-from tfplace.simulation.event_heap import compiled
+from tfplace.simulation.arrays import SimulationArrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import Scratch
 
 WordArray = npt.NDArray[np.uint64]
 

@@ -16,13 +16,9 @@ from tfplace.grouping.coarsen import coarsen
 from tfplace.grouping.quotient import colocation_units
 from tfplace.grouping.roles import role_groups
 from tfplace.search.kept.snapshot import Snapshot
-from tfplace.simulation.arrays import (
-    SimulationArrays,
-    new_scratch,
-    simulation_arrays,
-    timing_scratch,
-)
+from tfplace.simulation.arrays import SimulationArrays, simulation_arrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import new_scratch, timing_scratch
 
 # (infeasible, energy): any feasible placement is better than any other.
 Rank = tuple[bool, float]
@@ -68,7 +64,7 @@ class Ground:
         self.problem = problem
         self.arrays: SimulationArrays = simulation_arrays(problem)
         self.usable: FloatArray = problem.usable_bytes()
-        self._full = new_scratch(self.arrays, 0)
+        self._full = new_scratch(self.arrays)
 
     def rank(self, device_of_op: IntArray, overflow_weight: float) -> Rank:
         """What a placement is worth; not from several threads at once."""
@@ -113,7 +109,7 @@ class Walk:
 
     def __init__(self, ground: Ground, seed: int) -> None:
         self._ground = ground
-        self._timing, self._full = timing_scratch(ground.arrays), new_scratch(ground.arrays, 0)
+        self._timing, self._full = timing_scratch(ground.arrays), new_scratch(ground.arrays)
         self._state = new_chain(ground.problem.num_ops, seed)
         self._levels: Levels | None = None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.placers.legal import legal
 from tfplace.algorithms.placers.list_scheduling import earliest_finish, list_problem
@@ -11,7 +12,6 @@ from tfplace.algorithms.placers.memory import repaired
 from tfplace.algorithms.placers.one_shot import OneShot
 from tfplace.grouping.quotient import transfer_seconds
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 

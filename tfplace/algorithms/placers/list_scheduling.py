@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.placers.memory import op_bytes_estimate, sum_by_group
 from tfplace.grouping.quotient import BoolArray, colocation_units
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 # Of the ready ops, m-ETF and m-SCT compare the so many that have been ready longest: graphs of

@@ -15,8 +15,9 @@ from tfplace.algorithms.annealing.chain import (
 )
 from tfplace.algorithms.annealing.levels import levels_of
 from tfplace.grouping.quotient import colocation_units
-from tfplace.simulation.arrays import new_scratch, simulation_arrays, timing_scratch
+from tfplace.simulation.arrays import simulation_arrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import new_scratch, timing_scratch
 
 
 def test_runs_without_memory_and_with_a_limit_take_the_same_time():
@@ -42,7 +43,7 @@ def test_a_critical_path_goes_back_through_transfers_and_busy_devices():
         Op("other", 2.0, ("start:0",)),
     ]
     arrays = simulation_arrays(build_problem(ops, Machine(2)))
-    scratch = new_scratch(arrays, 0)
+    scratch = new_scratch(arrays)
     state = new_chain(5, 0)
     state.device_of_op[:] = [0, 1, 1, 0, 0]
     assert simulate(arrays, scratch, state.device_of_op) == 11.0
@@ -63,7 +64,7 @@ def test_moves_that_are_not_accepted_are_taken_back():
     state.feasible[:] = 1
     limits = np.cumsum(np.ones(NUM_KINDS))
     config = ChainConfig(limits, problem.usable_bytes(), 10.0, 1e-9)
-    anneal(arrays, timing_scratch(arrays), new_scratch(arrays, 0), levels, config, state, 300)
+    anneal(arrays, timing_scratch(arrays), new_scratch(arrays), levels, config, state, 300)
     # Any op elsewhere makes the chain longer, and it is as cold as can be.
     assert state.device_of_op.tolist() == [1] * 5
     assert state.energy[CURRENT] == state.energy[BEST] == 5.0
