@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pymetis
 from scipy import sparse
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
 from tfplace.grouping.colocation_grouping import joined
+from tfplace.grouping.minimum_cut import minimum_cut
 from tfplace.grouping.quotient import (
     allowed_class,
     colocation_units,
@@ -19,9 +19,6 @@ from tfplace.grouping.quotient import (
     quotient,
     use_seconds,
 )
-
-# METIS sums weights in 32 bits: all vertices together, and all edges together, stay below this.
-_METIS_TOTAL = 500_000_000
 
 
 def coarsen(
@@ -71,7 +68,7 @@ def coarsen(
     for number, parts in enumerate(quota):
         members = np.flatnonzero(class_of_group == number)
         edges = symmetric[members][:, members].tocsr()
-        part = _minimum_cut(edges, group_seconds[members], int(parts), seed, imbalance)
+        part = _balanced_parts(edges, group_seconds[members], int(parts), seed, imbalance)
         label[members] = number * (max_groups + 1) + part
     return in_graph_order(label[grouping.group_of_op])
 
@@ -143,7 +140,7 @@ def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[Fl
     return dearest, neighbour
 
 
-def _minimum_cut(
+def _balanced_parts(
     edges: sparse.csr_array, seconds: FloatArray, parts: int, seed: int, imbalance: float
 ) -> IntArray:
     """i4[G] part of each vertex, below `parts`: the dearest vertices alone, METIS for the rest."""
@@ -159,16 +156,8 @@ def _minimum_cut(
         part[rest] = len(alone)
         return part
     between = edges[rest][:, rest].tocsr()
-    partition = pymetis.part_graph(
-        parts - len(alone),
-        xadj=between.indptr.astype(np.int32),
-        adjncy=between.indices.astype(np.int32),
-        eweights=_whole_weights(between.data),
-        vweights=_whole_weights(weights[rest]),
-        options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
-        recursive=False,
-    )
-    part[rest] = len(alone) + np.asarray(partition.vertex_part, dtype=np.int32)
+    num_parts = parts - len(alone)
+    part[rest] = len(alone) + minimum_cut(between, weights[rest], num_parts, imbalance, seed)
     return part
 
 
@@ -182,9 +171,3 @@ def _heavier_than_a_part(weights: FloatArray, parts: int) -> IntArray:
     even = left / np.maximum(parts - np.arange(len(weights)), 1)
     light = np.flatnonzero((weights[order] <= even) | (np.arange(len(weights)) >= parts - 1))
     return order[: light[0]].astype(np.int32)
-
-
-def _whole_weights(weights: FloatArray) -> IntArray:
-    """Positive whole numbers in proportion to f8 weights, small enough to be summed in 32 bits."""
-    total = max(float(weights.sum()), 1e-30)
-    return (np.rint(weights * (_METIS_TOTAL / total)) + 1).astype(np.int32)

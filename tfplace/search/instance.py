@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,16 @@ class Instance:
     problem: Problem
     given: IntArray
     expert: IntArray | None = None
+
+    @functools.cached_property
+    def one_shots(self) -> dict[tuple[str, int], IntArray]:
+        """{(algorithm, seed): i4[B, N]} of one-shot algorithms that have run on this instance.
+
+        Several parts of a run begin with the same placements: baselines, and what annealing
+        starts from. The algorithms' table fills this in, so that each is computed once. A
+        changed instance (dataclasses.replace) begins with an empty one.
+        """
+        return {}
 
 
 def write_instance(folder: str, instance: Instance) -> None:

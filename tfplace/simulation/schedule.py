@@ -139,3 +139,16 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
         end=np.concatenate([output_end, copy_end, schedule.op_end]),
         bytes=np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
     )
+
+
+def alive_at_peak(held: HeldIntervals, device: int) -> LongArray:
+    """i8[A]: which of the intervals hold bytes on a device when most are held there."""
+    here = np.flatnonzero((held.device == device) & (held.end > held.start) & (held.bytes > 0))
+    if not len(here):
+        return here
+    start, end, size = held.start[here], held.end[here], held.bytes[here]
+    instants, instant_of_change = np.unique(np.concatenate([start, end]), return_inverse=True)
+    net = np.zeros(len(instants), dtype=np.int64)
+    np.add.at(net, instant_of_change, np.concatenate([size, -size]))
+    peak = instants[np.argmax(np.cumsum(net))]
+    return here[(start <= peak) & (peak < end)]

@@ -11,14 +11,14 @@ from graphs.errors import CheckpointError, OutputError
 from graphs.placement import Infeasible, Measurement, Placement
 from tests.builders import Machine, two_towers
 from tests.fakes import NEVER_FITS
-from tfplace.algorithms.annealing.multilevel import Multilevel
 from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.post import Post
-from tfplace.algorithms.placers.fixed import Fixed
-from tfplace.algorithms.placers.local_search import LocalSearch
+from tfplace.algorithms.placers.one_shot import OneShot
 from tfplace.algorithms.placers.random import Random
-from tfplace.algorithms.placers.single import Single
+from tfplace.algorithms.placers.single import single_devices
+from tfplace.algorithms.table import policy_of
 from tfplace.grouping.grouped_problem import GroupingConfig
+from tfplace.search.instance import Instance
 from tfplace.search.kept.folder import SearchFolder, problem_digest
 from tfplace.search.kept.lock import locked_folder
 from tfplace.search.kept.state import SearchState, StageStart
@@ -28,6 +28,7 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 PROBLEM = two_towers(5, machine=Machine(2, bandwidth=1e6, types=["GPU", "GPU"]))
 ZEROS = np.zeros(PROBLEM.num_ops, dtype=np.int32)
+INSTANCE = Instance(PROBLEM, ZEROS)
 POST = PostConfig(GroupingConfig(max_groups=6), elite_period=20)
 IDENTITY = {"model": "m", "seed": 3}
 
@@ -36,14 +37,20 @@ def post(best):
     return Post(PROBLEM, 3, POST, start=best)
 
 
+def known(name, share=1.0):
+    return Stage(name, lambda best: policy_of(name, INSTANCE, 3, best), share)
+
+
 STAGES = {
     "random": [Stage("random", lambda best: Random(PROBLEM, 3, batch_size=7))],
-    "local_search": [Stage("local_search", lambda best: LocalSearch(PROBLEM, 3, best))],
+    "local_search": [
+        Stage("local_search", lambda best: policy_of("local_search", INSTANCE, 3, best))
+    ],
     "post": [Stage("post", post)],
     "fixed, single, annealing, post": [
-        Stage("fixed", lambda best: Fixed(ZEROS)),
-        Stage("single", lambda best: Single(PROBLEM)),
-        Stage("annealing", lambda best: Multilevel(PROBLEM, 3, [best]), 0.8),
+        Stage("fixed", lambda best: OneShot(lambda: ZEROS[None])),
+        Stage("single", lambda best: OneShot(lambda: single_devices(PROBLEM))),
+        known("annealing", 0.8),
         Stage("post", post),
     ],
 }

@@ -13,8 +13,9 @@ from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto
+from tfplace.algorithms.placers.one_shot import OneShot
 from tfplace.algorithms.placers.random import Random
-from tfplace.algorithms.placers.single import Single
+from tfplace.algorithms.placers.single import single_devices
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Trial
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -43,7 +44,7 @@ class HeldOut:
         self._evaluator = SimulatingEvaluator(problem)
         self._placeto = Placeto(problem, seed, config)
         self._begin = self._placeto.state()
-        stage = Stage("single", lambda best: Single(problem))
+        stage = Stage("single", lambda best: OneShot(lambda: single_devices(problem)))
         self._single = _seconds_of_best(search([stage], self._evaluator, Limits(math.inf)).best)
 
     @property
