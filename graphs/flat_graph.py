@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.function_library import library_of
 from graphs.source_model import TensorSpec
 
 
@@ -53,3 +55,13 @@ class FlatGraph:
     share_of_node: Mapping[str, float] = dataclasses.field(default_factory=dict)
     after_of_node: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     opened: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def nodes(self) -> Mapping[str, Any]:
+        """{name: NodeDef} of graph_def, which must not change while this lives."""
+        return {node.name: node for node in self.graph_def.node}
+
+    @functools.cached_property
+    def library(self) -> Mapping[str, Any]:
+        """{name: FunctionDef} of graph_def."""
+        return library_of(self.graph_def)

@@ -1,4 +1,4 @@
-"""A GraphDef's main graph and library with the look-ups that choosing a run needs."""
+"""The look-ups in a GraphDef that finding its run, its variables and its inputs needs."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from graphs.building.op_outputs import op_definition
+from graphs import op_types
+from graphs.building.op_outputs import num_outputs
 from graphs.errors import FetchError, ModelError
+from graphs.function_library import library_of, referred_functions
 from graphs.host.did_you_mean import nearest
 from graphs.loading.corruption import require_sound
-from graphs.names import op_of
-
-PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-VARIABLE_OPS = frozenset({"VarHandleOp", "VariableV2", "Variable"})
-_PASS_ON = frozenset({"Identity", "RefIdentity"})
+from graphs.names import op_of, source_of
 
 
 class GraphView:
@@ -24,9 +22,7 @@ class GraphView:
         """Raises ModelError where two ops have one name or an input does not exist."""
         self.graph_def = graph_def
         self.nodes: Mapping[str, Any] = {node.name: node for node in graph_def.node}
-        self.library: Mapping[str, Any] = {
-            function.signature.name: function for function in graph_def.library.function
-        }
+        self.library: Mapping[str, Any] = library_of(graph_def)
         if len(self.nodes) < len(graph_def.node):
             raise ModelError(
                 "reading the graph: two ops have the same name; names must be unique, "
@@ -46,7 +42,7 @@ class GraphView:
 
     @functools.cached_property
     def users(self) -> Mapping[str, Sequence[str]]:
-        """{op: ops that use one of its outputs or wait for it}."""
+        """{op: the ops that use one of its outputs or wait for it}."""
         users: dict[str, list[str]] = {name: [] for name in self.nodes}
         for node in self.graph_def.node:
             for source in dict.fromkeys(op_of(name) for name in node.input):
@@ -54,11 +50,11 @@ class GraphView:
         return users
 
     def ancestors(self, fetches: Iterable[str], fed: Collection[str] = ()) -> dict[str, None]:
-        """Ops that running `fetches` runs, in no particular order but always the same.
+        """The ops that running `fetches` runs, in an order that is always the same.
 
         Args:
           fetches: tensors "op:i" or ops.
-          fed: ops whose outputs are all fed: they are reached, what they use is not.
+          fed: ops whose outputs are all fed. They count as reached, but not what they use.
 
         Raises:
           FetchError: an op of `fetches` is not in the main graph.
@@ -92,11 +88,9 @@ class GraphView:
         return reached
 
     def variable_of(self, tensor: str) -> str:
-        """The variable op that a tensor is the handle or reference of, or an empty string."""
-        op = op_of(tensor)
-        while self.nodes[op].op in _PASS_ON and self.nodes[op].input:
-            op = op_of(self.nodes[op].input[0])
-        return op if self.nodes[op].op in VARIABLE_OPS else ""
+        """The variable op whose handle or reference a tensor is; empty for any other tensor."""
+        op = op_of(source_of(tensor, self.nodes, op_types.SAME))
+        return op if self.nodes[op].op in op_types.VARIABLES else ""
 
     def check_tensor(self, name: str, what: str) -> None:
         """Checks that a tensor "op:i" or an op is in the main graph.
@@ -122,45 +116,13 @@ class GraphView:
             )
 
 
-def data_inputs(node: Any) -> list[str]:
-    """The inputs of a node that are tensors, in order."""
-    return [name for name in node.input if not name.startswith("^")]
-
-
 def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """Functions that a node runs, and at which of its inputs their arguments begin.
+    """(function, the input at which its arguments begin) of each function that a node runs.
 
-    The first input of If and Case is not an argument.
+    The first input of a conditional is its condition and not an argument.
     """
-    first = 1 if node.op in ("If", "StatelessIf", "Case", "StatelessCase") else 0
-    if node.op in library:
-        return [(node.op, 0)]
-    names = []
-    for value in node.attr.values():
-        if value.HasField("func"):
-            names.append(value.func.name)
-        elif value.HasField("list"):
-            names.extend(func.name for func in value.list.func)
-    return [(name, first) for name in names if name in library]
-
-
-def num_outputs(node: Any, library: Mapping[str, Any]) -> int:
-    """How many tensors a node makes.
-
-    Raises:
-      ModelError: this TensorFlow doesn't know the op.
-    """
-    if node.op in library:
-        return len(library[node.op].signature.output_arg)
-    count = 0
-    for argument in op_definition(node.op, node.name).output_arg:
-        if argument.number_attr:
-            count += node.attr[argument.number_attr].i
-        elif argument.type_list_attr:
-            count += len(node.attr[argument.type_list_attr].list.type)
-        else:
-            count += 1
-    return count
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    return [(name, first) for name in referred_functions([node], library)]
 
 
 def argument_positions(function: Any) -> dict[str, int]:
@@ -169,23 +131,25 @@ def argument_positions(function: Any) -> dict[str, int]:
 
 
 def body_argument(nodes: Mapping[str, Any], tensor: str) -> str:
-    """The argument that a tensor of a function body is, through identities, else "".
+    """The argument that a tensor of a function body is; empty where the body computes it.
 
     Args:
-      nodes: the nodes of the body by name.
-      tensor: as in their inputs.
+      nodes: {name: NodeDef} of the body.
+      tensor: an input as it stands in one of them.
     """
-    name = op_of(tensor)
-    while name in nodes and nodes[name].op in _PASS_ON and nodes[name].input:
-        name = op_of(nodes[name].input[0])
+    name = op_of(source_of(tensor, nodes, op_types.SAME))
     return "" if name in nodes else name
 
 
 def dtype_name(enum: int, of: str) -> str:
-    """The name of a DataType, references as what they refer to.
+    """The name of a DataType; that of a reference type is the name of what it refers to.
+
+    Args:
+      enum: the number that stands in the model.
+      of: what has this type, for the error.
 
     Raises:
-      ModelError: TensorFlow has no such type; `of` says what has it.
+      ModelError: TensorFlow has no such type.
     """
     import tensorflow as tf
 

@@ -1,13 +1,15 @@
-"""Grappler in a process of its own: a graph in, what each op computes and moves out.
+"""Runs Grappler in a process of its own: reads a graph, writes what each op computes and moves.
 
-Grappler is C++ that aborts on some malformed graphs; here that ends this process only. It needs
-two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
+Grappler is C++ that aborts on some malformed graphs; here that ends this process only. The process
+needs two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
 
-Run as `python -P grappler_process.py REQUEST ANSWER`. REQUEST is a pickle of
-{"meta_graph": bytes, "device": bytes, "op_types": [str]}, serialized MetaGraphDef and NamedDevice
-and what the graph uses; ANSWER a pickle of {"op_performance": [bytes]}, {"error": str} or, since
-Grappler aborts on op types that it does not know, {"error": str, "unknown_op_types": [str]}. The
-empty REQUEST asks for the devices of this host: {"devices": [bytes]}, serialized NamedDevices.
+Run as `python -P grappler_process.py REQUEST ANSWER`, two files that hold a pickle each.
+
+- REQUEST is {"meta_graph": a serialized MetaGraphDef, "device": a serialized NamedDevice,
+  "op_types": the op types that the graph uses}.
+- ANSWER is {"op_performance": [a serialized OpPerformance]} or {"error": why}. Grappler would abort
+  on an op type that it does not know; then ANSWER has "unknown_op_types", too.
+- The empty REQUEST asks for the devices of this host: {"devices": [a serialized NamedDevice]}.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 def load_grappler() -> tuple[Any, Any]:
     """The modules `_pywrap_tf_item` and `_pywrap_tf_cluster`.
 
-    Empty packages stand in for TensorFlow's, whose __init__ would import all of it; should that
-    not work with some other TensorFlow, the ordinary import does.
+    Empty packages stand in for TensorFlow's own, whose __init__ would import all of TensorFlow.
+    Where some other TensorFlow doesn't work that way, its packages are imported after all.
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is not None and spec.submodule_search_locations:
