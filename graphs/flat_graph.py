@@ -1,4 +1,4 @@
-"""One run of a model with its function calls opened: what is priced, placed and measured."""
+"""One run of a model with its function calls opened, whose ops are priced and placed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphs.source_model import TensorSpec
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where the device string of a flat op has to be written.
+    """The NodeDef in the model that a flat op comes from, and that gets its device string.
 
     Attributes:
       function: name of the FunctionDef, empty for the main graph.
@@ -38,12 +38,12 @@ class FlatGraph:
       unit_of_node: {node: unit} for nodes that can't be placed one by one; a unit is named by
         its head. While, jit_compile calls and conditionals that TensorFlow doesn't lower are
         units of one node; the nodes of a v1 control-flow frame make one unit of many.
-      unit_reason: {unit: why}.
-      share_of_node: {node: how often it runs in one run}, where that is less than once: nodes
-        of an opened conditional's branch, one of so many.
-      after_of_node: {node: nodes before it} that no edge says: the branches of a conditional
-        one after the other, so that they don't count as if they ran side by side.
-      opened: {opened conditional: what was done}.
+      unit_reason: {unit: why it is one}.
+      share_of_node: {node: how often it runs in one run}, where that is less than once: in a
+        branch of an opened conditional.
+      after_of_node: {node: nodes that come before it though no edge says so}. The branches of a
+        conditional come one after the other, so that they don't count as if they ran side by side.
+      opened: {opened conditional: a sentence that says how it counts}.
     """
 
     graph_def: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from graphs.op_types import CALLS
+from graphs.op_types import CALLS, CONDITIONALS
 
 KEPT_WHOLE = {
     "_XlaMustCompile": "compiled by XLA",
@@ -54,6 +54,15 @@ def referred_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> Iter
         if node.op in library:
             yield node.op
         yield from (name for name in named_functions(node) if name in library)
+
+
+def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(function, the input at which its arguments begin) of each function that a node runs.
+
+    The first input of a conditional is its condition and not an argument.
+    """
+    first = 1 if node.op in CONDITIONALS else 0
+    return [(name, first) for name in referred_functions([node], library)]
 
 
 def reached_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:

@@ -23,12 +23,13 @@ from graphs.building.conditionals import boundary_names, branches_of
 from graphs.building.frames import frame_units
 from graphs.building.open_calls import CallOpener
 from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode, no_op
-from graphs.errors import FetchError, ModelError
+from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of, reached_functions
+from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
 from graphs.source_model import TensorSpec
-from graphs.tensor_shapes import placeholder
+from graphs.tensor_protos import placeholder
 
 
 def flatten(
@@ -51,7 +52,7 @@ def flatten(
     """
     library = library_of(graph_def)
     opener = CallOpener(library, open_conditionals)
-    opener.open_main(_pruned(graph_def.node, feeds, fetches))
+    opener.open_main(_pruned(graph_def, feeds, fetches))
     linker = _Linker(opener, feeds)
     linker.link(fetches)
     return linker.flat_graph(library, graph_def)
@@ -286,37 +287,14 @@ class _Linker:
             )
 
 
-def _pruned(nodes: Sequence[Any], feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
-    """The nodes of the main graph that the run can reach, in the order of the file."""
-    by_name = {node.name: node for node in nodes}
-    if len(by_name) < len(nodes):
-        raise ModelError(
-            "reading the graph: two ops have the same name; names must be unique, save it again"
-        )
-    for what, name in [("feed", s.tensor) for s in feeds] + [("fetch", f) for f in fetches]:
-        if op_of(name) not in by_name:
-            raise FetchError(
-                f"looking up the {what} {name!r}: the graph has no op of that name; "
-                "`tfplace inspect MODEL` lists what it has"
-            )
+def _pruned(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
+    """The nodes of the main graph that the run reaches, in the order of the file."""
+    view = GraphView(graph_def)
+    for spec in feeds:
+        view.check_tensor(spec.tensor, "feed")
     fed = {with_index(spec.tensor) for spec in feeds}
-    pending = [op_of(fetch) for fetch in fetches]
-    reached = set(pending)
-    while pending:
-        node = by_name[pending.pop()]
-        if f"{node.name}:0" in fed:
-            continue
-        for source in node.input:
-            name = op_of(source)
-            if name not in reached:
-                if name not in by_name:
-                    raise ModelError(
-                        f"reading the graph: op {node.name!r} uses {source!r}, which is not "
-                        "defined; the model is damaged or was cut, save it again"
-                    )
-                reached.add(name)
-                pending.append(name)
-    return [node for node in nodes if node.name in reached]
+    reached = view.ancestors(fetches, {op_of(tensor) for tensor in fed if tensor.endswith(":0")})
+    return [node for node in graph_def.node if node.name in reached]
 
 
 def _short(tensor: str) -> str:

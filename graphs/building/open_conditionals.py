@@ -23,29 +23,17 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from graphs.building.conditionals import Branch
 from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode
 
-
-class BodyOpener(Protocol):
-    """What opens a function's body; `CallOpener` does."""
-
-    raw: dict[str, RawNode]
-    alias: dict[str, str]
-    side_effects: dict[str, list[str]]
-    call_outputs: dict[str, list[str]]
-    conditional_of: dict[str, str]
-
-    def open_body(
-        self, path: str, call: RawNode, function: str, inputs: Sequence[str], body: Body
-    ) -> tuple[list[str], list[str]]:
-        """Opens a function as `path`; returns its outputs and its side effects."""
+if TYPE_CHECKING:
+    from graphs.building.open_calls import CallOpener
 
 
 def open_conditional(
-    opener: BodyOpener, name: str, raw: RawNode, branches: Sequence[Branch], body: Body
+    opener: CallOpener, name: str, raw: RawNode, branches: Sequence[Branch], body: Body
 ) -> None:
     """Adds the raw nodes of a conditional of path `name` that stands in `body`."""
     inner = dataclasses.replace(body, share=body.share / len(branches), conditional=name)

@@ -16,7 +16,7 @@ from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, parse_input, with_index
 from graphs.source_model import TensorSpec
-from graphs.tensor_shapes import Shape, shape_proto
+from graphs.tensor_protos import Shape, shape_proto
 
 UNKNOWN_DIMENSION = 1
 """The size that an unknown dimension counts as in bytes; such tensors are listed as unknown."""

@@ -20,7 +20,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE, called_function, library_of
 from graphs.names import data_inputs, op_of, parse_input, source_of
 from graphs.source_model import TensorSpec
-from graphs.tensor_shapes import placeholder
+from graphs.tensor_protos import placeholder
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,21 +9,24 @@ from typing import Any
 from graphs import op_types
 from graphs.errors import ModelError
 from graphs.function_library import named_functions
+from graphs.graph_view import GraphView
 
 _CALLS = op_types.CALLS | op_types.LOOPS | op_types.CONDITIONALS
 
 
-def require_sound(node: Any, functions: Collection[str]) -> None:
-    """Checks the shape, the value and the calls of one op.
-
-    Args:
-      node: a NodeDef of a main graph or a function.
-      functions: the names of all functions of the library.
+def require_sound(view: GraphView) -> None:
+    """Checks the shapes, the values and the calls of all ops, those in functions too.
 
     Raises:
       ModelError: a size is impossible, a constant's value is cut off, or a called function is not
         in the library.
     """
+    for nodes in (*(function.node_def for function in view.library.values()), view.graph_def.node):
+        for node in nodes:
+            _require_sound(node, view.library)
+
+
+def _require_sound(node: Any, functions: Collection[str]) -> None:
     shape = node.attr["shape"].shape if "shape" in node.attr else None
     if shape is not None and any(dim.size < -1 for dim in shape.dim):
         sizes = [dim.size for dim in shape.dim]

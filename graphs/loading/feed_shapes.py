@@ -11,12 +11,12 @@ from typing import Any
 
 from graphs import op_types
 from graphs.errors import FeedError, FetchError
+from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
-from graphs.loading.graph_view import GraphView, dtype_name
 from graphs.loading.load_options import LoadOptions
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, TensorSpec
-from graphs.tensor_shapes import Shape, shape_of, shape_proto
+from graphs.tensor_protos import Shape, dtype_name, shape_of, shape_proto
 
 GUESSED_BATCH = 32
 GUESSED_IMAGE_SIZE = 224

@@ -14,7 +14,7 @@ from graphs.building.constant_values import ConstantValues
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, source_of
-from graphs.tensor_shapes import Shape, shape_of
+from graphs.tensor_protos import Shape, shape_of
 
 # Of these only the first output holds elements: Unique's second holds positions.
 _FIRST_OUTPUT_ONLY = frozenset({"Unique", "UniqueV2"})

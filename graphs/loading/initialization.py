@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from graphs import op_types
-from graphs.loading.graph_view import GraphView
+from graphs.graph_view import GraphView
 from graphs.loading.model_variables import used_variables
 from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.names import data_inputs, op_of

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.graph_view import GraphView
 from graphs.loading import initialization, saved_model_file
+from graphs.loading.corruption import require_sound
 from graphs.loading.feed_shapes import find_feeds, write_shapes
-from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_files import require_whole
 from graphs.loading.model_variables import find_variables
@@ -53,6 +54,7 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
     options = options or LoadOptions()
     parts = _parts(sniff(path), options)
     view = GraphView(parts.graph_def)
+    require_sound(view)
     updates = OptimizerUpdates(view)
     variables = find_variables(view, parts.meta_graph, updates)
     makes_step = bool(parts.saved_model_dir) and any(v.trainable for v in variables)

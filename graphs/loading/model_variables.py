@@ -6,11 +6,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from graphs import op_types
-from graphs.loading.graph_view import GraphView, callees, dtype_name
+from graphs.function_library import callees
+from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.names import data_inputs, op_of
 from graphs.source_model import Variable
-from graphs.tensor_shapes import shape_of
+from graphs.tensor_protos import dtype_name, shape_of
 
 _LOOKS_ONLY = frozenset({"ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized"})
 _TRAINABLE_COLLECTION = "trainable_variables"

@@ -7,7 +7,7 @@ from typing import Any
 
 from graphs.errors import ModelError
 from graphs.function_library import reached_functions
-from graphs.loading.graph_view import GraphView
+from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import is_assignment
 
 PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})

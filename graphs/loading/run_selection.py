@@ -10,8 +10,8 @@ from typing import Any
 from graphs import op_types
 from graphs.errors import FetchError, ModelError
 from graphs.function_library import referred_functions
+from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
-from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.variable_updates import OptimizerUpdates, is_assignment
 from graphs.names import op_of

@@ -11,11 +11,10 @@ from typing import Any
 
 from graphs import op_types
 from graphs.errors import ModelError
-from graphs.loading.graph_view import dtype_name
 from graphs.loading.sniff import ModelFile
 from graphs.names import op_of
 from graphs.source_model import Signature, TensorSpec
-from graphs.tensor_shapes import shape_of
+from graphs.tensor_protos import dtype_name, shape_of
 
 SERVE_TAG = "serve"
 # These signatures can't be run: they only name the initialisation and the training op.

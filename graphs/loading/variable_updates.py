@@ -6,8 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from graphs.loading.graph_view import GraphView, argument_positions, body_argument, callees
-from graphs.names import data_inputs
+from graphs import op_types
+from graphs.function_library import callees
+from graphs.graph_view import GraphView
+from graphs.names import data_inputs, op_of, source_of
 
 # ApplyAdam, ResourceApplyAdam, SparseApplyAdagrad, ResourceSparseApplyFtrlV2, ...
 _APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
@@ -74,13 +76,14 @@ class OptimizerUpdates:
         if name not in self._positions:
             self._positions[name] = frozenset()  # a call of itself in its body adds nothing
             function = self._view.library[name]
-            arguments = argument_positions(function)
+            arguments = {each.name: i for i, each in enumerate(function.signature.input_arg)}
             nodes = {node.name: node for node in function.node_def}
             trained = set()
             for node in function.node_def:
                 inputs = data_inputs(node)
                 for position in self._updated_positions(node):
                     if position < len(inputs):
-                        trained.add(arguments.get(body_argument(nodes, inputs[position]), -1))
+                        source = source_of(inputs[position], nodes, op_types.SAME)
+                        trained.add(arguments.get(op_of(source), -1))
             self._positions[name] = frozenset(trained - {-1})
         return self._positions[name]

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -153,7 +152,7 @@ def price(
     asked = dataclasses.replace(asked, work=with_defaults(flat, properties, asked.work))
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     op_seconds = np.zeros((num_ops, cluster.num_devices))
-    of_kind: dict[tuple[Any, ...], FloatArray] = {}
+    of_kind: dict[Device, FloatArray] = {}
     for d, device in enumerate(cluster.devices):
         kind = _kind(device)
         if kind not in of_kind:
@@ -265,18 +264,9 @@ def _covered(flat: FlatGraph, properties: TensorProperties, asked: NodeWork) -> 
     return covered
 
 
-def _kind(device: Device) -> tuple[Any, ...]:
-    """All that decides a device's prices: devices that agree in it cost the same."""
-    return (
-        device.type,
-        device.architecture,
-        device.cores,
-        device.frequency_mhz,
-        device.bandwidth_bytes_per_second,
-        device.efficiency,
-        device.slots,
-        device.op_seconds,
-    )
+def _kind(device: Device) -> Device:
+    """The device without what can't change its prices, so that each kind is priced once."""
+    return dataclasses.replace(device, name="", memory_bytes=0, address="", source="")
 
 
 def _notes(

@@ -9,9 +9,8 @@ from typing import Any
 from graphs import op_types
 from graphs.building.op_outputs import num_outputs
 from graphs.errors import FetchError, ModelError
-from graphs.function_library import library_of, referred_functions
+from graphs.function_library import library_of
 from graphs.host.did_you_mean import nearest
-from graphs.loading.corruption import require_sound
 from graphs.names import op_of, source_of
 
 
@@ -28,11 +27,7 @@ class GraphView:
                 "reading the graph: two ops have the same name; names must be unique, "
                 "save the model again"
             )
-        for function in graph_def.library.function:
-            for node in function.node_def:
-                require_sound(node, self.library)
         for node in graph_def.node:
-            require_sound(node, self.library)
             for name in node.input:
                 if op_of(name) not in self.nodes:
                     raise ModelError(
@@ -114,49 +109,3 @@ class GraphView:
                 f"looking up the {what} {name!r}: {op!r} ({self.nodes[op].op}) has {count} outputs"
                 f"{', it can only be run: name it without an index' if not count else ''}"
             )
-
-
-def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
-    """(function, the input at which its arguments begin) of each function that a node runs.
-
-    The first input of a conditional is its condition and not an argument.
-    """
-    first = 1 if node.op in op_types.CONDITIONALS else 0
-    return [(name, first) for name in referred_functions([node], library)]
-
-
-def argument_positions(function: Any) -> dict[str, int]:
-    """{argument name: position} of a FunctionDef."""
-    return {argument.name: i for i, argument in enumerate(function.signature.input_arg)}
-
-
-def body_argument(nodes: Mapping[str, Any], tensor: str) -> str:
-    """The argument that a tensor of a function body is; empty where the body computes it.
-
-    Args:
-      nodes: {name: NodeDef} of the body.
-      tensor: an input as it stands in one of them.
-    """
-    name = op_of(source_of(tensor, nodes, op_types.SAME))
-    return "" if name in nodes else name
-
-
-def dtype_name(enum: int, of: str) -> str:
-    """The name of a DataType; that of a reference type is the name of what it refers to.
-
-    Args:
-      enum: the number that stands in the model.
-      of: what has this type, for the error.
-
-    Raises:
-      ModelError: TensorFlow has no such type.
-    """
-    import tensorflow as tf
-
-    try:
-        return str(tf.as_dtype(enum).base_dtype.name)
-    except TypeError as error:
-        raise ModelError(
-            f"reading the graph: {of} has the unknown dtype {enum}; the model is damaged or made "
-            "by a newer TensorFlow"
-        ) from error

@@ -1,4 +1,4 @@
-"""Shapes as tuples and as TensorFlow's protos.
+"""Shapes, dtypes and placeholders as TensorFlow's protos have them.
 
 A shape is a tuple of sizes, -1 for an unknown one; None stands for an unknown rank.
 """
@@ -6,6 +6,8 @@ A shape is a tuple of sizes, -1 for an unknown one; None stands for an unknown r
 from __future__ import annotations
 
 from typing import Any
+
+from graphs.errors import ModelError
 
 Shape = tuple[int, ...] | None
 
@@ -36,3 +38,24 @@ def placeholder(name: str, dtype: str, shape: Shape) -> Any:
     node.attr["dtype"].type = tf.as_dtype(dtype).as_datatype_enum
     node.attr["shape"].shape.CopyFrom(shape_proto(shape))
     return node
+
+
+def dtype_name(enum: int, of: str) -> str:
+    """The name of a DataType; that of a reference type is the name of what it refers to.
+
+    Args:
+      enum: the number that stands in the model.
+      of: what has this type, for the error.
+
+    Raises:
+      ModelError: TensorFlow has no such type.
+    """
+    import tensorflow as tf
+
+    try:
+        return str(tf.as_dtype(enum).base_dtype.name)
+    except TypeError as error:
+        raise ModelError(
+            f"reading the graph: {of} has the unknown dtype {enum}; the model is damaged or made "
+            "by a newer TensorFlow"
+        ) from error
