@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.callees import called_function, kept_whole
 from graphs.building.conditionals import opened_branches
+from graphs.function_library import called_function, kept_whole
 
 _MARK = "tfplace: copy of "
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from graphs.errors import TfplaceError
+from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
-from graphs.loading.graph_view import GraphView
 from graphs.loading.reachable_ops import assigns
 from graphs.loading.saved_model_file import SERVE_TAG
 from graphs.names import with_index

@@ -1,4 +1,4 @@
-"""Whether the files that a model's variables and tables start from are whole."""
+"""Checks that the files are whole from which a model's variables and tables start."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WHAT_TO_DO = "copy the whole model again"
 
 
 def require_whole(path: str, initialization: Initialization) -> None:
-    """Makes sure that what a model restores and reads can be restored and read.
+    """Checks that a model's checkpoint and assets are there and complete.
 
-    Numbers are counted, not read: where they are wrong shows when the model runs.
+    The bytes of the variables are counted, not read; wrong values show when the model runs.
 
     Args:
       path: of the model, for messages.
@@ -37,6 +37,7 @@ def require_whole(path: str, initialization: Initialization) -> None:
 
 
 def _require_whole_checkpoint(path: str, prefix: str) -> None:
+    """Checks that a checkpoint has all files, and at least the bytes that its index announces."""
     import tensorflow as tf
 
     try:
@@ -56,17 +57,20 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
         ) from None
     shards = sorted(Path(prefix).parent.glob(Path(prefix).name + ".data-*"))
     if not os.path.isfile(prefix + ".index"):
-        return  # TensorFlow's first format: one file, which the reader has just read
-    found = sum(shard.stat().st_size for shard in shards)
-    if not _has_all(shards) or found < wanted:
+        return  # TensorFlow's first format is one file, which the reader has just read
+    num_bytes = sum(shard.stat().st_size for shard in shards)
+    if not _has_all(shards) or num_bytes < wanted:
         raise ModelError(
             f"reading model {path!r}: its variables take at least {wanted:,} bytes, found "
-            f"{found:,} in {len(shards)} files {prefix + '.data-*'!r}; {_WHAT_TO_DO}"
+            f"{num_bytes:,} in {len(shards)} files {prefix + '.data-*'!r}; {_WHAT_TO_DO}"
         )
 
 
 def _string_bytes(value: Any) -> int:
-    """The least that a tensor of strings takes in a checkpoint: lengths, a checksum, the bytes."""
+    """The fewest bytes that a tensor of strings takes in a checkpoint.
+
+    That is a checksum and, for each string, its length and its bytes.
+    """
     strings = np.ravel(value).tolist()
     return 4 + sum(1 + len(string) for string in strings)
 

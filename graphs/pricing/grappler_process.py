@@ -1,7 +1,7 @@
-"""Grappler in a process of its own: a graph in, what each op computes and moves out.
+"""Runs Grappler in a process of its own: reads a graph, writes what each op computes and moves.
 
-Grappler is C++ that aborts on some malformed graphs; here that ends this process only. It needs
-two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
+Grappler is C++ that aborts on some malformed graphs; here that ends this process only. The process
+needs two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
 
 A request is {"meta_graph": bytes, "device": bytes, "op_types": [str]}: a serialized MetaGraphDef
 and NamedDevice, and what the graph uses. The answer is {"op_performance": [bytes]}, {"error": str}
@@ -25,8 +25,8 @@ PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 def load_grappler() -> tuple[Any, Any]:
     """The modules `_pywrap_tf_item` and `_pywrap_tf_cluster`.
 
-    Empty packages stand in for TensorFlow's, whose __init__ would import all of it; should that
-    not work with some other TensorFlow, the ordinary import does.
+    Empty packages stand in for TensorFlow's own, whose __init__ would import all of TensorFlow.
+    Where some other TensorFlow doesn't work that way, its packages are imported after all.
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is not None and spec.submodule_search_locations:

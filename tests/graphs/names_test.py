@@ -25,10 +25,9 @@ def test_other_forms_are_errors(name):
         parse_input(name)
 
 
-def test_control_and_tensor():
-    assert parse_input("^a").is_control
-    assert not parse_input("a:0").is_control
+def test_the_tensor_of_an_input():
     assert parse_input("a").tensor == "a:0"
+    assert parse_input("a/b:2").tensor == "a/b:2"
 
 
 def test_op_of_and_with_index():

@@ -14,6 +14,7 @@ from graphs.errors import VerificationError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
+from rewrite.emit_forms import tags_of
 from rewrite.verify import verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.interruption import interruptible
@@ -159,7 +160,7 @@ def devices_used(prepared: PreparedModel, emitted: Path) -> Mapping[str, Any]:
 def _emitted_run(
     source: SourceModel, emitted: Path, feeds: Mapping[str, Any]
 ) -> SavedModelRun | None:
-    tags = emitted_tags(emitted)
+    tags = _emitted_tags(source, emitted)
     if source.origins is None or not source.saved_model_dir:
         return SavedModelRun(str(emitted), tags, feeds, source.fetches)
     for signature in source.signatures.values():
@@ -171,8 +172,10 @@ def _emitted_run(
     return None
 
 
-def emitted_tags(emitted: Path) -> tuple[str, ...]:
-    """Tags of the first MetaGraphDef."""
+def _emitted_tags(source: SourceModel, emitted: Path) -> tuple[str, ...]:
+    """The tags of the MetaGraphDef that has the run; a model that came as a graph has only one."""
     from graphs.loading.sniff import sniff
 
+    if source.saved_model_dir:
+        return tuple(tags_of(source))
     return tuple(sniff(emitted).proto.meta_graphs[0].meta_info_def.tags)

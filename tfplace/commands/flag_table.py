@@ -49,6 +49,12 @@ RUN = (
     Flag("mode", "enum", "", "what a run is (default: as found)", ("", "train", "inference")),
     Flag("batch_size", "integer", None, "fills unknown leading dimensions", least=1),
     Flag("input_shape", "multi", [], "NAME=2,3 fills unknown dimensions of one input"),
+    Flag(
+        "tags",
+        "string",
+        "",
+        "A,B,...: all tags of the MetaGraphDef to read, of a SavedModel with several",
+    ),
 )
 CLUSTER_NAME = (
     Flag(

@@ -63,6 +63,7 @@ def load_options(values: flags.FlagValues) -> LoadOptions:
             mode=values.mode,
             batch_size=values.batch_size,
             input_shape=shapes,
+            tags=tuple(tag.strip() for tag in values.tags.split(",") if tag.strip()),
         )
     except ValueError as error:
         raise UsageError(f"reading the flags: {error}") from None

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import FeedError, FetchError
+from graphs.graph_view import GraphView
 from graphs.loading.feed_shapes import find_feeds, write_shapes
-from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import Signature, TensorSpec
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import FetchError, ModelError
-from graphs.loading.graph_view import GraphView
+from graphs.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run, sinks
 from graphs.loading.variable_updates import OptimizerUpdates

@@ -10,6 +10,7 @@ from graphs.building import shapes
 from graphs.cluster import Cluster, Device
 from graphs.clusters.named_clusters import named
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.function_library import library_of
 from graphs.pricing import costs, grappler_costs, node_work
 from graphs.pricing.costs import GPU_LAUNCH_SECONDS, price
 from graphs.pricing.kernels import kernel_table
@@ -176,7 +177,7 @@ def test_loop_runs_where_its_body_has_kernels():
 
     graph_def = step.get_concrete_function(tf.TensorSpec([2])).graph.as_graph_def()
     loop = next(node for node in graph_def.node if "While" in node.op)
-    table = kernel_table()
-    assert node_work.runs_on(loop, "CPU", table, graph_def.library)
-    assert not node_work.runs_on(loop, "GPU", table, graph_def.library)
-    assert node_work.runs_on(loop, "GPU", table)
+    table, library = kernel_table(), library_of(graph_def)
+    assert node_work.runs_on(loop, "CPU", table, library)
+    assert not node_work.runs_on(loop, "GPU", table, library)
+    assert node_work.runs_on(loop, "GPU", table, {})
