@@ -9,7 +9,6 @@ from typing import Any
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import Causes, causes_of
-from tfplace.report.explaining.group_graph import GroupGraph, group_graph
 from tfplace.report.explaining.hot_spots import (
     HeavyOp,
     HeavyType,
@@ -41,7 +40,6 @@ class Explained:
       names: [D] short device names.
       times: [D] who waits for whom.
       chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
-      groups: the graph, summarised.
       on_cpu: why ops sit on a CPU.
       ops, types, transfers: the heaviest, MAX_ROWS of each.
     """
@@ -52,7 +50,6 @@ class Explained:
     names: Sequence[str]
     times: Sequence[DeviceTime]
     chain: Mapping[tuple[str, int], float]
-    groups: GroupGraph
     on_cpu: Sequence[OnCpu]
     ops: Sequence[HeavyOp]
     types: Sequence[HeavyType]
@@ -95,7 +92,6 @@ def explain(problem: Problem, device_of_op: IntArray) -> Explained:
         names=short_names(problem.device_names),
         times=device_times(problem, schedule, causes),
         chain=chain_shares(schedule, causes),
-        groups=group_graph(problem, schedule),
         on_cpu=ops_on_cpu(problem, schedule),
         ops=heaviest_ops(problem, schedule, MAX_ROWS),
         types=heaviest_types(problem, schedule, MAX_ROWS),

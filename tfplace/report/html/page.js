@@ -1,4 +1,4 @@
-// The page's script: the zoomable schedule, the graph of groups, the copy button. No libraries.
+// The page's script: the zoomable schedule and the copy button. No libraries.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
@@ -366,55 +366,8 @@
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
   }
 
-  // ---- the graph of groups ----
-  function graph(box, told) {
-    const groups = [...box.querySelectorAll(".group")], edges = [...box.querySelectorAll(".edge")];
-    const labels = groups.map((group) => group.getAttribute("aria-label"));
-    const names = groups.map((group) => group.dataset.name);
-    edges.forEach((edge) => { edge.ends = edge.dataset.e.split(",").map(Number); });
-    let current = 0;
-    function choose(number) {
-      current = number;
-      box.classList.add("chosen");
-      const from = [], to = [], seen = new Set([number]);
-      edges.forEach((edge) => {
-        const [source, target, bytes] = edge.ends, isOn = source === number || target === number;
-        edge.classList.toggle("on", isOn);
-        if (!isOn) return;
-        const other = source === number ? target : source;
-        seen.add(other);
-        (source === number ? to : from).push([bytes, names[other]]);
-      });
-      groups.forEach((group, i) => group.classList.toggle("on", seen.has(i)));
-      const listed = (pairs) => pairs.sort((a, b) => b[0] - a[0]).slice(0, 3)
-        .map(([bytes, label]) => `${label} (${bytesText(bytes)})`).join(", ") || "nothing drawn";
-      tell(told, labels[number], `— gets from ${listed(from)}; gives to ${listed(to)}.`);
-    }
-    function clear() {
-      box.classList.remove("chosen");
-      groups.concat(edges).forEach((element) => element.classList.remove("on"));
-    }
-    groups.forEach((group, i) => {
-      group.addEventListener("click", () => { group.focus(); });
-      group.addEventListener("focus", () => choose(i));
-    });
-    box.addEventListener("focusout", (event) => { if (!box.contains(event.relatedTarget)) clear(); });
-    box.addEventListener("keydown", (event) => {
-      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-      if (event.key === "Escape") { clear(); box.focus(); return; }
-      if (!step) return;
-      event.preventDefault();
-      const isIn = document.activeElement !== box;
-      const next = isIn ? Math.min(Math.max(current + step, 0), groups.length - 1) : current;
-      groups[next].focus();
-      groups[next].scrollIntoView({ block: "nearest", inline: "nearest" });
-    });
-  }
-
   const canvas = byId("timeline");
   if (canvas) timeline(canvas, byId("timeline-told"), JSON.parse(byId("timeline-data").textContent));
-  const box = document.querySelector(".graph");
-  if (box) graph(box, byId("graph-told"));
   byId("copy").addEventListener("click", async () => {
     const text = byId("command").textContent;
     try {
