@@ -44,14 +44,14 @@ class SimulatingEvaluator:
         """
         makespans, peaks = self.simulator.run_many(device_of_op)
         return [
-            self._outcome(placement, makespan, peak)
+            self.judge(placement, makespan, peak)
             for placement, makespan, peak in zip(
                 device_of_op, makespans.tolist(), peaks, strict=True
             )
         ]
 
-    def _outcome(self, device_of_op: IntArray, makespan: float, peak: LongArray) -> Outcome:
-        """What one placement is worth."""
+    def judge(self, device_of_op: IntArray, makespan: float, peak: LongArray) -> Outcome:
+        """The outcome of one placement i4[N] whose simulated makespan and peaks i8[D] are known."""
         peak_bytes = tuple(peak.tolist())
         found = self._broken_pin(device_of_op)
         if found is None and np.isinf(makespan):

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.simulation.evaluator import SimulatingEvaluator
-from tfplace.simulation.schedule import Schedule
+from tfplace.simulation.simulated import Simulated, simulated
 from tfplace.simulation.simulator import Simulator
 
 
@@ -44,24 +42,24 @@ class Prediction:
 
 def predict(problem: Problem, device_of_op: IntArray) -> Prediction:
     """Predicts a placement i4[N], feasible or not."""
-    outcome = SimulatingEvaluator(problem).evaluate(device_of_op[None])[0]
-    simulator = Simulator(problem)
-    makespan, peaks = simulator.run(device_of_op)
-    names = problem.device_names
-    counts = np.bincount(device_of_op, minlength=len(names))
-    finite = bool(np.isfinite(makespan))
-    schedule = simulator.schedule(device_of_op) if finite else None
+    return prediction_of(simulated(problem, device_of_op))
+
+
+def prediction_of(placed: Simulated) -> Prediction:
+    """What was simulated, as a person or a program that uses the API reads it."""
+    names = placed.problem.device_names
+    seconds = placed.outcome.step_seconds
     return Prediction(
-        step_seconds=makespan if finite else None,
-        feasible=not isinstance(outcome, Infeasible),
-        reason=outcome.message if isinstance(outcome, Infeasible) else "",
-        peak_bytes=dict(zip(names, peaks.tolist(), strict=True)),
-        ops_per_device=dict(zip(names, counts.tolist(), strict=True)),
-        busy_share={} if schedule is None else busy_shares(problem, schedule),
-        memory_bytes=dict(zip(names, problem.device_memory_bytes.tolist(), strict=True)),
-        transfers=0 if schedule is None else len(schedule.transfers.tensor),
-        transfer_bytes=0 if schedule is None else int(schedule.transfers.bytes.sum()),
-        communication=problem.communication,
+        step_seconds=seconds if np.isfinite(seconds) else None,
+        feasible=placed.is_feasible,
+        reason=placed.reason,
+        peak_bytes=placed.peak_bytes,
+        ops_per_device=placed.ops_per_device,
+        busy_share=placed.busy_share,
+        memory_bytes=dict(zip(names, placed.problem.device_memory_bytes.tolist(), strict=True)),
+        transfers=placed.num_transfers,
+        transfer_bytes=placed.transfer_bytes,
+        communication=placed.problem.communication,
     )
 
 
@@ -74,21 +72,10 @@ def placements_per_second(problem: Problem, device_of_op: IntArray, repeat: int)
     return repeat / (time.perf_counter() - began)
 
 
-def busy_shares(problem: Problem, schedule: Schedule) -> dict[str, float]:
-    """{device: op seconds / (step seconds x slots)}."""
-    work = np.bincount(
-        schedule.device_of_op,
-        weights=schedule.op_end - schedule.op_start,
-        minlength=problem.num_devices,
-    )
-    full = max(schedule.makespan, 1e-30) * problem.device_slots
-    return dict(zip(problem.device_names, (work / full).tolist(), strict=True))
-
-
 def best_of_prediction(prediction: Prediction) -> Best:
     """A prediction as the report's `best`."""
     return Best(
-        step_seconds=prediction.step_seconds if prediction.step_seconds is not None else np.inf,
+        step_seconds=np.inf if prediction.step_seconds is None else prediction.step_seconds,
         peak_bytes=prediction.peak_bytes,
         ops_per_device=prediction.ops_per_device,
         busy_share=prediction.busy_share,

@@ -81,15 +81,22 @@ class Simulator:
         Raises:
           ValueError: if an op lies where it has no kernel: there is no schedule then.
         """
-        placement = self._checked(device_of_op, 1)
-        scratch: Scratch = new_scratch(self.arrays, int(self.arrays.sizes[1]))
-        makespan = float(simulate(self.arrays, scratch, placement))
-        if np.isinf(makespan):
+        schedule = self.run_in_full(device_of_op)[2]
+        if schedule is None:
             raise ValueError(
                 "scheduling a placement: an op never ends; place ops only where "
                 "Problem.allowed() says so, on devices that are linked"
             )
-        return Schedule(
+        return schedule
+
+    def run_in_full(self, device_of_op: IntArray) -> tuple[float, LongArray, Schedule | None]:
+        """What `run` returns, and the schedule; None for that where an op never ends."""
+        placement = self._checked(device_of_op, 1)
+        scratch: Scratch = new_scratch(self.arrays, int(self.arrays.sizes[1]))
+        makespan = float(simulate(self.arrays, scratch, placement))
+        if np.isinf(makespan):
+            return makespan, scratch.peak, None
+        schedule = Schedule(
             makespan=float(scratch.op_end.max(initial=0.0)),
             device_of_op=placement,
             op_start=scratch.op_start,
@@ -97,6 +104,7 @@ class Simulator:
             transfers=self._transfers(scratch, placement),
             peak_bytes=scratch.peak,
         )
+        return makespan, scratch.peak, schedule
 
     def _transfers(self, scratch: Scratch, device_of_op: IntArray) -> Transfers:
         """The log of a run as a value."""
