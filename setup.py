@@ -40,8 +40,16 @@ setup(
         "h5py>=3.11",  # sniffing .h5 models
     ],
     extras_require={
-        "test": ["pytest>=8", "pytest-xdist>=3.6", "hypothesis>=6", "ruff>=0.9", "mypy>=1.14"],
+        "test": [
+            "pytest>=8",
+            "pytest-xdist>=3.6",
+            "hypothesis>=6",
+            "ruff>=0.9",
+            "mypy>=1.14",
+            "tensorboard>=2.19",
+        ],
         "ray": ["ray>=2.40"],  # batch and bench on several machines
+        "tensorboard": ["tensorboard>=2.19"],  # to look at --logdir, and its hyper-parameters
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
     entry_points={"console_scripts": ["tfplace = tfplace.cli:main"]},

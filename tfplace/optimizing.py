@@ -39,6 +39,7 @@ from tfplace.choosing.finalists import (
 from tfplace.choosing.kept_search import priced_as_kept, search_folder
 from tfplace.choosing.proof import NOT_VERIFIED, Verified, devices_used, verified
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
+from tfplace.choosing.what_if import data_parallel_of
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.run_measurement import MeasureConfig
 from tfplace.output_paths import (
@@ -61,6 +62,7 @@ from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_fol
 from tfplace.search.kept.folder import SearchFolder
 from tfplace.search.search import Limits, SearchResult, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
+from tfplace.simulation.simulated import simulated
 
 
 def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Report:
@@ -139,7 +141,9 @@ def _search(
     Both share the budget, with the search for finalists where that follows.
     """
     began = time.monotonic()
-    baselines = baseline_candidates(prepared.instance, simulator, options.budget_seconds, options.seed)
+    baselines = baseline_candidates(
+        prepared.instance, simulator, options.budget_seconds, options.seed
+    )
     best = best_of(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     solved = solve_small(prepared.problem, best, left)
@@ -220,7 +224,8 @@ def _write_model(
         if options.problem.keep_devices:
             beside = kept_beside_the_run(prepared.source.graph_def, prepared.flat, names)
             devices = {**devices, **beside}
-        files = placement_files(prepared, placement)
+        placed = simulated(prepared.problem, placement)
+        files = placement_files(prepared, placed)
         emitted = emit(prepared.source, devices, made, files, overwrite=True)
         comparison = interruption.unless_seen(
             lambda: verified(prepared, Path(emitted.path), placement), NOT_VERIFIED
@@ -232,8 +237,9 @@ def _write_model(
         used = None
         if searched.timings is not None:
             used = interruption.unless_seen(lambda: devices_used(prepared, emitted), None)
-        proof = Proof(comparison, bound, used or {}, interruption.seen)
-        explained = explain(prepared.problem, placement)
+        estimate = data_parallel_of(prepared)
+        proof = Proof(comparison, bound, used or {}, interruption.seen, estimate)
+        explained = explain(placed)
         report = report_of(prepared, options, searched, proof, explained)
         _write(report_files(report, explained), made / EXTRA_DIRECTORY)
         write_forms(made, tags_of(prepared.source), options.emit)

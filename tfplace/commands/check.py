@@ -25,17 +25,19 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.report.report import plain
     from tfplace.report.text import console
     from tfplace.report.text_check import print_check, verdict
+    from tfplace.simulation.simulated import simulated
 
     model = model_of(arguments)
-    found = check_devices(prepare(problem_options(model, values), trace=False))
+    prepared = prepare(problem_options(model, values), trace=False)
+    check = check_devices(prepared, simulated(prepared.problem, prepared.given))
     if values.format == "json":
-        print_json(plain(found))
+        print_json(plain(check))
     else:
-        print_check(found, console())
-    if found.runs:
+        print_check(check, console())
+    if check.runs:
         return 0
     print_error(
-        f"checking {model!r}: it {verdict(found)}; wanted devices, kernels and memory for every "
+        f"checking {model!r}: it {verdict(check)}; wanted devices, kernels and memory for every "
         "op; place it with `tfplace optimize`, or give another --cluster"
     )
     return EXIT_DOES_NOT_RUN

@@ -20,8 +20,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.choosing.compare import compare, compare_memory
     from tfplace.measurement.run_measurement import MeasureConfig
     from tfplace.preparing.prepare import prepare
-    from tfplace.report.report import plain
-    from tfplace.report.text import console, print_comparison, print_memory
+    from tfplace.report.report import comparison_to_json, plain
+    from tfplace.report.text import console
+    from tfplace.report.text_timings import print_comparison, print_memory
 
     found = prepare(problem_options(model_of(arguments), values), trace=False)
     if not found.is_present:
@@ -43,13 +44,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     comparison = compare(found, placements, config, values.seed)
     memory = compare_memory(found, placements, config) if values.memory else None
     if values.format == "json":
-        facts = {**comparison.timings, **_without_timings(plain(comparison)), "memory": memory}
-        print_json(plain(facts))
+        print_json({**comparison_to_json(comparison), "memory": plain(memory)})
     else:
         print_comparison(comparison, console())
         print_memory(memory or {}, console())
     return 0
-
-
-def _without_timings(comparison: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in comparison.items() if key != "timings"}

@@ -25,7 +25,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     require_known(values.algorithm)
     from tfplace.optimizing import optimize
     from tfplace.progress import progress_for
-    from tfplace.report.text import console, print_report
+    from tfplace.report.text import console
+    from tfplace.report.text_report import print_report
 
     options = optimize_options(model_of(arguments), values)
     report = optimize(options, progress_for(values.verbosity))

@@ -24,7 +24,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     problem, placement, prediction = predicted(model_of(arguments), values)
 
     from tfplace.report.report import plain
-    from tfplace.report.text import console, print_prediction
+    from tfplace.report.text import console
+    from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
 
     speed = (

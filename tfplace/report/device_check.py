@@ -11,12 +11,11 @@ import numpy as np
 
 from graphs.devices_asked import matching_devices
 from graphs.host.did_you_mean import did_you_mean
-from graphs.op_graph import IntArray
 from graphs.pricing.kernels import KernelTable, kernel_table
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.simulation.prediction import predict
+from tfplace.simulation.simulated import Simulated
 
 UNKNOWN_DEVICE, NO_KERNEL, COLOCATION = "unknown_device", "no_kernel", "colocation"
 MAX_MEMBERS = 3
@@ -85,7 +84,7 @@ class _Asked:
     op: int
 
 
-def check_devices(prepared: PreparedModel) -> DeviceCheck:
+def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
     """Looks at every op of the model that is loaded: those of the run and those beside it.
 
     Kernels are looked up by op type and dtypes. In a run that is opened, an op without a device
@@ -102,7 +101,7 @@ def check_devices(prepared: PreparedModel) -> DeviceCheck:
     ]
     wrong = {bad.op for bad in misplaced}
     misplaced += _contradictions(prepared, [a for a in asked if a.path not in wrong], matches)
-    memory = _memory(prepared)
+    memory = _memory(given)
     return DeviceCheck(
         path=prepared.source.path,
         kind=prepared.source.kind,
@@ -194,13 +193,11 @@ def _contradiction(
     )
 
 
-def _memory(prepared: PreparedModel) -> dict[str, DeviceMemory]:
-    placement: IntArray = prepared.given
-    peaks = predict(prepared.problem, placement).peak_bytes
-    usable = prepared.problem.usable_bytes().astype(np.int64).tolist()
+def _memory(given: Simulated) -> dict[str, DeviceMemory]:
+    usable = given.problem.usable_bytes().astype(np.int64).tolist()
     return {
-        name: DeviceMemory(int(peaks[name]), limit)
-        for name, limit in zip(prepared.cluster.device_names, usable, strict=True)
+        name: DeviceMemory(peak, limit)
+        for (name, peak), limit in zip(given.peak_bytes.items(), usable, strict=True)
     }
 
 

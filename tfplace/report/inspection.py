@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -91,7 +90,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         devices_asked=dict(
             collections.Counter(node.device for node in prepared.flat.graph_def.node).most_common()
         ),
-        trainable_bytes=trainable_bytes(source),
+        trainable_bytes=source.trainable_bytes,
         variable_bytes=int(persistent[~is_constant].sum()),
         constant_bytes=int(persistent[is_constant].sum()),
         flops=prepared.costs.flops,
@@ -102,17 +101,6 @@ def inspect(prepared: PreparedModel) -> Inspection:
         unpriced_ops=_counted(np.flatnonzero(~prepared.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(prepared),
         cluster=prepared.cluster.name,
-    )
-
-
-def trainable_bytes(source: Any) -> int:
-    """Bytes of the variables that training changes."""
-    import tensorflow as tf
-
-    return sum(
-        int(np.prod(variable.shape, dtype=np.int64)) * tf.as_dtype(variable.dtype).size
-        for variable in source.variables
-        if variable.trainable
     )
 
 

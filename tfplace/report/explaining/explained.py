@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import Causes, causes_of
 from tfplace.report.explaining.hot_spots import (
@@ -26,7 +25,7 @@ from tfplace.report.explaining.waiting import (
     short_names,
 )
 from tfplace.simulation.schedule import Schedule
-from tfplace.simulation.simulator import Simulator
+from tfplace.simulation.simulated import Simulated
 
 MAX_ROWS = 12
 
@@ -36,7 +35,8 @@ class Explained:
     """A step and what there is to say of it; [D] are the problem's devices.
 
     Attributes:
-      problem, schedule, causes: one simulated run.
+      placed: the placement, simulated; it has a schedule.
+      causes: what each op of that schedule waited for.
       names: [D] short device names.
       times: [D] who waits for whom.
       chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
@@ -44,8 +44,7 @@ class Explained:
       ops, types, transfers: the heaviest, MAX_ROWS of each.
     """
 
-    problem: Problem
-    schedule: Schedule
+    placed: Simulated
     causes: Causes
     names: Sequence[str]
     times: Sequence[DeviceTime]
@@ -54,6 +53,16 @@ class Explained:
     ops: Sequence[HeavyOp]
     types: Sequence[HeavyType]
     transfers: Sequence[LargeTransfer]
+
+    @property
+    def problem(self) -> Problem:
+        """What was placed."""
+        return self.placed.problem
+
+    @property
+    def schedule(self) -> Schedule:
+        """What happens when."""
+        return self.placed.known_schedule()
 
     def sentences(self) -> list[str]:
         """[D]: how each device spends the step, in a sentence."""
@@ -77,17 +86,16 @@ class Explained:
         ]
 
 
-def explain(problem: Problem, device_of_op: IntArray) -> Explained:
-    """Simulates a placement i4[N] and explains the step.
+def explain(placed: Simulated) -> Explained:
+    """Explains the step of a placement.
 
     Raises:
-      ValueError: an op lies where it has no kernel.
+      ValueError: it has no schedule, since an op lies where it has no kernel.
     """
-    schedule = Simulator(problem).schedule(device_of_op)
+    problem, schedule = placed.problem, placed.known_schedule()
     causes = causes_of(problem, schedule)
     return Explained(
-        problem=problem,
-        schedule=schedule,
+        placed=placed,
         causes=causes,
         names=short_names(problem.device_names),
         times=device_times(problem, schedule, causes),
