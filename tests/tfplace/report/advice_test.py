@@ -36,8 +36,8 @@ def test_data_parallelism_is_advised_where_it_is_faster():
 
 def test_the_placement_is_said_to_be_faster_where_it_is():
     assert advice(ESTIMATE, "placed", 7.2, 5.0) == [
-        "the placement written is predicted to be faster (7.2 s a step) than plain data parallelism "
-        "over 2 devices, which would take about 7.2 s a step"
+        "the placement written is predicted to be faster (7.2 s a step) than plain data "
+        "parallelism over 2 devices, which would take about 7.2 s a step"
     ]
 
 

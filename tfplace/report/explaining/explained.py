@@ -1,4 +1,4 @@
-"""One placement's step, explained: all that a report shows beside its numbers."""
+"""One placement's step, explained: what a report shows beside its numbers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,18 @@ MAX_ROWS = 12
 
 @dataclasses.dataclass(frozen=True)
 class Explained:
-    """A step and what there is to say of it; [D] are the problem's devices.
+    """A step and what there is to say of it.
 
     Attributes:
       placed: the placement, simulated; it has a schedule.
       causes: what each op of that schedule waited for.
       names: [D] short device names.
-      times: [D] who waits for whom.
+      times: [D] how each device spends the step, and what it waits for.
       chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
       on_cpu: why ops sit on a CPU.
-      ops, types, transfers: the heaviest, MAX_ROWS of each.
+      ops: those that run longest, at most MAX_ROWS.
+      types: the op types that take most, at most MAX_ROWS.
+      transfers: the largest ones, at most MAX_ROWS.
     """
 
     placed: Simulated

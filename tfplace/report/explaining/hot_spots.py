@@ -12,7 +12,15 @@ from tfplace.simulation.schedule import Schedule
 
 @dataclasses.dataclass(frozen=True)
 class HeavyOp:
-    """Attributes: seconds: where it lies; fastest_seconds: on the fastest device that has it."""
+    """An op that runs long.
+
+    Attributes:
+      name: of the op.
+      op_type: as TensorFlow calls it.
+      device: where it lies.
+      seconds: how long it runs there.
+      fastest_seconds: how long it would run on the device that is fastest for it.
+    """
 
     name: str
     op_type: str
@@ -23,7 +31,13 @@ class HeavyOp:
 
 @dataclasses.dataclass(frozen=True)
 class HeavyType:
-    """All ops of one type; seconds where they lie."""
+    """All ops of one type.
+
+    Attributes:
+      op_type: as TensorFlow calls it.
+      num_ops: how many there are.
+      seconds: how long they run, each where it lies.
+    """
 
     op_type: str
     num_ops: int
@@ -36,10 +50,11 @@ class LargeTransfer:
 
     Attributes:
       tensor: "op:i"; "^op" for a control edge.
-      source, target: devices.
-      bytes: moved.
+      source: the device that it leaves.
+      target: the device that it goes to.
+      bytes: what is moved.
       seconds: from its start to its arrival.
-      queued_seconds: that it waited for its link.
+      queued_seconds: how long it waited for its link before.
     """
 
     tensor: str
@@ -70,9 +85,7 @@ def heaviest_ops(problem: Problem, schedule: Schedule, count: int) -> list[Heavy
 def heaviest_types(problem: Problem, schedule: Schedule, count: int) -> list[HeavyType]:
     """The op types that take most of all devices' time together, the dearest first."""
     types, number, num_ops = np.unique(
-        np.array(problem.graph.op_types, dtype=object).astype(str),
-        return_inverse=True,
-        return_counts=True,
+        np.asarray(problem.graph.op_types, dtype=str), return_inverse=True, return_counts=True
     )
     seconds = np.bincount(number, schedule.op_end - schedule.op_start, len(types))
     return [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfplace.report.explaining.explained import Explained
-from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED, OnCpu
+from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED
 from tfplace.report.html.elements import colours, name, section, swatch, table, text
 from tfplace.units_text import bytes_text, seconds_text
 
@@ -16,7 +16,7 @@ REASONS = {
 
 
 def hot_spots(explained: Explained) -> str:
-    """The sections."""
+    """The sections of the heaviest ops, the largest transfers, and the ops on the CPU."""
     colour = colours(explained.problem)
     device = [swatch(colour[d], label) for d, label in enumerate(explained.names)]
     makespan = explained.schedule.makespan or 1.0
@@ -62,9 +62,10 @@ def _on_cpu(explained: Explained) -> str:
     if "GPU" not in explained.problem.device_types:
         return ""
     rows = [
-        (text(REASONS[found.reason]), f"{found.num_ops:,}", _types(found),
-         seconds_text(found.seconds), seconds_text(found.gpu_seconds), name(found.example))
-        for found in explained.on_cpu
+        (text(REASONS[ops.reason]), f"{ops.num_ops:,}",
+         ", ".join(f"{name(kind)} {count:,}" for kind, count in ops.types),
+         seconds_text(ops.seconds), seconds_text(ops.gpu_seconds), name(ops.example))
+        for ops in explained.on_cpu
     ]  # fmt: skip
     head = ("why", "ops", "types", "take", "on a GPU", "the longest")
     return section(
@@ -72,7 +73,3 @@ def _on_cpu(explained: Explained) -> str:
         "Why ops sit on the CPU",
         f"<div class='words'>{table(head, rows)}</div>" if rows else "<p>No op does.</p>",
     )
-
-
-def _types(found: OnCpu) -> str:
-    return ", ".join(f"{name(kind)} {count:,}" for kind, count in found.types)
