@@ -26,7 +26,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
-    from tfplace.fidelity.study import FidelityConfig, fidelity, require_present
+    from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import progress_for
     from tfplace.report.text import console
@@ -37,15 +37,15 @@ def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
         progress.say(f"reading {model_of(arguments)} and pricing its ops")
         prepared = prepare(problem_options(model_of(arguments), values))
         require_present(prepared)
-        found = fidelity(prepared, config, progress.say)
-    result = fidelity_to_json(found)
+        study = study_fidelity(prepared, config, progress.say)
+    result = fidelity_to_json(study)
     if values.output is not None:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"
         write_file(values.output, text.encode(), values.overwrite)
     if values.picture is not None:
-        write_file(values.picture, scatter_png(found), values.overwrite)
+        write_file(values.picture, scatter_png(study), values.overwrite)
     if values.format == "json":
         print_json(result)
     else:
-        print_fidelity(found, console())
+        print_fidelity(study, console())
     return 0

@@ -42,19 +42,6 @@ class Summary:
 
 
 @dataclasses.dataclass(frozen=True)
-class Timing(Summary):
-    """A summary, and what disturbed the runs.
-
-    Attributes:
-      outliers: runs far from the others (modified z-score over 3.5).
-      drift: second half's median over the first half's, minus 1; 0 where none is seen.
-    """
-
-    outliers: int = 0
-    drift: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True)
 class Speedup:
     """Attributes: ratio: baseline median / placed median; ci95: lowest and highest plausible."""
 
@@ -185,3 +172,22 @@ def _shift(values: FloatArray) -> FloatArray:
     half = values.shape[1] // 2
     first, second = np.median(values[:, :half], axis=1), np.median(values[:, half:], axis=1)
     return np.asarray(second / first - 1.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Timing:
+    """Measured step times of one graph.
+
+    Attributes:
+      median_seconds, p10, p90: median, 10th and 90th percentile.
+      runs: how many there are.
+      outliers: runs far from the others (modified z-score over 3.5).
+      drift: second half's median over the first half's, minus 1; 0 where none is seen.
+    """
+
+    median_seconds: float
+    p10: float
+    p90: float
+    runs: int
+    outliers: int = 0
+    drift: float = 0.0

@@ -8,14 +8,6 @@ from typing import Any
 
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import Causes, causes_of
-from tfplace.report.explaining.hot_spots import (
-    HeavyOp,
-    HeavyType,
-    LargeTransfer,
-    heaviest_ops,
-    heaviest_types,
-    largest_transfers,
-)
 from tfplace.report.explaining.on_cpu import OnCpu, ops_on_cpu
 from tfplace.report.explaining.waiting import (
     DeviceTime,
@@ -26,8 +18,6 @@ from tfplace.report.explaining.waiting import (
 )
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import Simulated
-
-MAX_ROWS = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +31,6 @@ class Explained:
       times: [D] how each device spends the step, and what it waits for.
       chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
       on_cpu: why ops sit on a CPU.
-      ops: those that run longest, at most MAX_ROWS.
-      types: the op types that take most, at most MAX_ROWS.
-      transfers: the largest ones, at most MAX_ROWS.
     """
 
     placed: Simulated
@@ -52,9 +39,6 @@ class Explained:
     times: Sequence[DeviceTime]
     chain: Mapping[tuple[str, int], float]
     on_cpu: Sequence[OnCpu]
-    ops: Sequence[HeavyOp]
-    types: Sequence[HeavyType]
-    transfers: Sequence[LargeTransfer]
 
     @property
     def problem(self) -> Problem:
@@ -103,7 +87,4 @@ def explain(placed: Simulated) -> Explained:
         times=device_times(problem, schedule, causes),
         chain=chain_shares(schedule, causes),
         on_cpu=ops_on_cpu(problem, schedule),
-        ops=heaviest_ops(problem, schedule, MAX_ROWS),
-        types=heaviest_types(problem, schedule, MAX_ROWS),
-        transfers=largest_transfers(problem, schedule, MAX_ROWS),
     )

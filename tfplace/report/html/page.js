@@ -5,15 +5,16 @@
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // ---- texts ----
+  const short = (number) => Number(number < 999.5 ? number.toPrecision(3) : number.toFixed(0));
   function secondsText(seconds) {
     const [factor, unit] = seconds >= 1 ? [1, "s"] : seconds >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
-    return `${Number((seconds * factor).toPrecision(3))} ${unit}`;
+    return `${short(seconds * factor)} ${unit}`;
   }
   function bytesText(count) {
     const units = ["B", "KiB", "MiB", "GiB"];
     let unit = 0;
     while (count >= 1024 && unit < 3) { count /= 1024; unit += 1; }
-    return `${Number(count.toPrecision(3))} ${units[unit]}`;
+    return `${short(count)} ${units[unit]}`;
   }
   function tell(target, title, rest) {
     target.replaceChildren();

@@ -4,12 +4,11 @@ import numpy as np
 
 from tests.builders import Machine, Op, build_problem
 from tfplace.report.explaining.hot_spots import (
-    HeavyOp,
-    HeavyType,
-    LargeTransfer,
     heaviest_ops,
     heaviest_types,
     largest_transfers,
+    queued_seconds,
+    tensor_name,
 )
 from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED, ops_on_cpu
 from tfplace.simulation.simulator import Simulator
@@ -28,16 +27,16 @@ def test_heaviest_ops_types_and_largest_transfers():
         Op("c", 0.0, ("^a",), type="NoOp"),
     ]
     found = placed(build_problem(ops, Machine(bandwidth=2.0, latency=0.5)), [0, 1, 1])
-    assert heaviest_ops(*found, 5) == [
-        HeavyOp("a", "MatMul", 0, 3.0, 1.0),
-        HeavyOp("b", "Add", 1, 1.0, 1.0),
-    ]
-    assert heaviest_types(*found, 1) == [HeavyType("MatMul", 1, 3.0)]
-    # 10 bytes take 5 s and half a second; the next waits for the link meanwhile.
-    assert largest_transfers(*found, 5) == [
-        LargeTransfer("a:0", 0, 1, 10, 5.5, 0.0),
-        LargeTransfer("a:1", 0, 1, 4, 2.5, 5.0),
-    ]
+    problem, schedule = found
+    assert heaviest_ops(schedule, 5) == [0, 1]
+    assert heaviest_ops(schedule, 1) == [0]
+    assert heaviest_types(problem, schedule, 1) == [("MatMul", 1, 3.0)]
+    assert heaviest_types(problem, schedule, 5) == [("MatMul", 1, 3.0), ("Add", 1, 1.0)]
+    # 10 bytes take 5 s; 4 bytes wait for the link meanwhile; the control edge has none.
+    tensors = schedule.transfers.tensor[largest_transfers(schedule, 5)].tolist()
+    assert [tensor_name(problem, tensor) for tensor in tensors] == ["a:0", "a:1"]
+    assert tensor_name(problem, 2) == "^a"
+    assert queued_seconds(problem, schedule).tolist() == [0.0, 5.0, 7.0]
 
 
 def test_each_op_on_the_cpu_has_one_reason():
