@@ -55,8 +55,10 @@ setup(
             "ruff>=0.9",
             "mypy>=1.14",
             "types-psutil>=6",
+            "tensorboard>=2.19",
         ],
         "ray": ["ray>=2.40"],  # batch and bench on several machines
+        "tensorboard": ["tensorboard>=2.19"],  # to look at --logdir, and its hyper-parameters
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
     entry_points={"console_scripts": ["tfplace = tfplace.cli:main"]},

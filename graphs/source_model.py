@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -117,3 +118,14 @@ class SourceModel:
     meta_graph_def: Any
     guessed: Sequence[str]
     origins: Mapping[str, Any] | None = None
+
+    @property
+    def trainable_bytes(self) -> int:
+        """Bytes of the variables that training changes."""
+        import tensorflow as tf
+
+        return sum(
+            math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
+            for variable in self.variables
+            if variable.trainable
+        )

@@ -75,7 +75,7 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
                 emit(prepared.source, devices, made, files)
                 proof = prove(prepared, placed.device_of_op, made, timings is not None)
                 explained = explain(placed)
-                run = FinishedRun(searched, choice, timings, placed, proof)
+                run = FinishedRun(searched, choice, timings, proof)
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)

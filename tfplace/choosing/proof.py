@@ -17,6 +17,7 @@ from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
 from rewrite.verify import verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.what_if import DataParallel, data_parallel_of
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -65,12 +66,14 @@ class Proof:
       lower_bound_seconds: of every placement; None where it was not computed.
       devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
       interrupted: whether something was left out for a Ctrl-C or SIGTERM.
+      data_parallel: what plain data parallelism would take; None where it makes no sense.
     """
 
     verified: Verified
     lower_bound_seconds: float | None
     devices_used: Mapping[str, Mapping[str, float]]
     interrupted: bool
+    data_parallel: DataParallel | None = None
 
 
 def prove(prepared: PreparedModel, device_of_op: IntArray, emitted: Path, is_traced: bool) -> Proof:
@@ -96,7 +99,8 @@ def prove(prepared: PreparedModel, device_of_op: IntArray, emitted: Path, is_tra
         used: Mapping[str, Any] = {}
         if is_traced:
             used = interruption.unless_seen(lambda: devices_used(prepared, emitted), {})
-        return Proof(comparison, bound, used, interruption.seen)
+        estimate = data_parallel_of(prepared)
+        return Proof(comparison, bound, used, interruption.seen, estimate)
 
 
 def _require_same(comparison: Verified) -> None:

@@ -15,9 +15,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.preparing.prepare import prepare
     from tfplace.report.device_check import check_devices
     from tfplace.report.text_check import print_check, verdict
+    from tfplace.simulation.simulated import simulated
 
     model = arguments[0]
-    check = check_devices(prepare(problem_options(model, values), trace=False))
+    prepared = prepare(problem_options(model, values), trace=False)
+    check = check_devices(prepared, simulated(prepared.problem, prepared.given))
     if out := text_output(values, check):
         print_check(check, out)
     if check.runs:

@@ -26,7 +26,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 def _fidelity(model: str, values: flags.FlagValues) -> int:
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
-    from tfplace.fidelity.study import FidelityConfig, fidelity, require_present
+    from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import progress_for
 
@@ -36,7 +36,7 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
         progress.say(f"reading {model} and pricing its ops")
         prepared = prepare(problem_options(model, values))
         require_present(prepared)
-        study = fidelity(prepared, config, progress.say)
+        study = study_fidelity(prepared, config, progress.say)
     result = fidelity_to_json(study)
     if values.output is not None:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"

@@ -20,7 +20,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.choosing.compare import compare, compare_memory
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare
-    from tfplace.report.text import print_comparison, print_memory
+    from tfplace.report.text_timings import print_comparison, print_memory
 
     prepared = prepare(problem_options(arguments[0], values), trace=False)
     if not prepared.is_present:

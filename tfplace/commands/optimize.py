@@ -17,7 +17,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     require_known(values.algorithm)
     from tfplace.optimizing import optimize
     from tfplace.progress import progress_for
-    from tfplace.report.text import print_report
+    from tfplace.report.text_report import print_report
 
     report = optimize(optimize_options(arguments[0], values), progress_for(values.verbosity))
     with interruptible() as interruption, interruption.held():  # everything is written

@@ -24,7 +24,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Predicts one placement: the file's, or the one that the model came with."""
     problem, placement, prediction = predicted(arguments[0], values)
 
-    from tfplace.report.text import print_prediction
+    from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
 
     speed = (
@@ -53,8 +53,8 @@ def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray,
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.preparing.prepare import prepare
-    from tfplace.simulation.prediction import predict
-    from tfplace.simulation.simulator import Simulator
+    from tfplace.simulation.prediction import prediction_of
+    from tfplace.simulation.simulated import simulated
     from tfplace.simulation.timeline import chrome_trace
 
     prepared = prepare(problem_options(model, values))
@@ -63,10 +63,10 @@ def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray,
         placement = read_placement(
             values.placement, problem.graph.op_names, problem.device_names, prepared.given
         )
-    prediction = predict(problem, placement)
+    placed = simulated(problem, placement)
     if values.dump_problem is not None:
         write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
     if values.timeline is not None:
-        trace = chrome_trace(problem, Simulator(problem).schedule(placement))
+        trace = chrome_trace(problem, placed.known_schedule())
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
-    return problem, placement, prediction
+    return problem, placement, prediction_of(placed)

@@ -1,4 +1,4 @@
-"""Step times of many placements, side by side, in batches that fit into memory."""
+"""Step times of many placements, measured side by side, in batches that fit into memory."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.preparing.prepare import PreparedModel
 
 MAX_BATCH = 16
+"""Placements that are stepped in turn: the machine's speed may change from batch to batch."""
 COPIES_OF_VARIABLES = 2
 """A prepared placement holds its variables, and a step their gradients."""
 

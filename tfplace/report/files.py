@@ -1,7 +1,4 @@
-"""The files that lie beside the emitted model, in assets.extra/tfplace/.
-
-The contract (`tfplace/docs/contract.md`), section 3, lists them.
-"""
+"""The files beside the emitted model, in assets.extra/tfplace/ (the contract, section 3)."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from tfplace.simulation.timeline import chrome_trace
 
 
 def placement_files(prepared: PreparedModel, placed: Simulated) -> dict[str, bytes]:
-    """placement.json and timeline.json of a placement."""
+    """placement.json and timeline.json of a placement of the prepared model's problem."""
     trace = chrome_trace(placed.problem, placed.known_schedule())
     return {
         "placement.json": _json(node_devices(prepared, placed.device_of_op)),

@@ -15,13 +15,11 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.report.advice import advice_of
+from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
-from tfplace.report.inspection import trainable_bytes
 from tfplace.report.report import Measured, Report
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, prediction_of
-from tfplace.simulation.simulated import Simulated
 from tfplace.version import __version__
 
 
@@ -33,14 +31,12 @@ class FinishedRun:
       searched: the baselines and the search.
       choice: which placement was written, and why.
       timings: real runs; None where there were none.
-      placed: the placement that was written, simulated.
-      proof: what it is worth.
+      proof: what the written placement is worth.
     """
 
     searched: Searched
     choice: Choice
     timings: Comparison | None
-    placed: Simulated
     proof: Proof
 
 
@@ -52,7 +48,8 @@ def report_of(
 ) -> Report:
     """The report of one run."""
     searched, choice, proof = run.searched, run.choice, run.proof
-    prediction = prediction_of(run.placed)
+    best = best_of_prediction(prediction_of(explained.placed))
+    bound, estimate = proof.lower_bound_seconds, proof.data_parallel
     measured = None
     if run.timings is not None:
         measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
@@ -65,8 +62,8 @@ def report_of(
         cluster=_cluster_facts(prepared.cluster),
         costs=cost_facts(prepared.costs),
         baselines={c.name: as_reported(c, prepared.problem) for c in searched.baselines},
-        best=best_of_prediction(prediction),
-        lower_bound_seconds=proof.lower_bound_seconds,
+        best=best,
+        lower_bound_seconds=bound,
         search={**_search_facts(searched.result), "interrupted": proof.interrupted},
         measured=measured,
         verified=proof.verified,
@@ -75,9 +72,10 @@ def report_of(
         command=options.command,
         output_dir=str(options.output_dir),
         waiting=explained.waiting(),
-        advice=advice_of(
-            prepared, choice.verdict, prediction.step_seconds, proof.lower_bound_seconds
-        ).to_json(),
+        advice={
+            "sentences": advice(estimate, choice.verdict, best.step_seconds, bound),
+            "data_parallel": estimate,
+        },
     )
 
 
@@ -105,7 +103,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "step_origin": source.step_origin,
         "num_ops": prepared.problem.num_ops,
         "num_groups": prepared.num_groups,
-        "trainable_bytes": trainable_bytes(source),
+        "trainable_bytes": source.trainable_bytes,
         "guessed": list(source.guessed),
         "units": [f"{name}: {why}" for name, why in prepared.costs.units(prepared.flat).items()],
         "opened": [f"{name}: {what}" for name, what in prepared.flat.opened.items()],

@@ -18,10 +18,8 @@ def made_up(
     problem: Problem, placement: list[int], name: str = "model"
 ) -> tuple[Report, Explained]:
     """All text of the report is `name`, so that hostile text stands in every place."""
-    device_of_op = np.array(placement, dtype=np.int32)
-    placed = simulated(problem, device_of_op)
-    explained = explain(placed)
-    best = best_of_prediction(prediction_of(placed))
+    explained = explain(simulated(problem, np.array(placement, dtype=np.int32)))
+    best = best_of_prediction(prediction_of(explained.placed))
     devices = [
         {"name": device, "type": kind, "memory_bytes": int(size)}
         for device, kind, size in zip(
@@ -57,7 +55,7 @@ def made_up(
         },
         measured=Measured(
             {"given": timing, "single": f"{name} ran out of memory", "placed": timing},
-            1.5, (1.4, 1.6), "given", {}, "tf.function", "faster", 0.1, [name],
+            "given", 1.5, (1.4, 1.6), "tf.function", "faster", 0.1, [name],
         ),
         verified=Verified(True, 1e-8, [name], [name]),
         verdict="placed",
