@@ -18,7 +18,7 @@ from rewrite.output_dir import atomic_directory
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known, stages_of
-from tfplace.bounds.exact import Optimum
+from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import (
     LEAST_SECONDS,
     Candidate,
@@ -38,7 +38,6 @@ from tfplace.choosing.finalists import (
 )
 from tfplace.choosing.kept_search import priced_as_kept, search_folder
 from tfplace.choosing.proof import NOT_VERIFIED, Verified, devices_used, verified
-from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.run_measurement import MeasureConfig
 from tfplace.output_paths import (
@@ -99,14 +98,14 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
                 progress.say(f"trying the baselines on {found.cluster.name}")
                 simulator = SimulatingEvaluator(found.problem)
                 simulator.evaluate(found.given[None])  # compiles, or loads what was compiled before
-                baselines, candidates, result, solved = _search(
+                baselines, candidates, result = _search(
                     found, simulator, options, progress, SearchStart(trained, folder)
                 )
             choice = choose(candidates, found.problem)
             choice, timings = interruption.unless_seen(
                 lambda: _measure(found, options, candidates, choice, progress), Timed(choice, None)
             )
-            searched = Searched(baselines, result, choice, timings, solved)
+            searched = Searched(baselines, result, choice, timings)
             report = _write_model(found, options, searched, interruption, progress)
             if log is not None:
                 log.finish(found, choice.candidate.device_of_op, report)
@@ -133,21 +132,18 @@ def _search(
     options: OptimizeOptions,
     progress: Progress,
     origin: SearchStart,
-) -> tuple[list[Candidate], list[Candidate], SearchResult, Optimum | None]:
+) -> tuple[list[Candidate], list[Candidate], SearchResult]:
     """Baselines; these and the algorithm's best, all predicted by the simulator; the search.
 
     Both share the budget, with the search for finalists where that follows.
     """
     began = time.monotonic()
-    baselines = baseline_candidates(prepared.instance, simulator, options.budget_seconds, options.seed)
-    best = best_of(baselines)
-    left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    solved = solve_small(prepared.problem, best, left)
-    known = [*baselines, *as_candidate(solved, simulator)]
-    is_solved = options.algorithm == "auto" and solved is not None and solved.is_proven
+    baselines = baseline_candidates(
+        prepared.instance, simulator, options.budget_seconds, options.seed
+    )
     stages = []
-    if prepared.problem.num_devices > 1 and not is_solved:
-        best = best_of(known)
+    if prepared.problem.num_devices > 1:
+        best = best_of(baselines)
         start = None if best is None else best.device_of_op
         if origin.folder is not None:
             start = origin.folder.start(start)
@@ -166,12 +162,12 @@ def _search(
         limits, folder = Limits(left, options.max_trials), origin.folder
         note = None if folder is None else folder.note_trial
         result = search(stages, evaluator, limits, progress.search, note, folder)
-    candidates = known
+    candidates = list(baselines)
     if result.best is not None:
         placement = result.best.placement.device_of_op
         outcome = simulator.evaluate(placement[None])[0]
         candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
-    return baselines, candidates, result, solved
+    return baselines, candidates, result
 
 
 def _measure(
@@ -226,9 +222,7 @@ def _write_model(
             lambda: verified(prepared, Path(emitted.path), placement), NOT_VERIFIED
         )
         _require_same(comparison)
-        bound = interruption.unless_seen(
-            lambda: proven_bound(prepared.problem, searched.optimum), None
-        )
+        bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
         used = None
         if searched.timings is not None:
             used = interruption.unless_seen(lambda: devices_used(prepared, emitted), None)

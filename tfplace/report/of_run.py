@@ -8,7 +8,6 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
-from tfplace.bounds.exact import Optimum
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
@@ -33,14 +32,12 @@ class Searched:
       result: of the search.
       choice: what is written.
       timings: real runs; None where there were none.
-      optimum: of a small graph; None where it was not searched.
     """
 
     baselines: Sequence[Candidate]
     result: SearchResult
     choice: Choice
     timings: Comparison | None
-    optimum: Optimum | None = None
 
 
 @dataclasses.dataclass(frozen=True)
