@@ -1,4 +1,4 @@
-"""Times probes in turn, so that all of them see the same machine."""
+"""Times probes in turn, round by round, so that all of them see the same machine."""
 
 from __future__ import annotations
 
@@ -21,6 +21,15 @@ from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, Ste
 Key = TypeVar("Key", bound=Hashable)
 PROBE_STEPS = StepLimits(warmup_steps=2, min_steps=5, max_steps=25, timeout_seconds=60.0)
 """Of each probe; preparing one may take no longer than a step."""
+
+
+def median_difference(seconds: FloatArray, less: FloatArray) -> float:
+    """What one probe takes longer than another: the median over rounds f8[R] of both.
+
+    They differ round by round, so that what is equal in both (a step's dispatch) and what drifts
+    on the machine drop out.
+    """
+    return float(np.median(seconds - less))
 
 
 class Prober:
