@@ -29,8 +29,8 @@ GPU_LAUNCH_SECONDS = 5e-6
 """Least time of a kernel on a GPU: launching one takes the driver 2 to 5 us, and TensorFlow's
 executor adds its part. NVIDIA measured 3.8 us per short kernel launched back to back on a V100
 ("Getting Started with CUDA Graphs", 2019). On a CPU, calling a kernel took 0.3 us where we
-measured it (`tfplace/docs/decisions/008-prices-without-a-run.md`), too little to matter, so CPUs have
-no such floor."""
+measured it (`tfplace/docs/decisions/008-prices-without-a-run.md`), too little to matter, so CPUs
+have no such floor."""
 
 # fp32 lanes per multiprocessor by compute capability (CUDA C programming guide, table of
 # arithmetic instructions). Grappler knows these up to Volta and takes 64 for all later ones.
