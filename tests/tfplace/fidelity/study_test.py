@@ -25,7 +25,7 @@ def on_workers(tiny_rnnlm):
 
 
 def _timings(seconds):
-    return Timings(np.full(3, seconds), "tf.function", "", {}, True, 0.01)
+    return Timings(np.full(3, seconds), "tf.function", {}, True, 0.01)
 
 
 def _twice_as_predicted(found, placements, config, tell):
