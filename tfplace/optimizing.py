@@ -16,6 +16,7 @@ from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import tags_of, write_forms
 from rewrite.output_dir import atomic_directory
+from rewrite.verify import Verified
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known, stages_of
@@ -38,7 +39,7 @@ from tfplace.choosing.finalists import (
     quickest,
 )
 from tfplace.choosing.kept_search import priced_as_kept, search_folder
-from tfplace.choosing.proof import NOT_VERIFIED, Verified, devices_used, verified
+from tfplace.choosing.proof import NOT_VERIFIED, devices_used, verified
 from tfplace.choosing.small_graph import as_candidate, proven_bound, solve_small
 from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.step_limits import StepLimits

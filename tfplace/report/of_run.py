@@ -8,11 +8,11 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
+from rewrite.verify import Verified
 from tfplace.bounds.exact import Optimum
 from tfplace.choosing.baselines import Candidate, as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
-from tfplace.choosing.proof import Verified
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.advice import advice_of
