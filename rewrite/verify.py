@@ -32,23 +32,23 @@ _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
-class VerificationResult:
-    """What was compared, and how far it agrees.
+class Verified:
+    """Whether the emitted model computes what the original does.
 
     Attributes:
       outputs_equal: something was compared, and all of it agrees within the tolerance.
       max_abs_diff: largest absolute difference in what was compared; 0.0 if bitwise equal.
       compared: one name per compared value.
-      not_compared: (name, why) of what could not be: it changes from run to run, the original
+      not_compared: "name: why" of what could not be: it changes from run to run, the original
         itself fails, or its devices need a cluster.
-      differing: (name, how) of what disagrees, or fails only in the emitted model.
+      differing: "name: how" of what disagrees, or fails only in the emitted model.
     """
 
     outputs_equal: bool
     max_abs_diff: float
     compared: Sequence[str]
-    not_compared: Sequence[tuple[str, str]]
-    differing: Sequence[tuple[str, str]] = ()
+    not_compared: Sequence[str]
+    differing: Sequence[str] = ()
 
 
 def verify(
@@ -57,7 +57,7 @@ def verify(
     feeds: Mapping[str, Any],
     cluster_target: str = "",
     placed_graph_def: Any = None,
-) -> VerificationResult:
+) -> Verified:
     """Runs the given and the emitted model and compares.
 
     Args:
@@ -78,7 +78,7 @@ def verify(
     if not cluster_target and any("/job:" in device for device in devices):
         why = "devices of other tasks need the target of a session in their cluster"
         names = ["the run", *(f"signature {name}" for name in source.signatures)]
-        return VerificationResult(False, 0.0, (), [(name, why) for name in names])
+        return Verified(False, 0.0, (), [f"{name}: {why}" for name in names])
     with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
         plan = Plan(source, os.path.abspath(output_dir), Path(scratch), cluster_target)
         request = VerifyRequest(
@@ -132,31 +132,28 @@ def _require_undamaged(source: SourceModel, outcomes: Sequence[CheckOutcome]) ->
             )
 
 
-def _summed_up(
-    outcomes: Sequence[CheckOutcome], left_out: Sequence[tuple[str, str]]
-) -> VerificationResult:
+def _summed_up(outcomes: Sequence[CheckOutcome], left_out: Sequence[str]) -> Verified:
     compared: list[str] = []
     not_compared = list(left_out)
-    differing: list[tuple[str, str]] = []
+    differing: list[str] = []
     largest = 0.0
     for outcome in outcomes:
         if outcome.kind == "placed_failed":
-            differing.append((outcome.label, f"only the emitted model fails: {outcome.why}"))
+            differing.append(f"{outcome.label}: only the emitted model fails: {outcome.why}")
         elif outcome.kind == "given_failed":
-            not_compared.append((outcome.label, f"the model as it came fails: {outcome.why}"))
+            not_compared.append(f"{outcome.label}: the model as it came fails: {outcome.why}")
         elif outcome.kind == "left_out":
-            not_compared.append((outcome.label, outcome.why))
+            not_compared.append(f"{outcome.label}: {outcome.why}")
         for value in outcome.values:
             name = f"{outcome.label}: {value.name}"
             if value.is_random:
-                why = "it differs between two runs of the model as it came"
-                not_compared.append((name, why))
+                not_compared.append(f"{name}: it differs between two runs of the model as it came")
                 continue
             compared.append(name)
             largest = max(largest, value.max_abs_diff)
             if not value.is_equal:
-                differing.append((name, f"differs by {value.max_abs_diff:.3g}"))
-    return VerificationResult(
+                differing.append(f"{name}: differs by {value.max_abs_diff:.3g}")
+    return Verified(
         outputs_equal=bool(compared) and not differing,
         max_abs_diff=largest,
         compared=tuple(compared),

@@ -44,7 +44,7 @@ class Plan:
 
     Attributes:
       graph_def: the model as it came.
-      left_out: (name, why) of what can't be compared, once `checks` has been read to its end.
+      left_out: "name: why" of what can't be compared, once `checks` has been read to its end.
     """
 
     def __init__(self, source: SourceModel, output_dir: str, scratch: Path, target: str):
@@ -56,7 +56,7 @@ class Plan:
           scratch: an empty directory.
           target: what sessions connect to; empty for the process that makes the checks.
         """
-        self.left_out: list[tuple[str, str]] = []
+        self.left_out: list[str] = []
         self._source = source
         self._output_dir = output_dir
         self._target = target
@@ -113,7 +113,7 @@ class Plan:
             yield Check("the run, with the training step that was made for it", *runs)
         else:
             why = "its training step was made for the search and is not in the emitted model"
-            self.left_out.append(("the run", why))
+            self.left_out.append(f"the run: {why}")
 
     def _emitted_run_checks(self, run: ModelRun) -> Iterator[Check]:
         """Compares the signature that emit has made of a graph's run with the run itself."""
@@ -183,7 +183,7 @@ class Plan:
                 break
         if not made and signature.inputs:
             batch = ", empty batch" if is_empty else ""
-            self.left_out.append((f"signature {name}{batch}", why))
+            self.left_out.append(f"signature {name}{batch}: {why}")
             return None
         return {key: np.asarray(made[spec.tensor]) for key, spec in signature.inputs.items()}
 

@@ -57,4 +57,4 @@ def test_what_no_rank_suits_is_listed_with_the_first_reason(source, tmp_path, mo
     monkeypatch.setattr(verify_plan, "generate_feeds", never)
     plan = Plan(source, "placed", tmp_path, "")
     list(plan.checks({}, None))
-    assert plan.left_out == [("signature f", "no inputs could be made up: rank 0")]
+    assert plan.left_out == ["signature f: no inputs could be made up: rank 0"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
-from rewrite.verify import verify
+from rewrite.verify import Verified, verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.what_if import DataParallel, data_parallel_of
 from tfplace.interruption import interruptible
@@ -28,25 +28,6 @@ from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel
 
 _log = logging.getLogger("tfplace")
-
-
-@dataclasses.dataclass(frozen=True)
-class Verified:
-    """Whether the emitted model computes what the original does.
-
-    Attributes:
-      outputs_equal: everything compared agrees within the tolerance.
-      max_abs_diff: largest difference seen.
-      compared: what was compared.
-      not_compared: what was not, each with why.
-      differing: what disagrees, each with how.
-    """
-
-    outputs_equal: bool
-    max_abs_diff: float
-    compared: Sequence[str]
-    not_compared: Sequence[str]
-    differing: Sequence[str] = ()
 
 
 NOT_VERIFIED = Verified(
@@ -119,14 +100,7 @@ def verified(prepared: PreparedModel, emitted: Path, device_of_op: IntArray) -> 
         prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
     )
     with session_target(prepared.cluster, prepared.is_present) as target:
-        result = verify(prepared.source, emitted, prepared.feeds, target, placed)
-    return Verified(
-        outputs_equal=result.outputs_equal,
-        max_abs_diff=result.max_abs_diff,
-        compared=result.compared,
-        not_compared=[f"{name}: {why}" for name, why in result.not_compared],
-        differing=[f"{name}: {how}" for name, how in result.differing],
-    )
+        return verify(prepared.source, emitted, prepared.feeds, target, placed)
 
 
 @contextlib.contextmanager

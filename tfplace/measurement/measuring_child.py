@@ -18,7 +18,7 @@ import numpy as np
 
 from graphs.host.child import connect_to_parent
 from graphs.op_graph import FloatArray
-from tfplace.measurement.allocator import memory_of_devices
+from tfplace.measurement.allocator import peaks_of_devices
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
 from tfplace.measurement.training_run import (
@@ -54,7 +54,7 @@ class _Runs:
         if isinstance(request, PrepareRequest):
             return self._prepare(request)
         if isinstance(request, MemoryRequest):
-            return memory_of_devices(names, request.reset)
+            return peaks_of_devices(names, request.reset)
         if isinstance(request, ReleaseRequest):
             return self._release(request.slot)
         runner = self._runners[request.slot]

@@ -22,7 +22,6 @@ from tfplace.measurement.training_run import (
     MemoryRequest,
     PrepareRequest,
     Request,
-    RunMemory,
     RuntimeConfig,
 )
 from tfplace.measurement.workers import NO_WORKERS, WorkerPool, start_workers
@@ -117,8 +116,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             return self._closed_after(self._how_it_was_lost(*answer))
         return answer[0] if kind == "ok" else Infeasible(*answer)
 
-    def memory_use(self, reset: bool, timeout_seconds: float) -> Mapping[str, RunMemory]:
-        """{device: use} since the last reset, of the devices whose allocators count it.
+    def peak_bytes(self, reset: bool, timeout_seconds: float) -> Mapping[str, int]:
+        """{device: the most bytes at a time since the last reset}, where allocators count it.
 
         Args:
           reset: whether peaks begin anew afterwards.
@@ -126,9 +125,9 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         """
         names = self._cluster.device_names
         if self._pool is not None:
-            of_task = self._pool.memory_use(reset, timeout_seconds)
-            uses = {name: of_task[device_key(name).task] for name in names}
-            return {name: use for name, use in uses.items() if use is not None}
+            of_task = self._pool.peak_bytes(reset, timeout_seconds)
+            peaks = {name: of_task[device_key(name).task] for name in names}
+            return {name: peak for name, peak in peaks.items() if peak is not None}
         answer = self.request(MemoryRequest(reset), timeout_seconds)
         return {} if isinstance(answer, Infeasible) else dict(answer)
 

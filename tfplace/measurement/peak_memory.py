@@ -35,11 +35,10 @@ def measure_peaks(
         with MeasuringProcess(cluster) as process:
             try:
                 process.ask(request, limits)
-                process.memory_use(True, limits.timeout_seconds)
+                process.peak_bytes(True, limits.timeout_seconds)
                 process.ask(StepRequest(0, NUM_STEPS), limits)
             except RunFailedError as failure:
                 peaks[name] = failure.why
                 continue
-            uses = process.memory_use(False, limits.timeout_seconds)
-            peaks[name] = {device: use.peak_bytes for device, use in uses.items()}
+            peaks[name] = process.peak_bytes(False, limits.timeout_seconds)
     return peaks

@@ -157,25 +157,12 @@ class ReleaseRequest:
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRequest:
-    """Asks what the devices' memory was used for; with `reset`, peaks begin anew.
+    """Asks for the most memory that devices held; with `reset`, that begins anew.
 
-    The answer is {device: RunMemory}, as far as allocators of the child's own devices tell.
+    The answer is {device: bytes}, as far as allocators of the child's own devices tell.
     """
 
     reset: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class RunMemory:
-    """What a device's allocator counted.
-
-    Attributes:
-      current_bytes: allocated now.
-      peak_bytes: the most at a time since the last reset.
-    """
-
-    current_bytes: int
-    peak_bytes: int
 
 
 Request = (

@@ -18,7 +18,6 @@ from multiprocessing.connection import wait
 
 from graphs.errors import ClusterError
 from graphs.host.child import Child, start_child
-from tfplace.measurement.training_run import RunMemory
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3
@@ -44,20 +43,20 @@ class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
     def all_alive(self) -> bool:
         return all(child.process.poll() is None for child in self.children)
 
-    def memory_use(self, reset: bool, timeout_seconds: float) -> list[RunMemory | None]:
-        """What each worker's allocator counted; None where it does not count or answer.
+    def peak_bytes(self, reset: bool, timeout_seconds: float) -> list[int | None]:
+        """The most memory that each worker's ops held; None where it does not count or answer.
 
         Args:
-          reset: whether their peaks begin anew afterwards.
+          reset: whether the peaks begin anew afterwards.
           timeout_seconds: the longest wait for each.
         """
-        uses: list[RunMemory | None] = []
+        peaks: list[int | None] = []
         for child in self.children:
             try:
-                uses.append(child.ask(reset, timeout_seconds))
+                peaks.append(child.ask(reset, timeout_seconds))
             except (EOFError, TimeoutError):
-                uses.append(None)
-        return uses
+                peaks.append(None)
+        return peaks
 
     def ended(self, timeout_seconds: float) -> dict[int, Child]:
         """{task: worker} of those that have ended, once there is one or the time is over."""
