@@ -60,7 +60,7 @@ def test_an_example_has_flags_and_arguments_that_there_are(example):
     program, name, *words = shlex.split(example)
     assert program == "tfplace"
     arguments, values = parse(name, words)
-    assert len(arguments) == COMMANDS[name].num_arguments
+    assert len(arguments) == bool(COMMANDS[name].argument)
     assert values.format in ("text", "json")
 
 

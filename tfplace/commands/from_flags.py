@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from absl import flags
@@ -98,15 +98,13 @@ def _forms(text: str) -> frozenset[str]:
     from rewrite.emit_forms import FORMS
 
     forms = [word.strip() for word in text.split(",") if word.strip()]
-    for form in forms:
-        if form not in FORMS:
-            raise UsageError(
-                f"reading --emit={text}: there is no form {form!r}{did_you_mean(form, FORMS)}; "
-                f"wanted one or more of {', '.join(FORMS)}"
-            )
-    if not forms:
-        raise UsageError(f"reading --emit={text}: wanted one or more of {', '.join(FORMS)}")
-    return frozenset(forms)
+    unknown = [form for form in forms if form not in FORMS]
+    if forms and not unknown:
+        return frozenset(forms)
+    meant = [f"there is no form {form!r}{did_you_mean(form, FORMS)}; " for form in unknown[:1]]
+    raise UsageError(
+        f"reading --emit={text}: {''.join(meant)}wanted one or more of {', '.join(FORMS)}"
+    )
 
 
 def given_flags(values: flags.FlagValues, without: Collection[str] = ()) -> list[str]:
@@ -116,9 +114,8 @@ def given_flags(values: flags.FlagValues, without: Collection[str] = ()) -> list
       values: of the flags.
       without: names of flags to leave out.
     """
-    names = [name for name in values if name != "flagfile" and name not in without]
-    given = [values[name].serialize() for name in names if values[name].present]
-    return [word for words in given for word in words.splitlines()]
+    given = [values[name] for name in values if values[name].present and name not in without]
+    return [word for flag in given for word in flag.serialize().splitlines()]
 
 
 def split_names(text: str, flag: str) -> list[str]:
@@ -138,18 +135,16 @@ def split_names(text: str, flag: str) -> list[str]:
     return names
 
 
-def whole_numbers(words: Iterable[str], flag: str) -> list[int]:
+def whole_numbers(words: Sequence[str], flag: str) -> list[int]:
     """Seeds, as numbers.
 
     Raises:
       UsageError: one of them is no number of at least 0.
     """
-    numbers = []
     for word in words:
-        if not word.isdigit():
+        if not word.isdecimal():  # isdigit() takes "²" too, int() doesn't
             raise UsageError(f"reading {flag}: {word!r} is no whole number; wanted 1,2,3")
-        numbers.append(int(word))
-    return numbers
+    return [int(word) for word in words]
 
 
 def _of(values: flags.FlagValues, name: str, default: Any) -> Any:
