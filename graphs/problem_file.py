@@ -189,7 +189,7 @@ def _load(path: str) -> dict[str, np.ndarray]:
 
 
 def _checked_arrays(path: str, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays with the dtypes and shapes of the SPEC; extras filled in."""
+    """The arrays with the dtypes and shapes of the contract; extras filled in."""
     missing = [name for name in _ARRAYS if name not in raw]
     if missing:
         raise ModelError(
