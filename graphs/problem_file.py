@@ -60,6 +60,11 @@ _CONTENTION: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
 }
 # Problem.executor's, may be absent.
 _TURN: Mapping[str, tuple[str, tuple[str | int, ...]]] = {"op_turn": ("i4", ("K", "N"))}
+# Where an array of the last three tables lies in Problem.executor.
+_EXECUTOR_FIELDS: Mapping[str, str] = {
+    **{name: name for name in (*_EXECUTOR, *_CONTENTION, *_TURN)},
+    "op_runs_inline": "runs_inline",
+}
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
@@ -88,15 +93,10 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         name: np.asarray(values[name], dtype=np.str_ if dtype == "U" else dtype)
         for name, (dtype, _) in {**_ARRAYS, **_EXTRAS}.items()
     }
-    if (executor := problem.executor) is not None:
-        arrays["send_seconds"] = executor.send_seconds
-        arrays["receive_seconds"] = executor.receive_seconds
-        arrays["op_runs_inline"] = executor.runs_inline
-        if executor.op_slowdown is not None and executor.shares_memory is not None:
-            arrays["op_slowdown"] = executor.op_slowdown
-            arrays["shares_memory"] = executor.shares_memory
-        if executor.op_turn is not None:
-            arrays["op_turn"] = executor.op_turn
+    if problem.executor is not None:
+        for name, field in _EXECUTOR_FIELDS.items():
+            if (array := getattr(problem.executor, field)) is not None:
+                arrays[name] = array
     if not isinstance(path, str):
         np.savez_compressed(path, allow_pickle=False, **arrays)
         return
@@ -167,14 +167,8 @@ def _problem(graph: OpGraph, arrays: Mapping[str, np.ndarray]) -> Problem:
 def _executor(arrays: Mapping[str, np.ndarray]) -> ExecutorModel | None:
     if "send_seconds" not in arrays:
         return None
-    return ExecutorModel(
-        arrays["send_seconds"],
-        arrays["receive_seconds"],
-        arrays["op_runs_inline"],
-        arrays.get("op_slowdown"),
-        arrays.get("shares_memory"),
-        arrays.get("op_turn"),
-    )
+    fields: dict[str, Any] = {field: arrays.get(name) for name, field in _EXECUTOR_FIELDS.items()}
+    return ExecutorModel(**fields)
 
 
 def _load(path: str) -> dict[str, np.ndarray]:

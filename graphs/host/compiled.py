@@ -21,6 +21,7 @@ import re
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -43,6 +44,8 @@ _OPTIONS = {"nogil": True, "error_model": "numpy", "_nrt": False}
 FOLDER_NAME = "tfplace-compiled-"
 NUM_KEPT = 8
 """So many folders stay, those used last: of other versions, processors and checkouts."""
+SECONDS_KEPT = 24 * 3600.0
+"""A folder that a process began to use within this time stays, too: that process may still run."""
 
 _PACKAGES = ("graphs", "rewrite", "tfplace")
 _DECLARES = re.compile(rb"^@compiled", re.MULTILINE)
@@ -121,6 +124,7 @@ def _compiled_sources(root: Path) -> list[Path]:
 
 def _remove_old(parent: Path) -> None:
     with contextlib.suppress(OSError):  # another process may be removing the same ones
-        folders = sorted(parent.glob(f"{FOLDER_NAME}*"), key=lambda path: path.stat().st_mtime)
-        for folder in folders[:-NUM_KEPT]:
-            shutil.rmtree(folder, ignore_errors=True)
+        last_use = {path: path.stat().st_mtime for path in parent.glob(f"{FOLDER_NAME}*")}
+        for folder in sorted(last_use, key=last_use.__getitem__)[:-NUM_KEPT]:
+            if last_use[folder] < time.time() - SECONDS_KEPT:
+                shutil.rmtree(folder, ignore_errors=True)

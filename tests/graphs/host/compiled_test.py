@@ -144,7 +144,7 @@ def test_the_folder_lies_in_the_users_and_the_last_used_ones_stay(parent):
         old.mkdir(parents=True)
         os.utime(old, (1e9 - age, 1e9 - age))
     (parent / "somebody_elses").mkdir()
-    folder = cache_folder.__wrapped__()
+    folder = cache_folder.__wrapped__()  # it is new: one of those to be kept
     assert folder == parent / f"{FOLDER_NAME}{sources_hash(ROOT)}"
     assert {path.name for path in parent.iterdir()} == {
         folder.name,
@@ -152,6 +152,13 @@ def test_the_folder_lies_in_the_users_and_the_last_used_ones_stay(parent):
         *(f"{FOLDER_NAME}{age}" for age in range(NUM_KEPT - 1)),
     }
     assert cache_folder.__wrapped__() == folder
+
+
+def test_a_folder_that_may_be_in_use_stays(parent):
+    for number in range(NUM_KEPT + 3):
+        (parent / f"{FOLDER_NAME}{number}").mkdir(parents=True)
+    cache_folder.__wrapped__()
+    assert len(list(parent.iterdir())) == NUM_KEPT + 4
 
 
 def test_without_the_users_folder_it_lies_in_ours(tmp_path, monkeypatch):
