@@ -261,3 +261,26 @@ def test_feeding_a_tensor_in_the_middle_cuts_the_graph_there():
         ("out", "Exp"),
     ]
     assert flat.origins[1] == Origin("", "out")
+
+
+def test_side_effects_of_a_call_have_one_order_in_every_process():
+    """A proto map, which control_ret is, has another order in each; caches go by the flat graph."""
+    graph_def = tf.compat.v1.GraphDef()
+    function = graph_def.library.function.add()
+    function.signature.name = "step"
+    function.signature.input_arg.add(name="x", type=tf.float32.as_datatype_enum)
+    function.signature.output_arg.add(name="y", type=tf.float32.as_datatype_enum)
+    function.ret["y"] = "x"
+    for i in range(9):
+        function.node_def.add(name=f"effect_{i}", op="NoOp")
+        function.signature.control_output.append(f"effect_{i}")
+        function.control_ret[f"effect_{i}"] = f"effect_{i}"
+    x = graph_def.node.add(name="x", op="Placeholder")
+    x.attr["dtype"].type = tf.float32.as_datatype_enum
+    call = graph_def.node.add(name="call", op="StatefulPartitionedCall", input=["x"])
+    call.attr["f"].func.name = "step"
+    flat = flatten(graph_def, [TensorSpec("x:0", "float32", ())], ["call"])
+    (end,) = (node for node in flat.graph_def.node if node.name == "call/output_control")
+    assert [name for name in end.input if "effect" in name] == [
+        f"^call/effect_{i}" for i in range(9)
+    ]
