@@ -66,14 +66,7 @@ def open_conditional(
 
 
 class _Boundary:
-    """Makes the nodes between a conditional's branches and what is around it.
-
-    Args:
-      name: the conditional's path.
-      raw: the conditional itself.
-      branches: its branches.
-      share: how often each branch runs in one run.
-    """
+    """Makes the nodes between the branches of a conditional and what is around it."""
 
     def __init__(self, name: str, raw: RawNode, branches: Sequence[Branch], share: float):
         self.name = name

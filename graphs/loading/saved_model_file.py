@@ -50,7 +50,8 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: str) -> Any
         have = " ".join("{" + ",".join(sorted(tag_set)) + "}" for tag_set in sets)
         raise ModelError(
             f"reading model {path!r}: found MetaGraphDefs with the tags {have or 'of none'}, "
-            f"wanted {'{' + ','.join(sorted(wanted or {SERVE_TAG})) + '}'}; name one with --tags=A,B"
+            f"wanted {'{' + ','.join(sorted(wanted or {SERVE_TAG})) + '}'}; name one with "
+            "--tags=A,B"
         )
     return matching[0]
 
