@@ -42,7 +42,7 @@ def test_the_flag_chooses_the_meta_graph(model, capsys, flags, num_adds):
 def test_all_meta_graphs_are_emitted(model, tmp_path):
     source = load(model, TWICE)
     flat = flatten(source.graph_def, source.feeds, source.fetches)
-    devices = {origin: "/device:CPU:1" for origin in flat.origins}
+    devices = dict.fromkeys(flat.origins, "/device:CPU:1")
     emitted = emit(source, devices, tmp_path / "out", {}, overwrite=False)
     assert Origin("", "z") in devices and not emitted.ignored
     config = v1.ConfigProto(device_count={"CPU": 2})

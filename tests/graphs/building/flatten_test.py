@@ -9,6 +9,7 @@ from graphs.building.shapes import infer
 from graphs.errors import FetchError, ModelError
 from graphs.flat_graph import Origin
 from graphs.source_model import TensorSpec
+from tests.graphs.small_graphs import run
 
 
 def traced(function, *specs):
@@ -20,13 +21,6 @@ def traced(function, *specs):
         tf.identity(function(*inputs), name="out")
     feeds = [TensorSpec(f"x{i}:0", s.dtype.name, tuple(s.shape)) for i, s in enumerate(specs)]
     return graph.as_graph_def(), feeds
-
-
-def run(graph_def, feeds, fetches):
-    with tf.Graph().as_default():
-        tf.import_graph_def(graph_def, name="")
-        with tf.compat.v1.Session() as session:
-            return session.run(fetches, feeds)
 
 
 def test_nested_calls_become_single_ops_that_compute_the_same():
@@ -44,8 +38,8 @@ def test_nested_calls_become_single_ops_that_compute_the_same():
     assert "PartitionedCall" not in types and types.count("Tanh") == 2
     assert not flat.graph_def.library.function
     value = [[0.1, 0.2, 0.3], [1.0, 2.0, 3.0]]
-    given = run(graph_def, {"x0:0": value}, "out:0")
-    assert run(flat.graph_def, {"x0:0": value}, flat.fetches[0]).tolist() == given.tolist()
+    given = run(graph_def, "out:0", {"x0:0": value})
+    assert run(flat.graph_def, flat.fetches[0], {"x0:0": value}).tolist() == given.tolist()
     tanh = [o for o, n in zip(flat.origins, flat.graph_def.node, strict=True) if n.op == "Tanh"]
     assert {o.node for o in tanh} == {"Tanh"}
     assert all(o.function.startswith("__inference_inner") and len(o.calls) == 2 for o in tanh)

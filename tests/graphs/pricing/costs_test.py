@@ -15,6 +15,7 @@ from graphs.pricing import costs, grappler_costs, node_work
 from graphs.pricing.costs import GPU_LAUNCH_SECONDS, price
 from graphs.pricing.kernels import kernel_table
 from graphs.source_model import TensorSpec
+from tests.graphs.small_graphs import matmul_graph
 
 v1 = tf.compat.v1
 
@@ -46,15 +47,8 @@ def _price(flat, cluster=PAIR):
 
 
 def _matmul_graph(batch_size=64, inner=16, width=32):
-    with tf.Graph().as_default() as graph:
-        x = v1.placeholder(tf.float32, [None, inner], name="x")
-        w = tf.raw_ops.VarHandleOp(
-            dtype=tf.float32, shape=[inner, width], shared_name="w", name="w"
-        )
-        read = tf.raw_ops.ReadVariableOp(resource=w, dtype=tf.float32, name="read")
-        product = tf.raw_ops.MatMul(a=x, b=read, name="product")
-        tf.raw_ops.AsString(input=product, name="text")
-    return _flat(graph.as_graph_def(), [TensorSpec("x:0", "float32", (batch_size, inner))])
+    feeds = [TensorSpec("x:0", "float32", (batch_size, inner))]
+    return _flat(matmul_graph(inner, width), feeds)
 
 
 def test_seconds_of_a_product():
