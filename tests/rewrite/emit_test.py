@@ -61,19 +61,19 @@ def test_equally_named_variables_get_the_devices_of_their_own_handles(tf2):
     assert sorted((handles["w"], handles["w_1"])) == [CPU0, CPU1]
     assert sorted((device["first"], device["second"])) == [CPU0, CPU1]
 
-    found = run_child(
+    loaded = run_child(
         "tests.rewrite.loaded_devices",
         {"path": tf2.emitted.path, "signature": "train_step", "feeds": {"x": [[1.0, 2.0]]}},
         timeout_seconds=120,
     )
 
-    assert found["variables"] == {
+    assert loaded["variables"] == {
         name: device[name].removeprefix("/") for name in ("first", "second")
     }
-    assert {op: d for op, d in found["ran"].items() if op in handles} == {
+    assert {op: d for op, d in loaded["ran"].items() if op in handles} == {
         op: d.removeprefix("/") for op, d in handles.items() if op != "unused"
     }
-    ran = {op: d for op, d in found["ran"].items() if op.endswith(("/Tanh", "/MatMul"))}
+    ran = {op: d for op, d in loaded["ran"].items() if op.endswith(("/Tanh", "/MatMul"))}
     tanh = {op: d for op, d in ran.items() if op.endswith("/Tanh")}
     assert sorted(tanh.values()) == ["device:CPU:0", "device:CPU:1"]
     assert {d for op, d in ran.items() if op not in tanh} == {"device:CPU:1"}

@@ -54,9 +54,9 @@ def test_messages_under_a_name_that_says_nothing(tmp_path, kind, text):
         path.write_text("# a comment\n" + text_format.MessageToString(message))
     else:
         path.write_bytes(message.SerializeToString())
-    found = sniff(path)
-    assert (found.kind, found.proto) == (kind, message)
-    assert found.directory == (str(tmp_path) if kind == "saved_model" else "")
+    file = sniff(path)
+    assert (file.kind, file.proto) == (kind, message)
+    assert file.directory == (str(tmp_path) if kind == "saved_model" else "")
 
 
 def test_the_smallest_messages(tmp_path):
@@ -77,9 +77,9 @@ def test_saved_model_directory(tmp_path, name):
         (tmp_path / name).write_text(text_format.MessageToString(message))
     else:
         (tmp_path / name).write_bytes(message.SerializeToString())
-    found = sniff(tmp_path)
-    assert (found.kind, found.path) == ("saved_model", str(tmp_path))
-    assert found.directory == str(tmp_path)
+    file = sniff(tmp_path)
+    assert (file.kind, file.path) == ("saved_model", str(tmp_path))
+    assert file.directory == str(tmp_path)
     assert sniff(tmp_path / name).directory == str(tmp_path)
 
 
