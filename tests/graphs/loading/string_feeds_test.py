@@ -103,6 +103,22 @@ def test_components_of_a_sparse_argument_fit_a_product(weights):
     assert feeds["x_2:0"].tolist() == [3, 7]
 
 
+def test_a_sparse_input_of_a_wide_product_takes_no_more_memory_than_its_values():
+    """Its cells are numbered; 3 x 2^40 of them would take 24 TiB."""
+
+    def build():
+        indices = v1.placeholder(tf.int64, [3, 2], name="x")
+        values = v1.placeholder(tf.float32, [3], name="x_1")
+        shape = v1.placeholder(tf.int64, [2], name="x_2")
+        weights = v1.get_variable("w", [2**40, 1], use_resource=True, initializer=tf.zeros)
+        return tf.sparse.sparse_dense_matmul(tf.SparseTensor(indices, values, shape), weights)
+
+    names = [("x:0", "int64", (3, 2)), ("x_1:0", "float32", (3,)), ("x_2:0", "int64", (2,))]
+    feeds = _feeds(build, [TensorSpec(*name) for name in names])
+    assert feeds["x_2:0"].tolist() == [3, 2**40]
+    assert feeds["x:0"].tolist() == [[0, 0], [0, 1], [0, 2]]
+
+
 def test_row_splits_of_ragged_tensors_fit_their_values():
     def build():
         values = v1.placeholder(tf.float32, [5], name="r")
