@@ -126,11 +126,7 @@ def require_possible(
 
 
 def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
-    """The ops whose names a regular expression matches, at least one.
-
-    Raises:
-      UsageError: it is no regular expression, takes too long, or matches none.
-    """
+    """The ops whose names a regular expression of the user matches; at least one."""
     try:
         search = re.compile(pattern).search
         with time_limit(MATCHING_SECONDS):

@@ -68,12 +68,10 @@ def data_inputs(node: Any) -> list[str]:
 
 
 def source_of(tensor: str, nodes: Mapping[str, Any], through: Collection[str]) -> str:
-    """The tensor that a tensor comes from, through ops that pass their first input on.
+    """The tensor that a tensor comes from, through ops of types that pass their first input on.
 
-    Args:
-      tensor: an input as it stands in a NodeDef, of a main graph or a function body.
-      nodes: {name: NodeDef} of that graph or body.
-      through: the op types that pass it on, a set of graphs/op_types.py.
+    `tensor` is an input as a NodeDef has it, `nodes` are those of its graph or function body, and
+    `through` is a set of graphs/op_types.py.
     """
     for _ in nodes:  # no more often than there are nodes: a damaged graph may hold a circle
         node = nodes.get(op_of(tensor))

@@ -1,4 +1,4 @@
-"""What TensorFlow's op types are that pass something on, hold something, or only order others.
+"""What is known of the op types that pass something on, hold something, or only order others.
 
 TABLE has a row for each op type and a column for each question that some part of tfplace asks. An
 `x` says yes; an op type without a row says no to everything. The sets below the table are its

@@ -43,12 +43,8 @@ def placeholder(name: str, dtype: str, shape: Shape) -> Any:
 def dtype_name(enum: int, of: str) -> str:
     """The name of a DataType; that of a reference type is the name of what it refers to.
 
-    Args:
-      enum: the number that stands in the model.
-      of: what has this type, for the error.
-
     Raises:
-      ModelError: TensorFlow has no such type.
+      ModelError: TensorFlow has no such type; `of` says what has it.
     """
     import tensorflow as tf
 

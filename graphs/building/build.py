@@ -134,10 +134,7 @@ def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> 
 
 
 def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
-    """i4[nodes]: the op of each node, numbered in topological order.
-
-    The nodes of a unit make one op, and so do all that are in a cycle with it.
-    """
+    """i4[nodes]: the op of each node in topological order; a unit, and cycles with it, are one."""
     count = len(nodes)
     label = np.arange(count)
     if flat.unit_of_node:
@@ -228,10 +225,7 @@ def _tensors(
 def _distinct_uses(
     tensors: _Tensors, op_of_node: IntArray, edges: _Edges
 ) -> tuple[IntArray, IntArray]:
-    """Tensor i4[U] and op i4[U] of each use between different ops, sorted.
-
-    A control edge beside a tensor edge between the same ops is left out.
-    """
+    """Tensor i4[U] and op i4[U] of each use; a control edge beside a tensor edge is left out."""
     uses: set[tuple[int, int]] = set()
     linked: set[tuple[int, int]] = set()
     triples = list(
@@ -269,10 +263,7 @@ def _persistent_bytes(
 
 
 def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
-    """Pairs of nodes that are one NodeDef, as in a function that one body calls twice.
-
-    They have one device string, so they lie on one device.
-    """
+    """Pairs of nodes that are one NodeDef, as in a function that one body calls twice."""
     first: dict[Origin, int] = {}
     for i, origin in enumerate(origins):
         if origin.node and first.setdefault(origin, i) != i:

@@ -82,10 +82,7 @@ def has_nothing_to_place(node: Any, library: Mapping[str, Any]) -> bool:
 
 
 def calls_back(node: Any, calls: Sequence[str], library: Mapping[str, Any]) -> bool:
-    """Whether a branch of a conditional leads back to one of the functions that are being opened.
-
-    Such a conditional ends a recursion.
-    """
+    """Whether a branch leads back to a function that is being opened: it ends a recursion."""
     return not set(calls).isdisjoint(reached_functions([node], library))
 
 

@@ -27,12 +27,7 @@ _DEEPEST = 100
 
 
 class ConstantValues:
-    """Evaluates tensors of a flat graph as far as they don't depend on a run's values.
-
-    Args:
-      nodes: {name: NodeDef}.
-      properties: the shapes of their outputs.
-    """
+    """Evaluates the tensors of a flat graph that don't depend on a run's values."""
 
     def __init__(self, nodes: Mapping[str, Any], properties: TensorProperties):
         self._nodes = nodes

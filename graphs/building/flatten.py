@@ -81,11 +81,7 @@ class _Linker:
         self.pending: list[str] = []
 
     def link(self, fetches: Sequence[str]) -> None:
-        """Finds everything that `fetches` need.
-
-        Raises:
-          ModelError: an op is used but not defined.
-        """
+        """Finds everything that `fetches` need."""
         for fetch in fetches:
             self.fetches[self._tensor(fetch) if ":" in fetch else self._control(fetch)] = None
         while self.pending:
@@ -252,9 +248,6 @@ class _Linker:
         """The ops that run in a topological order, as near as can be to that of the file.
 
         The edges by which an iteration of a v1 loop hands values to the next one don't count.
-
-        Raises:
-          ModelError: the graph has another cycle.
         """
         waiting: dict[str, int] = {}
         users: dict[str, list[str]] = {}

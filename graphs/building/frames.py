@@ -54,11 +54,7 @@ def frame_stacks(nodes: Sequence[Any]) -> dict[str, tuple[str, ...]]:
 def _merged_nested(
     nodes: Sequence[Any], unit_of_node: dict[str, str], stack_of_node: dict[str, tuple[str, ...]]
 ) -> dict[str, str]:
-    """Gives the nodes of inner frames the unit of the outermost frame.
-
-    `unit_of_node` may have an inner frame as a unit of its own, because the walk begins at every
-    Enter as if its frame were an outermost one.
-    """
+    """Gives inner frames, at which the walk also begins, the unit of the outermost frame."""
     outermost = {
         frame: stack[0] for stack in stack_of_node.values() for frame in stack if len(stack) > 1
     }

@@ -26,20 +26,12 @@ def op_definition(op_type: str, node_name: str = "") -> Any:
 
 
 def num_outputs(node: Any, library: Mapping[str, Any]) -> int:
-    """How many tensors a NodeDef makes; it may call a function by name.
-
-    Raises:
-      ModelError: this TensorFlow doesn't know the op.
-    """
+    """How many tensors a NodeDef makes, calls by name included."""
     return sum(_sizes(node, library).values())
 
 
 def output_offsets(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
-    """{output argument: index of its first tensor} of a NodeDef; it may call a function by name.
-
-    Raises:
-      ModelError: this TensorFlow doesn't know the op.
-    """
+    """{output argument: index of its first tensor} of a NodeDef, calls by name included."""
     offsets = {}
     position = 0
     for name, size in _sizes(node, library).items():

@@ -63,11 +63,7 @@ class CallOpener:
         self._paths: dict[str, frozenset[str]] = {}
 
     def open_main(self, nodes: Sequence[Any]) -> None:
-        """Adds the nodes of the main graph and all that they call.
-
-        Raises:
-          ModelError: a function calls itself, or its body is damaged.
-        """
+        """Adds the nodes of the main graph and all that they call."""
         body = Body(paths=paths_of(nodes))
         for node in nodes:
             inputs = [with_index(name) for name in data_inputs(node)]
@@ -186,15 +182,7 @@ class CallOpener:
 
 
 class _BodyScope:
-    """Makes the names inside one call of a function flat.
-
-    Args:
-      path: of the call.
-      arguments: {argument: the flat tensor or alias that it is}.
-      function: the FunctionDef.
-      library: {name: FunctionDef}.
-      gate: the op that is live only if the body runs, or "".
-    """
+    """Makes the names inside one call of a function flat; `gate` is live only if the body runs."""
 
     def __init__(
         self,

@@ -23,17 +23,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from graphs.building.conditionals import Branch
 from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode
 
-if TYPE_CHECKING:
-    from graphs.building.open_calls import CallOpener
+
+class BodyOpener(Protocol):
+    """What opens the body of a function: `CallOpener`, which in turn opens conditionals by this."""
+
+    raw: dict[str, RawNode]
+    alias: dict[str, str]
+    side_effects: dict[str, list[str]]
+    call_outputs: dict[str, list[str]]
+    conditional_of: dict[str, str]
+
+    def open_body(
+        self, path: str, call: RawNode, function: str, inputs: Sequence[str], body: Body
+    ) -> tuple[list[str], list[str]]:
+        """Opens a function as `path`; returns its outputs and its side effects."""
 
 
 def open_conditional(
-    opener: CallOpener, name: str, raw: RawNode, branches: Sequence[Branch], body: Body
+    opener: BodyOpener, name: str, raw: RawNode, branches: Sequence[Branch], body: Body
 ) -> None:
     """Adds the raw nodes of a conditional of path `name` that stands in `body`."""
     inner = dataclasses.replace(body, share=body.share / len(branches), conditional=name)
@@ -66,14 +78,7 @@ def open_conditional(
 
 
 class _Boundary:
-    """Makes the nodes between a conditional's branches and what is around it.
-
-    Args:
-      name: the conditional's path.
-      raw: the conditional itself.
-      branches: its branches.
-      share: how often each branch runs in one run.
-    """
+    """Makes the nodes between the branches of a conditional and what is around it."""
 
     def __init__(self, name: str, raw: RawNode, branches: Sequence[Branch], share: float):
         self.name = name

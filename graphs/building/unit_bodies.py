@@ -137,7 +137,7 @@ def _argument(
 ) -> tuple[Any, TensorSpec | None]:
     """The NodeDef that stands for an argument, and how it is fed.
 
-    It is fed with nothing where it is a variable's handle, or has an unknown rank.
+    A variable's handle, or an argument of unknown rank, is not fed.
     """
     producer = flat.nodes[op_of(source_of(tensor, flat.nodes, op_types.HANDLE))]
     if producer.op == "VarHandleOp":

@@ -181,11 +181,7 @@ def parse_bytes(where: str, value: Any) -> int:
 
 
 def _device(position: int, value: Any) -> Device:
-    """The device of an entry of "devices".
-
-    Raises:
-      ClusterError: one sentence about the first thing that is wrong.
-    """
+    """The device of one entry of "devices"."""
     where = f"device {position}"
     _require_keys(where, value, DEVICE_KEYS, required=("name", "memory"))
     name = _text(where, value, "name", "")

@@ -7,6 +7,7 @@ made up for each of them by itself would contradict each other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -42,9 +43,9 @@ def made_consistent(
             size = [max(len(result[values.tensor]), 1)] * (shape.shape or (1,))[0]
             if columns := _wanted_columns(graph_def, properties, indices):
                 size[-1] = columns
-            cells = np.stack(np.unravel_index(np.arange(int(np.prod(size))), tuple(size)), axis=1)
-            count = min(len(result[values.tensor]), len(cells))
-            result[indices.tensor] = cells[:count].astype(np.int64)
+            count = min(len(result[values.tensor]), math.prod(size))
+            cells = np.unravel_index(np.arange(count), tuple(size))
+            result[indices.tensor] = np.stack(cells, axis=1).astype(np.int64)
             result[values.tensor] = result[values.tensor][:count]
             result[shape.tensor] = np.array(size, dtype=np.int64)
             continue

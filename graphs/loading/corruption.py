@@ -18,8 +18,7 @@ def require_sound(view: GraphView) -> None:
     """Checks the shapes, the values and the calls of all ops, those in functions too.
 
     Raises:
-      ModelError: a size is impossible, a constant's value is cut off, or a called function is not
-        in the library.
+      ModelError: a size is impossible, a constant cut off, or a called function not there.
     """
     for nodes in (*(function.node_def for function in view.library.values()), view.graph_def.node):
         for node in nodes:

@@ -102,13 +102,7 @@ def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, Te
 
 
 def _placeholder_spec(tensor: str, node: Any, producer: int) -> TensorSpec | None:
-    """What a placeholder declares; None for any other op.
-
-    Args:
-      tensor: its output.
-      node: the op.
-      producer: the version of the GraphDef.
-    """
+    """What a placeholder in a GraphDef of version `producer` declares; None for any other op."""
     if node.op not in op_types.PLACEHOLDERS:
         return None
     # An attribute that has its default, an unknown rank, may have been left out of the file.

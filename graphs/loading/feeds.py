@@ -78,14 +78,13 @@ def feeds_of_opened(
     Raises:
       FeedError: a dtype that can't be made up, such as a resource.
     """
-    from graphs.building.constant_values import ConstantValues
     from graphs.loading.composite_feeds import made_consistent
+    from graphs.loading.element_flow import ElementFlow
     from graphs.loading.index_ranges import IndexRanges
     from graphs.loading.string_feeds import StringContents
 
-    values = ConstantValues(flat.nodes, properties)
-    ranges = IndexRanges(flat, properties, values)
-    contents = StringContents(flat, properties, values)
+    flow = ElementFlow(flat, properties)
+    ranges, contents = IndexRanges(flow), StringContents(flow)
     hints = _Hints(
         limit_of={tensor: ranges.limit(tensor) for tensor in _numbers(feeds)},
         maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
@@ -229,11 +228,7 @@ def _read_npz(path: str) -> dict[str, np.ndarray]:
 
 
 def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """The array in its feed's dtype, as TensorFlow takes it.
-
-    Raises:
-      FeedError: it has another dtype or shape than the feed.
-    """
+    """The array in its feed's dtype, with numpy's strings as TensorFlow takes them."""
     import tensorflow as tf
 
     wanted = tf.as_dtype(spec.dtype)

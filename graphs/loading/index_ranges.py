@@ -10,14 +10,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from graphs import op_types
-from graphs.building.constant_values import ConstantValues
-from graphs.building.shapes import TensorProperties
-from graphs.flat_graph import FlatGraph
+from graphs.loading.element_flow import ElementFlow
 from graphs.names import parse_input, source_of
 from graphs.tensor_protos import Shape, shape_of
 
-# Of these only the first output holds elements: Unique's second holds positions.
-_FIRST_OUTPUT_ONLY = frozenset({"Unique", "UniqueV2"})
 _SEGMENT_OPS = frozenset({"UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMean"})
 # Input 1 of these indexes rows of input 0, which is a table or the gradient of one.
 _INDEX_ROWS = frozenset(
@@ -30,10 +26,7 @@ _INDEX_CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "In
 
 
 class _Scale(NamedTuple):
-    """How a limit on elements bounds the input that they were made of.
-
-    Elements below `size` are those of an input below size * factor + offset.
-    """
+    """Elements below `size` are made of inputs below size * factor + offset."""
 
     factor: int
     offset: int
@@ -42,41 +35,13 @@ class _Scale(NamedTuple):
 _SAME = _Scale(1, 0)
 
 
-def users_of_tensors(graph_def: Any) -> dict[str, list[tuple[Any, int]]]:
-    """{tensor: (node that reads it, position among its inputs) of each reader}."""
-    users: dict[str, list[tuple[Any, int]]] = {}
-    for node in graph_def.node:
-        for position, name in enumerate(node.input):
-            if not name.startswith("^"):
-                users.setdefault(parse_input(name).tensor, []).append((node, position))
-    return users
-
-
-def passed_on(node: Any, position: int, properties: TensorProperties) -> list[str]:
-    """The outputs of a node that hold the elements of its input at `position`."""
-    positions = op_types.ELEMENTS.get(node.op, ())
-    if positions is not None and position not in positions:
-        return []
-    if node.op == "IdentityN":
-        return [f"{node.name}:{position}"]
-    count = 1 if node.op in _FIRST_OUTPUT_ONLY else len(properties.shape_of[node.name])
-    return [f"{node.name}:{i}" for i in range(count)]
-
-
 class IndexRanges:
-    """Upper limits of the integers in a flat graph.
+    """Upper limits of the integers in a flat graph."""
 
-    Args:
-      flat: the graph.
-      properties: the shapes of its tensors.
-      values: those of its tensors that are constants.
-    """
-
-    def __init__(self, flat: FlatGraph, properties: TensorProperties, values: ConstantValues):
-        self._nodes = flat.nodes
-        self._properties = properties
-        self._values = values
-        self._users = users_of_tensors(flat.graph_def)
+    def __init__(self, flow: ElementFlow):
+        self._flow = flow
+        self._nodes = flow.flat.nodes
+        self._values = flow.values
 
     def limit(self, tensor: str) -> int | None:
         """The smallest size that elements of `tensor` index; None where they index nothing."""
@@ -85,12 +50,12 @@ class IndexRanges:
         reached = set(pending)
         while pending:
             name, scale = pending.pop()
-            for node, position in self._users.get(name, ()):
+            for node, position in self._flow.readers.get(name, ()):
                 size = self._indexed_size(node, position)
                 if size is not None and size > 0:
                     limits.append(size * scale.factor + scale.offset)
                 changed = self._changed(node, position, scale)
-                outputs = passed_on(node, position, self._properties)
+                outputs = self._flow.passed_on(node, position)
                 for output in [f"{node.name}:0"] if changed else outputs:
                     following = (output, changed or scale)
                     if following not in reached:
@@ -99,10 +64,7 @@ class IndexRanges:
         return min((limit for limit in limits if limit > 0), default=None)
 
     def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
-        """The scale behind a division by a constant, a difference with one, or a maximum.
-
-        None behind every other op.
-        """
+        """The scale behind a division by a constant, a difference with one, or a maximum."""
         if node.op == "Maximum":
             return scale
         if node.op not in ("FloorDiv", "Sub") or position != 0:
@@ -139,7 +101,7 @@ class IndexRanges:
         producer = self._nodes[source.op]
         if producer.op == "VarHandleOp":
             return shape_of(producer.attr["shape"].shape)
-        return self._properties.shape_of[producer.name][source.output]
+        return self._flow.properties.shape_of[producer.name][source.output]
 
 
 def _size(shape: Sequence[int] | None, axis: int) -> int | None:

@@ -57,10 +57,7 @@ def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]
 
 
 def _init_ops(view: GraphView, fetches: Sequence[str]) -> tuple[str, ...]:
-    """The ops that initialise everything: groups of initialisers, the widest group first.
-
-    Initialisers that are in no group follow.
-    """
+    """The ops that initialise everything: groups, the widest first, then what is in no group."""
     initialisers = [*_first_assignments(view), *_table_and_iterator_initialisers(view, fetches)]
     groups = {
         name: set(view.ancestors([name]))

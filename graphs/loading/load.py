@@ -17,9 +17,9 @@ from graphs.loading import initialization, saved_model_file
 from graphs.loading.corruption import require_sound
 from graphs.loading.feed_shapes import find_feeds, write_shapes
 from graphs.loading.load_options import LoadOptions
-from graphs.loading.model_files import require_whole
 from graphs.loading.model_variables import find_variables
 from graphs.loading.reachable_ops import require_no_python
+from graphs.loading.restored_files import require_whole
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
 from graphs.loading.variable_updates import OptimizerUpdates

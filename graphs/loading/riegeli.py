@@ -90,11 +90,7 @@ def _position(offset: int) -> int:
 
 
 def _simple_records(data: bytes, num_records: int, decoded_size: int) -> Iterator[bytes]:
-    """The records of a simple chunk.
-
-    Raises:
-      ValueError: they have another size than the chunk's header says.
-    """
+    """The records of a simple chunk."""
     compression = data[0]
     size, start = varint(data, 1)
     sizes = _decompressed(data[start : start + size], compression)
@@ -109,11 +105,7 @@ def _simple_records(data: bytes, num_records: int, decoded_size: int) -> Iterato
 
 
 def _decompressed(data: bytes, compression: int) -> bytes:
-    """The bytes before compression.
-
-    Raises:
-      ValueError: the compression is not known, or the data is damaged.
-    """
+    """The bytes as they were before compression."""
     if compression == _NONE:
         return data
     size, start = varint(data, 0)

@@ -190,10 +190,7 @@ def _parse_text(path: str, content: bytes) -> tuple[str, Any] | None:
 
 
 def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
-    """Kind and message of a binary proto.
-
-    The bytes may be valid messages of several kinds; the one that makes most sense is taken.
-    """
+    """Kind and message of a binary proto; of several possible kinds the most sensible one."""
     if len(content) > MAX_PROTO_BYTES:
         raise _not_a_model(
             path,
@@ -254,11 +251,7 @@ def graphs_of(kind: str, proto: Any) -> list[Any]:
 
 
 def _with_content(path: str, kind: str, proto: Any) -> Any:
-    """The proto itself, after a check that its graphs have ops and that these are plausible.
-
-    Raises:
-      ModelError: it has no op, or ops without a name or type.
-    """
+    """The proto itself, after a check that it has ops and that all have a name and a type."""
     if not any(graph.node for graph in graphs_of(kind, proto)):
         raise _not_a_model(path, f"a {kind} without a single op", "save the model again")
     if _sense(kind, proto) < 1.0:

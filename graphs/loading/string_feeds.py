@@ -16,10 +16,7 @@ from typing import Any
 import numpy as np
 
 from graphs import op_types
-from graphs.building.constant_values import ConstantValues
-from graphs.building.shapes import TensorProperties
-from graphs.flat_graph import FlatGraph
-from graphs.loading.index_ranges import passed_on, users_of_tensors
+from graphs.loading.element_flow import ElementFlow
 from graphs.names import data_inputs
 
 FEATURE_LIMIT = 100
@@ -34,26 +31,13 @@ MakeString = Callable[[np.random.Generator], bytes]
 
 
 class StringContents:
-    """What the strings of a flat graph's inputs must hold.
+    """What the strings of a flat graph's inputs must hold."""
 
-    Args:
-      flat: the graph.
-      properties: the outputs of its ops.
-      values: those of its tensors that are constants.
-    """
-
-    def __init__(self, flat: FlatGraph, properties: TensorProperties, values: ConstantValues):
-        self._library = flat.library
-        self._properties = properties
-        self._values = values
-        self._users = users_of_tensors(flat.graph_def)
+    def __init__(self, flow: ElementFlow):
+        self._flow = flow
 
     def maker(self, tensor: str) -> MakeString | None:
-        """A function that makes a string which the readers of `tensor` can decode.
-
-        Returns:
-          None where no reader decodes it, so that any string will do.
-        """
+        """Makes strings that the readers of `tensor` can decode; None where any string will do."""
         for node in self._readers(tensor):
             if node.op in _EXAMPLE_OPS:
                 return functools.partial(_example, self._features(node))
@@ -63,7 +47,8 @@ class StringContents:
                 return _base64
             if node.op == "ParseTensor":
                 return functools.partial(_tensor, node.attr["out_type"].type)
-            if node.op in _LEAD_INTO_BODIES and any(map(_decodes, self._library.values())):
+            library = self._flow.flat.library
+            if node.op in _LEAD_INTO_BODIES and any(map(_decodes, library.values())):
                 return _picture
         return None
 
@@ -71,9 +56,9 @@ class StringContents:
         """The ops that read the elements of a tensor, also behind ops that pass them on."""
         pending, seen = [tensor], {tensor}
         while pending:
-            for node, position in self._users.get(pending.pop(), ()):
+            for node, position in self._flow.readers.get(pending.pop(), ()):
                 yield node
-                new = [t for t in passed_on(node, position, self._properties) if t not in seen]
+                new = [t for t in self._flow.passed_on(node, position) if t not in seen]
                 seen.update(new)
                 pending.extend(new)
 
@@ -94,13 +79,7 @@ class StringContents:
         return features
 
     def _keys(self, node: Any, argument: str, count: int) -> list[str]:
-        """The names of features, which are an attribute or a constant input of the op.
-
-        Args:
-          node: of _EXAMPLE_OPS.
-          argument: "dense_keys", "sparse_keys" or "ragged_keys".
-          count: how many there are.
-        """
+        """The names of `count` features, which are an attribute or constant inputs of the op."""
         if argument in node.attr:
             return [key.decode(errors="replace") for key in node.attr[argument].list.s]
         inputs = data_inputs(node)
@@ -115,7 +94,7 @@ class StringContents:
 
     def _strings(self, tensor: str) -> list[str]:
         """The strings that a tensor always holds; none where they are not constant."""
-        values = self._values.value(tensor)
+        values = self._flow.values.value(tensor)
         if values is None:
             return []
         return [value.decode(errors="replace") for value in np.ravel(values).tolist()]

@@ -129,10 +129,7 @@ def _loss(graph: Any, fetches: Sequence[str]) -> Any:
 
 
 def _update(handle: Any, gradient: Any) -> Any:
-    """The op that subtracts LEARNING_RATE * gradient from a variable.
-
-    Of an embedding table, whose gradient is IndexedSlices, it changes only the rows that were read.
-    """
+    """The op that subtracts LEARNING_RATE * gradient from a variable, or from rows of a table."""
     import tensorflow as tf
 
     is_resource = handle.dtype == tf.resource

@@ -37,11 +37,7 @@ def is_assignment(node: Any) -> bool:
 
 
 class OptimizerUpdates:
-    """Finds the ops that train variables, also those that do it by calling a function.
-
-    Attributes:
-      variables_of: {op of the main graph: the variable ops that it trains}.
-    """
+    """Finds {op of the main graph: variable ops that it trains}, also through calls."""
 
     def __init__(self, view: GraphView):
         self._view = view

@@ -46,12 +46,7 @@ def outermost_fields(content: bytes) -> collections.Counter[tuple[int, int]]:
 
 
 def varint(content: bytes, position: int) -> tuple[int, int]:
-    """The number of variable length at `position`, and the position after it.
-
-    Raises:
-      CutOffError: the bytes end inside the number.
-      ValueError: it has more than 64 bits.
-    """
+    """The number of variable length at `position`, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(content):

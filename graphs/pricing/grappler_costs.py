@@ -146,14 +146,7 @@ def _without(
     foreign: Collection[str],
     properties: TensorProperties,
 ) -> Any:
-    """The graph with placeholders of the inferred shapes in place of foreign ops' outputs.
-
-    Args:
-      graph_def: the graph.
-      feeds: what it is fed, and bounds.
-      foreign: nodes of types that Grappler doesn't know.
-      properties: dtypes and shapes of their outputs.
-    """
+    """The graph with placeholders of the inferred shapes in place of foreign ops' outputs."""
     outputs = [
         TensorSpec(f"{name}:{index}", dtype, shape)
         for name in sorted(foreign)

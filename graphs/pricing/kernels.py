@@ -90,10 +90,7 @@ class KernelTable:
         return self._names[op]
 
     def launches(self, node: Any, device_type: str) -> bool:
-        """Whether running the node launches a kernel on a GPU.
-
-        It does not where the op only hands a buffer on, or all outputs are in the host's memory.
-        """
+        """Whether running the node launches a kernel on a GPU: not for buffers and host values."""
         kernel = self.matching(node, device_type)
         if device_type != "GPU" or kernel is None or node.op in op_types.NO_LAUNCH:
             return False
@@ -137,10 +134,7 @@ def read_kernels(lines: Iterable[str]) -> Iterator[tuple[str, Kernel]]:
 
 
 def written_kernels(kernels: Iterable[tuple[str, Kernel]]) -> list[str]:
-    """One line per kernel, sorted.
-
-    Kernels that differ only in the dtypes of one attribute become one line.
-    """
+    """One line per kernel, sorted; kernels that differ in one attribute's dtypes become one."""
     merged: dict[tuple[Any, ...], dict[str, set[str]]] = {}
     for op, kernel in kernels:
         fixed = tuple(sorted((n, ",".join(sorted(t))) for n, t in kernel.allowed.items()))

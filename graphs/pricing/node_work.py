@@ -116,12 +116,6 @@ def runs_on(node: Any, device_type: str, table: KernelTable, library: Mapping[st
 
     An op type without any registration, here or shipped (a custom op of another process, say),
     is taken to run on CPUs only.
-
-    Args:
-      node: the NodeDef.
-      device_type: "CPU" or "GPU".
-      table: the kernels.
-      library: {name: FunctionDef} of the functions to look into.
     """
     if node.op not in table.of_op:
         return device_type == "CPU"

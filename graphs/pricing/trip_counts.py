@@ -42,13 +42,7 @@ class _Loop:
 
 
 class _Body:
-    """The body or the condition of a functional loop.
-
-    Attributes:
-      function: the FunctionDef.
-      arguments: {argument: position}.
-      nodes: {name: NodeDef}.
-    """
+    """The nodes and arguments of a functional loop's body or condition."""
 
     def __init__(self, function: Any):
         self.function = function
@@ -56,11 +50,7 @@ class _Body:
         self.nodes = {node.name: node for node in function.node_def}
 
     def source(self, name: str) -> str:
-        """The argument or node that a tensor comes from, through ops that pass it on.
-
-        Args:
-          name: "argument", "node:output:i" or "node".
-        """
+        """The argument or node that a tensor comes from, through ops that pass it on."""
         return op_of(source_of(name, self.nodes, op_types.SAME))
 
     def result(self, index: int) -> str:
@@ -140,15 +130,7 @@ def _frame_step(
     source: Callable[[str], str],
     values: ConstantValues,
 ) -> int | None:
-    """What an iteration adds to a loop variable; None where that is no constant.
-
-    Args:
-      node: makes the variable's next value.
-      merge: the op that hands its value to an iteration.
-      nodes: {name: NodeDef}.
-      source: gives the op that a tensor comes from.
-      values: the constants.
-    """
+    """What an iteration adds to what `merge` hands to it; `node` makes the next value."""
     if _is_switch_of(node, merge, source):
         return 0
     if node.op not in ("Add", "AddV2"):

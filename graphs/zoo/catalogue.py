@@ -140,11 +140,7 @@ NAMES: tuple[str, ...] = tuple(ENTRIES)
 
 
 def entry(name: str) -> Entry:
-    """The benchmark graph of that name.
-
-    Raises:
-      UsageError: there is none.
-    """
+    """The benchmark graph of that name; UsageError where there is none."""
     if name not in ENTRIES:
         raise UsageError(
             f"looking up benchmark graph {name!r}: there is none of that name"

@@ -57,13 +57,14 @@ def conv_norm_relu(
     name: str,
     images: Any,
     num_filters: int,
-    kernel: tuple[int, int] | int = 1,
-    stride: int = 1,
-    padding: str = "SAME",
+    *window: Any,
 ) -> Any:
-    """Convolution, batch normalisation and rectifier in a name scope of their own."""
+    """Convolution, batch normalisation and rectifier in a name scope of their own.
+
+    `window` is kernel, stride and padding, as `convolution` takes them.
+    """
     with tf.name_scope(name):
-        outputs = convolution(network, images, num_filters, kernel, stride, padding)
+        outputs = convolution(network, images, num_filters, *window)
         return tf.nn.relu(batch_norm(network, outputs))
 
 

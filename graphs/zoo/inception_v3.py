@@ -28,17 +28,10 @@ class _Stages:
         self.network = network
         self._width_divisor = width_divisor
 
-    def conv(
-        self,
-        name: str,
-        images: Any,
-        filters: int,
-        kernel: tuple[int, int] | int = 1,
-        stride: int = 1,
-        padding: str = "SAME",
-    ) -> Any:
+    def conv(self, name: str, images: Any, filters: int, *window: Any) -> Any:
+        """A convolution; `window` is kernel, stride and padding."""
         width = max(1, filters // self._width_divisor)
-        return conv_norm_relu(self.network, name, images, width, kernel, stride, padding)
+        return conv_norm_relu(self.network, name, images, width, *window)
 
     def chain(self, name: str, images: Any, chain: _Chain) -> Any:
         with tf.name_scope(name):

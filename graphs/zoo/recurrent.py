@@ -71,13 +71,9 @@ def lstm_layer(
 
 
 def softmax_loss(network: Network, states: Sequence[Any], targets: Any, vocab_size: int) -> Any:
-    """The sum over time steps of the mean cross entropy of a projection to the vocabulary.
+    """The loss of a projection to the vocabulary: mean cross entropies, summed over time steps.
 
-    Args:
-      network: what it is built into; its variables go into the current name scope.
-      states: what is projected at each of T steps, f4[B, H].
-      targets: i4[B, T].
-      vocab_size: number of words.
+    `states` are f4[B, H] of each of T steps, `targets` i4[B, T].
     """
     rows = states[0].shape[1]
     kernel = network.weights("kernel", [rows, vocab_size], 1 / math.sqrt(rows))

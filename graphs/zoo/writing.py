@@ -123,10 +123,7 @@ def _replace(made: Path, path: Path) -> None:
 
 
 def _check_memory(zoo_graph: ZooGraph, path: Path) -> None:
-    """Raises OutputError where memory or disk are too small to initialise all variables.
-
-    Initialising holds every variable and, for a moment, its initial value.
-    """
+    """Raises OutputError where there is no room: initialising holds each variable's value twice."""
     wanted = variable_bytes(zoo_graph)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     path.parent.mkdir(parents=True, exist_ok=True)

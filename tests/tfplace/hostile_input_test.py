@@ -6,7 +6,6 @@ import io
 import json
 import os
 import struct
-import zipfile
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
+from tests.graphs.loading.model_files import zipped
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 from tfplace.cli import main
 
@@ -133,15 +133,6 @@ def _output(name):
     )
 
 
-def _zip(*names):
-    def make(path):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name in names:
-                archive.writestr(name, "x")
-
-    return make
-
-
 def _cluster(key, text):
     """The cluster file of k80x2 with one figure of its last device replaced by `text`."""
 
@@ -189,8 +180,8 @@ MODELS = {
     "endless varint": (_bytes(b"\xff" * 100), "reading model"),
     "gzip": (_bytes(gzip.compress(WHOLE)), "unpack it"),
     "pickle": (_bytes(b"\x80\x04\x95" + bytes(50)), "pickle"),
-    "zip of something": (_zip("a.txt"), "no Keras model"),
-    "keras without content": (_zip("config.json", "metadata.json"), "eras"),
+    "zip of something": (_bytes(zipped(["a.txt"])), "no Keras model"),
+    "keras without content": (_bytes(zipped(["config.json", "metadata.json"])), "eras"),
     "hdf5 without content": (_bytes(b"\x89HDF\r\n\x1a\n" + bytes(500)), "eras"),
     "text that ends": (_bytes(b'node { name: "a" op: '), "an error at"),
     "deep text": (_bytes(_nested_text(5000)), "nested too deep"),

@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.building.flatten import flatten
+from graphs.flat_graph import Origin
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
+from rewrite.emit import emit
 from tests.graphs.loading.model_files import write_saved_model_v1
 from tfplace.choosing import proof
 from tfplace.cli import main
 
 v1 = tf.compat.v1
 X = np.ones((2, 4), np.float32)
+TWICE = LoadOptions(tags=("serve", "twice"), mode="inference", batch_size=2)
 
 
 @pytest.fixture(scope="module")
@@ -23,39 +27,34 @@ def model(tmp_path_factory):
     return str(path)
 
 
-def _optimize(model, out, *flags):
-    words = ["optimize", model, f"--output_dir={out}", "--cluster=k80x2", "--mode=inference"]
-    words += ["--algorithm=random", "--max_trials=4", "--batch_size=2", "--verbosity=-1"]
-    return main([*words, *flags])
+def _inspect(model, *flags):
+    words = ["inspect", model, "--cluster=k80x2", "--mode=inference", "--batch_size=2"]
+    return main([*words, "--format=json", "--verbosity=-1", *flags])
 
 
-def _value(path, tags, fetch):
-    config = v1.ConfigProto(allow_soft_placement=True)
-    with tf.Graph().as_default(), v1.Session(config=config) as session:
-        v1.saved_model.load(session, tags, path)
-        return session.run(fetch, {"x:0": X}).tolist()
+@pytest.mark.parametrize(("flags", "num_adds"), [((), 0), (("--tags= serve, twice",), 1)])
+def test_the_flag_chooses_the_meta_graph(model, capsys, flags, num_adds):
+    assert _inspect(model, *flags) == 0
+    rows = json.loads(capsys.readouterr().out)["op_types"]
+    assert sum(row["num_ops"] for row in rows if row["op_type"] == "AddV2") == num_adds
 
 
-def test_the_chosen_meta_graph_is_placed_and_both_are_emitted(model, tmp_path):
-    out = tmp_path / "out"
-    assert _optimize(model, out, "--tags= serve, twice") == 0
-    report = json.loads((out / "assets.extra/tfplace/report.json").read_text())
-    assert report["verified"]["outputs_equal"]
-    placement = json.loads((out / "assets.extra/tfplace/placement.json").read_text())
-    assert "z" in placement
-    assert _value(str(out), ["serve"], "y:0") == [[4.0] * 3] * 2
-    assert _value(str(out), ["serve", "twice"], "z:0") == [[8.0] * 3] * 2
-
-
-def test_without_tags_the_one_for_serving_is_placed(model, tmp_path):
-    out = tmp_path / "out"
-    assert _optimize(model, out) == 0
-    assert "z" not in json.loads((out / "assets.extra/tfplace/placement.json").read_text())
+def test_all_meta_graphs_are_emitted(model, tmp_path):
+    source = load(model, TWICE)
+    flat = flatten(source.graph_def, source.feeds, source.fetches)
+    devices = dict.fromkeys(flat.origins, "/device:CPU:1")
+    emitted = emit(source, devices, tmp_path / "out", {}, overwrite=False)
+    assert Origin("", "z") in devices and not emitted.ignored
+    config = v1.ConfigProto(device_count={"CPU": 2})
+    for tags, fetch, value in ((["serve"], "y:0", 4.0), (["serve", "twice"], "z:0", 8.0)):
+        with tf.Graph().as_default() as graph, v1.Session(config=config) as session:
+            v1.saved_model.load(session, tags, emitted.path)
+            assert session.run(fetch, {"x:0": X}).tolist() == [[value] * 3] * 2
+            assert graph.get_tensor_by_name(fetch).op.device.endswith("CPU:1")
 
 
 def test_the_emitted_run_is_that_of_the_chosen_meta_graph(model, tmp_path):
-    source = load(model, LoadOptions(tags=("serve", "twice"), mode="inference", batch_size=2))
-    run = proof._emitted_run(source, tmp_path, {"x:0": X})
+    run = proof._emitted_run(load(model, TWICE), tmp_path, {"x:0": X})
     assert (set(run.tags), run.fetches) == ({"serve", "twice"}, ("z:0",))
 
 
@@ -66,15 +65,14 @@ def test_the_emitted_run_is_that_of_the_chosen_meta_graph(model, tmp_path):
         ("--tags=twice", "wanted {twice}; name one with --tags=A,B"),
     ],
 )
-def test_tags_that_no_meta_graph_has_are_told(model, tmp_path, capsys, flag, message):
-    assert _optimize(model, tmp_path / "out", flag) == 2
+def test_tags_that_no_meta_graph_has_are_told(model, capsys, flag, message):
+    assert _inspect(model, flag) == 2
     assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_graph_def_has_no_tags(tmp_path, capsys):
     graph = v1.GraphDef()
     graph.node.add(name="a", op="NoOp")
     (tmp_path / "graph.pb").write_bytes(graph.SerializeToString())
-    assert _optimize(str(tmp_path / "graph.pb"), tmp_path / "out", "--tags=serve") == 2
+    assert _inspect(str(tmp_path / "graph.pb"), "--tags=serve") == 2
     assert "has no tags to choose by; leave --tags out" in capsys.readouterr().err

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphs.host.compiled import compiled
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, LongArray
 from tfplace.bounds.enclosed_work import EnclosedWork
 from tfplace.bounds.relaxation import DeviceClasses, Edges
@@ -90,7 +90,7 @@ def _visit_all(
             sweep.soonest[op] = min(sweep.soonest[op], end)
 
 
-@compiled
+@compiled_part
 def _start_after_inputs(sweep: Sweep, op: int, kind: int) -> float:
     """Argument 1."""
     start = 0.0

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.host.compiled import compiled
+from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, LongArray
 from tfplace.bounds.sweep import Sweep, head_on, soonest_elsewhere
 from tfplace.simulation.event_heap import pop_event, pop_key, push_event, push_key
@@ -78,7 +78,7 @@ def new_ancestors(num_ops: int) -> Ancestors:
     )
 
 
-@compiled
+@compiled_part
 def start_after_staying(
     sweep: Sweep, ancestors: Ancestors, op: int, kind: int, start: float
 ) -> float:
@@ -105,7 +105,7 @@ def start_after_staying(
     return start
 
 
-@compiled
+@compiled_part
 def _list_ancestors(sweep: Sweep, ancestors: Ancestors, op: int, kind: int, start: float) -> int:
     """Lists the ancestors that lie on the op's device if it starts at `start`; their number.
 
@@ -138,7 +138,7 @@ def _list_ancestors(sweep: Sweep, ancestors: Ancestors, op: int, kind: int, star
     return count
 
 
-@compiled
+@compiled_part
 def _meet_inputs(
     sweep: Sweep, ancestors: Ancestors, visit: int, ancestor: int, waiting: int
 ) -> int:
@@ -159,7 +159,7 @@ def _meet_inputs(
     return waiting
 
 
-@compiled
+@compiled_part
 def _meet(ancestors: Ancestors, visit: int, ancestor: int, waiting: int) -> int:
     """Queues an ancestor unless this visit has met it; the new length of the queue."""
     if ancestors.seen[ancestor] == visit:
@@ -170,7 +170,7 @@ def _meet(ancestors: Ancestors, visit: int, ancestor: int, waiting: int) -> int:
     return push_key(ancestors.queue, 0, waiting, -ancestor)
 
 
-@compiled
+@compiled_part
 def _sort(ancestors: Ancestors, count: int) -> None:
     """Sorts the listed ancestors by head, and their thresholds, with a heap: it needs no memory."""
     times, keys = ancestors.heap_time, ancestors.heap_key
@@ -186,7 +186,7 @@ def _sort(ancestors: Ancestors, count: int) -> None:
         pop_event(times, keys, count - index)
 
 
-@compiled
+@compiled_part
 def _queue_end(ancestors: Ancestors, count: int, threshold: float) -> float:
     """When a device is done with the ancestors whose threshold is at least this."""
     end = 0.0

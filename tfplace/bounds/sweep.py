@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.host.compiled import compiled
+from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, LongArray
 from tfplace.bounds.relaxation import DeviceClasses, Edges
 
@@ -58,7 +58,7 @@ def new_sweep(classes: DeviceClasses, edges: Edges, group: LongArray) -> Sweep:
     )
 
 
-@compiled
+@compiled_part
 def soonest_elsewhere(sweep: Sweep, op: int, kind: int) -> float:
     """How soon an op can end on any device but one certain device of class `kind`."""
     if sweep.num_devices[kind] > 1:
@@ -70,7 +70,7 @@ def soonest_elsewhere(sweep: Sweep, op: int, kind: int) -> float:
     return soonest
 
 
-@compiled
+@compiled_part
 def head_on(sweep: Sweep, op: int, kind: int) -> float:
     """How soon an op can start on a device of class `kind`; inf where it can't run there."""
     if sweep.end[op, kind] == np.inf:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.host.compiled import compiled
+from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, LongArray
 from tfplace.bounds.sweep import Sweep, head_on, soonest_elsewhere
 
@@ -91,7 +91,7 @@ def _shares(seconds: FloatArray, hold: FloatArray) -> FloatArray:
     return np.unique(np.concatenate([even, share[order[chosen]]]))
 
 
-@compiled
+@compiled_part
 def note_inputs(sweep: Sweep, walk: Walk, op: int) -> None:
     """Finds the input that ends last; the others are this op's unless an earlier op has them."""
     latest = -1.0
@@ -106,7 +106,7 @@ def note_inputs(sweep: Sweep, walk: Walk, op: int) -> None:
             walk.owner[source] = op
 
 
-@compiled
+@compiled_part
 def end_of_walk(sweep: Sweep, walk: Walk, op: int, kind: int) -> float:
     """The least end of an op on a class, over how far back its path stayed on its device."""
     for share in range(len(walk.shares)):
@@ -137,7 +137,7 @@ def end_of_walk(sweep: Sweep, walk: Walk, op: int, kind: int) -> float:
     return min(best, used)
 
 
-@compiled
+@compiled_part
 def _add_inputs(sweep: Sweep, walk: Walk, op: int, kind: int, number: int) -> float:
     """Adds an op of the path and its other inputs to share_work; the least head of the inputs.
 
@@ -164,7 +164,7 @@ def _add_inputs(sweep: Sweep, walk: Walk, op: int, kind: int, number: int) -> fl
     return first
 
 
-@compiled
+@compiled_part
 def _taken(sweep: Sweep, edge: int, kind: int, machine: float) -> float:
     """What an input takes at least, with the machine's share y = `machine`."""
     source = sweep.source[edge]

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.compressed_rows import row_starts
-from graphs.host.compiled import compiled
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
@@ -193,7 +193,7 @@ def _least_starts(
             start[op] = max(start[op], start[source] + seconds[source])
 
 
-@compiled
+@compiled_part
 def _may_join(
     state: _Joining, op: int, leader: int, seconds: FloatArray, kind: LongArray, small: float
 ) -> bool:

@@ -1,9 +1,21 @@
 """Tiny models in every format, for the tests of loading them."""
 
+import io
+import zipfile
+
 import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
+
+
+def zipped(names):
+    """The bytes of a zip archive of files that hold "x"."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    return buffer.getvalue()
 
 
 class Dense(tf.Module):

@@ -67,10 +67,7 @@ def _require_whole_checkpoint(path: str, prefix: str) -> None:
 
 
 def _string_bytes(value: Any) -> int:
-    """The fewest bytes that a tensor of strings takes in a checkpoint.
-
-    That is a checksum and, for each string, its length and its bytes.
-    """
+    """The fewest bytes of a tensor of strings in a checkpoint: a checksum, lengths, the strings."""
     strings = np.ravel(value).tolist()
     return 4 + sum(1 + len(string) for string in strings)
 

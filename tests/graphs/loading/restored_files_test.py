@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from graphs.errors import ModelError
 from graphs.loading.load import load
-from graphs.loading.model_files import require_whole
+from graphs.loading.restored_files import require_whole
 from graphs.source_model import Initialization
 
 
