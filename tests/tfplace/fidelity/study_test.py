@@ -164,9 +164,7 @@ def test_the_result_as_json():
 
 def test_the_result_as_text(capsys):
     print_fidelity(STUDY, console())
-    assert (
-        capsys.readouterr().out
-        == """\
+    expected = """\
 model     nets/model.pb
 cluster   workers:2 (duplex channels; not calibrated: run `tfplace calibrate`)
 placement predicted measured   error p10-p90 moves
@@ -186,7 +184,7 @@ kept      2.000x predicted, 2.000x measured: fastest optimised one, as optimize
           keeps it
 agreement 4 placements: Spearman 0.200, |error| median 33.3%, p90 160.0%
 """
-    )
+    assert capsys.readouterr().out == expected
 
 
 def test_the_picture_is_drawn():

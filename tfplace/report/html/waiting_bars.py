@@ -22,7 +22,7 @@ def waiting_bars(explained: Explained) -> str:
         "Which device waits for what",
         f"<p>{text(summary(explained))}</p>",
         LEGEND,
-        f"<div class='waits'>{rows}{_chain_bar(explained)}</div>",
+        rows + _chain_bar(explained),
     )
 
 

@@ -1,4 +1,4 @@
-"""Heaviest ops, transfers, reasons for the CPU."""
+"""Heaviest ops, largest transfers, reasons for the CPU."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tfplace.report.explaining.hot_spots import (
     queued_seconds,
     tensor_name,
 )
-from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED, ops_on_cpu
+from tfplace.report.explaining.on_cpu import CHOSEN, NO_KERNEL, PINNED, TIED, OnCpu, ops_on_cpu
 from tfplace.simulation.simulator import Simulator
 
 INF = float("inf")
@@ -26,8 +26,7 @@ def test_heaviest_ops_types_and_largest_transfers():
         Op("b", 1.0, ("a:0", "a:1"), type="Add"),
         Op("c", 0.0, ("^a",), type="NoOp"),
     ]
-    found = placed(build_problem(ops, Machine(bandwidth=2.0, latency=0.5)), [0, 1, 1])
-    problem, schedule = found
+    problem, schedule = placed(build_problem(ops, Machine(bandwidth=2.0, latency=0.5)), [0, 1, 1])
     assert heaviest_ops(schedule, 5) == [0, 1]
     assert heaviest_ops(schedule, 1) == [0]
     assert heaviest_types(problem, schedule, 1) == [("MatMul", 1, 3.0)]
@@ -48,12 +47,11 @@ def test_each_op_on_the_cpu_has_one_reason():
         Op("also", (4.0, 2.0), type="Mul"),
         Op("there", (9.0, 1.0)),
     ]
-    found = ops_on_cpu(*placed(build_problem(ops), [0, 0, 0, 0, 0, 1]))
-    assert [(f.reason, f.num_ops, f.types, f.seconds, f.gpu_seconds, f.example) for f in found] == [
-        (NO_KERNEL, 1, [("DecodeJpeg", 1)], 1.0, INF, "decode"),
-        (PINNED, 1, [("Op", 1)], 1.0, 1.0, "pinned"),
-        (TIED, 1, [("Op", 1)], 2.0, 1.0, "tied"),
-        (CHOSEN, 2, [("Mul", 2)], 7.0, 3.0, "also"),
+    assert ops_on_cpu(*placed(build_problem(ops), [0, 0, 0, 0, 0, 1])) == [
+        OnCpu(NO_KERNEL, 1, [("DecodeJpeg", 1)], 1.0, INF, "decode"),
+        OnCpu(PINNED, 1, [("Op", 1)], 1.0, 1.0, "pinned"),
+        OnCpu(TIED, 1, [("Op", 1)], 2.0, 1.0, "tied"),
+        OnCpu(CHOSEN, 2, [("Mul", 2)], 7.0, 3.0, "also"),
     ]
     no_gpu = build_problem(ops[3:5], Machine(types=["CPU", "CPU"]))
     assert ops_on_cpu(*placed(no_gpu, [0, 0])) == []

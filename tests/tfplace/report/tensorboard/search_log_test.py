@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.builders import chain
-from tests.tfplace.report.html.made_up import made_up
+from tests.tfplace.report.made_up import made_up
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.progress import Progress

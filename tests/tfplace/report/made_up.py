@@ -51,7 +51,7 @@ def made_up(
             "history": [(0, 0.1, 9.0), (4, 1.0, 7.0), (8, 1.5, 6.0), (10, 2.0, 6.0)],
             "stages": [{"name": "annealing", "num_trials": 6, "seconds": 1.2},
                        {"name": "post", "num_trials": 11, "seconds": 2.0}],
-            "notes": [name],
+            "notes": [name], "interrupted": False,
         },
         measured=Measured(
             {"given": timing, "single": f"{name} ran out of memory", "placed": timing},
