@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import abc
 import dataclasses
 import functools
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,31 +22,16 @@ from tfplace.search.trial import Policy
 # m-SCT's linear programs take 0.7 s for 22,000 ops; annealing larger graphs needs the time more.
 MAX_SCT_OPS = 30_000
 
-# One-shot algorithms whose placements annealing begins with, in the order in which it tries them.
-STARTS = ("single", "topological", "etf", "metis", "heft", "sct")
+# Makes a policy for (instance, seed, start): `start` is the best placement so far i4[N], or None.
+# It imports what it needs when it is called, since some modules take seconds.
+Maker = Callable[[Instance, int, IntArray | None], Policy]
 
 
-class Algorithm(abc.ABC):
-    """What --algorithm names. Its module is imported when it is first made: some take seconds."""
+def _known(attribute: str) -> Maker:
+    """A placement that came with the model: an attribute of Instance."""
 
-    @abc.abstractmethod
-    def policy(self, instance: Instance, seed: int, start: IntArray | None) -> Policy:
-        """Makes the policy; see `policy_of`."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Known(Algorithm):
-    """A placement that came with the model.
-
-    Attributes:
-      attribute: of Instance.
-    """
-
-    attribute: str
-
-    def policy(self, instance: Instance, seed: int, start: IntArray | None) -> Policy:
-        """Proposes it; UsageError if there is none."""
-        known: IntArray | None = getattr(instance, self.attribute)
+    def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
+        known: IntArray | None = getattr(instance, attribute)
         if known is None:
             raise UsageError(
                 "placing as an expert does: this model says nothing about it; experts' placements "
@@ -55,78 +39,82 @@ class Known(Algorithm):
             )
         return OneShot(lambda: known[None])
 
+    return policy
 
-@dataclasses.dataclass(frozen=True)
-class OneShotAlgorithm(Algorithm):
-    """A function (problem, seed) -> placements i4[B, N].
 
-    Attributes:
-      module: the function's, in tfplace.algorithms.
-      function: its name.
+def _one_shot(name: str) -> Maker:
+    """What is in ONE_SHOTS under that name, whatever the start."""
+    return lambda instance, seed, start: OneShot(lambda: one_shot(name, instance, seed))
+
+
+def _learner(module: str, name: str, takes_start: bool = False) -> Maker:
+    """A class (problem, seed=) of policies that learn; some take start= to go on from."""
+
+    def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
+        options = {"start": start} if takes_start else {}
+        made: Policy = _imported(module, name)(instance.problem, seed=seed, **options)
+        return made
+
+    return policy
+
+
+def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
+    """A class (problem, seed, starts): from the start, and what one-shot algorithms find.
+
+    Some also begin with the placements that came with the model.
     """
 
-    module: str
-    function: str
-
-    def policy(self, instance: Instance, seed: int, start: IntArray | None) -> Policy:
-        """Proposes the placements, whatever the start."""
-        return OneShot(functools.partial(self.placements, instance, seed))
-
-    def placements(self, instance: Instance, seed: int) -> IntArray:
-        """i4[B, N], computed once for an instance and a seed."""
-        key = (self.function, seed)
-        if key not in instance.one_shots:
-            place = _imported(self.module, self.function)
-            instance.one_shots[key] = place(instance.problem, seed)
-        return instance.one_shots[key]
-
-
-@dataclasses.dataclass(frozen=True)
-class Learner(Algorithm):
-    """A class (problem, seed=) of policies that learn from what their placements are worth.
-
-    Attributes:
-      module: the class's, in tfplace.algorithms.
-      name: the class's.
-      takes_start: whether it also takes the placement to go on from, i4[N] or None, as start=.
-    """
-
-    module: str
-    name: str
-    takes_start: bool = False
-
-    def policy(self, instance: Instance, seed: int, start: IntArray | None) -> Policy:
-        """Goes on from the start if it can, else begins afresh."""
-        options = {"start": start} if self.takes_start else {}
-        learner = _imported(self.module, self.name)
-        policy: Policy = learner(instance.problem, seed=seed, **options)
-        return policy
-
-
-@dataclasses.dataclass(frozen=True)
-class Annealer(Algorithm):
-    """A class (problem, seed, starts) of policies that begin with several placements.
-
-    Attributes:
-      module: the class's, in tfplace.algorithms.
-      name: the class's.
-      takes_known: whether it also begins with the placements that came with the model.
-    """
-
-    module: str
-    name: str
-    takes_known: bool = False
-
-    def policy(self, instance: Instance, seed: int, start: IntArray | None) -> Policy:
-        """Begins with the start and what is known, then with what one-shot algorithms find."""
-        known = [start, instance.given, instance.expert] if self.takes_known else [start]
-        starts = one_shot_starts(instance, seed)
+    def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
+        known = [start, instance.given, instance.expert] if takes_known else [start]
         placements = [each for each in known if each is not None]
+        starts = one_shot_starts(instance, seed)
         if placements:
             starts.insert(0, lambda: np.array(placements, dtype=np.int32))
-        annealer = _imported(self.module, self.name)
-        policy: Policy = annealer(instance.problem, seed, starts)
-        return policy
+        made: Policy = _imported(module, name)(instance.problem, seed, starts)
+        return made
+
+    return policy
+
+
+# Functions (problem, seed) -> placements i4[B, N]. Annealing begins with what they find, in this
+# order.
+ONE_SHOTS: Mapping[str, tuple[str, str]] = {
+    "single": ("placers.single", "single_devices"),  # all ops on one device
+    "topological": ("placers.topological", "m_topo"),  # cuts of the topological order
+    "etf": ("placers.etf", "m_etf"),  # earliest task first
+    "metis": ("placers.metis", "minimum_cuts"),  # balanced minimum cuts
+    "heft": ("placers.heft", "heft"),  # upward ranks, earliest finish
+    "sct": ("placers.sct", "m_sct"),  # favourite children from a linear program
+}
+
+ALGORITHMS: Mapping[str, Maker] = {
+    "given": _known("given"),  # the model's own device strings
+    "expert": _known("expert"),  # as the papers' experts place their benchmark graphs
+    "single": _one_shot("single"),
+    "random": _learner("placers.random", "Random"),  # a random device for each group
+    "topological": _one_shot("topological"),
+    "etf": _one_shot("etf"),
+    "sct": _one_shot("sct"),
+    "heft": _one_shot("heft"),
+    "metis": _one_shot("metis"),
+    # Simulated annealing that asks the evaluator about every placement.
+    "local_search": _annealer("annealing.local_search", "LocalSearch"),
+    # Colocation groups, seq2seq, REINFORCE (ICML 2017).
+    "colocrl": _learner("learned.colocrl", "ColocRL"),
+    # HDP: Grouper and Placer (ICLR 2018).
+    "hierarchical": _learner("learned.hierarchical", "Hierarchical"),
+    # Seq2seq policy, PPO (ICML 2018).
+    "spotlight": _learner("learned.spotlight", "Spotlight", takes_start=True),
+    # Softmax per group, PPO and cross-entropy (NeurIPS 2018).
+    "post": _learner("learned.post", "Post", takes_start=True),
+    # Graph embedding, one group at a time (NeurIPS 2019).
+    "placeto": _learner("learned.placeto", "Placeto"),
+}
+
+# Stages that --algorithm does not name: simulated annealing inside the simulator.
+STAGES: Mapping[str, Maker] = {
+    "annealing": _annealer("annealing.policy", "Multilevel", takes_known=True),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,45 +136,6 @@ STAGED: Mapping[str, Staged] = {
         simulated=(("annealing", 0.94), ("post", 1.0)),
         measured=(("local_search", 0.6), ("spotlight", 1.0)),
     ),
-}
-
-ALGORITHMS: Mapping[str, Algorithm] = {
-    # The model's own device strings.
-    "given": Known("given"),
-    # The placement of the papers' experts; benchmark graphs only.
-    "expert": Known("expert"),
-    # All ops on one device.
-    "single": OneShotAlgorithm("placers.single", "single_devices"),
-    # A random device for each group.
-    "random": Learner("placers.random", "Random"),
-    # m-TOPO: cuts of the topological order.
-    "topological": OneShotAlgorithm("placers.topological", "m_topo"),
-    # m-ETF: earliest task first.
-    "etf": OneShotAlgorithm("placers.etf", "m_etf"),
-    # m-SCT: favourite children from a linear program.
-    "sct": OneShotAlgorithm("placers.sct", "m_sct"),
-    # HEFT: upward ranks, earliest finish.
-    "heft": OneShotAlgorithm("placers.heft", "heft"),
-    # Balanced minimum cuts.
-    "metis": OneShotAlgorithm("placers.metis", "minimum_cuts"),
-    # Simulated annealing that asks the evaluator about every placement.
-    "local_search": Annealer("annealing.local_search", "LocalSearch"),
-    # Colocation groups, seq2seq, REINFORCE (ICML 2017).
-    "colocrl": Learner("learned.colocrl", "ColocRL"),
-    # HDP: Grouper and Placer (ICLR 2018).
-    "hierarchical": Learner("learned.hierarchical", "Hierarchical"),
-    # Seq2seq policy, PPO (ICML 2018).
-    "spotlight": Learner("learned.spotlight", "Spotlight", takes_start=True),
-    # Softmax per group, PPO and cross-entropy (NeurIPS 2018).
-    "post": Learner("learned.post", "Post", takes_start=True),
-    # Graph embedding, one group at a time (NeurIPS 2019).
-    "placeto": Learner("learned.placeto", "Placeto"),
-}
-
-# Stages that --algorithm does not name.
-STAGES: Mapping[str, Algorithm] = {
-    # Simulated annealing inside the simulator.
-    "annealing": Annealer("annealing.policy", "Multilevel", takes_known=True),
 }
 
 
@@ -246,18 +195,23 @@ def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) 
       seed: of its random choices.
       start: the best placement so far i4[N], for algorithms that go on from one.
     """
-    return {**ALGORITHMS, **STAGES}[name].policy(instance, seed, start)
+    return {**ALGORITHMS, **STAGES}[name](instance, seed, start)
+
+
+def one_shot(name: str, instance: Instance, seed: int) -> IntArray:
+    """i4[B, N]: placements of a one-shot algorithm, computed once for an instance and a seed."""
+    if (name, seed) not in instance.one_shots:
+        place = _imported(*ONE_SHOTS[name])
+        instance.one_shots[name, seed] = place(instance.problem, seed)
+    return instance.one_shots[name, seed]
 
 
 def one_shot_starts(instance: Instance, seed: int) -> list[Start]:
     """What makes the placements that annealing begins with, when their turn comes."""
-    starts: list[Start] = []
-    for name in STARTS:
-        algorithm = ALGORITHMS[name]
-        assert isinstance(algorithm, OneShotAlgorithm)
-        if name != "sct" or instance.problem.num_ops <= MAX_SCT_OPS:
-            starts.append(functools.partial(algorithm.placements, instance, seed))
-    return starts
+    names = [*ONE_SHOTS]
+    if instance.problem.num_ops > MAX_SCT_OPS:
+        names.remove("sct")
+    return [functools.partial(one_shot, name, instance, seed) for name in names]
 
 
 def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:

@@ -29,13 +29,13 @@ def coarsen(
     start: Grouping | None = None,
     placement: IntArray | None = None,
 ) -> Grouping:
-    """Groups whose ops exchange much and cost about the same.
+    """Groups whose ops exchange much and take about equally long.
 
-    Colocation groups stay whole. Ops may share a group only where they may use the same devices:
-    ops without a choice get one group for each such device set, and the rest of the groups is
-    shared out among the free ops by their seconds. Among these, a group first joins the neighbour
-    to which its dearest edge leads where cutting that edge takes longer than the group itself
-    (what moving it elsewhere could save at most); then METIS cuts the rest into balanced parts.
+    Colocation groups stay whole. Ops share a group only if they may use the same devices: ops
+    without a choice get one group for each set of devices, and the other groups are shared out
+    among the free ops by their seconds. Free ops are first joined to the neighbour to which their
+    dearest edge leads, if cutting that edge takes longer than the op itself, which is all that
+    moving it elsewhere could save; then METIS cuts the result into balanced parts.
 
     Args:
       problem: N ops.
@@ -76,7 +76,7 @@ def coarsen(
 def _groups_per_class(
     class_of_op: IntArray, seconds: FloatArray, allowed: np.ndarray, max_groups: int
 ) -> IntArray:
-    """i4[C]: one group for every class, the rest to those with a choice, by their seconds."""
+    """i4[C]: one group for every class; more for those with a choice, by their seconds."""
     num_classes = int(class_of_op.max()) + 1
     choices = np.zeros(num_classes, dtype=np.int64)
     choices[class_of_op] = allowed.sum(axis=1)
@@ -125,7 +125,8 @@ def _contract_dear_edges(
 def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[FloatArray, IntArray]:
     """Weight f8[G] and other end i4[G] of each group's dearest edge inside its class.
 
-    Weight -1 and the group itself where there is none; the first of equally dear ones counts.
+    Where it has none, the weight is -1 and the other end the group itself. Of equally dear edges
+    the one with the lowest other end counts.
     """
     edges = edges.tocoo()
     source, target, weight = edges.row, edges.col, edges.data
@@ -143,7 +144,7 @@ def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[Fl
 def _balanced_parts(
     edges: sparse.csr_array, seconds: FloatArray, parts: int, seed: int, imbalance: float
 ) -> IntArray:
-    """i4[G] part of each vertex, below `parts`: the dearest vertices alone, METIS for the rest."""
+    """i4[G]: part of each group; what is too heavy for a part is one alone, METIS cuts the rest."""
     if len(seconds) <= parts:
         return np.arange(len(seconds), dtype=np.int32)
     # Ops of no time weigh a little, so that they don't all end in one part.
@@ -162,7 +163,7 @@ def _balanced_parts(
 
 
 def _heavier_than_a_part(weights: FloatArray, parts: int) -> IntArray:
-    """Vertices that weigh more than an even part of what is left without them, dearest first.
+    """Vertices that weigh more than an even part of them and all that is lighter, heaviest first.
 
     METIS can't balance such a vertex: it leaves parts empty and complains on standard output.
     """

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from tfplace.algorithms.annealing.compiled_chain import (
     anneal,
     new_chain,
 )
+from tfplace.algorithms.annealing.config import AnnealingConfig
 from tfplace.algorithms.annealing.energy import Energy
 from tfplace.algorithms.annealing.levels import Levels
 from tfplace.algorithms.annealing.moves import bell, choice_limits
@@ -23,38 +24,27 @@ from tfplace.search.kept.snapshot import Snapshot
 from tfplace.simulation.scratch import new_scratch, timing_scratch
 
 
-@dataclasses.dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """How a chain goes on for a while.
 
     Attributes:
-      kind_weights: [K] how often each kind of move is drawn.
       focus: the level drawn most often, 0 for the coarsest to 1 for the finest.
-      width: of the bell around it that says how often the others are drawn, in levels.
       temperature: as a share of the step time.
-      overflow_weight: see `energy.memory_penalty`.
       num_trials: moves to try.
     """
 
-    kind_weights: Sequence[float]
     focus: float
-    width: float
     temperature: float
-    overflow_weight: float
     num_trials: int
 
 
 class Chain:
     """A placement that is annealed, its levels and its scratch; one thread at a time."""
 
-    def __init__(self, problem: AnnealingProblem, seed: int) -> None:
-        """A chain without placement and levels, which `begin` gives it.
-
-        Args:
-          problem: what it anneals.
-          seed: of moves and acceptance.
-        """
+    def __init__(self, problem: AnnealingProblem, seed: int, config: AnnealingConfig) -> None:
+        """A chain without placement and levels, which `begin` gives it."""
         self._problem = problem
+        self._config = config
         self._timing = timing_scratch(problem.arrays)
         self._full = new_scratch(problem.arrays)
         self._state = new_chain(problem.problem.num_ops, seed)
@@ -77,11 +67,7 @@ class Chain:
         return {name: array.copy() for name, array in self._arrays().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray], levels: Levels) -> None:
-        """Goes on where `state` was taken.
-
-        Raises:
-          ValueError: the arrays are of another problem.
-        """
+        """Goes on where `state` was taken; ValueError if that was another problem's."""
         self._levels = levels
         for name, array in self._arrays().items():
             if state[name].shape != array.shape:
@@ -103,22 +89,15 @@ class Chain:
     def run(self, phase: Phase) -> None:
         """Tries the moves of a phase."""
         assert self._levels is not None
-        weights = bell(self._levels, phase.focus, phase.width)
+        weights = bell(self._levels, phase.focus, self._config.focus)
         config = ChainConfig(
-            choice_limits(self._levels, weights, phase.kind_weights),
+            choice_limits(self._levels, weights, self._config.kind_weights),
             self._problem.usable,
-            phase.overflow_weight,
+            self._config.overflow_weight,
             phase.temperature,
         )
-        anneal(
-            self._problem.arrays,
-            self._timing,
-            self._full,
-            self._levels,
-            config,
-            self._state,
-            phase.num_trials,
-        )
+        arrays, timing, full = self._problem.arrays, self._timing, self._full
+        anneal(arrays, timing, full, self._levels, config, self._state, phase.num_trials)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         state = self._state

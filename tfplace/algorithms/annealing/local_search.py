@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +10,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
+from tfplace.algorithms.annealing.config import LocalSearchConfig
 from tfplace.algorithms.annealing.energy import CANNOT_RUN, Energy, energy_from, energy_of
 from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine
 from tfplace.algorithms.annealing.moves import (
@@ -24,48 +24,11 @@ from tfplace.algorithms.placers.one_shot import Start
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Proposal
 
-# A small graph soon needs no more of the first, cool pass.
-FIRST_PASS_TRIALS_PER_UNIT = 20
-
 # Of the trials, each of the last fifty or so counts in the share of those taken.
 ACCEPTANCE_DECAY = 0.02
 
 # Of a batch, so many neighbours are expected to be taken.
 TAKEN_PER_BATCH = 0.2
-
-
-@dataclasses.dataclass(frozen=True)
-class LocalSearchConfig:
-    """How local search goes about it; decision 017 has the figures behind the defaults.
-
-    Attributes:
-      level_sizes: groups per level, coarse to fine; colocation units come last. A level that
-        the graph is too small for is left out.
-      kind_weights: [K] how often each kind of move is drawn, in the order of `moves`; critical
-        paths are known only to those who simulate.
-      focus: width in levels of the bell that says how often each level is drawn; its middle moves
-        from the coarsest to the finest level during a pass.
-      first_pass_trials: most trials of the first pass through all levels; each pass is twice as
-        long as the one before, so any budget is used well.
-      hot: temperature at the start of the first pass, as a share of the step time: a worse
-        placement is taken with the chance exp(-ln(new / old) / temperature). Each pass begins
-        twice as hot as the one before.
-      hottest: what it rises to at most.
-      cold: temperature at the end of a pass.
-      max_batch: most neighbours proposed at once. All are neighbours of one placement, and those
-        after the first that is taken are wasted, so there are fewer while many are taken.
-      overflow_weight: see `energy.memory_penalty`.
-    """
-
-    level_sizes: Sequence[int] = (32, 128, 512)
-    kind_weights: Sequence[float] = (0.45, 0.25, 0.1, 0.2, 0.0, 0.0, 0.0)
-    focus: float = 0.5
-    first_pass_trials: int = 1000
-    hot: float = 0.002
-    hottest: float = 0.1
-    cold: float = 0.0002
-    max_batch: int = 16
-    overflow_weight: float = 10.0
 
 
 class LocalSearch:
@@ -166,11 +129,7 @@ class LocalSearch:
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Goes on where `state` was taken; the levels are made again, with the seed of the pass.
-
-        Raises:
-          KeyError, ValueError: the arrays are of another problem.
-        """
+        """Goes on where `state` was taken; KeyError or ValueError if that was another problem's."""
         self._starts = self._starts[len(self._starts) - int(state["num_starts"]) :]
         self._num_passes = int(state["num_passes"])
         self._trials_left = int(state["trials_left"])
@@ -199,7 +158,7 @@ class LocalSearch:
 
     def _make_levels(self, number: int) -> None:
         """Makes the levels of a pass: 0, 1, ..."""
-        sizes = self._config.level_sizes
+        sizes = self._config.sizes_for(self._problem.num_ops)
         self._levels = coarse_to_fine(self._problem, sizes, self._seed + number)
         self._num_free = int(self._levels.free_row[-1] - self._levels.free_row[-2])
 
@@ -208,7 +167,7 @@ class LocalSearch:
         return self._first_pass_trials() << (self._num_passes - 1)
 
     def _first_pass_trials(self) -> int:
-        return min(self._config.first_pass_trials, FIRST_PASS_TRIALS_PER_UNIT * self._num_free)
+        return min(self._config.first_pass_trials, self._config.trials_per_unit * self._num_free)
 
     def _share_done(self) -> float:
         """Of this pass."""

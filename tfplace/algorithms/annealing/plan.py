@@ -47,13 +47,11 @@ class Round:
       num_candidates: placements that go on from the round before.
       is_fused: whether it anneals the fused problem, which is quicker to simulate, but not exact.
       weight: share of the time, over the sum of all rounds' weights.
-      hot: factor on the configured temperature at the start of its runs.
     """
 
     num_candidates: int
     is_fused: bool = False
     weight: float = 1.0
-    hot: float = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +92,13 @@ class Plan:
         return self.rounds[self.slots[slot_number].round_number]
 
     def has_room(self, amount: float, least: Mapping[bool, float]) -> bool:
-        """Whether each slot is long enough to be worth while.
+        """Whether all slots, of that length together, are each as long as `least` wants.
 
-        Args:
-          amount: how long all slots together last, in any unit.
-          least: how long a slot has to last in that unit, by whether it is fused.
+        Both in any unit; `least` by whether a slot is fused.
         """
-        lengths = [(slot.last - slot.first) * amount for slot in self.slots]
         return all(
-            length >= least[self.round_of(number).is_fused] for number, length in enumerate(lengths)
+            (slot.last - slot.first) * amount >= least[self.rounds[slot.round_number].is_fused]
+            for slot in self.slots
         )
 
 
@@ -125,20 +121,14 @@ def plans(rounds: Sequence[Round], num_chains: int) -> list[Plan]:
     The wanted rounds; the same with half, a quarter, ... of the candidates until each round has
     one; if some rounds are fused and some are not, one run of each kind; a single run. The single
     run is fused if any of the wanted rounds is: that little time is best spent on quick trials.
-
-    Args:
-      rounds: what is wanted.
-      num_chains: C.
     """
+
+    def halved(each: Round) -> Round:
+        return dataclasses.replace(each, num_candidates=max(each.num_candidates // 2, 1))
+
     shrinking = [list(rounds)]
     while max(each.num_candidates for each in shrinking[-1]) > 1:
-        halved = [max(each.num_candidates // 2, 1) for each in shrinking[-1]]
-        shrinking.append(
-            [
-                dataclasses.replace(each, num_candidates=count)
-                for each, count in zip(shrinking[-1], halved, strict=True)
-            ]
-        )
+        shrinking.append([halved(each) for each in shrinking[-1]])
     kinds = sorted({each.is_fused for each in rounds}, reverse=True)
     if len(kinds) > 1:
         shrinking.append([Round(1, kind) for kind in kinds])
@@ -147,12 +137,6 @@ def plans(rounds: Sequence[Round], num_chains: int) -> list[Plan]:
 
 
 def fullest_plan(candidates: Sequence[Plan], amount: float, least: Mapping[bool, float]) -> int:
-    """The number of the first plan whose slots are all long enough; of the last one if none is.
-
-    Args:
-      candidates: the fullest first, see `plans`.
-      amount: see `Plan.has_room`.
-      least: see `Plan.has_room`.
-    """
+    """The number of the first plan that has room; of the last one if none has."""
     fitting = (number for number, plan in enumerate(candidates) if plan.has_room(amount, least))
     return next(fitting, len(candidates) - 1)

@@ -33,9 +33,6 @@ TRIAL_CHAINS = 2
 # Trials per cycle where nothing is limited.
 CYCLE_TRIALS = 20_000
 
-# Grouping a larger graph takes seconds: it gets one grouping per two sizes.
-LARGE_OPS = 50_000
-
 # A slot that tries fewer moves per chain is not worth the while, ...
 MIN_SLOT_TRIALS = 400
 
@@ -78,9 +75,9 @@ class Multilevel:
         self._problem = problem
         self._seed = seed
         config = config or MultilevelConfig()
-        if problem.num_ops > LARGE_OPS:
-            config = dataclasses.replace(config, level_sizes=config.level_sizes[::2])
-        self._config = config
+        # The fused problem has the levels of the whole one.
+        sizes = config.sizes_for(problem.num_ops)
+        self._config = dataclasses.replace(config, level_sizes=sizes)
         self._usable = problem.usable_bytes()
         self._starts = list(starts)
         self._num_chains = num_chains or len(os.sched_getaffinity(0))
@@ -153,11 +150,7 @@ class Multilevel:
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Goes on where `state` was taken.
-
-        Raises:
-          KeyError, ValueError: the arrays are of another problem.
-        """
+        """Goes on where `state` was taken; KeyError or ValueError if that was another problem's."""
         self._starts = self._starts[len(self._starts) - int(state["num_starts"]) :]
         self._best, self._best_energy = state.get("best"), energy_from(state["best_energy"])
         trials = int(state["budget_trials"])
@@ -175,12 +168,7 @@ class Multilevel:
             self._population.set_state(of_population)
 
     def _planned(self, num_chains: int | None = None, plan_number: int | None = None) -> Population:
-        """The problems, the plan that the budget allows, and a population that hasn't begun.
-
-        Args:
-          num_chains: of a search that goes on; else by the cores.
-          plan_number: of a search that goes on; else by the budget.
-        """
+        """A population with the plan that the budget allows, or with that of a kept state."""
         if num_chains is None:
             num_chains = self._num_chains if self._budget.trials is None else TRIAL_CHAINS
         problems = {False: AnnealingProblem(self._problem)}
@@ -227,15 +215,9 @@ class Multilevel:
         return self._budget.share_used(self._left)
 
     def _run_burst(self, population: Population, share_of_slot: float, num_simulated: int) -> int:
-        """Runs the chains side by side for a while.
+        """Runs the chains side by side for a while; returns how many placements they simulated.
 
-        Args:
-          population: whose slot has begun.
-          share_of_slot: how much of it is done.
-          num_simulated: placements that this proposal has simulated before.
-
-        Returns:
-          How many placements were simulated.
+        `num_simulated` is what this proposal has simulated before.
         """
         num_chains, count = len(population.chains), self._trials_per_burst
         if self._left.trials is not None:
@@ -243,7 +225,7 @@ class Multilevel:
             left = max(self._left.trials - 1 - num_simulated, 1)
             num_chains = min(num_chains, left)
             count = min(self._config.burst_trials, left // num_chains)
-        phase = self._phase(population, share_of_slot, count)
+        phase = Phase(share_of_slot, self._temperature(share_of_slot), count)
         began = time.monotonic()
         population.run(phase, num_chains)
         if self._left.trials is None:
@@ -254,16 +236,9 @@ class Multilevel:
         self._num_trials += count * num_chains
         return count * num_chains
 
-    def _phase(self, population: Population, share_of_slot: float, num_trials: int) -> Phase:
-        """What comes next of a slot of which so much is done."""
+    def _temperature(self, share_of_slot: float) -> float:
+        """Geometric from hot to cold; hotter the fewer there are to move: each changes more."""
         config = self._config
         scale = max(config.full_scale_units / self._num_free, 1.0)
-        hot = min(config.hot * population.round.hot * scale, config.hottest)
-        return Phase(
-            kind_weights=config.kind_weights,
-            focus=share_of_slot,
-            width=config.focus,
-            temperature=hot * (config.cold / config.hot) ** share_of_slot,
-            overflow_weight=config.overflow_weight,
-            num_trials=num_trials,
-        )
+        hot = min(config.hot * scale, config.hottest)
+        return hot * (config.cold / config.hot) ** share_of_slot

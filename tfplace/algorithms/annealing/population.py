@@ -88,12 +88,7 @@ class Population:
     def begin_slot(self, number: int, best: Candidate) -> int:
         """Gives each chain a candidate and new levels; a new round takes the best of the last.
 
-        Args:
-          number: of the slot.
-          best: the best placement of the whole problem so far.
-
-        Returns:
-          How many placements were simulated for that.
+        Returns how many placements were simulated for that. `best` is of the whole problem.
         """
         before = None if self.slot_number == NO_SLOT else self.round
         goes_on = before is not None and number > self.slot_number
@@ -102,9 +97,9 @@ class Population:
         self.slot_number, self._num_exchanges = number, 0
         num_simulated = 0
         if is_new_round:
-            found = self._results if goes_on else []
+            results = self._results if goes_on else []
             was_fused = before is not None and before.is_fused
-            self._candidates, num_simulated = self._chosen(found, was_fused, best)
+            self._candidates, num_simulated = self._chosen(results, was_fused, best)
             self._results = []
         if before is None or before.is_fused != self.round.is_fused:
             self.chains = self._new_chains()
@@ -125,9 +120,6 @@ class Population:
 
         Only in rounds that began with a single candidate, the first one among them; where there
         were more, the chains are to stay apart.
-
-        Args:
-          share_of_slot: how much of the slot is done, 0 to 1.
         """
         turn = int(share_of_slot * (self._config.exchanges + 1))
         if len(self._candidates) == 1 and turn > self._num_exchanges:
@@ -140,11 +132,8 @@ class Population:
     def improvement(self, best: Energy) -> IntArray | None:
         """i4[N] of the whole problem: the best of all chains, if it was not reported before.
 
-        What a fused placement takes on the whole problem only the evaluator finds out. So it is
-        compared with fused placements that were reported, not with the best of all.
-
-        Args:
-          best: of what the evaluator has seen.
+        Only the evaluator finds out what a fused placement takes on the whole problem. So it is
+        compared with fused placements that were reported, not with the best that it has seen.
         """
         chain = min(self.chains, key=lambda chain: chain.best_energy)
         is_fused = self.round.is_fused
@@ -168,11 +157,7 @@ class Population:
         return state
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Goes on where `state` was taken; the levels are made again, with the seeds of the slot.
-
-        Raises:
-          KeyError, ValueError: the arrays are of another problem.
-        """
+        """Goes on where `state` was taken; the levels are made again, with the slot's seeds."""
         self.slot_number = int(state["slot_number"])
         self._num_exchanges = int(state["num_exchanges"])
         self._best_reported = energy_from(state["best_reported"])
@@ -187,13 +172,7 @@ class Population:
     def _chosen(
         self, results: Sequence[Candidate], were_fused: bool, best: Candidate
     ) -> tuple[list[Candidate], int]:
-        """What this round goes on from, and how many placements were simulated to know.
-
-        Args:
-          results: of the round before; empty where there was none.
-          were_fused: whether these are of the fused problem.
-          best: of the whole problem.
-        """
+        """What this round goes on from, and how many placements were simulated to know."""
         count = self.round.num_candidates
         if not results:
             return [self._simulated(self.problem.from_whole(best.device_of_op))], 1
@@ -211,7 +190,9 @@ class Population:
 
     def _new_chains(self) -> list[Chain]:
         first = self._seed * 1000 + 500 * self.round.is_fused
-        return [Chain(self.problem, first + number) for number in range(self._num_chains)]
+        return [
+            Chain(self.problem, first + number, self._config) for number in range(self._num_chains)
+        ]
 
     def _levels(self) -> list[Levels]:
         """Levels of this slot for each chain."""

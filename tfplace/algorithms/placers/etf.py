@@ -24,10 +24,6 @@ def m_etf(problem: Problem, seed: int = 0) -> IntArray:
     accelerator never go to the CPU, which ETF would fill because it is idle; what doesn't fit in
     the end is repaired.
 
-    Args:
-      problem: what is to be placed.
-      seed: of the repair.
-
     Returns:
       i4[1, N].
     """

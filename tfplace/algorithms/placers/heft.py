@@ -23,10 +23,6 @@ def heft(problem: Problem, seed: int = 0) -> IntArray:
     goes where its first op goes; a gap is looked for among the first thousand after the op is
     ready.
 
-    Args:
-      problem: what is to be placed.
-      seed: of the repair.
-
     Returns:
       i4[1, N].
     """

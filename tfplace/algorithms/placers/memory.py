@@ -43,13 +43,7 @@ def op_bytes_estimate(simulator: Simulator) -> FloatArray:
 
 
 def made_to_fit(simulator: Simulator, wanted: IntArray, seed: int = 0) -> IntArray:
-    """i4[N]: what was wanted, legal, and repaired where it lacks memory.
-
-    Args:
-      simulator: of the problem.
-      wanted: i4[N].
-      seed: of the repair.
-    """
+    """i4[N]: what was wanted, made legal, and repaired where it lacks memory."""
     return repaired(simulator, legal(simulator.problem, wanted), seed)
 
 

@@ -35,10 +35,6 @@ def minimum_cuts(problem: Problem, seed: int = 0) -> IntArray:
     Vertices are colocation units; an edge weighs what moving its tensor takes. Part p goes to
     the p-th working device; what does not fit is repaired.
 
-    Args:
-      problem: what is to be placed.
-      seed: of METIS and of the repair.
-
     Returns:
       i4[B, N], distinct; all on one device where only one works.
     """

@@ -35,10 +35,6 @@ def m_sct(problem: Problem, seed: int = 0) -> IntArray:
     each, because x only matters between neighbours and a program of 10,000 ops takes minutes; for
     memory and the rest see m-ETF.
 
-    Args:
-      problem: what is to be placed.
-      seed: of the repair.
-
     Returns:
       i4[1, N].
     """

@@ -16,10 +16,6 @@ def single_devices(problem: Problem, seed: int = 0) -> IntArray:
     TensorFlow's soft placement has it. Memory is not made to fit: "one GPU is too small" is an
     answer.
 
-    Args:
-      problem: what is to be placed.
-      seed: makes no difference.
-
     Returns:
       i4[B, N], B <= D, in device order; equal placements come once.
     """

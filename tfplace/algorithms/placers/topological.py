@@ -24,10 +24,6 @@ def m_topo(problem: Problem, seed: int = 0) -> IntArray:
     (m-TOPO). Departures: bytes are the estimate of `placers.memory`, what lies past the last
     device's share goes to that device, and a placement that doesn't fit is repaired.
 
-    Args:
-      problem: what is to be placed.
-      seed: of the repair.
-
     Returns:
       i4[1, N].
     """

@@ -17,7 +17,7 @@ from tfplace.algorithms.annealing.population import NO_SLOT, Candidate, Populati
 MACHINE = Machine(3, latency=3e-5, bandwidth=1e10)
 CONFIG = MultilevelConfig(level_sizes=(4, 16))
 ROUNDS = [Round(4, is_fused=True), Round(2, is_fused=True), Round(1)]
-PHASE = Phase(CONFIG.kind_weights, 0.5, 1.2, 0.01, 10.0, 30)
+PHASE = Phase(focus=0.5, temperature=0.01, num_trials=30)
 
 
 @pytest.fixture(scope="module")

@@ -14,10 +14,11 @@ from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
 from graphs.placement import Infeasible
 from tfplace.measurement.calibration.probe_graphs import step_probe
-from tfplace.measurement.calibration.probing import Prober, ProbingLimits, median_difference
+from tfplace.measurement.calibration.probing import Prober, median_difference
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepRequest
 
-LIMITS = ProbingLimits(warmup_steps=2, min_rounds=3, max_rounds=5)
+LIMITS = StepLimits(warmup_steps=2, min_steps=3, max_steps=5)
 PROBES = dict.fromkeys(("a", "b"), step_probe(["/device:CPU:0"]))
 
 
