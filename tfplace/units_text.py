@@ -11,20 +11,23 @@ def seconds_text(seconds: float | None) -> str:
     """0.00123 -> "1.23 ms"; None or inf -> "-"."""
     if seconds is None or not math.isfinite(seconds):
         return "-"
-    for factor, unit in ((1.0, "s"), (1e3, "ms")):
-        if seconds * factor >= 1.0:
-            return f"{seconds * factor:.3g} {unit}" if seconds < 1000 else f"{seconds:,.0f} s"
-    return f"{seconds * 1e6:.3g} µs"
+    if seconds >= 1000:
+        return f"{seconds:,.0f} s"
+    factor, unit = (1.0, "s") if seconds >= 1 else (1e3, "ms") if seconds >= 1e-3 else (1e6, "µs")
+    return f"{_short(seconds * factor)} {unit}"
 
 
 def bytes_text(count: float) -> str:
     """1536 -> "1.5 KiB"."""
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size) < 1024 or unit == "GiB":
-            return f"{size:.0f} {unit}" if unit == "B" else f"{size:.3g} {unit}"
-        size /= 1024
-    raise AssertionError("unreachable")
+    if abs(count) < 1024:
+        return f"{count:.0f} B"
+    power = min(math.floor(math.log(abs(count), 1024)), 3)
+    return f"{_short(count / 1024**power)} {('KiB', 'MiB', 'GiB')[power - 1]}"
+
+
+def _short(number: float) -> str:
+    """Three digits, but never a power of ten: "0.123", "12.3", "1023"."""
+    return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"
 
 
 def share_text(share: float) -> str:

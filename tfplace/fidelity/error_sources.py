@@ -1,7 +1,8 @@
-"""Where predictions err: ops by type, transfers, and what is left, in traced steps."""
+"""Where predictions of step times go wrong: traced steps, by ops, transfers and op types."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Sequence
 
@@ -9,19 +10,26 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
+from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.executed_graph import attribute
-from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
-from tfplace.preparing.prepare import PreparedModel, training_run
-from tfplace.simulation.schedule import Schedule
-from tfplace.simulation.simulator import Simulator
+from tfplace.preparing.executed_run import ExecutedRun, execute
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.simulation.simulated import Simulated
 
-TRACED_STEPS = ExecuteConfig(max_steps=4, min_steps=3, warmup_steps=2)
+TRACED_STEPS = StepLimits(warmup_steps=2, min_steps=3, max_steps=4, budget_seconds=15.0)
 
 
 @dataclasses.dataclass(frozen=True)
 class Amount:
-    """Attributes: predicted_seconds, traced_seconds: of one step, summed over devices."""
+    """Seconds of one step, summed over devices.
+
+    Attributes:
+      predicted_seconds: by the simulator.
+      traced_seconds: in traced steps.
+    """
 
     predicted_seconds: float
     traced_seconds: float
@@ -29,7 +37,14 @@ class Amount:
 
 @dataclasses.dataclass(frozen=True)
 class OpTypeError:
-    """Attributes: op_type; num_ops; predicted_seconds, traced_seconds: sums over traced steps."""
+    """All ops of one type, over several traced steps.
+
+    Attributes:
+      op_type: as TensorFlow calls it.
+      num_ops: how many the graph has.
+      predicted_seconds: summed over the steps.
+      traced_seconds: summed over the steps.
+    """
 
     op_type: str
     num_ops: int
@@ -41,16 +56,17 @@ class OpTypeError:
 class TracedStep:
     """One placement's predicted and traced step, taken apart.
 
-    step x devices = compute + dispatch, on either side: a device that runs no op waits, moves
-    tensors, or is in between ops.
+    step x devices = compute + dispatch, predicted and traced: a device that runs no op waits,
+    moves tensors, or is in between ops.
 
     Attributes:
       name: of the placement.
-      compute: op seconds.
-      transfer: seconds from a tensor's sending until it is there, summed over transfers; they
-        overlap with each other and with ops.
-      num_transfers: predicted; num_traced_transfers: what the runtime moved.
-      dispatch: all the time in which no op of the graph runs on a device.
+      compute: while an op of the graph runs.
+      transfer: from a tensor's sending until it is there, summed over transfers; they overlap
+        with each other and with ops.
+      num_transfers: tensors that are moved, as predicted.
+      num_traced_transfers: tensors that the runtime moved.
+      dispatch: the time in which no op of the graph runs on a device.
       op_seconds: f8[N] traced.
     """
 
@@ -64,106 +80,121 @@ class TracedStep:
 
 
 def traced_step(
-    prepared: PreparedModel, name: str, device_of_op: IntArray, step_seconds: tuple[float, float]
+    prepared: PreparedModel, name: str, placed: Simulated, step_seconds: tuple[float, float]
 ) -> TracedStep | Infeasible:
     """Traces a placement and lays it beside its prediction.
 
     Args:
       prepared: the problem.
       name: of the placement.
-      device_of_op: i4[N].
+      placed: the placement, simulated.
       step_seconds: predicted and measured.
     """
-    seen = _look(prepared, device_of_op)
-    if isinstance(seen, Infeasible):
-        return seen
-    schedule = Simulator(prepared.problem, num_threads=1).schedule(device_of_op)
-    traces = seen.steady_traces()
-    ops = _traced_op_seconds(prepared, seen, traces)
-    compute = Amount(_seconds_at(prepared, device_of_op), float(ops.sum()))
-    moved = [_transfer_seconds(trace) for trace in traces]
-    devices = prepared.problem.num_devices
-    predicted, measured = step_seconds
+    executed = _executed(prepared, placed.device_of_op)
+    if isinstance(executed, Infeasible):
+        return executed
+    traces = executed.steady_traces()
+    ops = traced_op_seconds(prepared, executed.nodes, traces)
+    return taken_apart(name, placed, step_seconds, ops, traces)
+
+
+def taken_apart(
+    name: str,
+    placed: Simulated,
+    step_seconds: tuple[float, float],
+    op_seconds: FloatArray,
+    traces: Sequence[StepTrace],
+) -> TracedStep:
+    """Compute, dispatch and transfers of a step, predicted and traced.
+
+    Args:
+      name: of the placement.
+      placed: the placement, simulated.
+      step_seconds: predicted and measured.
+      op_seconds: f8[N] traced.
+      traces: of several steps; their medians count.
+    """
+    moved = placed.known_schedule().transfers
+    compute = Amount(
+        float(_op_seconds_at(placed.problem, placed.device_of_op).sum()), float(op_seconds.sum())
+    )
+    predicted, measured = (seconds * placed.problem.num_devices for seconds in step_seconds)
+    took = [(trace.end_seconds - trace.start_seconds)[trace.is_transfer].sum() for trace in traces]
     return TracedStep(
         name=name,
         compute=compute,
-        transfer=Amount(_predicted_transfers(schedule), float(np.median(moved))),
-        num_transfers=len(schedule.transfers.tensor),
-        num_traced_transfers=int(np.median([int(trace.is_transfer.sum()) for trace in traces])),
-        dispatch=Amount(
-            predicted * devices - compute.predicted_seconds,
-            measured * devices - compute.traced_seconds,
-        ),
-        op_seconds=ops,
+        transfer=Amount(float((moved.arrival - moved.start).sum()), float(np.median(took))),
+        num_transfers=placed.num_transfers,
+        num_traced_transfers=int(np.median([trace.is_transfer.sum() for trace in traces])),
+        dispatch=Amount(predicted - compute.predicted_seconds, measured - compute.traced_seconds),
+        op_seconds=op_seconds,
     )
 
 
 def errors_by_op_type(
-    prepared: PreparedModel, placements: Sequence[IntArray], steps: Sequence[TracedStep]
+    problem: Problem, steps: Sequence[tuple[IntArray, TracedStep]]
 ) -> list[OpTypeError]:
-    """Predicted and traced seconds of each op type, summed over placements, largest error first.
+    """Predicted and traced seconds of each op type, summed over steps, the largest error first.
 
     Fused ops' time is shared among the ops of the graph that they stand for, as in the costs.
+
+    Args:
+      problem: what was placed.
+      steps: (placement i4[N], its step taken apart) each.
     """
-    types, index = np.unique(np.asarray(prepared.problem.graph.op_types), return_inverse=True)
-    predicted, traced = np.zeros(len(types)), np.zeros(len(types))
-    every = np.arange(prepared.problem.num_ops)
-    for placement, step in zip(placements, steps, strict=True):
-        np.add.at(predicted, index, prepared.problem.op_seconds[every, placement])
-        np.add.at(traced, index, step.op_seconds)
-    counts = np.bincount(index, minlength=len(types))
+    types, type_of_op, counts = np.unique(
+        np.asarray(problem.graph.op_types), return_inverse=True, return_counts=True
+    )
+    predicted, traced = np.zeros(problem.num_ops), np.zeros(problem.num_ops)
+    for device_of_op, step in steps:
+        predicted += _op_seconds_at(problem, device_of_op)
+        traced += step.op_seconds
     rows = [
-        OpTypeError(str(types[i]), int(counts[i]), float(predicted[i]), float(traced[i]))
-        for i in range(len(types))
+        OpTypeError(str(name), int(count), float(first), float(second))
+        for name, count, first, second in zip(
+            types,
+            counts,
+            np.bincount(type_of_op, predicted, len(types)),
+            np.bincount(type_of_op, traced, len(types)),
+            strict=True,
+        )
     ]
     return sorted(rows, key=lambda row: -abs(row.predicted_seconds - row.traced_seconds))
 
 
-def _look(prepared: PreparedModel, device_of_op: IntArray) -> ExecutedRun | Infeasible:
-    """Runs the flat graph under a placement, traced."""
-    names = prepared.problem.device_names
-    graph_def = type(prepared.flat.graph_def)()
-    graph_def.CopyFrom(prepared.flat.graph_def)
-    for node, op in zip(graph_def.node, prepared.built.op_of_node.tolist(), strict=True):
-        node.device = names[device_of_op[op]]
-    run = dataclasses.replace(
-        training_run(prepared),
-        fetches=prepared.flat.fetches,
-        source_graph=prepared.source.graph_def,
-    )
-    return execute(graph_def, run, prepared.cluster, names[0], TRACED_STEPS)
-
-
-def _traced_op_seconds(
-    prepared: PreparedModel, seen: ExecutedRun, traces: Sequence[StepTrace]
+def traced_op_seconds(
+    prepared: PreparedModel, nodes: Sequence[ExecutedNode], traces: Sequence[StepTrace]
 ) -> FloatArray:
-    """f8[N]: median seconds of each op; what was fused into another has its share."""
+    """f8[N]: median seconds of each op; what was fused into another has its share.
+
+    Args:
+      prepared: whose ops these are.
+      nodes: what TensorFlow ran in their place.
+      traces: of several steps.
+    """
     rows: dict[str, list[float]] = {}
     for trace in traces:
-        seconds = trace.end_seconds - trace.start_seconds
-        of_step: dict[str, float] = {}
+        of_step: collections.Counter[str] = collections.Counter()
+        seconds = (trace.end_seconds - trace.start_seconds).tolist()
         for op, took, moves in zip(trace.op_names, seconds, trace.is_transfer, strict=True):
             if not moves:
-                of_step[op] = of_step.get(op, 0.0) + float(took)
+                of_step[op] += took
         for op, took in of_step.items():
             rows.setdefault(op, []).append(took)
     medians = {op: float(np.median(values)) for op, values in rows.items()}
-    cheapest = prepared.problem.op_seconds.min(axis=1)[prepared.built.op_of_node]
-    of_node = attribute(prepared.flat.graph_def.node, seen.nodes).shared(medians, cheapest)
-    total: FloatArray = np.bincount(
-        prepared.built.op_of_node, of_node, minlength=prepared.problem.num_ops
-    ).astype(np.float64)
-    return total
+    op_of_node = prepared.built.op_of_node
+    cheapest = prepared.problem.op_seconds.min(axis=1)[op_of_node]
+    of_node = attribute(prepared.flat.graph_def.node, nodes).shared(medians, cheapest)
+    return np.bincount(op_of_node, of_node, prepared.problem.num_ops).astype(np.float64)
 
 
-def _seconds_at(prepared: PreparedModel, device_of_op: IntArray) -> float:
-    every = np.arange(prepared.problem.num_ops)
-    return float(prepared.problem.op_seconds[every, device_of_op].sum())
+def _op_seconds_at(problem: Problem, device_of_op: IntArray) -> FloatArray:
+    """f8[N]: predicted seconds of each op where it lies."""
+    return problem.op_seconds[np.arange(problem.num_ops), device_of_op]
 
 
-def _predicted_transfers(schedule: Schedule) -> float:
-    return float((schedule.transfers.arrival - schedule.transfers.start).sum())
-
-
-def _transfer_seconds(trace: StepTrace) -> float:
-    return float((trace.end_seconds - trace.start_seconds)[trace.is_transfer].sum())
+def _executed(prepared: PreparedModel, device_of_op: IntArray) -> ExecutedRun | Infeasible:
+    """The opened run under a placement i4[N], traced."""
+    names = prepared.problem.device_names
+    graph_def = prepared.opened_on(device_of_op)
+    return execute(graph_def, prepared.opened_run(), prepared.cluster, names[0], TRACED_STEPS)

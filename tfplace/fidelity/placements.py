@@ -29,26 +29,35 @@ RANDOM_GROUPS: tuple[tuple[int | None, float], ...] = (
 """Groups (None: every op for itself) and the share of them on other devices than the first: from
 few transfers to as many as there can be, so that step times of one model differ by a factor."""
 CUT_SHARES = (0.5, 0.25, 0.9, 0.75, 0.1)
+"""What share of a step's seconds the first device gets where it is cut once."""
 STRIPES = (4, 64, 16, 256)
+"""Into how many pieces of equal seconds a step is cut, which go to the devices in turn."""
 ANNEALED = ((3000, 1.0), (1000, 4.0), (300, 1.0), (1000, 16.0), (100, 1.0), (100, 4.0))
 """Trials, and how much slower links are taken to be: better and worse, few and many transfers."""
 ONE_SHOTS = ("etf", "metis", "heft")
 SEARCH_SECONDS = 30.0
 MAX_MISSES = 20
+"""For each kind, placements one after another that were there before or can't run: none is left."""
 
 _GRADIENTS = re.compile(r"^(gradients(_\d+)?|gradient_tape)/")
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
-    """A placement to be judged. Attributes: kind: one of KINDS; name; device_of_op: i4[N]."""
+class PlacementToJudge:
+    """A placement of which the predicted step time is compared with the measured one.
+
+    Attributes:
+      kind: one of KINDS.
+      name: how it was made.
+      device_of_op: i4[N].
+    """
 
     kind: str
     name: str
     device_of_op: IntArray
 
 
-def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Judged]:
+def placements_to_judge(instance: Instance, count: int, seed: int) -> list[PlacementToJudge]:
     """Distinct placements that are predicted to run.
 
     The first is the best single device; then optimised, structured and random ones in turn, so
@@ -66,21 +75,19 @@ def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Judge
         structured_placements(instance.problem),
         _random(instance.problem, seed),
     ]
-    waiting = [_single(instance)]
-    chosen: dict[bytes, Judged] = {}
+    single = PlacementToJudge("single", "single", _search(instance, "single", 1, 0))
+    in_turn = itertools.chain.from_iterable(itertools.zip_longest(*sources))
+    chosen: dict[bytes, PlacementToJudge] = {}
     misses = 0
-    while len(chosen) < count and misses < MAX_MISSES * len(KINDS):
-        if not waiting:
-            waiting = [found for source in sources if (found := next(source, None))]
-            if not waiting:
-                break
-        found = waiting.pop(0)
-        key = found.device_of_op.tobytes()
-        outcome = evaluator.evaluate(found.device_of_op[None])[0]
+    for made in itertools.chain([single], filter(None, in_turn)):
+        key = made.device_of_op.tobytes()
+        outcome = evaluator.evaluate(made.device_of_op[None])[0]
         if key in chosen or not isinstance(outcome, Measurement):
             misses += 1
-            continue
-        chosen[key], misses = found, 0
+        else:
+            chosen[key], misses = made, 0
+        if len(chosen) == count or misses == MAX_MISSES * len(KINDS):
+            break
     return list(chosen.values())
 
 
@@ -94,19 +101,17 @@ def layer_of_op(problem: Problem) -> IntArray:
     return np.array([number.setdefault(layer, len(number)) for layer in layers], dtype=np.int32)
 
 
-def _single(instance: Instance) -> Judged:
-    return Judged("single", "single", _search(instance, "single", 1, 0))
-
-
-def _optimised(instance: Instance, seed: int) -> Iterator[Judged]:
-    """Annealed ones and one-shot heuristics, in turn."""
+def _optimised(instance: Instance, seed: int) -> Iterator[PlacementToJudge]:
+    """Annealed placements and those of one-shot heuristics, in turn."""
     shots = iter(ONE_SHOTS)
     for position, (trials, factor) in enumerate(ANNEALED):
         slower = dataclasses.replace(instance, problem=with_slower_links(instance.problem, factor))
         name = f"annealing, {trials} trials, links x{1 / factor:g}"
-        yield Judged("optimised", name, _search(slower, "local_search", trials, seed + position))
+        yield PlacementToJudge(
+            "optimised", name, _search(slower, "local_search", trials, seed + position)
+        )
         if shot := next(shots, None):
-            yield Judged("optimised", shot, _search(instance, shot, 1, seed))
+            yield PlacementToJudge("optimised", shot, _search(instance, shot, 1, seed))
 
 
 def _search(instance: Instance, algorithm: str, max_trials: int, seed: int) -> IntArray:
@@ -119,7 +124,7 @@ def _search(instance: Instance, algorithm: str, max_trials: int, seed: int) -> I
     return instance.given if result.best is None else result.best.placement.device_of_op
 
 
-def structured_placements(problem: Problem) -> Iterator[Judged]:
+def structured_placements(problem: Problem) -> Iterator[PlacementToJudge]:
     """What a person may try: cuts of the topological order, layers apart, stripes, alternation."""
     devices = working_devices(problem)
     allowed = problem.allowed()
@@ -137,7 +142,7 @@ def structured_placements(problem: Problem) -> Iterator[Judged]:
     stripes = [(f"{n} stripes", np.minimum((position * n).astype(int), n - 1)) for n in STRIPES]
     for name, piece in [*wanted[:3], *stripes, *wanted[3:]]:
         place = devices[np.asarray(piece) % len(devices)]
-        yield Judged("structured", name, legal(problem, place))
+        yield PlacementToJudge("structured", name, legal(problem, place))
 
 
 def _borders(share: float, num_devices: int) -> np.ndarray:
@@ -152,7 +157,7 @@ def _shares_before(layer: IntArray, position: np.ndarray) -> np.ndarray:
     return shares
 
 
-def _random(problem: Problem, seed: int) -> Iterator[Judged]:
+def _random(problem: Problem, seed: int) -> Iterator[PlacementToJudge]:
     """A random device for each of few, or of many, minimum-cut groups, or for each op."""
     rng = np.random.default_rng(seed)
     devices = working_devices(problem)
@@ -167,4 +172,4 @@ def _random(problem: Problem, seed: int) -> Iterator[Judged]:
         elsewhere = rng.integers(1, max(len(devices), 2), problem.num_ops)
         drawn = np.where(rng.random(problem.num_ops) < share, elsewhere, 0) % len(devices)
         name = f"{words}, {share:.0%} elsewhere"
-        yield Judged("random", name, legal(problem, devices[drawn[group]]))
+        yield PlacementToJudge("random", name, legal(problem, devices[drawn[group]]))

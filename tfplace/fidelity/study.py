@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,12 +17,13 @@ from tfplace.fidelity.error_sources import (
     traced_step,
 )
 from tfplace.fidelity.measuring import measured_steps, rounds
-from tfplace.fidelity.placements import Judged, placements_to_judge
+from tfplace.fidelity.placements import PlacementToJudge, placements_to_judge
 from tfplace.fidelity.rank_agreement import RankAgreement, agreement, relative_errors
 from tfplace.measurement.run_measurement import Timings
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.simulation.simulator import Simulator
+from tfplace.simulation.evaluator import SimulatingEvaluator
+from tfplace.simulation.simulated import Simulated, simulated
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,14 +45,19 @@ class FidelityConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Pair:
-    """One placement.
+    """What was predicted of one placement, and what was measured.
 
     Attributes:
-      kind, name: see Judged.
-      predicted_seconds: makespan + dispatch_seconds.
+      kind: of the placement, see PlacementToJudge.
+      name: of the placement.
+      predicted_seconds: the simulator's step time + dispatch_seconds.
       dispatch_seconds: what the client adds to the step, of a calibrated cluster; else 0.
-      measured_seconds: median; p10, p90, runs: of the same.
-      transfers, transfer_bytes: predicted, of one step.
+      measured_seconds: median of the measured step times.
+      p10: their 10th percentile, in seconds.
+      p90: their 90th percentile, in seconds.
+      runs: how many there are.
+      transfers: how many tensors a step moves, as predicted.
+      transfer_bytes: how many bytes these are.
     """
 
     kind: str
@@ -65,10 +71,21 @@ class Pair:
     transfers: int
     transfer_bytes: int
 
+    @property
+    def relative_error(self) -> float:
+        """predicted / measured - 1."""
+        return self.predicted_seconds / self.measured_seconds - 1.0
+
 
 @dataclasses.dataclass(frozen=True)
 class Speedups:
-    """Over the best single device. Attributes: placement: its name; predicted; measured."""
+    """How much faster a placement is than the best single device.
+
+    Attributes:
+      placement: its name.
+      predicted: ratio of predicted step times.
+      measured: ratio of measured step times.
+    """
 
     placement: str
     predicted: float
@@ -77,13 +94,15 @@ class Speedups:
 
 @dataclasses.dataclass(frozen=True)
 class Fidelity:
-    """What was found.
+    """How well predictions of one model on one cluster agree with real runs.
 
     Attributes:
-      model, cluster, communication: of what; the channel rule.
+      model: its path.
+      cluster: its name.
+      communication: the cluster's channel rule.
       is_calibrated: whether the cluster says what transfers take of the devices.
       agreement: over all pairs.
-      pairs: placements that ran.
+      pairs: of the placements that ran.
       failed: {placement: why it could not run}.
       speedup: of the placement with the best prediction; None where no single device ran.
       kept_speedup: of the optimised placement that ran fastest, which is what `optimize` keeps:
@@ -99,7 +118,7 @@ class Fidelity:
     is_calibrated: bool
     agreement: RankAgreement
     pairs: Sequence[Pair]
-    failed: dict[str, str]
+    failed: Mapping[str, str]
     speedup: Speedups | None
     kept_speedup: Speedups | None
     traced: Sequence[TracedStep]
@@ -107,10 +126,11 @@ class Fidelity:
     background_share: float | None
 
 
-def fidelity(
+def study_fidelity(
     prepared: PreparedModel,
     config: FidelityConfig,
     tell: Callable[[str], None] = lambda sentence: None,
+    measure: Callable[[Sequence[IntArray]], Sequence[Timings | Infeasible]] | None = None,
 ) -> Fidelity:
     """Predicts, measures and compares placements.
 
@@ -120,6 +140,7 @@ def fidelity(
       prepared: the problem on a cluster that is present.
       config: how many placements and steps.
       tell: takes a sentence about what is being done.
+      measure: times placements, i4[N] each; by default real runs, side by side.
 
     Raises:
       ClusterError: the devices are not here, or no placement ran.
@@ -127,22 +148,22 @@ def fidelity(
     require_present(prepared)
     tell(f"choosing {config.num_placements} placements")
     judged = placements_to_judge(prepared.instance, config.num_placements, config.seed)
-    config_of_steps = rounds(config.num_rounds, config.seed)
-    results = measured_steps(prepared, [j.device_of_op for j in judged], config_of_steps, tell)
-    ran = [
-        (j, _pair(prepared, j, result))
-        for j, result in zip(judged, results, strict=True)
-        if isinstance(result, Timings)
-    ]
-    failed = {
-        j.name: result.message
-        for j, result in zip(judged, results, strict=True)
-        if isinstance(result, Infeasible)
-    }
+    limits = rounds(config.num_rounds, config.seed)
+    measure = measure or (lambda chosen: measured_steps(prepared, chosen, limits, tell))
+    results = measure([placement.device_of_op for placement in judged])
+    evaluator = SimulatingEvaluator(prepared.problem, num_threads=1)
+    ran: list[tuple[Simulated, Pair]] = []
+    failed: dict[str, str] = {}
+    for placement, result in zip(judged, results, strict=True):
+        if isinstance(result, Infeasible):
+            failed[placement.name] = result.message
+        else:
+            placed = simulated(prepared.problem, placement.device_of_op, evaluator)
+            ran.append((placed, _pair(prepared, placement, placed, result)))
     if not ran:
         raise ClusterError(
-            f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the first: "
-            f"{next(iter(failed.values()), 'nothing to place')}"
+            f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the "
+            f"first: {next(iter(failed.values()), 'nothing to place')}"
         )
     pairs = [pair for _, pair in ran]
     predicted = np.array([pair.predicted_seconds for pair in pairs])
@@ -157,10 +178,10 @@ def fidelity(
         agreement=agreement(predicted, measured),
         pairs=pairs,
         failed=failed,
-        speedup=_speedup(pairs),
-        kept_speedup=_kept_speedup(pairs),
+        speedup=best_speedup(pairs),
+        kept_speedup=kept_speedup(pairs),
         traced=[step for _, step in traced],
-        by_op_type=errors_by_op_type(prepared, [p for p, _ in traced], [s for _, s in traced]),
+        by_op_type=errors_by_op_type(prepared.problem, traced),
         background_share=_background_share(results),
     )
 
@@ -174,46 +195,13 @@ def require_present(prepared: PreparedModel) -> None:
         )
 
 
-def _pair(prepared: PreparedModel, judged: Judged, result: Timings) -> Pair:
-    schedule = Simulator(prepared.problem, num_threads=1).schedule(judged.device_of_op)
-    timing = summarize(result.step_seconds)
-    num_fetched = sum(":" in fetch for fetch in prepared.flat.fetches)
-    dispatch = prepared.cluster.dispatch_seconds(judged.device_of_op, num_fetched)
-    return Pair(
-        kind=judged.kind,
-        name=judged.name,
-        predicted_seconds=schedule.makespan + dispatch,
-        dispatch_seconds=dispatch,
-        measured_seconds=timing.median_seconds,
-        p10=timing.p10,
-        p90=timing.p90,
-        runs=timing.runs,
-        transfers=len(schedule.transfers.tensor),
-        transfer_bytes=int(schedule.transfers.bytes.sum()),
-    )
-
-
-def _traced(
-    prepared: PreparedModel, chosen: Sequence[tuple[Judged, Pair]], tell: Callable[[str], None]
-) -> list[tuple[IntArray, TracedStep]]:
-    """Those that could be traced."""
-    steps = []
-    for judged, pair in chosen:
-        tell(f"tracing {judged.name}")
-        seconds = pair.predicted_seconds, pair.measured_seconds
-        step = traced_step(prepared, judged.name, judged.device_of_op, seconds)
-        if isinstance(step, TracedStep):
-            steps.append((judged.device_of_op, step))
-    return steps
-
-
-def _speedup(pairs: Sequence[Pair]) -> Speedups | None:
-    """Of the best prediction."""
+def best_speedup(pairs: Sequence[Pair]) -> Speedups | None:
+    """Of the placement with the best prediction; None where no single device ran."""
     return _over_single(pairs, min(pairs, key=lambda pair: pair.predicted_seconds))
 
 
-def _kept_speedup(pairs: Sequence[Pair]) -> Speedups | None:
-    """Of the optimised placement that ran fastest."""
+def kept_speedup(pairs: Sequence[Pair]) -> Speedups | None:
+    """Of the optimised placement that ran fastest; None where none or no single device ran."""
     optimised = [pair for pair in pairs if pair.kind == "optimised"]
     if not optimised:
         return None
@@ -229,6 +217,41 @@ def _over_single(pairs: Sequence[Pair], best: Pair) -> Speedups | None:
         single.predicted_seconds / best.predicted_seconds,
         single.measured_seconds / best.measured_seconds,
     )
+
+
+def _pair(
+    prepared: PreparedModel, judged: PlacementToJudge, placed: Simulated, result: Timings
+) -> Pair:
+    timing = summarize(result.step_seconds)
+    num_fetched = sum(":" in fetch for fetch in prepared.flat.fetches)
+    dispatch = prepared.cluster.dispatch_seconds(judged.device_of_op, num_fetched)
+    return Pair(
+        kind=judged.kind,
+        name=judged.name,
+        predicted_seconds=placed.outcome.step_seconds + dispatch,
+        dispatch_seconds=dispatch,
+        measured_seconds=timing.median_seconds,
+        p10=timing.p10,
+        p90=timing.p90,
+        runs=timing.runs,
+        transfers=placed.num_transfers,
+        transfer_bytes=placed.transfer_bytes,
+    )
+
+
+def _traced(
+    prepared: PreparedModel, chosen: Sequence[tuple[Simulated, Pair]], tell: Callable[[str], None]
+) -> list[tuple[IntArray, TracedStep]]:
+    """The placements that could be traced, with their steps taken apart."""
+    steps = []
+    for placed, pair in chosen:
+        tell(f"tracing {pair.name}")
+        step = traced_step(
+            prepared, pair.name, placed, (pair.predicted_seconds, pair.measured_seconds)
+        )
+        if isinstance(step, TracedStep):
+            steps.append((placed.device_of_op, step))
+    return steps
 
 
 def _background_share(results: Sequence[Timings | Infeasible]) -> float | None:

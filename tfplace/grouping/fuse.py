@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
@@ -27,7 +29,6 @@ from tfplace.grouping.quotient import (
     fastest_seconds,
     group_sums,
 )
-from tfplace.simulation.event_heap import compiled
 
 # An op is small if it takes at most this share of all seconds, or at most as long as a transfer of
 # no bytes: moving it elsewhere alone gains nothing.
@@ -115,7 +116,7 @@ def _joined(problem: Problem) -> Grouping:
     producer, user, _ = graph.op_edges()
     pairs = np.unique(np.stack([user, producer], axis=1), axis=0)
     user, producer = pairs[:, 0], pairs[:, 1]
-    row = _rows(user, problem.num_ops)
+    row = row_starts(user, problem.num_ops).astype(np.int32)
     start = np.zeros(problem.num_ops)
     _least_starts(row, producer, seconds, start)
     order = np.lexsort((np.arange(problem.num_ops), start)).astype(np.int64)
@@ -131,7 +132,7 @@ def _joined(problem: Problem) -> Grouping:
     kind = allowed_class(allowed).astype(np.int64)
     _join_inputs(state, order, row, producer, start, seconds, kind, small)
     by_producer = np.lexsort((user, producer))
-    out_row = _rows(producer[by_producer], problem.num_ops)
+    out_row = row_starts(producer[by_producer], problem.num_ops).astype(np.int32)
     _join_only_users(state, order, out_row, user[by_producer], seconds, kind, small)
     # Ranks of leaders are a topological order of the groups.
     _, group = np.unique(rank[state.leader], return_inverse=True)
@@ -188,14 +189,9 @@ def _byte_sums(amounts: LongArray, grouping: Grouping) -> LongArray:
     return sums
 
 
-def _rows(owners: IntArray, size: int) -> LongArray:
-    """i8[size+1]: where each owner's items begin among items sorted by owner."""
-    return np.searchsorted(owners, np.arange(size + 1))
-
-
 @compiled
 def _least_starts(
-    row: LongArray, producer: IntArray, seconds: FloatArray, start: FloatArray
+    row: IntArray, producer: IntArray, seconds: FloatArray, start: FloatArray
 ) -> None:
     """When each op starts if transfers take no time and devices are never busy."""
     for op in range(len(seconds)):
@@ -204,7 +200,7 @@ def _least_starts(
             start[op] = max(start[op], start[source] + seconds[source])
 
 
-@compiled
+@compiled_part
 def _may_join(
     state: _Joining, op: int, leader: int, seconds: FloatArray, kind: LongArray, small: float
 ) -> bool:
@@ -221,7 +217,7 @@ def _may_join(
 def _join_inputs(
     state: _Joining,
     order: LongArray,
-    row: LongArray,
+    row: IntArray,
     producer: IntArray,
     start: FloatArray,
     seconds: FloatArray,
@@ -256,7 +252,7 @@ def _join_inputs(
 def _join_only_users(
     state: _Joining,
     order: LongArray,
-    row: LongArray,
+    row: IntArray,
     user: IntArray,
     seconds: FloatArray,
     kind: LongArray,

@@ -11,15 +11,15 @@ import numpy as np
 
 from graphs.devices_asked import matching_devices
 from graphs.host.did_you_mean import did_you_mean
-from graphs.op_graph import IntArray
 from graphs.pricing.kernels import KernelTable, kernel_table
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.simulation.prediction import predict
+from tfplace.simulation.simulated import Simulated
 
 UNKNOWN_DEVICE, NO_KERNEL, COLOCATION = "unknown_device", "no_kernel", "colocation"
-MAX_MEMBERS = 3
+MAX_NAMED = 3
+"""How many devices, or ops of a colocation group, a message names."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Misplaced:
     """An op that can't run where the model wants it.
 
     Attributes:
-      op: its name; of an op in a function that the run doesn't open, "function/node".
-      op_type: TensorFlow's.
+      op: its name; "function/node" for an op in a function that the run doesn't open.
+      op_type: as TensorFlow calls it.
       asked: its device string; empty where it has none.
       reason: UNKNOWN_DEVICE, NO_KERNEL or COLOCATION.
-      message: what is there instead.
+      message: what the cluster has instead.
     """
 
     op: str
@@ -43,7 +43,12 @@ class Misplaced:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceMemory:
-    """Attributes: peak_bytes: of a step; usable_bytes: memory without the reserve."""
+    """What a step needs of one device.
+
+    Attributes:
+      peak_bytes: the most that is held at once.
+      usable_bytes: the device's memory without the reserve.
+    """
 
     peak_bytes: int
     usable_bytes: int
@@ -55,11 +60,13 @@ class DeviceMemory:
 
 @dataclasses.dataclass(frozen=True)
 class DeviceCheck:
-    """What was found.
+    """Whether a model runs on a cluster as its device strings say.
 
     Attributes:
-      path, kind, cluster: what was checked against what.
-      num_ops: ops of the run, its functions opened, and ops beside it.
+      path: of the model.
+      kind: of the model's file.
+      cluster: the cluster's name.
+      num_ops: ops of the run, its functions opened, and ops of the model beside the run.
       devices_asked: {device string: ops}; "" for those that ask for none.
       misplaced: all ops that can't run where they are asked to, in the order of the graph.
       memory: {device: peak and limit} of a run in which TensorFlow moves misplaced ops.
@@ -78,31 +85,46 @@ class DeviceCheck:
 
 @dataclasses.dataclass(frozen=True)
 class _Asked:
-    """Attributes: path: as a person finds it; node: with its device; op: -1 beside the run."""
+    """An op of the model and where it asks to be.
+
+    Attributes:
+      path: its name, as a person finds it in the model.
+      node: the NodeDef with its device string.
+      op: its number in the op graph; -1 where it doesn't belong to the run.
+    """
 
     path: str
     node: Any
     op: int
 
 
-def check_devices(prepared: PreparedModel) -> DeviceCheck:
+def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
     """Looks at every op of the model that is loaded: those of the run and those beside it.
 
     Kernels are looked up by op type and dtypes. In a run that is opened, an op without a device
-    string takes that of its call. A peak is of the given placement (devices_asked.py).
+    string takes that of its call.
+
+    Args:
+      prepared: the model and the cluster.
+      given: the placement that the model came with, simulated, for the peaks of memory.
     """
     asked = list(_asked(prepared))
     names = prepared.cluster.device_names
     matches = {device: matching_devices(device, names) for device in {a.node.device for a in asked}}
     matches[""] = list(range(len(names)))
-    single = _Checker(kernel_table(), names, prepared.problem.device_types, matches)
+    checker = _Checker(kernel_table(), names, prepared.problem.device_types, matches)
+    # A call is no op by itself: what it calls is checked, opened or as a function's body.
     calls = {function.signature.name for function in prepared.source.graph_def.library.function}
     misplaced = [
-        bad for a in asked if a.node.op not in calls and (bad := single.check(a)) is not None
+        wrong for a in asked if a.node.op not in calls and (wrong := checker.check(a)) is not None
     ]
-    wrong = {bad.op for bad in misplaced}
-    misplaced += _contradictions(prepared, [a for a in asked if a.path not in wrong], matches)
-    memory = _memory(prepared)
+    named = {wrong.op for wrong in misplaced}
+    misplaced += _contradictions(prepared, [a for a in asked if a.path not in named], matches)
+    usable = given.problem.usable_bytes().astype(np.int64).tolist()
+    memory = {
+        name: DeviceMemory(peak, limit)
+        for (name, peak), limit in zip(given.peak_bytes.items(), usable, strict=True)
+    }
     return DeviceCheck(
         path=prepared.source.path,
         kind=prepared.source.kind,
@@ -116,6 +138,7 @@ def check_devices(prepared: PreparedModel) -> DeviceCheck:
 
 
 def _asked(prepared: PreparedModel) -> Iterator[_Asked]:
+    """The ops of the opened run, then those of the model that are not in it."""
     seen = set()
     nodes = prepared.flat.graph_def.node
     ops = prepared.built.op_of_node.tolist()
@@ -131,7 +154,14 @@ def _asked(prepared: PreparedModel) -> Iterator[_Asked]:
 
 @dataclasses.dataclass(frozen=True)
 class _Checker:
-    """Attributes: kernels; device_names, device_types [D]; matches: {device string: devices}."""
+    """Judges ops one by one.
+
+    Attributes:
+      kernels: TensorFlow's.
+      device_names: [D].
+      device_types: [D].
+      matches: {device string: numbers of the devices that it may mean}.
+    """
 
     kernels: KernelTable
     device_names: Sequence[str]
@@ -139,14 +169,13 @@ class _Checker:
     matches: Mapping[str, Sequence[int]]
 
     def check(self, asked: _Asked) -> Misplaced | None:
-        """What is wrong with one op by itself; None for nothing."""
+        """What is wrong with one op, whatever the others ask for; None for nothing."""
         node = asked.node
         there = self.matches[node.device]
         if not there:
             hint = did_you_mean(node.device, self.device_names)
-            message = (
-                f"the cluster has no such device{hint or '; it has ' + _few(self.device_names)}"
-            )
+            has = hint or f"; it has {_few(self.device_names)}"
+            message = f"the cluster has no such device{has}"
             return Misplaced(asked.path, node.op, node.device, UNKNOWN_DEVICE, message)
         if any(self._has_kernel(node, device) for device in there):
             return None
@@ -185,7 +214,7 @@ def _contradiction(
     other = next((a for a in said if a.node.device != first.node.device), first)
     reasons = [f"{first.path} asks for {first.node.device}"] if other is not first else []
     for a in ops:
-        if len(reasons) < MAX_MEMBERS and not kernels[a.op].all():
+        if len(reasons) < MAX_NAMED and not kernels[a.op].all():
             where = _few([names[d] for d in np.flatnonzero(kernels[a.op]).tolist()])
             reasons.append(f"{a.path} has kernels only on {where or 'no device'}")
     message = f"shares a device with {len(ops) - 1} ops (group of {ops[0].path}): "
@@ -194,16 +223,6 @@ def _contradiction(
     )
 
 
-def _memory(prepared: PreparedModel) -> dict[str, DeviceMemory]:
-    placement: IntArray = prepared.given
-    peaks = predict(prepared.problem, placement).peak_bytes
-    usable = prepared.problem.usable_bytes().astype(np.int64).tolist()
-    return {
-        name: DeviceMemory(int(peaks[name]), limit)
-        for name, limit in zip(prepared.cluster.device_names, usable, strict=True)
-    }
-
-
 def _few(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:MAX_MEMBERS])
-    return f"{shown} and {len(names) - MAX_MEMBERS} more" if len(names) > MAX_MEMBERS else shown
+    shown = ", ".join(names[:MAX_NAMED])
+    return f"{shown} and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else shown

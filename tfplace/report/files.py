@@ -1,4 +1,4 @@
-"""The files that lie beside the emitted model, in assets.extra/tfplace/ (SPEC section 3)."""
+"""The files beside the emitted model, in assets.extra/tfplace/ (the contract, section 3)."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.page import html_report
 from tfplace.report.report import Report
-from tfplace.simulation.simulator import Simulator
+from tfplace.simulation.simulated import Simulated
 from tfplace.simulation.timeline import chrome_trace
 
 
-def placement_files(prepared: PreparedModel, device_of_op: IntArray) -> dict[str, bytes]:
-    """placement.json and timeline.json of a placement."""
-    schedule = Simulator(prepared.problem).schedule(device_of_op)
+def placement_files(prepared: PreparedModel, placed: Simulated) -> dict[str, bytes]:
+    """placement.json and timeline.json of a placement of the prepared model's problem."""
+    trace = chrome_trace(placed.problem, placed.known_schedule())
     return {
-        "placement.json": _json(node_devices(prepared, device_of_op)),
-        "timeline.json": _json(chrome_trace(prepared.problem, schedule), indent=None),
+        "placement.json": _json(node_devices(prepared, placed.device_of_op)),
+        "timeline.json": _json(trace, indent=None),
     }
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,14 @@ from tfplace.preparing.prepare import PreparedModel
 
 @dataclasses.dataclass(frozen=True)
 class OpTypeRow:
-    """All ops of one type: how many, and their seconds on the device that is fastest for each."""
+    """All ops of one type together.
+
+    Attributes:
+      op_type: as TensorFlow calls it.
+      num_ops: how many there are.
+      seconds: what they take, each on the device that is fastest for it.
+      output_bytes: what they make.
+    """
 
     op_type: str
     num_ops: int
@@ -27,20 +33,30 @@ class Inspection:
     """Everything that `inspect` prints.
 
     Attributes:
-      path, kind, mode, step_origin, guessed: what was loaded and how its run was found.
-      signatures: names.
-      num_ops, num_tensors, num_edges, num_functions: counts of the opened run.
-      num_colocation_groups, largest_colocation_group: ops that must lie together.
+      path: of the model.
+      kind: of its file, see graphs.source_model.SourceModel.
+      mode: "train" or "inference".
+      step_origin: how the run was found.
+      guessed: sentences about what was filled in without being told.
+      signatures: their names.
+      num_ops: ops of the run, its functions opened.
+      num_tensors: tensors that these ops make.
+      num_edges: pairs of a tensor and an op that uses it.
+      num_functions: functions that were opened.
+      num_colocation_groups: groups of ops that must lie together.
+      largest_colocation_group: how many ops the largest of them has; 0 without any.
       devices_asked: {device string: ops}; "" for ops that ask for none.
-      trainable_bytes, variable_bytes, constant_bytes: of the run.
+      trainable_bytes: variables that training changes.
+      variable_bytes: all variables.
+      constant_bytes: all constants.
       flops: floating point operations of a step, as far as Grappler priced it.
-      op_types: rows, the most seconds first.
-      units: ops that can't be split, with why.
-      opened: conditionals whose branches are placed op by op, with what was done.
-      unknown_shapes: tensors whose size is not known.
-      unpriced_ops: op types that Grappler could not price.
-      without_gpu_kernel: op types that must stay on a CPU.
-      cluster: its name; the costs are for it.
+      op_types: the type that takes most seconds first.
+      units: {op: why it can't be split}.
+      opened: {conditional: what was done to place its branches op by op}.
+      unknown_shapes: how many tensors have a size that is not known.
+      unpriced_ops: {op type: ops that Grappler could not price}.
+      without_gpu_kernel: {op type: ops that must stay on a CPU}; empty without GPUs.
+      cluster: the name of the one that the costs are for.
     """
 
     path: str
@@ -73,7 +89,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
     """Counts and sums over a prepared model."""
     source, graph = prepared.source, prepared.problem.graph
     group_sizes = np.bincount(graph.colocation_group[graph.colocation_group >= 0], minlength=1)
-    is_constant = np.array([op_type == "Const" for op_type in graph.op_types])
+    is_constant = np.asarray(graph.op_types) == "Const"
     persistent = graph.op_persistent_bytes
     return Inspection(
         path=source.path,
@@ -91,28 +107,17 @@ def inspect(prepared: PreparedModel) -> Inspection:
         devices_asked=dict(
             collections.Counter(node.device for node in prepared.flat.graph_def.node).most_common()
         ),
-        trainable_bytes=trainable_bytes(source),
+        trainable_bytes=source.trainable_bytes,
         variable_bytes=int(persistent[~is_constant].sum()),
         constant_bytes=int(persistent[is_constant].sum()),
         flops=prepared.costs.flops,
         op_types=_op_types(prepared),
         units=prepared.costs.units(prepared.flat),
         opened=prepared.flat.opened,
-        unknown_shapes=prepared.num_unknown_shapes,
+        unknown_shapes=len(prepared.properties.unknown),
         unpriced_ops=_counted(np.flatnonzero(~prepared.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(prepared),
         cluster=prepared.cluster.name,
-    )
-
-
-def trainable_bytes(source: Any) -> int:
-    """Bytes of the variables that training changes."""
-    import tensorflow as tf
-
-    return sum(
-        int(np.prod(variable.shape, dtype=np.int64)) * tf.as_dtype(variable.dtype).size
-        for variable in source.variables
-        if variable.trainable
     )
 
 
@@ -122,16 +127,18 @@ def _op_types(prepared: PreparedModel) -> list[OpTypeRow]:
     out_bytes = np.bincount(
         graph.tensor_producer, weights=graph.tensor_bytes, minlength=graph.num_ops
     )
-    rows: dict[str, list[float]] = {}
-    for op_type, seconds, num_bytes in zip(
-        graph.op_types, fastest.tolist(), out_bytes.tolist(), strict=True
-    ):
-        row = rows.setdefault(op_type, [0, 0.0, 0.0])
-        row[0] += 1
-        row[1] += seconds
-        row[2] += num_bytes
-    found_rows = [OpTypeRow(t, int(n), s, int(b)) for t, (n, s, b) in rows.items()]
-    return sorted(found_rows, key=lambda row: (-row.seconds, row.op_type))
+    types, type_of_op = np.unique(np.asarray(graph.op_types), return_inverse=True)
+    rows = [
+        OpTypeRow(str(op_type), int(num_ops), float(seconds), int(num_bytes))
+        for op_type, num_ops, seconds, num_bytes in zip(
+            types,
+            np.bincount(type_of_op),
+            np.bincount(type_of_op, fastest),
+            np.bincount(type_of_op, out_bytes),
+            strict=True,
+        )
+    ]
+    return sorted(rows, key=lambda row: (-row.seconds, row.op_type))
 
 
 def _without_gpu_kernel(prepared: PreparedModel) -> dict[str, int]:

@@ -3,76 +3,56 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
-from tfplace.bounds.exact import Optimum
-from tfplace.choosing.baselines import Candidate, as_reported
+from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
-from tfplace.choosing.proof import Verified
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.proof import Proof
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.report.advice import advice_of
+from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
-from tfplace.report.inspection import trainable_bytes
 from tfplace.report.report import Measured, Report
-from tfplace.search.search import SearchResult
-from tfplace.simulation.prediction import best_of_prediction, predict
+from tfplace.search.trial_log import SearchResult
+from tfplace.simulation.prediction import best_of_prediction, prediction_of
 from tfplace.version import __version__
 
 
 @dataclasses.dataclass(frozen=True)
-class Searched:
-    """What was found.
+class FinishedRun:
+    """What a run of `optimize` did.
 
     Attributes:
-      baselines: all of them, tried or not.
-      result: of the search.
-      choice: what is written.
+      searched: the baselines and the search.
+      choice: which placement was written, and why.
       timings: real runs; None where there were none.
-      optimum: of a small graph; None where it was not searched.
+      proof: what the written placement is worth.
     """
 
-    baselines: Sequence[Candidate]
-    result: SearchResult
+    searched: Searched
     choice: Choice
     timings: Comparison | None
-    optimum: Optimum | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Proof:
-    """What it is worth.
-
-    Attributes:
-      verified: given and emitted model compared.
-      lower_bound_seconds: of every placement; None where it was not computed.
-      devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
-      interrupted: whether something was left out for a Ctrl-C or SIGTERM.
-    """
-
-    verified: Verified
-    lower_bound_seconds: float | None
-    devices_used: Mapping[str, Mapping[str, float]]
-    interrupted: bool
+    proof: Proof
 
 
 def report_of(
     prepared: PreparedModel,
     options: OptimizeOptions,
-    searched: Searched,
-    proof: Proof,
+    run: FinishedRun,
     explained: Explained,
 ) -> Report:
     """The report of one run."""
-    choice = searched.choice
-    prediction = predict(prepared.problem, choice.candidate.device_of_op)
+    searched, choice, proof = run.searched, run.choice, run.proof
+    best = best_of_prediction(prediction_of(explained.placed))
+    bound, estimate = proof.lower_bound_seconds, proof.data_parallel
     measured = None
-    if searched.timings is not None:
-        measured = Measured(**vars(searched.timings), devices_used=proof.devices_used)
+    if run.timings is not None:
+        measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
     return Report(
         tfplace_version=__version__,
         seed=options.seed,
@@ -82,8 +62,8 @@ def report_of(
         cluster=_cluster_facts(prepared.cluster),
         costs=cost_facts(prepared.costs),
         baselines={c.name: as_reported(c, prepared.problem) for c in searched.baselines},
-        best=best_of_prediction(prediction),
-        lower_bound_seconds=proof.lower_bound_seconds,
+        best=best,
+        lower_bound_seconds=bound,
         search={**_search_facts(searched.result), "interrupted": proof.interrupted},
         measured=measured,
         verified=proof.verified,
@@ -92,9 +72,10 @@ def report_of(
         command=options.command,
         output_dir=str(options.output_dir),
         waiting=explained.waiting(),
-        advice=advice_of(
-            prepared, choice.verdict, prediction.step_seconds, proof.lower_bound_seconds
-        ).to_json(),
+        advice={
+            "sentences": advice(estimate, choice.verdict, best.step_seconds, bound),
+            "data_parallel": estimate,
+        },
     )
 
 
@@ -122,7 +103,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "step_origin": source.step_origin,
         "num_ops": prepared.problem.num_ops,
         "num_groups": prepared.num_groups,
-        "trainable_bytes": trainable_bytes(source),
+        "trainable_bytes": source.trainable_bytes,
         "guessed": list(source.guessed),
         "units": [f"{name}: {why}" for name, why in prepared.costs.units(prepared.flat).items()],
         "opened": [f"{name}: {what}" for name, what in prepared.flat.opened.items()],

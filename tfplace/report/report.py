@@ -1,4 +1,4 @@
-"""report.json: what was found and what it is worth (SPEC section 4)."""
+"""report.json: what `optimize` did and what it is worth (the contract, section 4)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.proof import Verified
-from tfplace.measurement.timing import Timing
+from tfplace.choosing.compare import Comparison
 from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
 
@@ -20,37 +20,19 @@ PROVEN_GAP = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
-class Measured:
+class Measured(Comparison):
     """Given, best single device and placed graph, timed interleaved.
 
     Attributes:
-      timings: {"given" | "single" | "placed": Timing, or a sentence why it could not run}.
-      speedup: median(best baseline that fits) / median(placed).
-      speedup_ci95: bootstrap interval of it.
-      baseline: which one that is.
       devices_used: {device: {"ops": n, "seconds": t}} from a trace of the emitted model.
-      through: how the runs were made: "tf.function" as a rule.
-      verdict: of placed against the baseline: "faster", "slower" or "no difference seen"; empty
-        where they were not compared.
-      background_share: share of the machine's CPU time that went to other processes; None
-        where it is not known.
-      noise: sentences on what disturbed the runs.
     """
 
-    timings: Mapping[str, Timing | str]
-    speedup: float
-    speedup_ci95: tuple[float, float]
-    baseline: str
-    devices_used: Mapping[str, Mapping[str, float]]
-    through: str
-    verdict: str = ""
-    background_share: float | None = None
-    noise: Sequence[str] = ()
+    devices_used: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """All that `optimize` has to say; field names are SPEC section 4's."""
+    """All that `optimize` has to say; its fields are those of the contract, section 4."""
 
     tfplace_version: str
     seed: int
@@ -76,7 +58,7 @@ class Report:
 
     @property
     def gap(self) -> float | None:
-        """best / lower_bound - 1."""
+        """best / lower_bound - 1; None without a bound."""
         if not self.lower_bound_seconds:
             return None
         return self.best.step_seconds / self.lower_bound_seconds - 1.0
@@ -85,7 +67,7 @@ class Report:
     def bound_sentence(self) -> str:
         """What the lower bound proves of the placement that was written; empty without one."""
         gap = self.gap
-        if gap is None or self.lower_bound_seconds is None:
+        if gap is None:
             return ""
         if gap <= PROVEN_GAP:
             return "no placement is faster: proven optimal, as the simulator counts"
@@ -96,29 +78,24 @@ class Report:
 
     def to_json(self) -> dict[str, Any]:
         """The object of report.json; numbers that are not finite become null."""
-        fields = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name != "measured"
-        }
-        value = {
+        return {
             "schema_version": SCHEMA_VERSION,
-            **fields,
-            "gap": self.gap,
+            **plain(self),
+            "gap": plain(self.gap),
             "bound_sentence": self.bound_sentence,
-            "measured": None if self.measured is None else _measured_json(self.measured),
+            "measured": None if self.measured is None else comparison_to_json(self.measured),
         }
-        return plain(value)
+
+
+def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+    """Its fields, and each placement's timing under the placement's name."""
+    fields = plain(comparison)
+    return {**fields.pop("timings"), **fields}
 
 
 def gap_text(gap: float) -> str:
     """0.0123 -> "1.2 %"; 1.5 -> "150 %"."""
     return f"{100 * gap:.2g} %" if gap < 0.995 else f"{100 * gap:.0f} %"
-
-
-def _measured_json(measured: Measured) -> dict[str, Any]:
-    fields = {f.name: getattr(measured, f.name) for f in dataclasses.fields(measured)}
-    return {**fields.pop("timings"), **fields}
 
 
 def plain(value: Any) -> Any:

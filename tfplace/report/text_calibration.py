@@ -1,7 +1,8 @@
-"""What calibration found, for a person and as JSON."""
+"""What `tfplace calibrate` measured, for a person and as JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from rich.console import Console
@@ -11,113 +12,124 @@ from graphs.clusters.cluster_file import cluster_to_json
 from tfplace.measurement.calibration.calibrating import Calibration
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.report.report import plain
+from tfplace.report.text import print_facts, table
 from tfplace.units_text import seconds_text, share_text
 
 
-def calibration_to_json(found: Calibration, output: str) -> dict[str, Any]:
+def calibration_to_json(calibration: Calibration, output: str) -> dict[str, Any]:
     """The result object: the cluster file's content, and how good its figures are."""
     return {
         "output": output,
-        "cluster": cluster_to_json(found.cluster),
-        "step": plain(found.steps),
-        "ops": plain(found.ops),
+        "cluster": cluster_to_json(calibration.cluster),
+        "step": plain(calibration.steps),
+        "ops": plain(calibration.ops),
         "links": [
             {
-                "from": source,
-                "to": target,
-                **plain(found.links[source, target]),
-                "sender": plain(found.senders[source, target]),
-                "receiver": plain(found.receivers[source, target]),
+                "from": ends[0],
+                "to": ends[1],
+                **plain(link),
+                "sender": plain(calibration.senders[ends]),
+                "receiver": plain(calibration.receivers[ends]),
             }
-            for source, target in found.links
+            for ends, link in calibration.links.items()
         ],
-        "contention": plain(found.contention),
-        "communication": plain(found.rule),
-        "background_share": found.background_share,
-        "warnings": list(found.warnings),
-        "seconds": found.seconds,
+        "contention": plain(calibration.contention),
+        "communication": plain(calibration.rule),
+        "background_share": calibration.background_share,
+        "warnings": list(calibration.warnings),
+        "seconds": calibration.seconds,
     }
 
 
-def print_calibration(found: Calibration, output: str, out: Console) -> None:
+def print_calibration(calibration: Calibration, output: str, out: Console) -> None:
     """Prints devices, links, how well lines fit, and warnings."""
-    out.print(f"cluster   {found.cluster.origin}, measured in {found.seconds:.0f} s")
-    out.print(
-        f"step      {seconds_text(found.cluster.step_overhead_seconds)} of dispatch, and "
-        f"{seconds_text(found.cluster.fetch_seconds)} for each fetched tensor"
+    cluster = calibration.cluster
+    dispatch, fetch = (
+        seconds_text(cluster.step_overhead_seconds),
+        seconds_text(cluster.fetch_seconds),
     )
-    out.print(_devices(found))
-    rates = [ops.stream_bytes_per_second for ops in found.ops.values()]
-    if any(rates):
-        out.print(f"memory    an op streams {max(rates) / 1e9:.2g} GB/s on a CPU that works alone")
-    slower = next(iter(found.contention.values()), None)
-    if slower is not None:
-        out.print(
-            f"at once   while all compute, products take {share_text(slower.compute_slowdown)} "
-            f"longer, streams {share_text(slower.memory_slowdown)}"
+    rows = [
+        ("cluster", f"{cluster.origin}, measured in {calibration.seconds:.0f} s"),
+        ("step", f"{dispatch} of dispatch, and {fetch} for each fetched tensor"),
+    ]
+    print_facts(rows, out)
+    out.print(_devices(calibration))
+    print_facts(_memory(calibration), out)
+    if calibration.links:
+        out.print(_links(calibration))
+        out.print(_transfer_work(calibration))
+        errors = calibration.rule.error_of_rule.items()
+        misses = ", ".join(f"{name} {share_text(error)}" for name, error in errors)
+        rule = f"{calibration.rule.rule}; transfers at once miss each rule by: {misses}"
+        print_facts([("channels", rule)], out)
+    print_facts((("warning", sentence) for sentence in calibration.warnings), out)
+    # Not wrapped: the path can be copied, and so can the command.
+    out.print(f"written   {output}", soft_wrap=True)
+    out.print(f"use it    tfplace optimize MODEL --cluster={output}", soft_wrap=True)
+
+
+def _memory(calibration: Calibration) -> Iterator[tuple[str, str]]:
+    """How fast devices stream, and how much slower they get beside each other."""
+    fastest = max(ops.stream_bytes_per_second for ops in calibration.ops.values())
+    if fastest:
+        yield "memory", f"an op streams {fastest / 1e9:.2g} GB/s on a CPU that works alone"
+    for slower in list(calibration.contention.values())[:1]:
+        yield (
+            "at once",
+            f"while all compute, products take {share_text(slower.compute_slowdown)} "
+            f"longer, streams {share_text(slower.memory_slowdown)}",
         )
-    if found.links:
-        out.print(_links(found))
-        out.print(_busy(found))
-        rule, errors = found.rule.rule, found.rule.error_of_rule
-        misses = ", ".join(f"{name} {share_text(error)}" for name, error in errors.items())
-        out.print(f"channels  {rule}; transfers at once miss each rule by: {misses}")
-    for warning in found.warnings:
-        out.print(f"warning   {warning}")
-    out.print(f"written   {output}")
-    out.print(f"use it    tfplace optimize MODEL --cluster={output}")
 
 
-def _devices(found: Calibration) -> Table:
-    table = _table(("device", "", "an op", "in a step", "ops at once"))
-    for position, device in enumerate(found.cluster.devices):
-        table.add_row(
+def _devices(calibration: Calibration) -> Table:
+    devices = table(("device", "", "an op", "in a step", "ops at once"))
+    for position, device in enumerate(calibration.cluster.devices):
+        devices.add_row(
             str(position),
             device.name,
             seconds_text(device.op_seconds),
             seconds_text(device.step_seconds),
             str(device.slots),
         )
-    return table
+    return devices
 
 
-def _links(found: Calibration) -> Table:
-    table = _table(("link", "latency", "rate", "fit is off by", "R2"))
-    for ends, link in found.links.items():
-        table.add_row(
-            _ends_text(found, ends),
+def _links(calibration: Calibration) -> Table:
+    links = table(("link", "latency", "rate", "fit is off by", "R2"))
+    for ends, link in calibration.links.items():
+        links.add_row(
+            _ends_text(calibration, ends),
             seconds_text(link.latency_seconds),
             f"{link.bytes_per_second / 1e9:.3g} GB/s",
             share_text(link.fit.median_relative_residual),
             f"{link.fit.r_squared:.3f}",
         )
-    return table
+    return links
 
 
-def _busy(found: Calibration) -> Table:
+def _transfer_work(calibration: Calibration) -> Table:
     """As it is in the cluster file; beside it how far one line misses that link's own figures."""
-    table = _table(("a transfer takes", "of its sender", "off by", "of its receiver", "off by"))
-    work, names = found.cluster.transfer_work, found.cluster.device_names
-    for ends in found.links:
+    rows = table(("a transfer takes", "of its sender", "off by", "of its receiver", "off by"))
+    work, names = calibration.cluster.transfer_work, calibration.cluster.device_names
+    for ends in calibration.links:
         at = names.index(ends[0]), names.index(ends[1])
-        texts = ["-", "-"]
+        sender = receiver = "-"
         if work is not None:
-            texts = [
-                _line_text(float(fixed[at]), float(per_byte[at]))
-                for fixed, per_byte in (
-                    (work.sender_seconds, work.sender_seconds_per_byte),
-                    (work.receiver_seconds, work.receiver_seconds_per_byte),
-                )
-            ]
-        fits = found.senders[ends].fit, found.receivers[ends].fit
-        cells = [text for pair in zip(texts, map(_residual, fits), strict=True) for text in pair]
-        table.add_row(_ends_text(found, ends), *cells)
-    return table
+            sender = _line_text(work.sender_seconds[at], work.sender_seconds_per_byte[at])
+            receiver = _line_text(work.receiver_seconds[at], work.receiver_seconds_per_byte[at])
+        rows.add_row(
+            _ends_text(calibration, ends),
+            sender,
+            _residual(calibration.senders[ends].fit),
+            receiver,
+            _residual(calibration.receivers[ends].fit),
+        )
+    return rows
 
 
-def _ends_text(found: Calibration, ends: tuple[str, str]) -> str:
+def _ends_text(calibration: Calibration, ends: tuple[str, str]) -> str:
     """Positions in the table of devices, which are shorter than names."""
-    names = found.cluster.device_names
+    names = calibration.cluster.device_names
     return " -> ".join(str(names.index(end)) for end in ends)
 
 
@@ -130,10 +142,3 @@ def _line_text(fixed_seconds: float, seconds_per_byte: float) -> str:
     if not fixed_seconds and not seconds_per_byte:
         return "-"
     return f"{seconds_text(fixed_seconds)} + {seconds_per_byte * 1e9:.2g} ns/B"
-
-
-def _table(columns: tuple[str, ...]) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for position, name in enumerate(columns):
-        table.add_column(name, justify="left" if position == 0 or not name else "right")
-    return table

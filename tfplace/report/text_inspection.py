@@ -1,77 +1,69 @@
-"""What `tfplace inspect` prints, at 80 columns."""
+"""What `tfplace inspect` prints."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 
 from rich.console import Console
-from rich.table import Table
 
 from tfplace.report.inspection import Inspection
+from tfplace.report.text import print_facts, table
 from tfplace.units_text import bytes_text, seconds_text
 
 MAX_ROWS = 20
+MAX_COUNTS = 10
 
 
-def print_inspection(found: Inspection, out: Console) -> None:
-    """Facts first, then the ops by type."""
-    for name, text in _facts(found):
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(width=13)
-        grid.add_column(overflow="fold")
-        grid.add_row(name, text)
-        out.print(grid)
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    table.add_column("op type")
-    for name in ("ops", f"time on {found.cluster}", "output"):
-        table.add_column(name, justify="right")
-    for row in found.op_types[:MAX_ROWS]:
-        table.add_row(
+def print_inspection(inspection: Inspection, out: Console) -> None:
+    """Prints facts first, then the ops by type."""
+    print_facts(_facts(inspection), out, name_width=13)
+    types = table(("op type", "ops", f"time on {inspection.cluster}", "output"))
+    for row in inspection.op_types[:MAX_ROWS]:
+        types.add_row(
             row.op_type, f"{row.num_ops:,}", seconds_text(row.seconds), bytes_text(row.output_bytes)
         )
-    out.print(table)
-    if len(found.op_types) > MAX_ROWS:
-        out.print(f"and {len(found.op_types) - MAX_ROWS} more op types (--format=json has all)")
+    out.print(types)
+    more = len(inspection.op_types) - MAX_ROWS
+    if more > 0:
+        out.print(f"and {more} more op types (--format=json has all)")
 
 
-def _facts(found: Inspection) -> list[tuple[str, str]]:
-    rows = [
-        ("model", f"{found.path} ({found.kind})"),
-        ("run", f"{found.mode}: {found.step_origin}"),
-        *(("guessed", sentence) for sentence in found.guessed),
-        ("signatures", ", ".join(found.signatures) or "none"),
-        (
-            "size",
-            f"{found.num_ops:,} ops, {found.num_tensors:,} tensors, {found.num_edges:,} edges, "
-            f"{found.num_functions:,} functions opened",
-        ),
-        (
-            "colocation",
-            f"{found.num_colocation_groups:,} groups, the largest of "
-            f"{found.largest_colocation_group:,} ops",
-        ),
-        ("devices", _counts(found.devices_asked, "none asked for")),
-        (
-            "memory",
-            f"variables {bytes_text(found.variable_bytes)} "
-            f"(trainable {bytes_text(found.trainable_bytes)}), "
-            f"constants {bytes_text(found.constant_bytes)}",
-        ),
-        ("FLOPs", f"{found.flops:.3g} a step"),
-        ("unknown", f"{found.unknown_shapes:,} tensors of unknown size"),
-        ("unpriced", _counts(found.unpriced_ops, "", "nothing")),
+def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
+    yield "model", f"{model.path} ({model.kind})"
+    yield "run", f"{model.mode}: {model.step_origin}"
+    yield from (("guessed", sentence) for sentence in model.guessed)
+    yield "signatures", ", ".join(model.signatures) or "none"
+    yield (
+        "size",
+        f"{model.num_ops:,} ops, {model.num_tensors:,} tensors, {model.num_edges:,} edges, "
+        f"{model.num_functions:,} functions opened",
+    )
+    largest = f"the largest of {model.largest_colocation_group:,} ops"
+    yield "colocation", f"{model.num_colocation_groups:,} groups, {largest}"
+    yield "devices", _counts(model.devices_asked, "none asked for")
+    yield (
+        "memory",
+        f"variables {bytes_text(model.variable_bytes)} "
+        f"(trainable {bytes_text(model.trainable_bytes)}), "
+        f"constants {bytes_text(model.constant_bytes)}",
+    )
+    yield "FLOPs", f"{model.flops:.3g} a step"
+    yield "unknown", f"{model.unknown_shapes:,} tensors of unknown size"
+    yield "unpriced", _counts(model.unpriced_ops) or "nothing"
+    if model.without_gpu_kernel:
+        yield "CPU only", _counts(model.without_gpu_kernel)
+    for name, sentences in (("unit", model.units), ("opened", model.opened)):
+        for op, what in itertools.islice(sentences.items(), MAX_ROWS):
+            yield name, f"{op}: {what}"
+
+
+def _counts(counts: Mapping[str, int], empty_key: str = "") -> str:
+    """ "MatMul 12, Add 3"; `empty_key` stands for the key ""."""
+    shown = [
+        f"{key or empty_key} {count:,}"
+        for key, count in itertools.islice(counts.items(), MAX_COUNTS)
     ]
-    if found.without_gpu_kernel:
-        rows.append(("CPU only", _counts(found.without_gpu_kernel, "")))
-    for name, why in list(found.units.items())[:MAX_ROWS]:
-        rows.append(("unit", f"{name}: {why}"))
-    for name, what in list(found.opened.items())[:MAX_ROWS]:
-        rows.append(("opened", f"{name}: {what}"))
-    return rows
-
-
-def _counts(counts: Mapping[str, int], empty_key: str, nothing: str = "") -> str:
-    shown = [f"{key or empty_key} {count:,}" for key, count in list(counts.items())[:10]]
-    if len(counts) > 10:
-        shown.append(f"and {len(counts) - 10} more")
-    return ", ".join(shown) or nothing
+    if len(counts) > MAX_COUNTS:
+        shown.append(f"and {len(counts) - MAX_COUNTS} more")
+    return ", ".join(shown)

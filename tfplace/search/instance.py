@@ -15,7 +15,7 @@ from graphs.problem_file import read_problem, write_problem
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """A problem to be solved.
+    """A problem of placement.
 
     Attributes:
       problem: what is to be placed.
@@ -38,15 +38,15 @@ class Instance:
         return {}
 
 
-def write_task(folder: str, instance: Instance) -> None:
-    """Writes a task for another process."""
+def write_instance(folder: str, instance: Instance) -> None:
+    """Writes an instance for another process."""
     write_problem(str(Path(folder, "problem.npz")), instance.problem, instance.given)
     if instance.expert is not None:
         np.save(Path(folder, "expert.npy"), instance.expert)
 
 
-def read_task(folder: str) -> Instance:
-    """Reads what `write_task` wrote."""
+def read_instance(folder: str) -> Instance:
+    """Reads what `write_instance` wrote."""
     problem, given = read_problem(str(Path(folder, "problem.npz")))
     expert = Path(folder, "expert.npy")
     return Instance(problem, given, np.load(expert) if expert.exists() else None)

@@ -1,4 +1,4 @@
-"""One placement, predicted in full: step time, peaks, what each device and link does."""
+"""What a person, or a program that uses the API, reads of one simulated placement."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from graphs.op_graph import IntArray
-from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.simulation.evaluator import SimulatingEvaluator
-from tfplace.simulation.schedule import Schedule
+from tfplace.simulation.simulated import Simulated, simulated
 from tfplace.simulation.simulator import Simulator
 
 
@@ -22,11 +20,14 @@ class Prediction:
 
     Attributes:
       step_seconds: the makespan; None where it can't run at all.
-      feasible: whether it fits memory, kernels, pins and colocation.
-      reason: why not, else empty.
-      peak_bytes, ops_per_device, busy_share: {device: ...}.
+      feasible: whether it keeps to memory, kernels, pins and colocation.
+      reason: why it doesn't, as one sentence, else empty.
+      peak_bytes: {device: the most bytes that it holds at once}.
+      ops_per_device: {device: how many ops lie on it}.
+      busy_share: {device: share of the step in which it computes}.
       memory_bytes: {device: all of its memory}.
-      transfers, transfer_bytes: of one step.
+      transfers: how many tensors a step moves between devices.
+      transfer_bytes: how many bytes these are.
       communication: the channel rule; a predicted time means nothing without it.
     """
 
@@ -44,24 +45,24 @@ class Prediction:
 
 def predict(problem: Problem, device_of_op: IntArray) -> Prediction:
     """Predicts a placement i4[N], feasible or not."""
-    outcome = SimulatingEvaluator(problem).evaluate(device_of_op[None])[0]
-    simulator = Simulator(problem)
-    makespan, peaks = simulator.run(device_of_op)
-    names = problem.device_names
-    counts = np.bincount(device_of_op, minlength=len(names))
-    finite = bool(np.isfinite(makespan))
-    schedule = simulator.schedule(device_of_op) if finite else None
+    return prediction_of(simulated(problem, device_of_op))
+
+
+def prediction_of(placed: Simulated) -> Prediction:
+    """What was simulated, by the devices' names."""
+    names = placed.problem.device_names
+    seconds = placed.outcome.step_seconds
     return Prediction(
-        step_seconds=makespan if finite else None,
-        feasible=not isinstance(outcome, Infeasible),
-        reason=outcome.message if isinstance(outcome, Infeasible) else "",
-        peak_bytes=dict(zip(names, peaks.tolist(), strict=True)),
-        ops_per_device=dict(zip(names, counts.tolist(), strict=True)),
-        busy_share={} if schedule is None else busy_shares(problem, schedule),
-        memory_bytes=dict(zip(names, problem.device_memory_bytes.tolist(), strict=True)),
-        transfers=0 if schedule is None else len(schedule.transfers.tensor),
-        transfer_bytes=0 if schedule is None else int(schedule.transfers.bytes.sum()),
-        communication=problem.communication,
+        step_seconds=seconds if np.isfinite(seconds) else None,
+        feasible=placed.is_feasible,
+        reason=placed.reason,
+        peak_bytes=placed.peak_bytes,
+        ops_per_device=placed.ops_per_device,
+        busy_share=placed.busy_share,
+        memory_bytes=dict(zip(names, placed.problem.device_memory_bytes.tolist(), strict=True)),
+        transfers=placed.num_transfers,
+        transfer_bytes=placed.transfer_bytes,
+        communication=placed.problem.communication,
     )
 
 
@@ -74,21 +75,10 @@ def placements_per_second(problem: Problem, device_of_op: IntArray, repeat: int)
     return repeat / (time.perf_counter() - began)
 
 
-def busy_shares(problem: Problem, schedule: Schedule) -> dict[str, float]:
-    """{device: op seconds / (step seconds x slots)}."""
-    work = np.bincount(
-        schedule.device_of_op,
-        weights=schedule.op_end - schedule.op_start,
-        minlength=problem.num_devices,
-    )
-    full = max(schedule.makespan, 1e-30) * problem.device_slots
-    return dict(zip(problem.device_names, (work / full).tolist(), strict=True))
-
-
 def best_of_prediction(prediction: Prediction) -> Best:
     """A prediction as the report's `best`."""
     return Best(
-        step_seconds=prediction.step_seconds if prediction.step_seconds is not None else np.inf,
+        step_seconds=np.inf if prediction.step_seconds is None else prediction.step_seconds,
         peak_bytes=prediction.peak_bytes,
         ops_per_device=prediction.ops_per_device,
         busy_share=prediction.busy_share,
@@ -103,10 +93,11 @@ class Best:
 
     Attributes:
       step_seconds: predicted.
-      peak_bytes: {device: bytes}.
-      ops_per_device: {device: ops}.
+      peak_bytes: {device: the most bytes that it holds at once}.
+      ops_per_device: {device: how many ops lie on it}.
       busy_share: {device: share of the step in which it computes}.
-      transfers, transfer_bytes: of one step.
+      transfers: how many tensors a step moves between devices.
+      transfer_bytes: how many bytes these are.
     """
 
     step_seconds: float

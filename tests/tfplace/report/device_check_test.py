@@ -41,10 +41,10 @@ def checked(words, capsys):
 
 
 def test_each_op_that_can_not_be_where_it_asks_to_is_named(misplaced_model, capsys):
-    status, found, errors = checked([misplaced_model, "--cluster=k80x2"], capsys)
-    assert (status, found["runs"]) == (2, False)
+    status, check, errors = checked([misplaced_model, "--cluster=k80x2"], capsys)
+    assert (status, check["runs"]) == (2, False)
     assert len(errors) == 1 and errors[0].startswith("tfplace: error: checking ")
-    told = {row["op"]: (row["reason"], row["asked"], row["message"]) for row in found["misplaced"]}
+    told = {row["op"]: (row["reason"], row["asked"], row["message"]) for row in check["misplaced"]}
     assert told == {
         "text": ("no_kernel", GPU0, "no kernel for its dtypes there; it has one on /device:CPU:0"),
         "y": (
@@ -58,7 +58,7 @@ def test_each_op_that_can_not_be_where_it_asks_to_is_named(misplaced_model, caps
             "shares a device with 2 ops (group of w): w asks for /device:GPU:0",
         ),
     }
-    assert all(0 <= m["peak_bytes"] <= m["usable_bytes"] for m in found["memory"].values())
+    assert all(0 <= m["peak_bytes"] <= m["usable_bytes"] for m in check["memory"].values())
 
 
 def test_the_text_fits_80_columns(misplaced_model, capsys):
@@ -70,16 +70,16 @@ def test_the_text_fits_80_columns(misplaced_model, capsys):
 
 
 def test_a_model_without_devices_runs_anywhere_but_needs_the_memory(tiny_rnnlm, tmp_path, capsys):
-    status, found, errors = checked([tiny_rnnlm, "--cluster=k80x2"], capsys)
-    assert (status, found["runs"], errors) == (0, True, [])
-    assert found["devices_asked"] == {"": found["num_ops"]} and found["misplaced"] == []
+    status, check, errors = checked([tiny_rnnlm, "--cluster=k80x2"], capsys)
+    assert (status, check["runs"], errors) == (0, True, [])
+    assert check["devices_asked"] == {"": check["num_ops"]} and check["misplaced"] == []
     small = cluster_to_json(named("k80x2"))
     for device in small["devices"]:
         device["memory"] = 1000
     path = tmp_path / "small.json"
     path.write_text(json.dumps(small))
-    status, found, errors = checked([tiny_rnnlm, f"--cluster={path}"], capsys)
-    assert (status, found["runs"], found["misplaced"]) == (2, False, [])
+    status, check, errors = checked([tiny_rnnlm, f"--cluster={path}"], capsys)
+    assert (status, check["runs"], check["misplaced"]) == (2, False, [])
     assert f"{GPU0} is too small" in errors[0]
 
 
@@ -96,8 +96,8 @@ def test_devices_in_functions_count_whether_the_run_opens_them_or_not(tmp_path, 
     module = tf.Module()
     module.serve = serve
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=serve)
-    status, found, _ = checked([str(tmp_path / "model"), "--cluster=k80x2"], capsys)
+    status, check, _ = checked([str(tmp_path / "model"), "--cluster=k80x2"], capsys)
     assert status == 2
-    ops = [row["op"].partition("/")[2] for row in found["misplaced"]]
+    ops = [row["op"].partition("/")[2] for row in check["misplaced"]]
     assert sorted(ops) == ["double", "double/y"]
-    assert {row["reason"] for row in found["misplaced"]} == {"unknown_device"}
+    assert {row["reason"] for row in check["misplaced"]} == {"unknown_device"}

@@ -8,8 +8,9 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.annealing.energy import Energy, memory_penalty
 from tfplace.grouping.fuse import FusedProblem, fused_problem
-from tfplace.simulation.arrays import SimulationArrays, new_scratch, simulation_arrays
+from tfplace.simulation.arrays import SimulationArrays, simulation_arrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import new_scratch
 
 # Fusing is of use only if it leaves at most this share of the ops.
 MOST_FUSED = 0.75
@@ -37,7 +38,7 @@ class AnnealingProblem:
         self.problem = problem if fused is None else fused.problem
         self.arrays: SimulationArrays = simulation_arrays(self.problem)
         self.usable: FloatArray = self.problem.usable_bytes()
-        self._scratch = new_scratch(self.arrays, 0)
+        self._scratch = new_scratch(self.arrays)
 
     def energy(self, device_of_op: IntArray, overflow_weight: float) -> Energy:
         """Simulates a placement of this problem; not from several threads at once."""

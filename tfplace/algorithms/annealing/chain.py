@@ -21,7 +21,7 @@ from tfplace.algorithms.annealing.energy import Energy
 from tfplace.algorithms.annealing.levels import Levels
 from tfplace.algorithms.annealing.moves import bell, choice_limits
 from tfplace.search.kept.snapshot import Snapshot
-from tfplace.simulation.arrays import new_scratch, timing_scratch
+from tfplace.simulation.scratch import new_scratch, timing_scratch
 
 
 class Phase(NamedTuple):
@@ -46,7 +46,7 @@ class Chain:
         self._problem = problem
         self._config = config
         self._timing = timing_scratch(problem.arrays)
-        self._full = new_scratch(problem.arrays, 0)
+        self._full = new_scratch(problem.arrays)
         self._state = new_chain(problem.problem.num_ops, seed)
         self._levels: Levels | None = None
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from tfplace.algorithms.annealing.energy import memory_penalty
 from tfplace.algorithms.annealing.levels import Levels
@@ -16,9 +17,9 @@ from tfplace.algorithms.annealing.moves import (
     random_share,
     take_back,
 )
-from tfplace.simulation.arrays import Scratch, SimulationArrays
-from tfplace.simulation.event_heap import compiled
+from tfplace.simulation.arrays import SimulationArrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import Scratch
 
 # Positions in ChainState.energy and .feasible.
 CURRENT, BEST = range(2)
@@ -120,7 +121,7 @@ def anneal(
         _keep_best(state)
 
 
-@compiled
+@compiled_part
 def _accept(
     arrays: SimulationArrays, scratch: Scratch, state: ChainState, energy: float, feasible: int
 ) -> None:
@@ -130,7 +131,7 @@ def _accept(
     trace_critical_path(arrays, scratch, state.position)
 
 
-@compiled
+@compiled_part
 def _keep_best(state: ChainState) -> None:
     """Any feasible placement is better than any other; else energy decides."""
     if state.feasible[CURRENT] < state.feasible[BEST]:
@@ -142,7 +143,7 @@ def _keep_best(state: ChainState) -> None:
             state.best[op] = state.position.device_of_op[op]
 
 
-@compiled
+@compiled_part
 def trace_critical_path(arrays: SimulationArrays, scratch: Scratch, position: Position) -> None:
     """Follows the causes of the last op's start back to the start of the run.
 
@@ -177,7 +178,7 @@ def trace_critical_path(arrays: SimulationArrays, scratch: Scratch, position: Po
     position.num_critical[0] = count
 
 
-@compiled
+@compiled_part
 def _latest_input(arrays: SimulationArrays, scratch: Scratch, position: Position, op: int) -> int:
     """The op whose tensor comes last, if no transfer waits for a channel; -1 without inputs."""
     device = position.device_of_op[op]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, LongArray
 from graphs.placement import Measurement, Outcome
-from tfplace.simulation.event_heap import compiled
 
 # A placement that does not fit counts as at least so many times its step time. A placement that
 # fits is then preferred unless it is more than twice as slow.

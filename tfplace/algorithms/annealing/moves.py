@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from tfplace.algorithms.annealing.levels import Levels
-from tfplace.simulation.event_heap import compiled
 
 WordArray = npt.NDArray[np.uint64]
 
@@ -99,7 +99,7 @@ def choice_limits(
     return limits
 
 
-@compiled
+@compiled_part
 def make_move(levels: Levels, limits: FloatArray, position: Position) -> None:
     """Draws moves until one changes something, or many have not; it can be taken back.
 
@@ -115,7 +115,7 @@ def make_move(levels: Levels, limits: FloatArray, position: Position) -> None:
             return
 
 
-@compiled
+@compiled_part
 def take_back(position: Position) -> None:
     """Undoes the last move."""
     # Backwards: of an op that changed twice, the first entry has its old device.
@@ -148,12 +148,12 @@ def random_share(random: WordArray) -> float:
     return np.float64((x + y) >> np.uint64(11)) * 1.1102230246251565e-16  # 53 bits, times 2**-53
 
 
-@compiled
+@compiled_part
 def _below(random: WordArray, count: int) -> int:
     return int(random_share(random) * count)
 
 
-@compiled
+@compiled_part
 def _draw_move(levels: Levels, limits: FloatArray, position: Position) -> None:
     """Makes one random move, which may change nothing."""
     num_choices = len(limits)
@@ -179,7 +179,7 @@ def _draw_move(levels: Levels, limits: FloatArray, position: Position) -> None:
         _exchange(levels, position)
 
 
-@compiled
+@compiled_part
 def _put_op(position: Position, op: int, device: int) -> None:
     """Every change of the placement goes through here, so that all can be taken back."""
     old = position.device_of_op[op]
@@ -191,14 +191,14 @@ def _put_op(position: Position, op: int, device: int) -> None:
         position.device_of_op[op] = device
 
 
-@compiled
+@compiled_part
 def _put(levels: Levels, position: Position, group: int, device: int) -> None:
     if levels.allowed[group, device]:
         for index in range(levels.member_row[group], levels.member_row[group + 1]):
             _put_op(position, levels.member[index], device)
 
 
-@compiled
+@compiled_part
 def _put_unit(levels: Levels, position: Position, op: int, device: int) -> None:
     """Moves an op with its colocation group, for moves that cut through groups."""
     if levels.op_allowed[op, device]:
@@ -207,14 +207,14 @@ def _put_unit(levels: Levels, position: Position, op: int, device: int) -> None:
             _put_op(position, levels.unit_member[index], device)
 
 
-@compiled
+@compiled_part
 def _draw_group(levels: Levels, position: Position, level: int) -> int:
     first = levels.free_row[level]
     count = levels.free_row[level + 1] - first
     return levels.free[first + _below(position.random, count)]
 
 
-@compiled
+@compiled_part
 def _where(levels: Levels, position: Position, group: int) -> int:
     """The device of a random member: moves on other levels may have split the group."""
     first = levels.member_row[group]
@@ -222,7 +222,7 @@ def _where(levels: Levels, position: Position, group: int) -> int:
     return position.device_of_op[levels.member[first + _below(position.random, count)]]
 
 
-@compiled
+@compiled_part
 def _draw_device(levels: Levels, position: Position, group: int) -> int:
     num_devices = levels.device_limits.shape[1]
     wanted = random_share(position.random) * levels.device_limits[group, num_devices - 1]
@@ -232,7 +232,7 @@ def _draw_device(levels: Levels, position: Position, group: int) -> int:
     return num_devices - 1
 
 
-@compiled
+@compiled_part
 def _follow(levels: Levels, position: Position, level: int) -> None:
     first = levels.edge_row[level]
     count = levels.edge_row[level + 1] - first
@@ -251,7 +251,7 @@ def _follow(levels: Levels, position: Position, level: int) -> None:
             return
 
 
-@compiled
+@compiled_part
 def _swap(levels: Levels, position: Position, level: int) -> None:
     one = _draw_group(levels, position, level)
     other = _draw_group(levels, position, level)
@@ -261,7 +261,7 @@ def _swap(levels: Levels, position: Position, level: int) -> None:
         _put(levels, position, other, here)
 
 
-@compiled
+@compiled_part
 def _run(levels: Levels, position: Position, level: int) -> None:
     """Neighbours in graph order go to one device; half the time only those of one device."""
     first = levels.free_row[level]
@@ -280,7 +280,7 @@ def _run(levels: Levels, position: Position, level: int) -> None:
             _put(levels, position, group, device)
 
 
-@compiled
+@compiled_part
 def _window(levels: Levels, position: Position, level: int) -> None:
     """The ops of a group within a stretch of the graph order go to one device."""
     group = _draw_group(levels, position, level)
@@ -293,7 +293,7 @@ def _window(levels: Levels, position: Position, level: int) -> None:
         _put_unit(levels, position, levels.member[index], device)
 
 
-@compiled
+@compiled_part
 def _exchange(levels: Levels, position: Position) -> None:
     """Two devices exchange what they hold of a stretch of the graph order, on whatever level."""
     num_ops = len(position.device_of_op)
@@ -313,7 +313,7 @@ def _exchange(levels: Levels, position: Position) -> None:
                 _put_unit(levels, position, op, one)
 
 
-@compiled
+@compiled_part
 def _critical(levels: Levels, position: Position, level: int) -> None:
     """A group of the critical path goes to a random device, or where its neighbour on it is."""
     count = position.num_critical[0]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from tfplace.algorithms.placers.list_problem import (
     ListProblem,
@@ -17,7 +18,6 @@ from tfplace.algorithms.placers.list_problem import (
     place_op,
 )
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 # So many gaps of a device are looked into before an op is appended.
@@ -91,7 +91,7 @@ def _earliest_finish(
         timelines.end[best_line, best_place] = best_end
 
 
-@compiled
+@compiled_part
 def _gap(timelines: _Timelines, line: int, ready: float, seconds: float) -> tuple[int, float]:
     """The first gap of a timeline that takes an op: its position and the op's start."""
     count = timelines.num_ops[line]
@@ -110,7 +110,7 @@ def _gap(timelines: _Timelines, line: int, ready: float, seconds: float) -> tupl
     return count, max(ready, timelines.end[line, count - 1]) if count > 0 else ready
 
 
-@compiled
+@compiled_part
 def _insert(timelines: _Timelines, line: int, place: int, start: float) -> None:
     """Makes room at a position of a timeline, for an op that starts then."""
     for index in range(timelines.num_ops[line], place, -1):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.placers.list_problem import (
     ListProblem,
@@ -18,7 +19,6 @@ from tfplace.algorithms.placers.list_problem import (
     place_op,
 )
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 # Of the ready ops, the so many that have been ready longest are compared: graphs of 100,000 ops
@@ -111,7 +111,7 @@ def _earliest_task_first(
         num_ready = _add_ready(arrays, schedule, state, op, num_ready)
 
 
-@compiled
+@compiled_part
 def _keep_device(
     arrays: SimulationArrays, state: _ReadyOps, op: int, child: int, device: int, end: float
 ) -> None:
@@ -124,7 +124,7 @@ def _keep_device(
         state.kept_until[device] = end + _longest_move(arrays, op, child, device)
 
 
-@compiled
+@compiled_part
 def _add_ready(
     arrays: SimulationArrays,
     schedule: PartialSchedule,
@@ -145,7 +145,7 @@ def _add_ready(
     return num_ready
 
 
-@compiled
+@compiled_part
 def _earliest(
     arrays: SimulationArrays,
     problem: ListProblem,
@@ -184,7 +184,7 @@ def _earliest(
     return best_place, best_device, best_start
 
 
-@compiled
+@compiled_part
 def _free_slot(arrays: SimulationArrays, state: _ReadyOps, device: int) -> int:
     """The slot of a device that is free first."""
     first = 0
@@ -194,7 +194,7 @@ def _free_slot(arrays: SimulationArrays, state: _ReadyOps, device: int) -> int:
     return first
 
 
-@compiled
+@compiled_part
 def _longest_move(arrays: SimulationArrays, op: int, child: int, device: int) -> float:
     """Seconds after which what an op made for a child is on every other device."""
     longest = 0.0

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.earliest_finish import earliest_finish
 from tfplace.algorithms.placers.memory import made_to_fit
 from tfplace.grouping.quotient import transfer_seconds
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 

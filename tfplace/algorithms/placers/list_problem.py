@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.placers.memory import op_bytes_estimate
 from tfplace.grouping.quotient import BoolArray, colocation_units, group_sums
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 
@@ -83,7 +83,7 @@ def empty_schedule(problem: ListProblem) -> PartialSchedule:
     )
 
 
-@compiled
+@compiled_part
 def may_take(problem: ListProblem, schedule: PartialSchedule, op: int, device: int) -> bool:
     """Whether an op may go to a device: kernel, pin, its unit's device, and room.
 
@@ -106,7 +106,7 @@ def may_take(problem: ListProblem, schedule: PartialSchedule, op: int, device: i
     return True
 
 
-@compiled
+@compiled_part
 def place_op(
     problem: ListProblem, schedule: PartialSchedule, op: int, device: int, end: float
 ) -> None:

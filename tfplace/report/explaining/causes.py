@@ -20,7 +20,7 @@ class Causes:
 
     Attributes:
       ready: f8[N] seconds, when the last of the op's inputs was there; 0 without inputs.
-      producer: i4[N] the op that made it; -1 without inputs.
+      producer: i4[N] the op that made this last input; -1 without inputs.
       transfer: i4[N] what brought it (index into the schedule's transfers); -1 where it was made
         on the op's own device.
     """
@@ -37,10 +37,12 @@ class Span:
     Attributes:
       kind: OP: an op runs, or is ready and waits for its busy device. TRANSFER: a tensor is on
         its way, or waits for its link. SENDING: the device copies tensors itself, which takes a
-        slot of it (rule 8 of BUILD_NOTES.md). NOTHING: the device has no op left.
+        slot of it (the contract, section 6, rule 8). NOTHING: the device has no op left.
       device: where the op lies, or from where the transfer comes; -1 for NOTHING.
-      item: op or transfer; -1 where other ops of that device, or nothing, are what is waited for.
-      start, end: seconds.
+      item: number of the op or transfer; -1 where other ops of that device, or nothing, are what
+        is waited for.
+      start: seconds.
+      end: seconds.
     """
 
     kind: str
@@ -51,12 +53,13 @@ class Span:
 
 
 def causes_of(problem: Problem, schedule: Schedule) -> Causes:
-    """Finds the last input of every op; of several at one instant the last in order of tensors."""
+    """The last input of every op; of several at one instant the last in the order of tensors."""
     graph, transfers = problem.graph, schedule.transfers
     size, num_ops = problem.num_devices, graph.num_ops
     producer = graph.tensor_producer[graph.use_tensor]
     device = schedule.device_of_op
     target = device[graph.use_op]
+    # The transfer of each tensor to each device, as a flat [T * D]; -1 for none.
     by_key = np.full(graph.num_tensors * size, -1, dtype=np.int32)
     by_key[transfers.tensor * size + transfers.target] = np.arange(len(transfers.tensor))
     is_local = device[producer] == target
@@ -80,7 +83,8 @@ def chain_before(causes: Causes, schedule: Schedule, op: int, since: float) -> I
     Every moment between belongs to one span; spans of no length are left out.
 
     Args:
-      causes, schedule: of one run.
+      causes: of the schedule.
+      schedule: one simulated step.
       op: where to begin.
       since: seconds; spans are cut there.
     """
@@ -89,7 +93,8 @@ def chain_before(causes: Causes, schedule: Schedule, op: int, since: float) -> I
     while schedule.op_start[here] > since:
         device = int(schedule.device_of_op[here])
         start, ready = float(schedule.op_start[here]), float(causes.ready[here])
-        # Ready, but not started: its device had no slot for it.
+        # Ready, but not started: its device had no free slot. While the first op's own device is
+        # idle no op takes one, so there it is a copy that does.
         busy = SENDING if is_first and device == home else OP
         yield from _cut(Span(busy, device, -1, ready, start), since)
         producer, moved = int(causes.producer[here]), int(causes.transfer[here])
@@ -106,7 +111,10 @@ def chain_before(causes: Causes, schedule: Schedule, op: int, since: float) -> I
 
 
 def critical_chain(causes: Causes, schedule: Schedule) -> list[Span]:
-    """The chain that ends with the step, in the order of time: shorten it, or nothing is gained."""
+    """The chain that ends with the step, in the order of time; empty without ops.
+
+    Whoever wants a shorter step must shorten this chain: nothing else delays the step's end.
+    """
     if not len(schedule.op_end):
         return []
     last = int(np.argmax(schedule.op_end))

@@ -1,4 +1,4 @@
-"""One placement's step, explained: all that a report shows beside its numbers."""
+"""One placement's step, explained: what a report shows beside its numbers."""
 
 from __future__ import annotations
 
@@ -6,18 +6,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import Causes, causes_of
-from tfplace.report.explaining.group_graph import GroupGraph, group_graph
-from tfplace.report.explaining.hot_spots import (
-    HeavyOp,
-    HeavyType,
-    LargeTransfer,
-    heaviest_ops,
-    heaviest_types,
-    largest_transfers,
-)
 from tfplace.report.explaining.on_cpu import OnCpu, ops_on_cpu
 from tfplace.report.explaining.waiting import (
     DeviceTime,
@@ -27,36 +17,38 @@ from tfplace.report.explaining.waiting import (
     short_names,
 )
 from tfplace.simulation.schedule import Schedule
-from tfplace.simulation.simulator import Simulator
-
-MAX_ROWS = 12
+from tfplace.simulation.simulated import Simulated
 
 
 @dataclasses.dataclass(frozen=True)
 class Explained:
-    """A step and what there is to say of it; [D] are the problem's devices.
+    """A step and what there is to say of it.
 
     Attributes:
-      problem, schedule, causes: one simulated run.
+      placed: the placement, simulated; it has a schedule.
+      causes: what each op of that schedule waited for.
       names: [D] short device names.
-      times: [D] who waits for whom.
+      times: [D] how each device spends the step, and what it waits for.
       chain: {(kind, device): seconds} of the chain of ops and transfers that ends with the step.
-      groups: the graph, summarised.
       on_cpu: why ops sit on a CPU.
-      ops, types, transfers: the heaviest, MAX_ROWS of each.
     """
 
-    problem: Problem
-    schedule: Schedule
+    placed: Simulated
     causes: Causes
     names: Sequence[str]
     times: Sequence[DeviceTime]
     chain: Mapping[tuple[str, int], float]
-    groups: GroupGraph
     on_cpu: Sequence[OnCpu]
-    ops: Sequence[HeavyOp]
-    types: Sequence[HeavyType]
-    transfers: Sequence[LargeTransfer]
+
+    @property
+    def problem(self) -> Problem:
+        """What was placed."""
+        return self.placed.problem
+
+    @property
+    def schedule(self) -> Schedule:
+        """What happens when."""
+        return self.placed.known_schedule()
 
     def sentences(self) -> list[str]:
         """[D]: how each device spends the step, in a sentence."""
@@ -80,24 +72,19 @@ class Explained:
         ]
 
 
-def explain(problem: Problem, device_of_op: IntArray) -> Explained:
-    """Simulates a placement i4[N] and explains the step.
+def explain(placed: Simulated) -> Explained:
+    """Explains the step of a placement.
 
     Raises:
-      ValueError: an op lies where it has no kernel.
+      ValueError: it has no schedule, since an op lies where it has no kernel.
     """
-    schedule = Simulator(problem).schedule(device_of_op)
+    problem, schedule = placed.problem, placed.known_schedule()
     causes = causes_of(problem, schedule)
     return Explained(
-        problem=problem,
-        schedule=schedule,
+        placed=placed,
         causes=causes,
         names=short_names(problem.device_names),
         times=device_times(problem, schedule, causes),
         chain=chain_shares(schedule, causes),
-        groups=group_graph(problem, schedule),
         on_cpu=ops_on_cpu(problem, schedule),
-        ops=heaviest_ops(problem, schedule, MAX_ROWS),
-        types=heaviest_types(problem, schedule, MAX_ROWS),
-        transfers=largest_transfers(problem, schedule, MAX_ROWS),
     )

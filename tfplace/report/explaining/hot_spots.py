@@ -2,102 +2,40 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
 import numpy as np
 
+from graphs.op_graph import FloatArray
 from graphs.problem import Problem
 from tfplace.simulation.schedule import Schedule
 
 
-@dataclasses.dataclass(frozen=True)
-class HeavyOp:
-    """Attributes: seconds: where it lies; fastest_seconds: on the fastest device that has it."""
-
-    name: str
-    op_type: str
-    device: int
-    seconds: float
-    fastest_seconds: float
+def heaviest_ops(schedule: Schedule, count: int) -> list[int]:
+    """The ops that run longest, the longest first; none that takes no time."""
+    return _largest(schedule.op_end - schedule.op_start, count)
 
 
-@dataclasses.dataclass(frozen=True)
-class HeavyType:
-    """All ops of one type; seconds where they lie."""
-
-    op_type: str
-    num_ops: int
-    seconds: float
-
-
-@dataclasses.dataclass(frozen=True)
-class LargeTransfer:
-    """A tensor that travels.
-
-    Attributes:
-      tensor: "op:i"; "^op" for a control edge.
-      source, target: devices.
-      bytes: moved.
-      seconds: from its start to its arrival.
-      queued_seconds: that it waited for its link.
-    """
-
-    tensor: str
-    source: int
-    target: int
-    bytes: int
-    seconds: float
-    queued_seconds: float
-
-
-def heaviest_ops(problem: Problem, schedule: Schedule, count: int) -> list[HeavyOp]:
-    """The ops that run longest, the longest first."""
-    seconds = schedule.op_end - schedule.op_start
-    fastest = problem.op_seconds.min(axis=1) if problem.num_ops else seconds
-    return [
-        HeavyOp(
-            str(problem.graph.op_names[op]),
-            str(problem.graph.op_types[op]),
-            int(schedule.device_of_op[op]),
-            float(seconds[op]),
-            float(fastest[op]),
-        )
-        for op in np.argsort(-seconds, kind="stable")[:count].tolist()
-        if seconds[op] > 0.0
-    ]
-
-
-def heaviest_types(problem: Problem, schedule: Schedule, count: int) -> list[HeavyType]:
-    """The op types that take most of all devices' time together, the dearest first."""
-    types, number, num_ops = np.unique(
-        np.array(problem.graph.op_types, dtype=object).astype(str),
-        return_inverse=True,
-        return_counts=True,
+def heaviest_types(
+    problem: Problem, schedule: Schedule, count: int
+) -> list[tuple[str, int, float]]:
+    """(op type, number of ops, seconds that they run where they lie), the most seconds first."""
+    types, type_of_op, num_ops = np.unique(
+        np.asarray(problem.graph.op_types, dtype=str), return_inverse=True, return_counts=True
     )
-    seconds = np.bincount(number, schedule.op_end - schedule.op_start, len(types))
-    return [
-        HeavyType(str(types[kind]), int(num_ops[kind]), float(seconds[kind]))
-        for kind in np.argsort(-seconds, kind="stable")[:count].tolist()
-        if seconds[kind] > 0.0
-    ]
+    seconds = np.bincount(type_of_op, schedule.op_end - schedule.op_start, len(types))
+    return [(str(types[k]), int(num_ops[k]), float(seconds[k])) for k in _largest(seconds, count)]
 
 
-def largest_transfers(problem: Problem, schedule: Schedule, count: int) -> list[LargeTransfer]:
-    """The transfers of most bytes, the largest first."""
+def largest_transfers(schedule: Schedule, count: int) -> list[int]:
+    """Indices of the transfers of most bytes, the largest first; none of no bytes."""
+    return _largest(schedule.transfers.bytes, count)
+
+
+def queued_seconds(problem: Problem, schedule: Schedule) -> FloatArray:
+    """f8[X]: how long each transfer waited for its link after its tensor was made."""
     moved = schedule.transfers
-    made = schedule.op_end[problem.graph.tensor_producer[moved.tensor]]
-    return [
-        LargeTransfer(
-            tensor_name(problem, int(moved.tensor[index])),
-            int(moved.source[index]),
-            int(moved.target[index]),
-            int(moved.bytes[index]),
-            float(moved.arrival[index] - moved.start[index]),
-            float(moved.start[index] - made[index]),
-        )
-        for index in np.argsort(-moved.bytes, kind="stable")[:count].tolist()
-        if moved.bytes[index] > 0
-    ]
+    return moved.start - schedule.op_end[problem.graph.tensor_producer[moved.tensor]]
 
 
 def tensor_name(problem: Problem, tensor: int) -> str:
@@ -106,3 +44,8 @@ def tensor_name(problem: Problem, tensor: int) -> str:
     name = str(graph.op_names[graph.tensor_producer[tensor]])
     output = int(graph.tensor_output[tensor])
     return f"^{name}" if output < 0 else f"{name}:{output}"
+
+
+def _largest(values: Any, count: int) -> list[int]:
+    order = np.argsort(-values, kind="stable")[:count].tolist()
+    return [index for index in order if values[index] > 0]

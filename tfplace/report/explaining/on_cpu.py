@@ -23,11 +23,11 @@ class OnCpu:
       reason: NO_KERNEL: no GPU has a kernel for them with these dtypes. PINNED: by --pin or
         --keep_devices. TIED: they share a colocation group with one of the former. CHOSEN: a GPU
         could run them; the placement leaves them here.
-      num_ops: how many.
+      num_ops: how many ops these are.
       types: [(op type, ops)], the most frequent first, at most MAX_TYPES.
-      seconds: that they run.
-      gpu_seconds: that they would run on the fastest GPU; inf where none has a kernel for all.
-      example: one of them by name: the one that runs longest.
+      seconds: how long they run.
+      gpu_seconds: how long they would run on the fastest GPU; inf where none has kernels for all.
+      example: the name of the one that runs longest.
     """
 
     reason: str
@@ -56,13 +56,13 @@ def ops_on_cpu(problem: Problem, schedule: Schedule) -> list[OnCpu]:
         (CHOSEN, ~bound & ~pinned & ~no_kernel),
     )
     seconds = schedule.op_end - schedule.op_start
-    found = []
+    rows = []
     for reason, applies in reasons:
         ops = np.flatnonzero(is_here & applies)
         if len(ops):
             types = collections.Counter(str(problem.graph.op_types[op]) for op in ops.tolist())
             longest = int(ops[np.argmax(seconds[ops])])
-            found.append(
+            rows.append(
                 OnCpu(
                     reason,
                     len(ops),
@@ -72,4 +72,4 @@ def ops_on_cpu(problem: Problem, schedule: Schedule) -> list[OnCpu]:
                     str(problem.graph.op_names[longest]),
                 )
             )
-    return found
+    return rows

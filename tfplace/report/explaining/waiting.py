@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from graphs.op_graph import FloatArray
 from graphs.problem import Problem
 from tfplace.report.explaining.causes import (
     NOTHING,
@@ -28,11 +27,11 @@ from tfplace.simulation.schedule import Schedule
 from tfplace.units_text import share_text
 
 LEAST_SHARE = 0.03
-"""What a sentence names; less is summed up."""
+"""Share of the step from which on a sentence names a wait; shorter ones are summed up."""
 SHOWN_SHARE = 0.005
-"""Less rounds to 0 %."""
+"""Share of the step below which nothing is said: it would be shown as 0 %."""
 BUSY_SHARE = 0.02
-"""A device that computes less is a bystander."""
+"""A device that computes for less than this share of the step has no waits worth naming."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,8 +39,9 @@ class Gap:
     """A time in which no op runs on a device.
 
     Attributes:
-      start, end: seconds.
-      next_op: what ends it; -1 at the end of the step.
+      start: seconds.
+      end: seconds.
+      next_op: the op whose start ends it; -1 for the gap at the end of the step.
       spans: what is waited for, in the order of time; they fill the gap.
     """
 
@@ -56,9 +56,9 @@ class DeviceTime:
     """A device's share of one step.
 
     Attributes:
-      computing_seconds: while at least one op runs.
+      computing_seconds: how long at least one op runs.
       gaps: the rest of the step.
-      waits: {(kind, device): seconds}, the gaps' spans summed; the longest first.
+      waits: {(kind, device): seconds} of the gaps' spans; what takes longest comes first.
     """
 
     computing_seconds: float
@@ -72,39 +72,27 @@ def device_times(problem: Problem, schedule: Schedule, causes: Causes) -> list[D
 
 
 def chain_shares(schedule: Schedule, causes: Causes) -> Mapping[tuple[str, int], float]:
-    """{(kind, device): seconds} of the chain that ends with the step; the longest first."""
+    """{(kind, device): seconds} of the chain that ends with the step; what takes longest first."""
     return _summed(critical_chain(causes, schedule))
 
 
 def _device_time(schedule: Schedule, causes: Causes, device: int) -> DeviceTime:
     runs = np.flatnonzero((schedule.device_of_op == device) & (schedule.op_end > schedule.op_start))
     runs = runs[np.argsort(schedule.op_start[runs], kind="stable")]
-    starts = schedule.op_start[runs]
-    busy_until = np.maximum.accumulate(schedule.op_end[runs]) if len(runs) else np.zeros(0)
-    gaps = [
-        _gap(schedule, causes, (since, float(starts[index])), int(runs[index]))
-        for index, since in _gap_starts(starts, busy_until)
-    ]
-    end = float(busy_until[-1]) if len(runs) else 0.0
-    if end < schedule.makespan:
-        left = Span(NOTHING, -1, -1, end, schedule.makespan)
-        gaps.append(Gap(end, schedule.makespan, -1, [left]))
+    gaps, busy_until = [], 0.0
+    for op in runs.tolist():
+        start = float(schedule.op_start[op])
+        if start > busy_until:
+            spans = list(chain_before(causes, schedule, op, busy_until))
+            gaps.append(Gap(busy_until, start, op, spans[::-1]))
+        busy_until = max(busy_until, float(schedule.op_end[op]))
+    if busy_until < schedule.makespan:
+        left = Span(NOTHING, -1, -1, busy_until, schedule.makespan)
+        gaps.append(Gap(busy_until, schedule.makespan, -1, [left]))
     idle = sum(gap.end - gap.start for gap in gaps)
     return DeviceTime(
         max(schedule.makespan - idle, 0.0), gaps, _summed([s for gap in gaps for s in gap.spans])
     )
-
-
-def _gap_starts(starts: FloatArray, busy_until: FloatArray) -> list[tuple[int, float]]:
-    """(position of the op that ends the gap, the gap's start) of each gap before an op."""
-    before = np.concatenate([[0.0], busy_until[:-1]]) if len(starts) else starts
-    return [(int(index), float(before[index])) for index in np.flatnonzero(starts > before)]
-
-
-def _gap(schedule: Schedule, causes: Causes, seconds: tuple[float, float], next_op: int) -> Gap:
-    start, end = seconds
-    spans = list(chain_before(causes, schedule, next_op, start))
-    return Gap(start, end, next_op, spans[::-1])
 
 
 def _summed(spans: Sequence[Span]) -> dict[tuple[str, int], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from graphs.problem import Problem
 
 NUM_COLOURS = 9
-"""Of page.css: --d0 is a CPU's grey beside GPUs, the others tell devices apart."""
+"""How many page.css has: --d0 is the grey of a CPU beside GPUs, the others tell devices apart."""
 
 
 def text(value: object) -> str:
@@ -54,14 +55,11 @@ def name(value: object) -> str:
 def colours(problem: Problem) -> list[int]:
     """[D]: the colour of each device; grey is the CPU's where there are GPUs too."""
     has_gpu = "GPU" in problem.device_types
-    found, used = [], 0
-    for kind in problem.device_types:
-        if kind == "CPU" and has_gpu:
-            found.append(0)
-        else:
-            found.append(1 + used % (NUM_COLOURS - 1))
-            used += 1
-    return found
+    others = itertools.count()
+    return [
+        0 if kind == "CPU" and has_gpu else 1 + next(others) % (NUM_COLOURS - 1)
+        for kind in problem.device_types
+    ]
 
 
 def swatch(colour: int, label: str) -> str:

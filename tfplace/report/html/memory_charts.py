@@ -7,7 +7,7 @@ import numpy as np
 from graphs.op_graph import FloatArray
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.elements import colours, section, swatch, text
-from tfplace.simulation.schedule import MemoryUse, memory_use
+from tfplace.simulation.schedule import MemoryUse
 from tfplace.units_text import bytes_text, seconds_text, share_text
 
 WIDTH, HEIGHT = 360, 84
@@ -25,7 +25,7 @@ def memory_charts(explained: Explained) -> str:
         _chart(
             explained.names[device], colour[device], use, float(limits[device]), schedule.makespan
         )
-        for device, use in enumerate(memory_use(problem, schedule))
+        for device, use in enumerate(explained.placed.memory)
         if use.bytes.any()
     ]
     reserve = share_text(problem.memory_reserve)

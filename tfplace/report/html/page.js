@@ -1,19 +1,20 @@
-// The page's script: the zoomable schedule, the graph of groups, the copy button. No libraries.
+// The page's script: the zoomable schedule and the copy button. No libraries.
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
   // ---- texts ----
+  const short = (number) => Number(number < 999.5 ? number.toPrecision(3) : number.toFixed(0));
   function secondsText(seconds) {
     const [factor, unit] = seconds >= 1 ? [1, "s"] : seconds >= 1e-3 ? [1e3, "ms"] : [1e6, "µs"];
-    return `${Number((seconds * factor).toPrecision(3))} ${unit}`;
+    return `${short(seconds * factor)} ${unit}`;
   }
   function bytesText(count) {
     const units = ["B", "KiB", "MiB", "GiB"];
     let unit = 0;
     while (count >= 1024 && unit < 3) { count /= 1024; unit += 1; }
-    return `${Number(count.toPrecision(3))} ${units[unit]}`;
+    return `${short(count)} ${units[unit]}`;
   }
   function tell(target, title, rest) {
     target.replaceChildren();
@@ -26,18 +27,25 @@
   function timeline(canvas, told, data) {
     const paint = canvas.getContext("2d");
     const tick = data.seconds / data.ticks;
+    const items = { op: [], transfer: [], wait: [], run: [] };
     const rows = layOut(data);
     let from = 0, to = data.ticks, chosen = null, row = 0, colours = {}, stripes = {};
     let width = 0, gutter = 0;
 
-    const nameOf = (pair) => data.scopes[pair[0]] + pair[1];
+    // Of an op or a transfer: its scope and the last part of its name.
+    const partsOf = ({ kind, index }) => data[`${kind}s`].name[index];
+    const nameOf = (item) => data.scopes[partsOf(item)[0]] + partsOf(item)[1];
+    const countOf = (run) => `${data.runs[run.index][3]} short ones`;
     const xOf = (time) => gutter + (width - gutter) * (time - from) / (to - from);
     const timeAt = (x) => from + (to - from) * (x - gutter) / (width - gutter);
 
-    // Items of a row: {start, end, kind, index}, in the order of time.
+    // Items of a row: {start, end, kind, index}, in the order of time; `items` has them by index.
     function layOut({ rows, ops, transfers, waits, runs }) {
       const made = rows.map((row) => ({ ...row, items: [] }));
-      const add = (row, start, end, kind, index) => made[row].items.push({ row, start, end, kind, index });
+      const add = (row, start, end, kind, index) => {
+        items[kind][index] = { row, start, end, kind, index };
+        made[row].items.push(items[kind][index]);
+      };
       ops.start.forEach((start, i) => add(ops.row[i], start, ops.end[i], "op", i));
       transfers.start.forEach((start, i) => add(transfers.row[i], start, transfers.end[i], "transfer", i));
       waits.forEach(([row, start, end], i) => add(row, start, end, "wait", i));
@@ -162,9 +170,9 @@
       if (right - left < 34 || row.height < 13) return;
       const start = Math.max(left, gutter), room = Math.min(right, width) - start - 6;
       paint.font = `${row.height > 20 ? 11 : 9}px system-ui, 'DejaVu Sans', sans-serif`;
-      const text = fitting(labelOf(item), room);
+      const text = fitting(item.kind === "run" ? countOf(item) : partsOf(item)[1], room);
       paint.textAlign = "left";
-      paint.fillStyle = isBright(paint.fillStyle, colours.device[row.device]) ? "#10151c" : "#ffffff";
+      paint.fillStyle = isBright(colours.device[row.device]) ? "#10151c" : "#ffffff";
       if (text) paint.fillText(text, start + 3, row.y + row.height / 2 + 0.5);
     }
 
@@ -178,9 +186,8 @@
     }
 
     function drawChosen() {
-      let item = chosen, steps = 0;
-      paint.lineWidth = 1.5;
-      while (item && steps < 400) {
+      let item = chosen;
+      for (let steps = 0; item && steps < 400; steps += 1) {
         const row = rows[item.row], left = Math.max(xOf(item.start), gutter - 2);
         const right = Math.min(xOf(item.end), width + 2);
         paint.strokeStyle = steps ? colours.fg : colours.focus;
@@ -189,11 +196,10 @@
           paint.strokeRect(left - 1, row.y - 1, Math.max(right - left, 1) + 2, row.height + 2);
         }
         item = causeOf(item);
-        steps += 1;
       }
     }
 
-    function isBright(_, colour) {
+    function isBright(colour) {
       const hex = parseInt(colour.slice(1), 16);
       const [red, green, blue] = [hex >> 16, (hex >> 8) & 255, hex & 255];
       return 0.3 * red + 0.59 * green + 0.11 * blue > 128;
@@ -203,55 +209,35 @@
       const count = Math.floor(text.length * room / paint.measureText(text).width) - 1;
       return count > 2 ? `${text.slice(0, count)}…` : "";
     }
-    function labelOf(item) {
-      if (item.kind === "op") return data.ops.name[item.index][1];
-      if (item.kind === "transfer") return data.transfers.name[item.index][1];
-      return item.kind === "run" ? `${data.runs[item.index][3]} short ones` : "";
-    }
 
-    function itemOfOp(i) {
-      return rows[data.ops.row[i]].items.find((it) => it.kind === "op" && it.index === i);
-    }
-    function itemOfTransfer(i) {
-      return rows[data.transfers.row[i]].items.find((it) => it.kind === "transfer" && it.index === i);
-    }
-    function causeOf(item) {
-      if (item.kind === "op" || item.kind === "wait") {
-        const cause = item.kind === "op" ? data.ops.cause[item.index] : data.waits[item.index][5];
-        return cause > 0 ? itemOfOp(cause - 1) : cause < 0 ? itemOfTransfer(-cause - 1) : null;
-      }
-      if (item.kind === "transfer") {
-        const cause = data.transfers.cause[item.index];
-        return cause >= 0 ? itemOfOp(cause) : null;
-      }
-      return null;
+    // The op or transfer that an item waited for; null for a run, and where it waited for nothing.
+    function causeOf({ kind, index }) {
+      if (kind === "run") return null;
+      if (kind === "transfer") return items.op[data.transfers.cause[index]] || null;
+      const cause = kind === "op" ? data.ops.cause[index] : data.waits[index][5];
+      return (cause > 0 ? items.op[cause - 1] : items.transfer[-cause - 1]) || null;
     }
 
     function describe(item) {
       const row = rows[item.row], lasts = secondsText((item.end - item.start) * tick);
       const at = `at ${secondsText(item.start * tick)}`;
-      const device = data.devices[row.device].name;
+      const device = data.devices[row.device].name, cause = causeOf(item);
       if (item.kind === "op") {
-        const cause = causeOf(item);
         const why = !cause ? "it started when its device was free" :
-          cause.kind === "transfer" ? `it waited for ${nameOf(data.transfers.name[cause.index])}, from ${data.devices[rows[cause.row].device].name}` :
-          `after ${nameOf(data.ops.name[cause.index])}`;
-        tell(told, nameOf(data.ops.name[item.index]),
-          `${data.types[data.ops.type[item.index]]} on ${device}, ${lasts}, ${at}; ${why}`);
+          cause.kind === "op" ? `after ${nameOf(cause)}` :
+          `it waited for ${nameOf(cause)}, from ${data.devices[rows[cause.row].device].name}`;
+        tell(told, nameOf(item), `${data.types[data.ops.type[item.index]]} on ${device}, ${lasts}, ${at}; ${why}`);
       } else if (item.kind === "transfer") {
         const queued = (item.start - data.transfers.made[item.index]) * tick;
-        tell(told, nameOf(data.transfers.name[item.index]),
-          `${row.label}, ${bytesText(data.transfers.bytes[item.index])}, ${lasts}, ${at}` +
+        tell(told, nameOf(item), `${row.label}, ${bytesText(data.transfers.bytes[item.index])}, ${lasts}, ${at}` +
           (queued > 0 ? `; its link was busy for ${secondsText(queued)} before` : ""));
       } else if (item.kind === "run") {
-        tell(told, `${data.runs[item.index][3]} short ones`, `${row.label || device}, within ${lasts}, ${at}`);
+        tell(told, countOf(item), `${row.label || device}, within ${lasts}, ${at}`);
       } else {
         const [, , , kind, other] = data.waits[item.index];
         const what = kind === "nothing" ? "nothing left to do" : kind === "sending" ? "it copies tensors itself" :
           `waits for ${kind === "op" ? "an op on" : "a transfer from"} ${data.devices[other].name}`;
-        const cause = causeOf(item);
-        const which = cause && cause.kind !== "wait" ? `, ${nameOf(data[`${cause.kind}s`].name[cause.index])}` : "";
-        tell(told, `${device} is idle`, `for ${lasts}, ${at}: ${what}${which}`);
+        tell(told, `${device} is idle`, `for ${lasts}, ${at}: ${what}${cause ? `, ${nameOf(cause)}` : ""}`);
       }
     }
 
@@ -263,12 +249,8 @@
       to = from + span;
       draw();
     }
-    function zoom(factor, centre) {
-      const span = (to - from) * factor;
-      const share = (centre - from) / (to - from);
-      show(centre - share * span, centre + (1 - share) * span);
-    }
-    function pan(share) { show(from + share * (to - from), to + share * (to - from)); }
+    const zoom = (factor, centre) => show(centre - (centre - from) * factor, centre + (to - centre) * factor);
+    const pan = (share) => show(from + share * (to - from), to + share * (to - from));
     function choose(item, isToBeSeen = true) {
       chosen = item;
       if (!item) { draw(); return; }
@@ -330,9 +312,9 @@
     function itemAt(event) {
       const box = canvas.getBoundingClientRect();
       const x = event.clientX - box.left, y = event.clientY - box.top;
-      const found = rows.find((r) => y >= r.y - 1 && y <= r.y + r.height + 1);
-      if (!found || x < gutter) return null;
-      const [item, off] = nearest(found.items, timeAt(x));
+      const pointed = rows.find((r) => y >= r.y - 1 && y <= r.y + r.height + 1);
+      if (!pointed || x < gutter) return null;
+      const [item, off] = nearest(pointed.items, timeAt(x));
       return off <= 3 * (to - from) / (width - gutter) ? item : null;
     }
     let held = null;
@@ -351,8 +333,7 @@
       held = null;
     });
     canvas.addEventListener("dblclick", (event) => {
-      const box = canvas.getBoundingClientRect();
-      zoom(0.4, timeAt(event.clientX - box.left));
+      zoom(0.4, timeAt(event.clientX - canvas.getBoundingClientRect().left));
     });
     canvas.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
@@ -366,55 +347,7 @@
     window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { readColours(); draw(); });
   }
 
-  // ---- the graph of groups ----
-  function graph(box, told) {
-    const groups = [...box.querySelectorAll(".group")], edges = [...box.querySelectorAll(".edge")];
-    const labels = groups.map((group) => group.getAttribute("aria-label"));
-    const names = groups.map((group) => group.dataset.name);
-    edges.forEach((edge) => { edge.ends = edge.dataset.e.split(",").map(Number); });
-    let current = 0;
-    function choose(number) {
-      current = number;
-      box.classList.add("chosen");
-      const from = [], to = [], seen = new Set([number]);
-      edges.forEach((edge) => {
-        const [source, target, bytes] = edge.ends, isOn = source === number || target === number;
-        edge.classList.toggle("on", isOn);
-        if (!isOn) return;
-        const other = source === number ? target : source;
-        seen.add(other);
-        (source === number ? to : from).push([bytes, names[other]]);
-      });
-      groups.forEach((group, i) => group.classList.toggle("on", seen.has(i)));
-      const listed = (pairs) => pairs.sort((a, b) => b[0] - a[0]).slice(0, 3)
-        .map(([bytes, label]) => `${label} (${bytesText(bytes)})`).join(", ") || "nothing drawn";
-      tell(told, labels[number], `— gets from ${listed(from)}; gives to ${listed(to)}.`);
-    }
-    function clear() {
-      box.classList.remove("chosen");
-      groups.concat(edges).forEach((element) => element.classList.remove("on"));
-    }
-    groups.forEach((group, i) => {
-      group.addEventListener("click", () => { group.focus(); });
-      group.addEventListener("focus", () => choose(i));
-    });
-    box.addEventListener("focusout", (event) => { if (!box.contains(event.relatedTarget)) clear(); });
-    box.addEventListener("keydown", (event) => {
-      const step = { ArrowDown: 1, ArrowRight: 1, ArrowUp: -1, ArrowLeft: -1 }[event.key];
-      if (event.key === "Escape") { clear(); box.focus(); return; }
-      if (!step) return;
-      event.preventDefault();
-      const isIn = document.activeElement !== box;
-      const next = isIn ? Math.min(Math.max(current + step, 0), groups.length - 1) : current;
-      groups[next].focus();
-      groups[next].scrollIntoView({ block: "nearest", inline: "nearest" });
-    });
-  }
-
-  const canvas = byId("timeline");
-  if (canvas) timeline(canvas, byId("timeline-told"), JSON.parse(byId("timeline-data").textContent));
-  const box = document.querySelector(".graph");
-  if (box) graph(box, byId("graph-told"));
+  timeline(byId("timeline"), byId("timeline-told"), JSON.parse(byId("timeline-data").textContent));
   byId("copy").addEventListener("click", async () => {
     const text = byId("command").textContent;
     try {

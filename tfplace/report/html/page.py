@@ -7,7 +7,6 @@ import importlib.resources
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import facts, name, section, text
-from tfplace.report.html.group_picture import group_picture
 from tfplace.report.html.hot_spot_tables import hot_spots
 from tfplace.report.html.memory_charts import memory_charts
 from tfplace.report.html.step_bars import step_bars
@@ -40,7 +39,6 @@ def html_report(report: Report, explained: Explained) -> str:
         waiting_bars(explained),
         timeline(explained),
         memory_charts(explained),
-        group_picture(explained),
         hot_spots(explained),
         _search(report),
         _sources(report),

@@ -32,7 +32,7 @@ def step_bars(report: Report) -> str:
     return section(
         "times",
         "Step time",
-        f"<div class='bars' role='list'>{''.join(lines)}</div>",
+        f"<div role='list'>{''.join(lines)}</div>",
         f"<p>{text(_capital(report.bound_sentence))}.</p>" if report.bound_sentence else "",
         *(f"<p>{text(_capital(sentence))}.</p>" for sentence in report.advice["sentences"]),
         _measured(report.measured),

@@ -7,14 +7,15 @@ names and become runs ("37 short ops"), so that the file stays below a few MB wh
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.report.explaining.causes import TRANSFER, Span
+from tfplace.report.explaining.causes import OP, TRANSFER
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.hot_spots import tensor_name
 from tfplace.report.html.elements import colours
@@ -25,26 +26,30 @@ MAX_OPS, MAX_TRANSFERS, MAX_WAITS = 16_000, 10_000, 10_000
 RUN_TICKS = NUM_TICKS // 2_000
 """Short ops join a run where less than this lies between them."""
 MAX_NAME = 160
+"""Characters of a name; a longer one loses its middle."""
 MAX_SLOTS = 8
+"""Rows of a device; ops in further slots are drawn in the last one."""
 
 
 def timeline_data(explained: Explained) -> dict[str, Any]:
     """A value for JSON; `rows` first those of devices, slot by slot, then those of links."""
-    schedule = explained.schedule
+    schedule, graph = explained.schedule, explained.problem.graph
+    moved, scale = schedule.transfers, NUM_TICKS / (schedule.makespan or 1.0)
     slots = np.minimum(slot_of_op(schedule, explained.problem.num_devices), MAX_SLOTS - 1)
     row_of_op, rows = _device_rows(explained, slots.astype(np.int32))
     row_of_transfer, links = _link_rows(explained, len(rows))
-    scale = NUM_TICKS / (schedule.makespan or 1.0)
     runs = np.flatnonzero(schedule.op_end > schedule.op_start)
     ops, short = _longest(runs, schedule.op_end - schedule.op_start, MAX_OPS)
-    moved = schedule.transfers
     sent, quick = _longest(np.arange(len(moved.tensor)), moved.arrival - moved.start, MAX_TRANSFERS)
-    names = _Names()
-    place_of_op = {op: place for place, op in enumerate(ops.tolist())}
-    place_of_transfer = {item: place for place, item in enumerate(sent.tolist())}
-    types, type_of_op = np.unique(
-        [str(explained.problem.graph.op_types[op]) for op in ops.tolist()], return_inverse=True
+    maker = graph.tensor_producer[moved.tensor[sent]]
+    places = _Places(
+        {op: place for place, op in enumerate(ops.tolist())},
+        {transfer: place for place, transfer in enumerate(sent.tolist())},
     )
+    types, type_of_op = np.unique(
+        [str(graph.op_types[op]) for op in ops.tolist()], return_inverse=True
+    )
+    scopes: dict[str, int] = {}
     return {
         "seconds": schedule.makespan,
         "ticks": NUM_TICKS,
@@ -57,53 +62,57 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
             "row": row_of_op[ops].tolist(),
             "start": _ticks(schedule.op_start[ops], scale),
             "end": _ticks(schedule.op_end[ops], scale),
-            "name": [names.add(str(explained.problem.graph.op_names[op])) for op in ops.tolist()],
+            "name": [_scope_and_name(str(graph.op_names[op]), scopes) for op in ops.tolist()],
             "type": type_of_op.tolist(),
-            "cause": [_cause(explained, op, place_of_op, place_of_transfer) for op in ops.tolist()],
+            "cause": [_cause(explained, op, places) for op in ops.tolist()],
         },
         "types": [str(kind) for kind in types],
         "transfers": {
             "row": row_of_transfer[sent].tolist(),
             "start": _ticks(moved.start[sent], scale),
             "end": _ticks(moved.arrival[sent], scale),
-            "made": _ticks(
-                schedule.op_end[explained.problem.graph.tensor_producer[moved.tensor[sent]]], scale
-            ),
+            "made": _ticks(schedule.op_end[maker], scale),
             "name": [
-                names.add(tensor_name(explained.problem, int(moved.tensor[item])))
-                for item in sent.tolist()
+                _scope_and_name(tensor_name(explained.problem, tensor), scopes)
+                for tensor in moved.tensor[sent].tolist()
             ],
             "bytes": moved.bytes[sent].tolist(),
-            "cause": [
-                place_of_op.get(
-                    int(explained.problem.graph.tensor_producer[moved.tensor[item]]), -1
-                )
-                for item in sent.tolist()
-            ],
+            "cause": [places.of_op.get(op, -1) for op in maker.tolist()],
         },
-        "waits": _waits(explained, rows, scale, (place_of_op, place_of_transfer)),
+        "waits": _waits(explained, rows, scale, places),
         "runs": [
             *_runs(short, row_of_op, (schedule.op_start, schedule.op_end), scale),
             *_runs(quick, row_of_transfer, (moved.start, moved.arrival), scale),
         ],
-        "scopes": names.scopes(),
+        "scopes": list(scopes),
     }
 
 
-class _Names:
-    """[scope, last part] of names; a scope is a number."""
+@dataclasses.dataclass(frozen=True)
+class _Places:
+    """Where ops and transfers stand in the page's columns; what became part of a run is missing.
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+    Attributes:
+      of_op: {op: its place}.
+      of_transfer: {transfer: its place}.
+    """
 
-    def add(self, name: str) -> list[Any]:
-        if len(name) > MAX_NAME:
-            name = f"{name[: MAX_NAME // 2]}…{name[-MAX_NAME // 2 :]}"
-        scope, slash, last = name.rpartition("/")
-        return [self._numbers.setdefault(scope + slash, len(self._numbers)), last]
+    of_op: Mapping[int, int]
+    of_transfer: Mapping[int, int]
 
-    def scopes(self) -> list[str]:
-        return list(self._numbers)
+    def cause(self, kind: str, item: int) -> int:
+        """How the page names a cause: p + 1 for op p, -(p + 1) for transfer p, 0 for neither."""
+        if kind == TRANSFER:
+            return -(self.of_transfer.get(item, -1) + 1)
+        return self.of_op.get(item, -1) + 1
+
+
+def _scope_and_name(name: str, scopes: dict[str, int]) -> list[Any]:
+    """[number of the scope, last part] of a name; a scope that is new gets the next number."""
+    if len(name) > MAX_NAME:
+        name = f"{name[: MAX_NAME // 2]}…{name[-MAX_NAME // 2 :]}"
+    scope, slash, last = name.rpartition("/")
+    return [scopes.setdefault(scope + slash, len(scopes)), last]
 
 
 def _ticks(seconds: FloatArray, scale: float) -> list[int]:
@@ -148,57 +157,38 @@ def _longest(items: Any, seconds: FloatArray, count: int) -> tuple[Any, Any]:
     return items[is_long], items[~is_long]
 
 
-def _cause(
-    explained: Explained, op: int, place_of_op: dict[int, int], place_of_transfer: dict[int, int]
-) -> int:
-    """What the op waited for last: p + 1 for op p, -(p + 1) for transfer p, 0 for neither."""
+def _cause(explained: Explained, op: int, places: _Places) -> int:
+    """What the op waited for last, as `_Places.cause` says it."""
     causes, schedule = explained.causes, explained.schedule
     while True:
         if schedule.op_start[op] > causes.ready[op] or causes.producer[op] < 0:
             return 0  # its device was busy with others, or it waited for nothing
         if causes.transfer[op] >= 0:
-            return -(place_of_transfer.get(int(causes.transfer[op]), -1) + 1)
+            return places.cause(TRANSFER, int(causes.transfer[op]))
         op = int(causes.producer[op])
         if schedule.op_end[op] > schedule.op_start[op]:
-            return place_of_op.get(op, -1) + 1
+            return places.cause(OP, op)
 
 
 def _waits(
-    explained: Explained,
-    rows: Sequence[dict[str, Any]],
-    scale: float,
-    places: tuple[dict[int, int], dict[int, int]],
+    explained: Explained, rows: Sequence[dict[str, Any]], scale: float, places: _Places
 ) -> list[list[Any]]:
-    """[row, start, end, kind, device, cause] of idle times, neighbours of one cause joined.
+    """[row, start, end, kind, device, cause] of idle times, the longest first.
 
-    The last is what is waited for longest, as `_cause` says it.
+    Neighbours that wait for the same device are joined; their cause is what is waited for longest.
     """
     row_of_device = {row["device"]: number for number, row in reversed(list(enumerate(rows)))}
-    found = []
+    waits: list[list[Any]] = []
     for device, time in enumerate(explained.times):
         for gap in time.gaps:
             for (kind, other), spans in itertools.groupby(gap.spans, lambda s: (s.kind, s.device)):
-                parts: list[Span] = list(spans)
-                found.append(
-                    [
-                        row_of_device[device],
-                        round(parts[0].start * scale),
-                        round(parts[-1].end * scale),
-                        kind,
-                        other,
-                        _awaited(parts, places),
-                    ]
-                )
-    found.sort(key=lambda wait: wait[1] - wait[2])
-    return found[:MAX_WAITS]
-
-
-def _awaited(parts: Sequence[Span], places: tuple[dict[int, int], dict[int, int]]) -> int:
-    """The longest of these spans' op or transfer, as `_cause` says it."""
-    longest = max(parts, key=lambda span: span.end - span.start)
-    if longest.kind == TRANSFER:
-        return -(places[1].get(longest.item, -1) + 1)
-    return places[0].get(longest.item, -1) + 1
+                parts = list(spans)
+                longest = max(parts, key=lambda span: span.end - span.start)
+                start, end = round(parts[0].start * scale), round(parts[-1].end * scale)
+                cause = places.cause(kind, longest.item)
+                waits.append([row_of_device[device], start, end, kind, other, cause])
+    waits.sort(key=lambda wait: wait[1] - wait[2])
+    return waits[:MAX_WAITS]
 
 
 def _runs(

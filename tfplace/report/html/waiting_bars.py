@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 from tfplace.report.explaining.causes import NOTHING, OP, SENDING, TRANSFER
 from tfplace.report.explaining.explained import Explained
@@ -16,18 +16,13 @@ LABEL_SHARE = 0.1
 
 def waiting_bars(explained: Explained) -> str:
     """The section."""
-    makespan = explained.schedule.makespan or 1.0
-    colour = colours(explained.problem)
-    rows = [
-        _row(explained, device, colour, makespan, sentence)
-        for device, sentence in enumerate(explained.sentences())
-    ]
+    rows = "".join(_device_bar(explained, device) for device in range(len(explained.names)))
     return section(
         "waiting",
         "Which device waits for what",
         f"<p>{text(summary(explained))}</p>",
         LEGEND,
-        f"<div class='waits'>{''.join(rows)}{_chain(explained, colour, makespan)}</div>",
+        rows + _chain_bar(explained),
     )
 
 
@@ -43,12 +38,13 @@ def summary(explained: Explained) -> str:
     """The one thing to know: who is busiest, and who waits most for what."""
     makespan, names = explained.schedule.makespan, explained.names
     busy = [time.computing_seconds for time in explained.times]
-    working = [device for device, seconds in enumerate(busy) if seconds > 0.0]
-    if not makespan or not working:
+    if not makespan or not any(busy):
         return "No op takes any time."
-    first = max(working, key=lambda device: busy[device])
-    share = share_text(busy[first] / makespan)
-    told = f"{names[first]} is the busiest: it computes {share} of the step."
+    first = busy.index(max(busy))
+    told = (
+        f"{names[first]} is the busiest: it computes {share_text(busy[first] / makespan)} of the "
+        "step."
+    )
     longest = longest_wait(explained.times, makespan)
     if longest is not None:
         device, kind, other, seconds = longest
@@ -64,70 +60,67 @@ def summary(explained: Explained) -> str:
     )
 
 
-def _row(
-    explained: Explained, device: int, colour: list[int], makespan: float, sentence: str
-) -> str:
-    time = explained.times[device]
-    parts = {(OP, device): time.computing_seconds}
-    bar = _bar(explained, parts, device, colour, makespan, is_computing=True)
-    bar += _bar(explained, time.waits, device, colour, makespan)
-    return (
-        f"<div class='wait'>{swatch(colour[device], explained.names[device])}"
-        f"<div class='stack' role='img' aria-label='{text(sentence)}'>{bar}</div>"
-        f"<p>{text(sentence)}.</p></div>"
-    )
+def _device_bar(explained: Explained, device: int) -> str:
+    time, label = explained.times[device], explained.names[device]
+    parts = [("", device, time.computing_seconds, f"{label} computes")]
+    for (kind, other), seconds in time.waits.items():
+        told = f"waits {wait_text(kind, other, device, explained.names)}"
+        if kind == NOTHING:
+            told = "has nothing left to do"
+        # A device that copies is drawn like one that waits for an op of its own.
+        parts.append((OP if kind == SENDING else kind, other, seconds, f"{label} {told}"))
+    name = swatch(colours(explained.problem)[device], label)
+    return _bar(explained, name, parts, explained.sentences()[device])
 
 
-def _chain(explained: Explained, colour: list[int], makespan: float) -> str:
+def _chain_bar(explained: Explained) -> str:
+    makespan = explained.schedule.makespan or 1.0
+    words = {
+        key: f"{'ops on' if key[0] == OP else 'transfers from'} {explained.names[key[1]]}"
+        for key in explained.chain
+    }
     parts = [
-        f"{share_text(seconds / makespan)} {'ops on' if kind == OP else 'transfers from'} "
-        f"{explained.names[device]}"
+        ("" if kind == OP else TRANSFER, device, seconds, words[kind, device])
         for (kind, device), seconds in explained.chain.items()
-        if seconds / makespan >= SHOWN_SHARE
     ]
-    sentence = f"The chain that ends the step: {', '.join(parts)}. Shorten it, or nothing is gained"
-    bar = "".join(
-        _part(
-            "transfer" if kind == TRANSFER else "",
-            colour[device],
-            seconds / makespan,
-            f"{'transfers from' if kind == TRANSFER else 'ops on'} {explained.names[device]}: "
-            f"{seconds_text(seconds)}",
-        )
-        for (kind, device), seconds in explained.chain.items()
+    shown = ", ".join(
+        f"{share_text(seconds / makespan)} {words[key]}"
+        for key, seconds in explained.chain.items()
+        if seconds / makespan >= SHOWN_SHARE
     )
-    return (
-        "<div class='wait chain'><span class='device'>longest chain</span>"
-        f"<div class='stack' role='img' aria-label='{text(sentence)}'>{bar}</div>"
-        f"<p>{text(sentence)}.</p></div>"
-    )
+    sentence = f"The chain that ends the step: {shown}. Shorten it, or nothing is gained"
+    name = "<span class='device'>longest chain</span>"
+    return _bar(explained, name, parts, sentence, " chain")
 
 
 def _bar(
     explained: Explained,
-    parts: Mapping[tuple[str, int], float],
-    own: int,
-    colour: list[int],
-    makespan: float,
-    is_computing: bool = False,
+    name: str,
+    parts: Iterable[tuple[str, int, float, str]],
+    sentence: str,
+    kind: str = "",
 ) -> str:
-    lines = []
-    for (kind, device), seconds in parts.items():
-        told = (
-            "computes" if is_computing else f"waits {wait_text(kind, device, own, explained.names)}"
-        )
-        if kind == NOTHING:
-            told = "has nothing left to do"
-        shade = "" if is_computing else {SENDING: OP}.get(kind, kind)
+    """A named stack of parts, one step wide, and the sentence that says the same.
+
+    Args:
+      explained: the step.
+      name: HTML.
+      parts: (CSS class, device whose colour it has or -1, seconds, what it is) each.
+      sentence: for those who don't see the bar, and below it.
+      kind: CSS class of the whole.
+    """
+    makespan, colour = explained.schedule.makespan or 1.0, colours(explained.problem)
+    stack = ""
+    for shade, device, seconds, what in parts:
+        share = seconds / makespan
         tint = colour[device] if device >= 0 else 0
-        tip = f"{explained.names[own]} {told}: {seconds_text(seconds)}"
-        lines.append(_part(shade, tint, seconds / makespan, tip))
-    return "".join(lines)
-
-
-def _part(shade: str, colour: int, share: float, tip: str) -> str:
-    label = share_text(share) if share >= LABEL_SHARE else ""
+        stack += (
+            f"<div class='p d{tint} {shade}' style='width:{100 * share:.3f}%' "
+            f"title='{text(f'{what}: {seconds_text(seconds)}')}'>"
+            f"<span>{share_text(share) if share >= LABEL_SHARE else ''}</span></div>"
+        )
     return (
-        f"<div class='p d{colour} {shade}' style='width:{100 * share:.3f}%' title='{text(tip)}'>"
-        f"<span>{label}</span></div>"
+        f"<div class='wait{kind}'>{name}"
+        f"<div class='stack' role='img' aria-label='{text(sentence)}'>{stack}</div>"
+        f"<p>{text(sentence)}.</p></div>"
     )

@@ -1,1 +1,1 @@
-"""What TensorBoard shows of a run, from --logdir; TensorBoard itself need not be installed."""
+"""What TensorBoard shows of a run, from --logdir; hyper-parameters need TensorBoard itself."""

@@ -7,10 +7,13 @@ thousands of placements a second isn't slowed down by it.
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
+from types import ModuleType
+from typing import Any
 
 import tensorflow as tf
 
@@ -20,11 +23,12 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.report.report import Report
-from tfplace.report.tensorboard.hparams import session_end, session_start
 from tfplace.report.tensorboard.placed_graph import placed_graph
 from tfplace.search.search import SearchMoment
 
 EVERY_SECONDS = 0.25
+
+_log = logging.getLogger("tfplace")
 
 
 def run_folder(options: OptimizeOptions, now: float) -> str:
@@ -71,7 +75,9 @@ class SearchLog(Progress):
         self._last_written = -math.inf
         self._written: SearchMoment | None = None
         self._latest: SearchMoment | None = None
-        self._write(session_start(hparams, time.time()), 0)
+        self._hparams_plugin = _hparams_plugin()
+        if self._hparams_plugin is not None:
+            self._write(self._hparams_plugin.session_start_pb(hparams), 0)
 
     def say(self, sentence: str) -> None:
         self._shown.say(sentence)
@@ -110,7 +116,10 @@ class SearchLog(Progress):
         )
         with self._writer.as_default():
             tf.summary.graph(graph)
-        self._write(session_end(time.time()), trials)
+        if self._hparams_plugin is not None:
+            from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
+
+            self._write(self._hparams_plugin.session_end_pb(STATUS_SUCCESS), trials)
         self._writer.close()
 
     def _write_row(self) -> None:
@@ -120,9 +129,22 @@ class SearchLog(Progress):
         self._write(_scalars(row), progress.num_trials)
         self._written, self._last_written = progress, self._clock()
 
-    def _write(self, summary: tf.compat.v1.Summary, step: int) -> None:
+    def _write(self, summary: Any, step: int) -> None:
         with self._writer.as_default():
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step)
+
+
+def _hparams_plugin() -> ModuleType | None:
+    """What TensorBoard's plugin for hyper-parameters is told with; None without TensorBoard."""
+    try:
+        from tensorboard.plugins.hparams import summary
+    except ImportError:
+        _log.warning(
+            "writing --logdir: hyper-parameters are left out, since TensorBoard is not installed; "
+            "pip install tensorboard"
+        )
+        return None
+    return summary
 
 
 def row_of(progress: SearchMoment, before: SearchMoment | None) -> dict[str, float | None]:

@@ -21,8 +21,9 @@ from tfplace.algorithms.annealing.energy import memory_penalty
 from tfplace.algorithms.annealing.levels import coarse_to_fine, levels_of
 from tfplace.algorithms.annealing.moves import NUM_KINDS, choice_limits
 from tfplace.grouping.quotient import colocation_units
-from tfplace.simulation.arrays import new_scratch, simulation_arrays, timing_scratch
+from tfplace.simulation.arrays import simulation_arrays
 from tfplace.simulation.kernel import simulate
+from tfplace.simulation.scratch import new_scratch, timing_scratch
 
 
 def _least_makespan(problem, device_of_op):
@@ -95,7 +96,7 @@ def test_a_critical_path_goes_back_through_transfers_and_busy_devices():
         Op("other", 2.0, ("start:0",)),
     ]
     arrays = simulation_arrays(build_problem(ops, Machine(2)))
-    scratch = new_scratch(arrays, 0)
+    scratch = new_scratch(arrays)
     position = new_chain(5, 0).position
     position.device_of_op[:] = [0, 1, 1, 0, 0]
     assert simulate(arrays, scratch, position.device_of_op) == 11.0
@@ -110,8 +111,8 @@ class _Annealed:
     def __init__(self, problem, seed, temperature=0.05, memory_weight=10.0):
         self.problem = problem
         self.arrays = simulation_arrays(problem)
-        self.scratch = new_scratch(self.arrays, 0)
-        self.timing, self.full = timing_scratch(self.arrays), new_scratch(self.arrays, 0)
+        self.scratch = new_scratch(self.arrays)
+        self.timing, self.full = timing_scratch(self.arrays), new_scratch(self.arrays)
         self.levels = coarse_to_fine(problem, (2, 4), seed)
         limits = choice_limits(
             self.levels, np.ones(len(self.levels.free_row) - 1), np.ones(NUM_KINDS)
@@ -149,7 +150,7 @@ def test_what_a_chain_keeps_is_what_plain_runs_of_its_placements_give(seed, memo
     if has_executor:
         problem = random_executor(rng, problem)
     arrays = simulation_arrays(problem)
-    scratch = new_scratch(arrays, 0)
+    scratch = new_scratch(arrays)
     if memory is not None:
         simulate(arrays, scratch, np.zeros(problem.num_ops, dtype=np.int32))
         limited = np.full(problem.num_devices, int(scratch.peak.max() * memory))

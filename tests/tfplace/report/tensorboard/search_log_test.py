@@ -1,11 +1,19 @@
+"""Event files of a search: rows, the result, the placed graph, hyper-parameters."""
+
+import dataclasses
 import math
+import sys
+import time
 
 import pytest
 import tensorflow as tf
 
+from tests.builders import chain
+from tests.tfplace.report.made_up import made_up
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
+from tfplace.preparing.prepare import prepare
 from tfplace.progress import Progress
-from tfplace.report.tensorboard.hparams import session_end, session_start
-from tfplace.report.tensorboard.search_log import SearchLog, row_of
+from tfplace.report.tensorboard.search_log import SearchLog, row_of, run_folder
 from tfplace.search.search import SearchMoment
 
 
@@ -63,17 +71,101 @@ def test_rows_are_few_and_the_last_is_among_them(tmp_path):
     assert float(rows[2][1]["search/trials_per_second"]) == pytest.approx(10.0)
 
 
-def test_hyper_parameters_are_on_the_wire_as_the_plugin_reads_them():
-    # plugin_data.proto: field 3 is SessionStartInfo {1: map<string, Value>, 5: double}, field 4
-    # SessionEndInfo {1: status, 2: double}; a Value's number is field 2, a string field 3.
-    (value,) = session_start({"a": 1}, 2.0).value
-    assert value.tag == "_hparams_/session_start_info"
-    assert value.metadata.plugin_data.plugin_name == "hparams"
-    assert value.metadata.plugin_data.content.hex() == (
-        "1a19" "0a0e" "0a0161" "1209" "11000000000000f03f" "290000000000000040"
-    )  # fmt: skip
-    (value,) = session_end(2.0).value
-    assert value.metadata.plugin_data.content.hex() == "220b0801110000000000000040"
-    (value,) = session_start({"b": "c", "d": True}, 0.0).value
-    assert bytes.fromhex("0a016212031a0163") in value.metadata.plugin_data.content
-    assert bytes.fromhex("0a016412022001") in value.metadata.plugin_data.content
+def report_of_three_trials():
+    """The part of a report that the log's end writes."""
+    report, _ = made_up(chain(2), [0, 1])
+    return dataclasses.replace(report, search={"num_trials": 3})
+
+
+def finished(folder, prepared, hparams=None):
+    log = SearchLog(str(folder), Progress(), hparams or {"seed": 3})
+    log.finish(prepared, prepared.given, report_of_three_trials())
+    (file,) = folder.iterdir()
+    return list(tf.compat.v1.train.summary_iterator(str(file)))
+
+
+def tags_of(events):
+    return [value.tag for event in events for value in event.summary.value]
+
+
+@pytest.fixture(scope="module")
+def prepared(tiny_rnnlm):
+    return prepare(ProblemOptions(model=tiny_rnnlm, cluster="k80x2"), trace=False)
+
+
+def test_tensorboard_reads_what_a_run_began_with_and_how_it_ended(prepared, tmp_path):
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.plugins.hparams import metadata
+    from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
+
+    finished(tmp_path / "run", prepared, {"model": "a.pb", "seed": 3, "share": 0.5, "is": True})
+    events = accumulators.EventAccumulator(str(tmp_path / "run")).Reload()
+    content = {
+        tag: events.SummaryMetadata(tag).plugin_data.content
+        for tag in (metadata.SESSION_START_INFO_TAG, metadata.SESSION_END_INFO_TAG)
+    }
+    start = metadata.parse_session_start_info_plugin_data(content[metadata.SESSION_START_INFO_TAG])
+    assert {name: value.WhichOneof("kind") for name, value in start.hparams.items()} == {
+        "model": "string_value", "seed": "number_value", "share": "number_value",
+        "is": "bool_value",
+    }  # fmt: skip
+    assert (start.hparams["model"].string_value, start.hparams["seed"].number_value) == ("a.pb", 3)
+    end = metadata.parse_session_end_info_plugin_data(content[metadata.SESSION_END_INFO_TAG])
+    assert end.status == STATUS_SUCCESS
+    assert end.end_time_secs >= start.start_time_secs > 0
+
+
+def test_without_tensorboard_all_but_the_hyper_parameters_is_written(
+    prepared, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setitem(sys.modules, "tensorboard.plugins.hparams", None)
+    with caplog.at_level("WARNING", "tfplace"):
+        events = finished(tmp_path / "run", prepared)
+    (line,) = caplog.messages
+    assert line == (
+        "writing --logdir: hyper-parameters are left out, since TensorBoard is not installed; "
+        "pip install tensorboard"
+    )
+    tags = tags_of(events)
+    assert "result/step_seconds" in tags and not [tag for tag in tags if "_hparams_" in tag]
+    assert [event.graph_def != b"" for event in events].count(True) == 1
+
+
+def test_the_result_and_the_placed_graph_are_written_at_the_last_trial(prepared, tmp_path):
+    events = finished(tmp_path / "run", prepared)
+    (row,) = [event for event in events if "result/step_seconds" in tags_of([event])]
+    report = report_of_three_trials()
+    assert row.step == 3
+    assert {
+        value.tag: float(tf.make_ndarray(value.tensor)) for value in row.summary.value
+    } == pytest.approx(
+        {
+            "result/step_seconds": report.best.step_seconds,
+            "result/lower_bound_seconds": report.lower_bound_seconds,
+            "result/gap": 1.0,
+            "result/transfer_bytes": report.best.transfer_bytes,
+            "result/measured_speedup": 1.5,
+            "busy/device:CPU:0": report.best.busy_share["/device:CPU:0"],
+            "busy/device:GPU:0": report.best.busy_share["/device:GPU:0"],
+        }
+    )
+    (written,) = [event.graph_def for event in events if event.graph_def]
+    graph = tf.compat.v1.GraphDef.FromString(written)
+    names = prepared.problem.device_names
+    assert [node.device for node in graph.node] == [
+        names[prepared.given[op]] for op in prepared.built.op_of_node
+    ]
+    assert not any("value" in node.attr for node in graph.node)
+
+
+def test_a_runs_folder_says_what_it_is():
+    options = OptimizeOptions(
+        ProblemOptions(model="nets/rnnlm.pb", cluster="workers:2"),
+        algorithm="post",
+        seed=7,
+        logdir="logs",
+    )
+    date = time.strftime("%Y%m%d-%H%M%S", time.localtime(1e9))
+    assert run_folder(options, 1e9) == f"logs/rnnlm-workers_2-post-seed7-{date}"
+    options = dataclasses.replace(options, problem=ProblemOptions("m.pb", cluster="c/two.json"))
+    assert run_folder(options, 1e9) == f"logs/m-two-post-seed7-{date}"

@@ -72,7 +72,7 @@ def run(name, folder, max_trials, num_updates=None):
                 raise Killed
 
     evaluator = SimulatingEvaluator(PROBLEM, 1)
-    return search(STAGES[name], evaluator, Limits(1e6, max_trials), update, kept.note_trial, kept)
+    return search(STAGES[name], evaluator, Limits(1e6, max_trials), update, kept)
 
 
 def trials_in(folder):
@@ -125,7 +125,7 @@ def test_seconds_of_all_runs_count(tmp_path):
     kept = SearchFolder(str(tmp_path / "x"), IDENTITY)
     kept.save(dataclasses.replace(kept.state, seconds=50.0))
     kept = SearchFolder(str(tmp_path / "x"), IDENTITY)
-    result = search(STAGES["random"], NEVER_FITS, Limits(40.0), folder=kept)
+    result = search(STAGES["random"], NEVER_FITS, Limits(40.0), keeper=kept)
     assert result.num_trials == 70 and result.seconds >= 50.0
     assert [row[:2] for row in result.stages] == [("random", 70)]
 
@@ -194,7 +194,7 @@ def test_a_policy_of_another_size_is_an_error_in_words(tmp_path):
     smaller = PostConfig(GroupingConfig(max_groups=2), elite_period=20)
     stage = Stage("post", lambda best: Post(PROBLEM, 3, smaller))
     with pytest.raises(CheckpointError, match="post can't take up the state"):
-        search([stage], SimulatingEvaluator(PROBLEM, 1), Limits(1e6, 99), folder=kept)
+        search([stage], SimulatingEvaluator(PROBLEM, 1), Limits(1e6, 99), keeper=kept)
 
 
 def test_a_problem_is_known_by_all_but_its_costs():

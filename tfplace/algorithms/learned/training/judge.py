@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -85,10 +86,10 @@ def judged(tasks: Sequence[HeldOut], weights: Mapping[str, np.ndarray]) -> dict[
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
-    """exp(mean(log x)); None where a value is not finite: some placement did not run."""
+    """The geometric mean; None where a value is not finite: some placement did not run."""
     if not all(0.0 < value < math.inf for value in values):
         return None
-    return float(np.exp(np.mean(np.log(values))))
+    return statistics.geometric_mean(values)
 
 
 def _seconds(outcome: Outcome) -> float:

@@ -1,0 +1,223 @@
+"""Printed answers as they stand on 80 columns: whole expected output."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests.builders import Machine, two_towers
+from tests.tfplace.report.made_up import made_up
+from tfplace.choosing.compare import Comparison, MemoryPeak
+from tfplace.measurement.timing import Timing
+from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced
+from tfplace.report.inspection import OpTypeRow, inspect
+from tfplace.report.text import console, print_facts, table
+from tfplace.report.text_check import print_check
+from tfplace.report.text_inspection import print_inspection
+from tfplace.report.text_report import print_prediction, print_report
+from tfplace.report.text_timings import print_comparison, print_memory
+from tfplace.simulation.prediction import predict
+
+
+@pytest.fixture
+def printed(capsys):
+    """Takes a function that prints to the console it gets; returns what it printed."""
+
+    def print_it(function):
+        function(console())
+        return capsys.readouterr().out
+
+    return print_it
+
+
+def test_facts_are_wrapped_beside_their_names(printed):
+    words = "word " * 30
+    assert printed(lambda out: print_facts([("one", "short"), ("", words.strip())], out)) == (
+        f"one       short\n          {'word ' * 14}".rstrip()
+        + f"\n          {'word ' * 14}".rstrip()
+        + "\n"
+        "          word word\n"
+    )
+    assert printed(lambda out: print_facts([], out)) == ""
+
+
+def test_names_from_models_are_no_markup(printed):
+    name = "nets/[bold]/a[/b]:cat:.pb"
+    rows = table(("name", "size"))
+    rows.add_row(name, "1")
+    assert printed(lambda out: print_facts([("model", name)], out)) == f"model     {name}\n"
+    assert name in printed(lambda out: out.print(rows))
+    report, _ = made_up(two_towers(1), [0, 0, 0], name)
+    lines = printed(lambda out: print_report(report, out)).splitlines()
+    assert lines[0] == f"model     {name} (graph_def), 3 ops"
+
+
+def test_long_names_are_cut_where_a_table_says_so(printed):
+    rows = table(("name", "", "n"), gap=1, name_width=8)
+    rows.add_row("a" * 20, "left", "7")
+    rows.add_row("b", "l", "12345")
+    assert printed(lambda out: out.print(rows)) == (
+        "name              n\naaaaaaa… left     7\nb        l    12345\n"
+    )
+
+
+def test_a_report(printed, tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    machine = Machine(3, latency=0.25, bandwidth=4.0, memory=[10**9, 20, 10**6])
+    report, _ = made_up(two_towers(machine=machine), [1, 2] * 4 + [1], "model")
+    report = dataclasses.replace(
+        report, output_dir="out", search={**report.search, "interrupted": True}
+    )
+    expected = """\
+model     model (graph_def), 9 ops
+run       model
+guessed   model
+unit      model
+cluster   hand, 3 devices
+costs     analytic, 50 % of the ops priced
+          model
+search    auto: 11 trials, 1 infeasible, 2.0 s, 6 trials/s
+placement    predicted  of single  fullest device
+given              9 s      1.125             0 B
+single             8 s      1.000             0 B
+etf          can't run          -             0 B
+written          5.5 s      0.688             2 B
+lower bound     2.75 s      0.344
+device         ops  busy  peak   memory
+/device:CPU:0    0   0 %   0 B  954 MiB
+/device:GPU:0    5  91 %   2 B     20 B
+/device:GPU:1    4  73 %   2 B  977 KiB
+links     1 transfers, 1 B a step, duplex channels
+bound     no placement can be faster than 2.75 s; this one is within 100 %
+measured  given: 1 s a step (p10 900 ms, p90 1.1 s, 20 runs)
+measured  single: could not run: model ran out of memory
+measured  placed: 1 s a step (p10 900 ms, p90 1.1 s, 20 runs)
+speed-up  1.50x over given (95 % interval 1.40 to 1.60), through tf.function
+          placed against given: faster
+noise     model
+ran on    unknown
+verified  1 values of given and emitted model are equal, largest difference
+          1e-08
+          not compared: model
+stopped   interrupted; this is the best found until then
+verdict   placed: model is twice as fast
+advice    model
+written   out
+"""
+    assert printed(lambda out: print_report(report, out)) == expected
+    saved = dataclasses.replace(report, output_dir=str(tmp_path), measured=None)
+    lines = printed(lambda out: print_report(saved, out)).splitlines()
+    assert lines[-3:] == [
+        f"written   {tmp_path}",
+        f"load it   tfplace.load({str(tmp_path)!r}), which keeps variables on their devices;",
+        "          tf.saved_model.load computes the same but may move weights every step",
+    ]
+    assert not any(line.startswith(("measured", "speed-up", "ran on")) for line in lines)
+
+
+def test_a_prediction(printed):
+    machine = Machine(2, latency=0.25, bandwidth=4.0, memory=[10**9, 2])
+    prediction = predict(two_towers(machine=machine), np.array([0, 1] * 4 + [0], np.int32))
+    expected = """\
+predicted 5.5 s a step
+device         ops  busy  peak   memory
+/device:CPU:0    5  91 %   2 B  954 MiB
+/device:GPU:0    4  73 %   2 B      2 B
+links     1 transfers, 1 B a step, duplex channels
+"""
+    assert printed(lambda out: print_prediction(prediction, out)) == expected
+
+
+def test_timings_and_memory(printed):
+    comparison = Comparison(
+        {"given": Timing(0.0123, 0.012, 0.013, 40), "single": "it ran out of memory",
+         "placed": Timing(0.01, 0.0099, 0.0101, 40)},
+        "given", 1.23, (1.2, 1.25), "tf.function", "faster", 0.1,
+        ["other processes took 10% of this machine's CPU time meanwhile"],
+    )  # fmt: skip
+    expected = """\
+measured  given: 12.3 ms a step (p10 12 ms, p90 13 ms, 40 runs)
+measured  single: could not run: it ran out of memory
+measured  placed: 10 ms a step (p10 9.9 ms, p90 10.1 ms, 40 runs)
+speed-up  1.23x over given (95 % interval 1.20 to 1.25), through tf.function
+          placed against given: faster
+noise     other processes took 10% of this machine's CPU time meanwhile
+"""
+    assert printed(lambda out: print_comparison(comparison, out)) == expected
+    none_ran = dataclasses.replace(comparison, baseline="", noise=[])
+    assert len(printed(lambda out: print_comparison(none_ran, out)).splitlines()) == 3
+    memory = {
+        "given": {"/device:GPU:0": MemoryPeak(2048, 3072), "/device:CPU:0": MemoryPeak(10, None)},
+        "placed": "it died",
+    }
+    expected = """\
+memory    given: /device:GPU:0: 2 KiB predicted, 3 KiB measured
+memory    given: /device:CPU:0: 10 B predicted, not counted there
+memory    placed: could not run: it died
+"""
+    assert printed(lambda out: print_memory(memory, out)) == expected
+    assert printed(lambda out: print_memory({}, out)) == ""
+
+
+def test_a_check(printed):
+    bad = Misplaced("f/y", "MatMul", "/device:GPU:7", "unknown_device", "there is no such device")
+    check = DeviceCheck(
+        path="model.pb", kind="graph_def", cluster="k80x2", num_ops=1234,
+        devices_asked={"": 1230, "/device:GPU:7": 4},
+        misplaced=[bad, dataclasses.replace(bad, op="z", asked="")] + [bad] * 20,
+        memory={"/device:CPU:0": DeviceMemory(10, 2048), "/device:GPU:0": DeviceMemory(4096, 2048)},
+        runs=False,
+    )  # fmt: skip
+    lines = printed(lambda out: print_check(check, out)).splitlines()
+    repeated = lines[6]
+    expected = """\
+model     model.pb (graph_def), 1,234 ops
+cluster   k80x2, 2 devices
+asked     no device: 1,230 ops
+asked     /device:GPU:7: 4 ops
+not there z (MatMul) anywhere: there is no such device
+          and 2 more ops (--format=json has all)
+memory    /device:CPU:0: 10 B of 2 KiB
+memory    /device:GPU:0: 4 KiB of 2 KiB, too much
+verdict   does not run on k80x2 as it is: 22 of 1,234 ops can't run where they
+          are asked; /device:GPU:0 is too small\
+"""
+    assert "\n".join(line for line in lines if line != repeated) == expected
+    assert lines.count(repeated) == 19
+    runs = dataclasses.replace(check, misplaced=[], runs=True)
+    (line,) = printed(lambda out: print_check(runs, out)).splitlines()[-1:]
+    assert line == "verdict   runs on k80x2 as its device strings say"
+
+
+def test_an_inspection(printed, weight):
+    inspection = dataclasses.replace(
+        inspect(weight),
+        path="weight.pb",
+        guessed=["x is fed 4 rows"],
+        op_types=[OpTypeRow("MatMul", 2, 1.5e-6, 56), OpTypeRow("Const", 1600, 0.0, 32)] * 11,
+        units={"loop": "its trip count depends on the data"},
+        opened={"cond": "both branches"},
+        without_gpu_kernel={f"Type{n}": n for n in range(12)},
+    )
+    lines = printed(lambda out: print_inspection(inspection, out)).splitlines()
+    assert lines[-1] == "and 2 more op types (--format=json has all)"
+    expected = """\
+model         weight.pb (graph_def)
+run           train: the op train_op, and loss
+guessed       x is fed 4 rows
+signatures    none
+size          18 ops, 17 tensors, 18 edges, 0 functions opened
+colocation    3 groups, the largest of 8 ops
+devices       none asked for 16, /device:GPU:1 2
+memory        variables 24 B (trainable 24 B), constants 32 B
+FLOPs         116 a step
+unknown       0 tensors of unknown size
+unpriced      nothing
+CPU only      Type0 0, Type1 1, Type2 2, Type3 3, Type4 4, Type5 5, Type6 6,
+              Type7 7, Type8 8, Type9 9, and 2 more
+unit          loop: its trip count depends on the data
+opened        cond: both branches
+op type    ops  time on k80x2  output
+MatMul       2         1.5 µs    56 B\
+"""
+    assert "\n".join(lines[:-20]) == expected

@@ -1,0 +1,146 @@
+"""What `tfplace optimize` and `tfplace simulate` print."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tfplace.report.report import Report
+from tfplace.report.text import print_facts, table
+from tfplace.report.text_timings import comparison_facts
+from tfplace.simulation.prediction import Best, Prediction
+from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
+
+MAX_SENTENCES = 5
+STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
+
+
+def print_report(report: Report, out: Console) -> None:
+    """Prints what a person wants to know first, verdict last."""
+    memory = {device["name"]: device["memory_bytes"] for device in report.cluster["devices"]}
+    print_facts(_what_was_placed(report), out)
+    out.print(_step_times(report))
+    out.print(_devices(report.best, memory))
+    print_facts(_what_it_is_worth(report), out)
+    _print_how_to_load(report, out)
+
+
+def print_prediction(prediction: Prediction, out: Console) -> None:
+    """Prints what the simulator says of one placement."""
+    word = "" if prediction.feasible else f", but it can't run: {prediction.reason}"
+    step = f"{seconds_text(prediction.step_seconds)} a step{word}"
+    print_facts([("predicted", step)], out)
+    out.print(_devices(prediction, prediction.memory_bytes))
+    print_facts([("links", _links(prediction, prediction.communication))], out)
+
+
+def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
+    model, search, costs = report.model, report.search, report.costs
+    yield "model", f"{model['path']} ({model['kind']}), {model['num_ops']:,} ops"
+    yield "run", model["step_origin"]
+    for name, key in (("guessed", "guessed"), ("unit", "units"), ("opened", "opened")):
+        yield from ((name, sentence) for sentence in model.get(key, ()))
+    yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
+    yield "costs", cost_sentence(costs)
+    yield from (("", note) for note in costs.get("notes", ()))
+    if search["num_trials"]:
+        yield (
+            "search",
+            f"{report.algorithm}: {search['num_trials']:,} trials, "
+            f"{search['num_infeasible']:,} infeasible, {search['seconds']:.1f} s, "
+            f"{search['trials_per_second']:,.0f} trials/s",
+        )
+
+
+def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
+    yield "links", _links(report.best, report.cluster["communication"])
+    if report.bound_sentence:
+        yield "bound", report.bound_sentence
+    if report.measured is not None:
+        yield from comparison_facts(report.measured)
+        used = report.measured.devices_used.items()
+        yield "ran on", ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used) or "unknown"
+    yield from _verified(report)
+    if report.search["interrupted"]:
+        yield "stopped", "interrupted; this is the best found until then"
+    verdict = Text(f"{report.verdict}: ", style=STYLE_OF_VERDICT[report.verdict])
+    yield "verdict", verdict + Text(report.verdict_sentence)
+    yield from (("advice", sentence) for sentence in report.advice["sentences"])
+
+
+def _step_times(report: Report) -> Table:
+    times = table(("placement", "predicted", "of single", "fullest device"))
+    single = report.baselines["single"].step_seconds
+    for name, baseline in report.baselines.items():
+        seconds = seconds_text(baseline.step_seconds) if baseline.feasible else "can't run"
+        times.add_row(
+            name, seconds, _ratio(baseline.step_seconds, single), _fullest(baseline.peak_bytes)
+        )
+    best, bound = report.best, report.lower_bound_seconds
+    times.add_row(
+        "written",
+        seconds_text(best.step_seconds),
+        _ratio(best.step_seconds, single),
+        _fullest(best.peak_bytes),
+        style="bold",
+    )
+    if bound:
+        times.add_row("lower bound", seconds_text(bound), _ratio(bound, single), "")
+    return times
+
+
+def _ratio(seconds: float | None, single: float | None) -> str:
+    return "-" if not seconds or not single else f"{seconds / single:.3f}"
+
+
+def _fullest(peak_bytes: Mapping[str, int]) -> str:
+    return bytes_text(max(peak_bytes.values(), default=0))
+
+
+def _devices(best: Best | Prediction, memory_bytes: Mapping[str, int]) -> Table:
+    devices = table(("device", "ops", "busy", "peak", "memory"))
+    for name, ops in best.ops_per_device.items():
+        devices.add_row(
+            name,
+            f"{ops:,}",
+            share_text(best.busy_share.get(name, 0.0)),
+            bytes_text(best.peak_bytes.get(name, 0)),
+            bytes_text(memory_bytes[name]),
+        )
+    return devices
+
+
+def _links(best: Best | Prediction, communication: str) -> str:
+    moved = f"{best.transfers:,} transfers, {bytes_text(best.transfer_bytes)}"
+    return f"{moved} a step, {communication} channels"
+
+
+def _verified(report: Report) -> Iterator[tuple[str, str]]:
+    verified = report.verified
+    text = "nothing of given and emitted model could be compared"
+    if verified.compared:
+        text = (
+            f"{len(verified.compared)} values of given and emitted model are equal, largest "
+            f"difference {verified.max_abs_diff:.3g}"
+        )
+    yield "verified", text
+    yield from (("", f"not compared: {why}") for why in verified.not_compared[:MAX_SENTENCES])
+    more = len(verified.not_compared) - MAX_SENTENCES
+    if more > 0:
+        yield "", f"and {more} more (report.json)"
+
+
+def _print_how_to_load(report: Report, out: Console) -> None:
+    """Paths are not wrapped, so that they can be copied."""
+    out.print(f"written   {report.output_dir}", soft_wrap=True)
+    if not os.path.exists(os.path.join(report.output_dir, "saved_model.pb")):
+        return  # --emit asked for other forms only
+    out.print(
+        f"load it   tfplace.load({report.output_dir!r}), which keeps variables on their devices;",
+        soft_wrap=True,
+    )
+    out.print("          tf.saved_model.load computes the same but may move weights every step")

@@ -1,0 +1,57 @@
+"""What `tfplace measure` prints, and `optimize` of its real runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from rich.console import Console
+
+from tfplace.choosing.compare import Comparison, MemoryPeak
+from tfplace.measurement.timing import Timing
+from tfplace.report.text import print_facts
+from tfplace.units_text import bytes_text, seconds_text
+
+
+def print_comparison(comparison: Comparison, out: Console) -> None:
+    """Prints step times that were measured side by side."""
+    print_facts(comparison_facts(comparison), out)
+
+
+def print_memory(memory: Mapping[str, Mapping[str, MemoryPeak] | str], out: Console) -> None:
+    """Prints peak memory, predicted beside measured."""
+    print_facts((("memory", text) for text in _peaks(memory)), out)
+
+
+def comparison_facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
+    """Step times, the speed-up with its interval, and what disturbed the runs."""
+    for name, timing in comparison.timings.items():
+        yield "measured", f"{name}: {_timing_text(timing)}"
+    if comparison.baseline:
+        low, high = comparison.speedup_ci95
+        yield (
+            "speed-up",
+            f"{comparison.speedup:.2f}x over {comparison.baseline} "
+            f"(95 % interval {low:.2f} to {high:.2f}), through {comparison.through}",
+        )
+        yield "", f"placed against {comparison.baseline}: {comparison.verdict}"
+    yield from (("noise", sentence) for sentence in comparison.noise)
+
+
+def _timing_text(timing: Timing | str) -> str:
+    if isinstance(timing, str):
+        return f"could not run: {timing}"
+    return (
+        f"{seconds_text(timing.median_seconds)} a step (p10 {seconds_text(timing.p10)}, "
+        f"p90 {seconds_text(timing.p90)}, {timing.runs} runs)"
+    )
+
+
+def _peaks(memory: Mapping[str, Mapping[str, MemoryPeak] | str]) -> Iterator[str]:
+    for name, peaks in memory.items():
+        if isinstance(peaks, str):
+            yield f"{name}: could not run: {peaks}"
+            continue
+        for device, peak in peaks.items():
+            known = peak.measured_bytes
+            told = "not counted there" if known is None else f"{bytes_text(known)} measured"
+            yield f"{name}: {device}: {bytes_text(peak.predicted_bytes)} predicted, {told}"
