@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.builders import two_towers
-from tfplace.search.instance import Instance, read_task, write_task
+from tfplace.search.instance import Instance, read_instance, write_instance
 
 
 def test_an_instance_comes_back_from_its_folder(tmp_path):
@@ -12,8 +12,8 @@ def test_an_instance_comes_back_from_its_folder(tmp_path):
     for number, expert in enumerate((None, 1 - given)):
         folder = tmp_path / str(number)
         folder.mkdir()
-        write_task(str(folder), Instance(problem, given, expert))
-        found = read_task(str(folder))
+        write_instance(str(folder), Instance(problem, given, expert))
+        found = read_instance(str(folder))
         np.testing.assert_array_equal(found.given, given)
         np.testing.assert_array_equal(found.problem.op_seconds, problem.op_seconds)
         assert (found.expert is None) == (expert is None)
