@@ -301,13 +301,13 @@ class _Builder:
         new.device = node.device
         for key, value in node.attr.items():
             if key == "_class":
-                names = [v.decode().removeprefix("loc:@") for v in value.list.s]
-                for name in names:
-                    copies = self._copies.get(name)
-                    if copies is not None and shard is None:
-                        continue  # an op that stays whole can't lie beside all copies of another
-                    beside = name if copies is None else copies[min(shard or 0, len(copies) - 1)]
-                    new.attr["_class"].list.s.append(f"loc:@{beside}".encode())
+                for value_ in value.list.s:
+                    name = value_.decode().removeprefix("loc:@")
+                    if isinstance(self.decisions.answer_of_op.get(name), Split):
+                        if shard is None:
+                            continue  # a whole op can't lie beside all copies of another one
+                        name = f"{name}/shard_{shard}"
+                    new.attr["_class"].list.s.append(f"loc:@{name}".encode())
             elif key != "_output_shapes":
                 new.attr[key].CopyFrom(value)
 
