@@ -11,9 +11,10 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
+from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.op_view import Split, StayWhole
+from rewrite.split.op_view import Split
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
 _COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul", "all": "LogicalAnd",
@@ -96,7 +97,7 @@ class _Builder:
         answer = self.decisions.answer_of_op[node.name]
         if isinstance(answer, Split):
             self._add_copies(node, answer)
-        elif node.op in SHAPE_OPS and self._reads_parts(node):
+        elif node.op in SHAPE_OPS and self._reads_parts(node) and self._is_known(node):
             self._add_shape(node)
         else:
             self._add_whole(node)
@@ -138,16 +139,18 @@ class _Builder:
 
     def _add_shape(self, node: Any) -> None:
         """The whole tensor's shape, which is known, though the tensor itself is in parts."""
-        for index, name in enumerate(_data(node)):
-            shape = self.properties.shape_of[parse_input(name).op][parse_input(name).output]
+        for index in range(len(_data(node))):
             tensor = f"{node.name}:{index}"
-            dtype = _numpy_dtype(self.properties.dtype_of[node.name][index])
-            values = {"Rank": len(shape or ()), "Size": int(np.prod(shape or ()))}
-            value = np.array(values.get(node.op, shape), dtype=dtype)
+            value = self.known(tensor)
+            assert value is not None
             name = node.name if node.op != "ShapeN" else self._name(f"{node.name}/{index}")
             self._whole[tensor] = self._const(name, value, is_new=node.op == "ShapeN") + ":0"
         if node.op == "ShapeN":
             self._copies[node.name] = [self._whole[f"{node.name}:0"].removesuffix(":0")]
+
+    def _is_known(self, node: Any) -> bool:
+        count = len(self.properties.dtype_of[node.name])
+        return all(self.known(f"{node.name}:{i}") is not None for i in range(count))
 
     def _reads_parts(self, node: Any) -> bool:
         return any(self.decisions.state_of_tensor[_tensor(n)] != WHOLE for n in _data(node))
@@ -155,8 +158,8 @@ class _Builder:
     def _weighted(self, tensor: str, part: str, shard: int) -> str:
         """The average over a part, times the part's share of the batch."""
         dtype = self._dtype(tensor)
-        share = np.array(self.sizes[shard] / self.decisions.batch)
-        share = self._shared_const(share.astype(_numpy_dtype(dtype)), shard)
+        value = np.array(self.sizes[shard] / self.decisions.batch).astype(_numpy_dtype(dtype))
+        share = self._shared_const(value, shard)
         name = self._name(f"{part.partition(':')[0]}/weighted")
         new = self._node("Mul", name, [part, share])
         self._set_type(new, "T", dtype)
@@ -169,7 +172,7 @@ class _Builder:
         name = _data(node)[position]
         value = self.known(name)
         if value is None:
-            raise NotImplementedError(f"{node.name}: sizes that only a run tells")
+            raise RewriteError(f"splitting {node.name!r}: a size is not known before the run")
         new = np.array(value)
         flat = new.reshape(-1)
         for entry, state in entries.items():

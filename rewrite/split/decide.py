@@ -80,7 +80,10 @@ def _answer(
     rule = RULES.get(view.node.op)
     if rule is None:
         return StayWhole("there is no rule for this op type")
-    return rule(view)
+    answer = rule(view)
+    if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
+        return StayWhole("a size that it needs is not known before the run")
+    return answer
 
 
 def _view(

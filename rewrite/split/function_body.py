@@ -9,7 +9,9 @@ from graphs.building.op_outputs import op_definition
 from graphs.names import parse_input
 
 
-def as_body(graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str, Any]) -> list[Any]:
+def as_body(
+    graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str, Any]
+) -> list[Any]:
     """NodeDefs of a function body for the ops of a main graph.
 
     Args:
@@ -35,7 +37,7 @@ def as_body(graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str
         controls = []
         for name in node.input:
             source = parse_input(name)
-            if source.is_control:
+            if source.output < 0:  # a control input
                 if source.op not in argument_of:  # an argument is there before the body runs
                     controls.append(name)
             elif source.op in argument_of:
@@ -65,7 +67,7 @@ def _output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
         signature = library[node.op].signature
     else:
         signature = op_definition(node.op, node.name)
-    names = []
+    names: list[str] = []
     for argument in signature.output_arg:
         if argument.number_attr:
             count = node.attr[argument.number_attr].i

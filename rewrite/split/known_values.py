@@ -83,6 +83,8 @@ def _computed(
             copy.input.append(const_of[source.tensor])
         folded.add(node.name)
         wanted.extend(f"{node.name}:{i}" for i in range(len(properties.dtype_of[node.name])))
+    if not wanted:
+        return {}
     with tf.Graph().as_default() as graph:
         tf.compat.v1.import_graph_def(graph_def, name="")
         with tf.compat.v1.Session(graph=graph) as session:

@@ -21,13 +21,13 @@ def batch_matmul(view: OpView) -> Answer:
     if result is None or any(shape is None for shape in shapes):
         return UNKNOWN_SHAPE
     leading = result[:-2]
-    rows = [list(broadcast((shape or ())[:-2], leading)) for shape in shapes]
-    left = ["k", "i"] if view.attr("adj_x").b else ["i", "k"]
-    right = ["j", "k"] if view.attr("adj_y").b else ["k", "j"]
+    rows: list[list[str | None]] = [
+        list(broadcast((shape or ())[:-2], leading)) for shape in shapes
+    ]
+    left: list[str | None] = ["k", "i"] if view.attr("adj_x").b else ["i", "k"]
+    right: list[str | None] = ["j", "k"] if view.attr("adj_y").b else ["k", "j"]
     out = [*(f"d{axis}" for axis in range(len(leading))), "i", "j"]
-    return split_by_factors(
-        view, Factors([rows[0] + left, rows[1] + right], [out], {"k": "sum"})
-    )
+    return split_by_factors(view, Factors([rows[0] + left, rows[1] + right], [out], {"k": "sum"}))
 
 
 def einsum(view: OpView) -> Answer:

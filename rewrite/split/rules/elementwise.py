@@ -14,7 +14,7 @@ def axes(rank: int) -> list[str]:
 
 
 def broadcast(shape: Shape, result: Shape) -> Labels:
-    """Labels of an operand that is broadcast to `result`; a dimension that is stretched has none."""
+    """Labels of an operand that is broadcast to `result`; a stretched dimension has none."""
     assert shape is not None and result is not None
     offset = len(result) - len(shape)
     return [
@@ -77,8 +77,14 @@ def along_last_axis(view: OpView) -> Answer:
 
 def cross_entropy(view: OpView) -> Answer:
     """(Sparse)SoftmaxCrossEntropyWithLogits: loss [B], gradient [B, C] of logits [B, C]."""
-    labels: Labels = ["d0", None] if len(view.inputs[1].shape or ()) == 2 else ["d0"]
-    return split_by_factors(view, Factors([["d0", None], labels], [["d0"], ["d0", None]]))
+    rows = view.output_shapes[0]
+    if rows is None or any(each.shape is None for each in view.inputs):
+        return UNKNOWN_SHAPE
+    inputs: list[Labels] = [  # one row for all entries is broadcast
+        [*broadcast((each.shape or ())[:1], rows), *[None] * (len(each.shape or ()) - 1)]
+        for each in view.inputs
+    ]
+    return split_by_factors(view, Factors(inputs, [["d0"], ["d0", None]]))
 
 
 def select(view: OpView) -> Answer:

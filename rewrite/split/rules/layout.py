@@ -7,10 +7,10 @@ import math
 from collections.abc import Mapping
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Shape, Split, StayWhole, whole_inputs
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole, whole_inputs
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, broadcast
 from rewrite.split.rules.reductions import UNKNOWN_AXES, known_axes
-from rewrite.split.states import SUM, WHOLE, Partial, Sharded, State
+from rewrite.split.states import Partial, Sharded
 
 ALONG_THE_BATCH = StayWhole("it works along the axis that is cut")
 NOT_APART = StayWhole("it spreads the batch over several dimensions")
@@ -93,9 +93,7 @@ def unpack(view: OpView) -> Answer:
     labels = axes(len(shape))
     row: Labels = [None if a == axis else label for a, label in enumerate(labels)]
     out = [label for a, label in enumerate(labels) if a != axis]
-    return split_by_factors(
-        view, Factors([row], [out] * len(view.output_shapes), adds_up=True)
-    )
+    return split_by_factors(view, Factors([row], [out] * len(view.output_shapes), adds_up=True))
 
 
 def concat(view: OpView) -> Answer:
@@ -125,9 +123,7 @@ def _along(view: OpView, position: int, parameters: tuple[int, ...] = ()) -> Ans
     labels: Labels = [None if a == axis else x for a, x in enumerate(axes(len(result)))]
     skipped = {position, *parameters}
     inputs = [None if i in skipped else labels for i in range(len(view.inputs))]
-    return split_by_factors(
-        view, Factors(inputs, [labels] * len(view.output_shapes), adds_up=True)
-    )
+    return split_by_factors(view, Factors(inputs, [labels] * len(view.output_shapes), adds_up=True))
 
 
 def slice_(view: OpView) -> Answer:
@@ -181,9 +177,7 @@ def strided_slice_gradient(view: OpView) -> Answer:
     if spec is None:
         return UNKNOWN_AXES
     rows, outs, ends = spec
-    answer = split_by_factors(
-        view, Factors([None, None, None, None, outs], [rows], adds_up=True)
-    )
+    answer = split_by_factors(view, Factors([None, None, None, None, outs], [rows], adds_up=True))
     if not isinstance(answer, Split) or not isinstance(answer.outputs[0], Sharded):
         return answer
     state = answer.outputs[0]
@@ -212,7 +206,6 @@ def _strides(
     rows: list[str | None] = [f"d{a}" for a in range(len(shape))]
     outs: list[str | None] = []
     ends: dict[int, int] = {}
-    num_new = sum(mask["new_axis"] >> i & 1 for i in range(len(begin)))
     axis = 0
     for entry in range(len(begin)):
         if mask["ellipsis"] >> entry & 1:
@@ -235,7 +228,6 @@ def _strides(
                 ends[axis] = entry
             outs.append(rows[axis])
             axis += 1
-    del num_new
     outs.extend(rows[axis:])
     return rows, outs, ends
 
@@ -305,6 +297,8 @@ def gather(view: OpView) -> Answer:
 
 def resource_gather(view: OpView) -> Answer:
     """ResourceGather: rows of a variable, by input 1."""
+    if view.attr("batch_dims").i:
+        return ALONG_THE_BATCH
     ids, result = view.inputs[1].shape, view.output_shapes[0]
     if ids is None or result is None:
         return UNKNOWN_SHAPE
@@ -322,8 +316,3 @@ def one_hot(view: OpView) -> Answer:
     labels = axes(len(shape))
     out: Labels = [*labels[:axis], None, *labels[axis:]]
     return split_by_factors(view, Factors([labels, None, None, None], [out]))
-
-
-def pass_on(state: State) -> bool:
-    """Whether a state needs no work: whole tensors and sums."""
-    return state in (WHOLE, SUM)

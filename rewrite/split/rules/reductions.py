@@ -28,6 +28,8 @@ def reduction(view: OpView, combine: str, is_mean: bool = False) -> Answer:
     reduced = known_axes(view, 1, len(shape))
     if reduced is None:
         return UNKNOWN_AXES
+    if is_mean and "float" not in view.output_dtypes[0]:
+        return StayWhole("an average of whole numbers is rounded, so averages of parts differ")
     labels = axes(len(shape))
     if view.attr("keep_dims").b:
         out = [None if axis in reduced else label for axis, label in enumerate(labels)]
@@ -64,6 +66,8 @@ def along_axis(view: OpView, position: int = 1) -> Answer:
     labels: Sequence[str | None] = [
         None if axis in along else label for axis, label in enumerate(axes(len(shape)))
     ]
-    kept = labels if len(result) == len(shape) else [x for a, x in enumerate(labels) if a not in along]
+    kept = (
+        labels if len(result) == len(shape) else [x for a, x in enumerate(labels) if a not in along]
+    )
     inputs = [labels if i == 0 else None for i in range(len(view.inputs))]
     return split_by_factors(view, Factors(inputs, [kept] * len(view.output_shapes)))

@@ -16,8 +16,9 @@ Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Inv InvGrad IsFinite IsIn
 LeakyReluGrad Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod
 Mul MulNoNan NotEqual Pow RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Rint Round
 Rsqrt RsqrtGrad Selu SeluGrad SelectV2 Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad
-Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv TruncateMod
-Xdivy Xlogy Div DivNoNan ClipByValue ZerosLike OnesLike CheckNumerics Cast Xlog1py BitwiseAnd
+Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv
+TruncateMod Xdivy Xlogy Div DivNoNan ClipByValue ZerosLike OnesLike CheckNumerics Cast Xlog1py
+BitwiseAnd
 BitwiseOr BitwiseXor
 """
 _ADDITIVE = """

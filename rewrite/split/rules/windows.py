@@ -34,6 +34,8 @@ def convolution(view: OpView) -> Answer:
 
 def input_gradient(view: OpView) -> Answer:
     """Conv*BackpropInput: input 0 holds the shape of the result, input 1 is the filter."""
+    if view.inputs[0].shape != (len(view.output_shapes[0] or ()),):
+        return UNKNOWN_SHAPE  # it may hold the window's size alone
     return _with_rank(
         view, lambda image: Factors([None, None, image], [image], shape_inputs={0: 0}), 2
     )
