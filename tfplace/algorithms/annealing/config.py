@@ -87,6 +87,7 @@ class LocalSearchConfig(AnnealingConfig):
     """
 
     hot: float = 0.002
+    level_sizes: Sequence[int] = (16, 64, 256, 1024)
     first_pass_trials: int = 1000
     trials_per_unit: int = 20
     max_batch: int = 16

@@ -1,9 +1,9 @@
+"""Tests of tfplace.algorithms.placers.legal."""
+
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem, two_towers
-from tfplace.algorithms.placers.legal import fallback_order, legal, working_devices
-from tfplace.algorithms.placers.memory import op_bytes_estimate, repaired
-from tfplace.simulation.simulator import Simulator
+from tfplace.algorithms.placers.legal import distinct, fallback_order, legal, working_devices
 
 
 def test_working_devices_are_the_accelerators_or_all():
@@ -30,22 +30,6 @@ def test_a_group_goes_where_most_of_its_seconds_are_wanted():
     assert legal(problem, np.array([1, 2, 1, 2])).tolist() == [2, 2, 2, 0]
 
 
-def test_the_estimate_is_right_for_one_device():
-    problem = two_towers(4, size=10, machine=Machine(2))
-    simulator = Simulator(problem)
-    _, peaks = simulator.run(np.ones(problem.num_ops))
-    assert op_bytes_estimate(simulator).sum() == peaks[1]
-
-
-def test_repair_moves_the_largest_that_ends_the_excess():
-    ops = [Op(f"op{size}", outputs=(), persistent=size) for size in (50, 20, 40)]
-    problem = build_problem(ops, Machine(2, memory=(100, 80)))
-    simulator = Simulator(problem)
-    assert repaired(simulator, np.array([1, 1, 1])).tolist() == [0, 1, 1]
-    assert repaired(simulator, np.array([0, 1, 1])).tolist() == [0, 1, 1]
-
-
-def test_a_hopeless_repair_comes_back_with_the_least_excess():
-    problem = build_problem([Op("a", persistent=50), Op("b", persistent=60)], Machine(2, memory=55))
-    placement = repaired(Simulator(problem), np.array([0, 0]))
-    assert sorted(placement.tolist()) == [0, 1]
+def test_distinct_placements_keep_their_order():
+    placements = [np.array(each) for each in ([1, 0], [0, 1], [1, 0], [0, 0])]
+    assert distinct(placements).tolist() == [[1, 0], [0, 1], [0, 0]]
