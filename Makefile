@@ -1,9 +1,10 @@
 # make demo: an RNNLM training graph placed over two workers, measured. make test: all tests.
+# make docs: the demo again, and the documents' transcript and tables rewritten.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check clean
+.PHONY: demo test check docs clean
 
 $(VENV)/installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +25,9 @@ check: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/installed
+	$(BIN)/python -m tfplace.docs.rewrite_docs $(DOCS_FLAGS)
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

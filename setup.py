@@ -19,7 +19,14 @@ setup(
         include=["graphs", "graphs.*", "rewrite", "rewrite.*", "tfplace", "tfplace.*"]
     ),
     package_data={
-        "tfplace": ["py.typed", "docs/*.md", "docs/pictures/*.png"],
+        "tfplace": ["py.typed"],
+        "tfplace.docs": [
+            "*.md",
+            "decisions/*.md",
+            "benchmarks/*.md",
+            "benchmarks/results/*.json",
+            "pictures/*.png",
+        ],
         "tfplace.report.html": ["page.css", "page.js"],
         "tfplace.algorithms.learned.policies": ["shipped/*.npz", "shipped/README.md"],
         "graphs": ["py.typed"],
@@ -38,6 +45,7 @@ setup(
         "rich>=13",  # tables and progress on terminals
         "matplotlib>=3.9",  # pictures of bench and fidelity
         "h5py>=3.11",  # sniffing .h5 models
+        "psutil>=6",  # memory and CPU time of process trees and of the machine
     ],
     extras_require={
         "test": [
@@ -46,6 +54,7 @@ setup(
             "hypothesis>=6",
             "ruff>=0.9",
             "mypy>=1.14",
+            "types-psutil>=6",
             "tensorboard>=2.19",
         ],
         "ray": ["ray>=2.40"],  # batch and bench on several machines

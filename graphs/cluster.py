@@ -24,13 +24,16 @@ class Device:
       slots: ops that run at once.
       efficiency: share (0, 1] of Grappler's ideal speed that real training reaches.
       architecture: as Grappler wants it: "3.7" for a K80; may be empty.
-      cores, frequency_mhz, bandwidth_bytes_per_second: what Grappler prices with.
+      cores: of a CPU, or multiprocessors of a GPU; Grappler prices with them.
+      frequency_mhz: of the cores.
+      bandwidth_bytes_per_second: of its memory.
       address: "host:port" of the task; empty on this host.
       source: where the figures are from.
       op_seconds: what an op costs beside its work: the executor's dispatch, or a GPU's launch.
       step_seconds: what the device adds to a step in which any op runs on it.
-      compute_slowdown, memory_slowdown: by what share an op takes longer that computes, or that
-        streams through memory, while all other devices that share its memory are busy.
+      compute_slowdown: by what share an op that computes takes longer while all other devices that
+        share its memory are busy.
+      memory_slowdown: the same of an op that streams through memory.
     """
 
     name: str
@@ -57,15 +60,17 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class TransferWork:
-    """What a transfer takes of its two devices themselves, while no op runs in that slot.
+    """The time that a transfer takes of its two devices, in a slot in which no op runs then.
 
     A transfer of n bytes from d to e takes sender_seconds[d, e] + n * sender_seconds_per_byte[d, e]
-    of d and the receiver's likewise of e; over gRPC it is copied by the cores that compute. These
-    seconds are part of what the link's latency and bandwidth say, not in addition to them.
+    of d, and what the receiver's figures say of e: over gRPC the cores that compute copy it. These
+    seconds are part of the link's latency and bandwidth, not in addition to them.
 
     Attributes:
-      sender_seconds, sender_seconds_per_byte: f8[D, D]; diagonals 0.
-      receiver_seconds, receiver_seconds_per_byte: f8[D, D]; diagonals 0.
+      sender_seconds: f8[D, D], diagonal 0.
+      sender_seconds_per_byte: f8[D, D], diagonal 0.
+      receiver_seconds: f8[D, D], diagonal 0.
+      receiver_seconds_per_byte: f8[D, D], diagonal 0.
     """
 
     sender_seconds: FloatArray
@@ -75,7 +80,7 @@ class TransferWork:
 
     @classmethod
     def none(cls, num_devices: int) -> TransferWork:
-        """Copies that take nothing of the devices, as those of a GPU's copy engines."""
+        """Transfers that take nothing of the devices, as those of a GPU's copy engines do."""
         return cls(*(np.zeros((num_devices, num_devices)) for _ in range(4)))
 
 
@@ -114,13 +119,14 @@ class Cluster:
         return tuple(device.name for device in self.devices)
 
     def dispatch_seconds(self, device_of_op: IntArray, num_fetched_tensors: int = 0) -> float:
-        """What a measured step takes beyond its makespan: the client's dispatch and fetches.
+        """The seconds of a measured step beyond its makespan: the client's dispatch and fetches.
 
-        No part of SPEC section 6's makespan: add it where a prediction meets a measured step.
+        The makespan (the contract, section 6) is without them. Add them where a prediction is
+        compared with a measured step.
 
         Args:
           device_of_op: i4[N].
-          num_fetched_tensors: such as the loss; a fetched op, such as a training op, is none.
+          num_fetched_tensors: tensors such as the loss; a training op is none.
         """
         used = np.unique(device_of_op).tolist()
         shares = sum(self.devices[d].step_seconds for d in used)

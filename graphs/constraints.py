@@ -1,4 +1,4 @@
-"""What the user wants kept: ops pinned to devices, ops that must not be split."""
+"""Applies a user's constraints: ops pinned to devices, and ops that must not be split."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from graphs.op_graph import IntArray
 
 MAX_NAMED = 3
 MATCHING_SECONDS = 20.0
-"""Of this process's time; an expression that isn't hostile takes 100,000 names in 0.1 s."""
+"""Longest that matching may take of this process's time. An expression that isn't hostile takes
+0.1 s for 100,000 names."""
 
 
 def pinned_devices(
@@ -88,7 +89,8 @@ def require_possible(
       op_seconds: f8[N, D], inf without a kernel.
       pinned: i4[N].
       colocation_group: i4[N].
-      op_names, device_names: [N], [D].
+      op_names: [N].
+      device_names: [D].
     """
     stuck = np.flatnonzero(~allowed.any(axis=1))
     if not len(stuck):
@@ -124,10 +126,11 @@ def require_possible(
 
 
 def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
+    """The ops whose names a regular expression of the user matches; at least one."""
     try:
         search = re.compile(pattern).search
         with time_limit(MATCHING_SECONDS):
-            found = [i for i, name in enumerate(op_names) if search(name)]
+            matches = [i for i, name in enumerate(op_names) if search(name)]
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(
             f"reading {flag}: {pattern!r} is no regular expression ({error})"
@@ -137,6 +140,6 @@ def _matches(pattern: str, flag: str, op_names: Sequence[str]) -> list[int]:
             f"applying {flag}: matching {len(op_names)} ops took more than {MATCHING_SECONDS:g} s; "
             "wanted an expression that does not repeat what it repeats, as (a+)+ does"
         ) from None
-    if not found:
+    if not matches:
         raise UsageError(f"applying {flag}: no op's name matches{nearest(pattern, op_names)}")
-    return found
+    return matches

@@ -1,4 +1,4 @@
-"""The given placement: where TensorFlow would put each op of the model as it came."""
+"""Finds where TensorFlow would put each op of the model as it came: the given placement."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def given_placement(
 ) -> IntArray:
     """i4[N]: device strings where the model has them, TensorFlow's default elsewhere.
 
-    TensorFlow prefers the first GPU where the op has a kernel, else the first CPU; ops that
-    must lie together follow the one that says where; a device that the cluster lacks, or that
-    has no kernel, counts as not said (soft placement).
+    By default TensorFlow puts an op on the first GPU if the op has a kernel there, else on the
+    first CPU. Ops that must lie together follow the one that has a device string. A string that
+    means a device which the cluster lacks, or which has no kernel, counts as none (soft placement).
 
     Args:
-      flat, built: the graph.
+      flat: the graph.
+      built: its op graph.
       cluster: D devices.
       allowed: bool[N, D].
     """
@@ -53,7 +54,7 @@ def given_placement(
 
 
 def kept_devices(flat: FlatGraph, built: BuiltGraph, costs: Costs, cluster: Cluster) -> IntArray:
-    """i4[N]: the device that each op's device string means; -1 without one, or where it has none.
+    """i4[N]: the device that each op's string means; -1 for no string, or none of the cluster's.
 
     Of several devices that a string may mean ("/job:worker/task:1"), the first with a kernel is
     taken, GPUs before CPUs, as TensorFlow does.
@@ -82,7 +83,7 @@ def kept_devices(flat: FlatGraph, built: BuiltGraph, costs: Costs, cluster: Clus
 def kept_beside_the_run(
     graph_def: Any, flat: FlatGraph, device_names: Sequence[str]
 ) -> dict[Origin, str]:
-    """{op: device} of ops that no run needs or that a unit holds, by their device strings.
+    """{op: device} of the ops with a device string that the run does not need or a unit holds.
 
     Args:
       graph_def: the run graph that `flat` was made from.
@@ -110,7 +111,7 @@ def default_devices(cluster: Cluster, allowed: np.ndarray) -> IntArray:
 
 
 def match_device(device: str, device_names: Sequence[str]) -> int:
-    """The device that a (possibly partial) device string names; -1 for none.
+    """The first device that a device string, perhaps a partial one, may mean; -1 for none.
 
     "/gpu:1", "/device:GPU:1", "GPU:1" and "/job:localhost/replica:0/task:0/device:GPU:1" are
     the same device of this host.
@@ -119,7 +120,7 @@ def match_device(device: str, device_names: Sequence[str]) -> int:
 
 
 def matching_devices(device: str, device_names: Sequence[str]) -> list[int]:
-    """All devices that a device string, read as `match_device` reads it, may mean."""
+    """All devices that a device string may mean."""
     wanted = _parts(device)
     return [
         index
@@ -152,6 +153,7 @@ _DEFAULTS = {"job": "localhost", "replica": "0", "task": "0", "id": "0"}
 
 
 def _parts(device: str) -> dict[str, str]:
+    """{part: value} of a device string; the parts are job, replica, task, type and id."""
     parts: dict[str, str] = {}
     for word in device.strip("/").split("/"):
         key, *values = word.split(":")

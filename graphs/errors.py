@@ -1,7 +1,8 @@
 """Everything that can be wrong with what a user hands in, one class per kind.
 
 Each message says what was being done, what was found, what was wanted, and what to do.
-`exit_status` is the status with which the command line ends (SPEC section 2).
+`exit_status` is the status with which the command line ends (the contract,
+`tfplace/docs/contract.md`, section 2).
 """
 
 
@@ -17,38 +18,38 @@ class UsageError(TfplaceError):
     exit_status = 1
 
 
-class ModelError(TfplaceError):
-    """The model file is missing, damaged, of no known kind, or asks for the impossible."""
+class BadInputError(TfplaceError):
+    """Base of all that is wrong with files and folders; never raised itself."""
 
     exit_status = 2
+
+
+class ModelError(BadInputError):
+    """The model file is missing, damaged, of no known kind, or asks for the impossible."""
 
 
 class FetchError(ModelError):
     """A fetch, feed or signature name is not in the model."""
 
 
-class FeedError(TfplaceError):
+class FeedError(BadInputError):
     """An input array does not fit the tensor that it is fed to."""
 
-    exit_status = 2
 
-
-class ClusterError(TfplaceError):
+class ClusterError(BadInputError):
     """The cluster is unknown, its file is malformed, or its devices are not there."""
 
-    exit_status = 2
 
-
-class PlacementError(TfplaceError):
+class PlacementError(BadInputError):
     """A placement file is malformed or names ops or devices that do not exist."""
 
-    exit_status = 2
+
+class CheckpointError(BadInputError):
+    """A checkpoint is missing, damaged, or none of ours."""
 
 
-class OutputError(TfplaceError):
+class OutputError(BadInputError):
     """The place to write to exists already or can't be written."""
-
-    exit_status = 2
 
 
 class MemoryLimitError(TfplaceError):
@@ -67,9 +68,3 @@ class VerificationError(TfplaceError):
     """The emitted model computes something else than the model as it came: a defect."""
 
     exit_status = 70
-
-
-class CheckpointError(TfplaceError):
-    """A checkpoint is missing, damaged, or none of ours."""
-
-    exit_status = 2

@@ -1,7 +1,8 @@
 """How TensorFlow's executor runs ops of CPUs: depth-first, and transfers are work of its thread.
 
-What SPEC section 6 leaves out and calibration measures (`Cluster.transfer_work`). A problem that
-has it is simulated by rules 7 to 10, which BUILD_NOTES states and tests/reference_simulator.py has.
+What rules 1 to 6 of the contract (`tfplace/docs/contract.md`, section 6) leave out and calibration
+measures (`Cluster.transfer_work`). A problem that has it is simulated by rules 7 to 10 of that
+section, which tests/reference_simulator.py has a second time.
 """
 
 from __future__ import annotations
@@ -14,16 +15,7 @@ import numpy.typing as npt
 
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray, IntArray
-
-INLINE_OPS = frozenset(
-    "Const Identity IdentityN Reshape Shape ShapeN Rank Size NoOp VarHandleOp ReadVariableOp "
-    "ExpandDims Squeeze StopGradient PreventGradient Switch Merge Enter Exit NextIteration "
-    "LoopCond _SwitchN _Arg _Retval Placeholder VariableV2 Variable BroadcastGradientArgs "
-    "ZerosLike".split()
-)
-"""Op types whose CPU kernels say that they are cheap (`OpKernel::IsExpensive` is false): the
-executor runs them at once instead of queueing them. Its other kernels count as expensive for about
-90 steps, whatever they take: the estimate starts at 1e8 cycles and falls by a tenth a run."""
+from graphs.op_types import INLINE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +69,7 @@ def executor_of(
     return ExecutorModel(
         np.stack([work.sender_seconds, work.sender_seconds_per_byte], axis=-1),
         np.stack([work.receiver_seconds, work.receiver_seconds_per_byte], axis=-1),
-        np.array([kind in INLINE_OPS for kind in op_types], dtype=bool),
+        np.array([op_type in INLINE for op_type in op_types], dtype=bool),
         *_contention(cluster, np.zeros(len(op_types)) if memory_share is None else memory_share),
         None if op_turn is None else np.stack([op_turn, np.arange(len(op_types))]).astype(np.int32),
     )

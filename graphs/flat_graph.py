@@ -1,17 +1,19 @@
-"""One run of a model with its function calls opened: what is priced, placed and measured."""
+"""One run of a model with its function calls opened, whose ops are priced and placed."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.function_library import library_of
 from graphs.source_model import TensorSpec
 
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-    """Where the device string of a flat op has to be written.
+    """The NodeDef in the model that a flat op comes from, and that gets its device string.
 
     Attributes:
       function: name of the FunctionDef, empty for the main graph.
@@ -36,12 +38,12 @@ class FlatGraph:
       unit_of_node: {node: unit} for nodes that can't be placed one by one; a unit is named by
         its head. While, jit_compile calls and conditionals that TensorFlow doesn't lower are
         units of one node; the nodes of a v1 control-flow frame make one unit of many.
-      unit_reason: {unit: why}.
-      share_of_node: {node: how often it runs in one run}, where that is less than once: nodes
-        of an opened conditional's branch, one of so many.
-      after_of_node: {node: nodes before it} that no edge says: the branches of a conditional
-        one after the other, so that they don't count as if they ran side by side.
-      opened: {opened conditional: what was done}.
+      unit_reason: {unit: why it is one}.
+      share_of_node: {node: how often it runs in one run}, where that is less than once: in a
+        branch of an opened conditional.
+      after_of_node: {node: nodes that come before it though no edge says so}. The branches of a
+        conditional come one after the other, so that they don't count as if they ran side by side.
+      opened: {opened conditional: a sentence that says how it counts}.
     """
 
     graph_def: Any
@@ -53,3 +55,21 @@ class FlatGraph:
     share_of_node: Mapping[str, float] = dataclasses.field(default_factory=dict)
     after_of_node: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     opened: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    def on_devices(self, devices: Sequence[str]) -> Any:
+        """A copy of the GraphDef with device strings, one for each node in its order."""
+        placed = type(self.graph_def)()
+        placed.CopyFrom(self.graph_def)
+        for node, device in zip(placed.node, devices, strict=True):
+            node.device = device
+        return placed
+
+    @functools.cached_property
+    def nodes(self) -> Mapping[str, Any]:
+        """{name: NodeDef} of graph_def, which must not change while this lives."""
+        return {node.name: node for node in self.graph_def.node}
+
+    @functools.cached_property
+    def library(self) -> Mapping[str, Any]:
+        """{name: FunctionDef} of graph_def."""
+        return library_of(self.graph_def)

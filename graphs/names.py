@@ -7,6 +7,8 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -22,10 +24,6 @@ class InputName:
     op: str
     output: int = 0
     output_arg: str = ""
-
-    @property
-    def is_control(self) -> bool:
-        return self.output < 0
 
     @property
     def tensor(self) -> str:
@@ -62,3 +60,22 @@ def op_of(name: str) -> str:
 def with_index(tensor: str) -> str:
     """ "op" as "op:0"; a name that has its index stays."""
     return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def data_inputs(node: Any) -> list[str]:
+    """The inputs of a NodeDef that are tensors, in order."""
+    return [name for name in node.input if not name.startswith("^")]
+
+
+def source_of(tensor: str, nodes: Mapping[str, Any], through: Collection[str]) -> str:
+    """The tensor that a tensor comes from, through ops of types that pass their first input on.
+
+    `tensor` is an input as a NodeDef has it, `nodes` are those of its graph or function body, and
+    `through` is a set of graphs/op_types.py.
+    """
+    for _ in nodes:  # no more often than there are nodes: a damaged graph may hold a circle
+        node = nodes.get(op_of(tensor))
+        if node is None or node.op not in through or not node.input:
+            break
+        tensor = node.input[0]
+    return tensor

@@ -20,7 +20,9 @@ SHAPE_DIMS = 4
 
 @dataclasses.dataclass(frozen=True)
 class OpGraph:
-    """Ops, the tensors they make, and who uses them (SPEC section 6).
+    """Ops, the tensors they make, and who uses them (the contract, section 6).
+
+    The contract is `tfplace/docs/contract.md`.
 
     Ops are in a topological order. A control edge is a use of a zero-byte tensor that its
     producer owns; an op has at most one such tensor.

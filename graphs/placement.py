@@ -1,4 +1,4 @@
-"""A device for every op, and the file that says so."""
+"""A device for every op, and what such a placement is worth."""
 
 from __future__ import annotations
 
@@ -22,7 +22,11 @@ class Grouping:
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """Attributes: device_of_op: i4[N], indices into the cluster's devices."""
+    """A device for every op.
+
+    Attributes:
+      device_of_op: i4[N] indices into the cluster's devices.
+    """
 
     device_of_op: IntArray
 
@@ -49,7 +53,7 @@ class Infeasible:
     Attributes:
       reason: "memory", "no_kernel", "colocation", "pin", "timeout", "crash" or "error".
       message: one sentence for a person.
-      peak_bytes: as in Measurement.
+      peak_bytes: i8[D] or empty where it is not known.
       step_seconds: what the step would take if it ran, where that is known; else inf.
     """
 

@@ -15,16 +15,6 @@ from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.op_graph import IntArray
 
 
-def placement_to_json(
-    op_names: Sequence[str], device_of_op: IntArray, device_names: Sequence[str]
-) -> dict[str, str]:
-    """{op: device string} of every op, in the order of the op graph."""
-    return {
-        name: device_names[device]
-        for name, device in zip(op_names, device_of_op.tolist(), strict=True)
-    }
-
-
 def read_placement(
     path: str, op_names: Sequence[str], device_names: Sequence[str], default: IntArray
 ) -> IntArray:
@@ -64,12 +54,12 @@ def read_placement(
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in entries:
             raise ValueError(f"{key!r} stands there twice")
-        found[key] = value
-    return found
+        entries[key] = value
+    return entries
 
 
 def _read_entries(path: str) -> Mapping[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.executor_model import ExecutorModel
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
@@ -13,7 +15,9 @@ from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """Everything that decides a makespan, apart from the placement (SPEC section 6).
+    """Everything that decides a makespan, apart from the placement (the contract, section 6).
+
+    The contract is `tfplace/docs/contract.md`.
 
     Attributes:
       graph: the op graph.
@@ -28,7 +32,8 @@ class Problem:
       link_channels: i4[D, D, 2] channels that a transfer holds; -1 unused.
       memory_reserve: fraction of each device's memory that is kept free.
       communication: name of the channel rule.
-      executor: how ops and transfers share a device's slots; None for SPEC section 6 alone.
+      executor: how ops and transfers share a device's slots; None for rules
+        1 to 6 alone.
     """
 
     graph: OpGraph
@@ -60,8 +65,15 @@ class Problem:
         )
         return usable
 
-    def allowed(self) -> np.ndarray:
-        """bool[N, D]: where an op may lie, by kernel and pin, its colocation group's too."""
+    def allowed(self) -> npt.NDArray[np.bool_]:
+        """bool[N, D], read-only: where an op may lie, by kernel and pin, its group's too.
+
+        A colocation group may lie only where each of its ops may.
+        """
+        return self._allowed
+
+    @functools.cached_property
+    def _allowed(self) -> npt.NDArray[np.bool_]:
         allowed = np.isfinite(self.op_seconds)
         pinned = self.pinned_device >= 0
         allowed[pinned] &= np.eye(self.num_devices, dtype=bool)[self.pinned_device[pinned]]
@@ -71,4 +83,5 @@ class Problem:
             joint = np.ones((int(group.max()) + 1, self.num_devices), dtype=bool)
             np.logical_and.at(joint, group[member], allowed[member])
             allowed[member] = joint[group[member]]
+        allowed.flags.writeable = False  # every caller gets this one array
         return allowed

@@ -1,4 +1,7 @@
-"""The .npz of a placement problem: exactly what the simulator saw (SPEC section 6)."""
+"""The .npz of a placement problem: exactly what the simulator saw.
+
+The contract (`tfplace/docs/contract.md`), section 6, lists the arrays.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ _ARRAYS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "placement": ("i4", ("N",)),
     "memory_reserve": ("f8", ()),
 }
-# Not in the SPEC's list; a file of another program need not have them.
+# Not in the contract's list; a file of another program need not have them.
 _EXTRAS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "device_types": ("U", ("D",)),
     "communication": ("U", ()),
@@ -57,6 +60,11 @@ _CONTENTION: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
 }
 # Problem.executor's, may be absent.
 _TURN: Mapping[str, tuple[str, tuple[str | int, ...]]] = {"op_turn": ("i4", ("K", "N"))}
+# Where an array of the last three tables lies in Problem.executor.
+_EXECUTOR_FIELDS: Mapping[str, str] = {
+    **{name: name for name in (*_EXECUTOR, *_CONTENTION, *_TURN)},
+    "op_runs_inline": "runs_inline",
+}
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
@@ -85,15 +93,10 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         name: np.asarray(values[name], dtype=np.str_ if dtype == "U" else dtype)
         for name, (dtype, _) in {**_ARRAYS, **_EXTRAS}.items()
     }
-    if (executor := problem.executor) is not None:
-        arrays["send_seconds"] = executor.send_seconds
-        arrays["receive_seconds"] = executor.receive_seconds
-        arrays["op_runs_inline"] = executor.runs_inline
-        if executor.op_slowdown is not None and executor.shares_memory is not None:
-            arrays["op_slowdown"] = executor.op_slowdown
-            arrays["shares_memory"] = executor.shares_memory
-        if executor.op_turn is not None:
-            arrays["op_turn"] = executor.op_turn
+    if problem.executor is not None:
+        for name, field in _EXECUTOR_FIELDS.items():
+            if (array := getattr(problem.executor, field)) is not None:
+                arrays[name] = array
     if not isinstance(path, str):
         np.savez_compressed(path, allow_pickle=False, **arrays)
         return
@@ -108,7 +111,7 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
 
 
 def read_problem(path: str) -> tuple[Problem, IntArray]:
-    """Reads what `write_problem`, or another program after SPEC section 6, wrote.
+    """Reads what `write_problem`, or another program after the contract, section 6, wrote.
 
     Tensors are sorted by producer and uses by (tensor, op); neither changes any makespan.
 
@@ -164,14 +167,8 @@ def _problem(graph: OpGraph, arrays: Mapping[str, np.ndarray]) -> Problem:
 def _executor(arrays: Mapping[str, np.ndarray]) -> ExecutorModel | None:
     if "send_seconds" not in arrays:
         return None
-    return ExecutorModel(
-        arrays["send_seconds"],
-        arrays["receive_seconds"],
-        arrays["op_runs_inline"],
-        arrays.get("op_slowdown"),
-        arrays.get("shares_memory"),
-        arrays.get("op_turn"),
-    )
+    fields: dict[str, Any] = {field: arrays.get(name) for name, field in _EXECUTOR_FIELDS.items()}
+    return ExecutorModel(**fields)
 
 
 def _load(path: str) -> dict[str, np.ndarray]:
@@ -188,29 +185,29 @@ def _load(path: str) -> dict[str, np.ndarray]:
         ) from error
 
 
-def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays with the dtypes and shapes of the SPEC; extras filled in."""
-    missing = [name for name in _ARRAYS if name not in found]
+def _checked_arrays(path: str, raw: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The arrays with the dtypes and shapes of the contract; extras filled in."""
+    missing = [name for name in _ARRAYS if name not in raw]
     if missing:
         raise ModelError(
             f"reading the problem {path}: it lacks {', '.join(missing)}; write it with "
-            "--dump_problem, or as SPEC section 6 lists the arrays"
+            "--dump_problem, or as tfplace/docs/contract.md, section 6, lists the arrays"
         )
     sizes = {
-        "N": np.size(found["op_names"]),
-        "T": np.size(found["tensor_producer"]),
-        "U": np.size(found["use_tensor"]),
-        "D": np.size(found["device_names"]),
-        "K": max(len(np.atleast_1d(found.get("op_turn", 0))), 1),
+        "N": np.size(raw["op_names"]),
+        "T": np.size(raw["tensor_producer"]),
+        "U": np.size(raw["use_tensor"]),
+        "D": np.size(raw["device_names"]),
+        "K": max(len(np.atleast_1d(raw.get("op_turn", 0))), 1),
     }
-    arrays = {**_default_extras(found, sizes), **found}
+    arrays = {**_default_extras(raw, sizes), **raw}
     checked = {}
-    contention = _CONTENTION if any(name in found for name in _CONTENTION) else {}
+    contention = _CONTENTION if any(name in raw for name in _CONTENTION) else {}
     executor = {**_EXECUTOR, **contention}
-    executor = executor if any(name in found for name in executor) else {}
-    turn = _TURN if executor and "op_turn" in found else {}
-    lacking = [name for name in executor if name not in found]
-    present = [name for name in executor if name in found]
+    executor = executor if any(name in raw for name in executor) else {}
+    turn = _TURN if executor and "op_turn" in raw else {}
+    lacking = [name for name in executor if name not in raw]
+    present = [name for name in executor if name in raw]
     if lacking:
         raise ModelError(
             f"reading the problem {path}: it has {', '.join(present)} but "
@@ -223,18 +220,18 @@ def _checked_arrays(path: str, found: Mapping[str, np.ndarray]) -> dict[str, np.
         if array.shape != shape or not np.can_cast(array.dtype, kind, "same_kind"):
             raise ModelError(
                 f"reading the problem {path}: {name} is {array.dtype}{list(array.shape)}, "
-                f"wanted {dtype}{list(shape)} (SPEC section 6)"
+                f"wanted {dtype}{list(shape)} (tfplace/docs/contract.md, section 6)"
             )
         checked[name] = array.astype(kind)
     return checked
 
 
 def _default_extras(
-    found: Mapping[str, np.ndarray], sizes: Mapping[str, int]
+    raw: Mapping[str, np.ndarray], sizes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
     """What a file without extras means: outputs in tensor order, shapes unknown."""
-    names = np.char.upper(found["device_names"].astype(np.str_))
-    producer = found["tensor_producer"].ravel()
+    names = np.char.upper(raw["device_names"].astype(np.str_))
+    producer = raw["tensor_producer"].ravel()
     seen: dict[int, int] = {}
     output = np.empty(sizes["T"], dtype=np.int32)
     for tensor, op in enumerate(producer.tolist()):
@@ -268,13 +265,13 @@ def _check_values(path: str, arrays: Mapping[str, np.ndarray]) -> None:
     if np.any(arrays["tensor_producer"][arrays["use_tensor"]] >= arrays["use_op"]):
         raise ModelError(
             f"reading the problem {path}: an op uses a tensor of an op that does not come before "
-            "it; SPEC section 6 wants ops in a topological order"
+            "it; tfplace/docs/contract.md, section 6, wants ops in a topological order"
         )
     pairs = np.stack([arrays["use_tensor"], arrays["use_op"]])
     if np.unique(pairs, axis=1).shape != pairs.shape:
         raise ModelError(
-            f"reading the problem {path}: a pair of use_tensor and use_op comes twice; SPEC "
-            "section 6 wants distinct pairs"
+            f"reading the problem {path}: a pair of use_tensor and use_op comes twice; "
+            "tfplace/docs/contract.md, section 6, wants distinct pairs"
         )
     _check_numbers(path, arrays)
     placement = arrays["placement"]

@@ -1,4 +1,4 @@
-"""A model as it came, and what one run of it is."""
+"""A model as it came, and one run of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Variable:
     Attributes:
       name: shared name or, where there is none, the op's name.
       op: the VarHandleOp or VariableV2 node.
-      dtype, shape: as declared.
+      dtype: as declared.
+      shape: as declared.
       trainable: whether training changes it.
     """
 
@@ -47,7 +48,8 @@ class Initialization:
 
     Attributes:
       init_ops: ops of the run graph to run first.
-      restore_op, filename_tensor: the saver's, empty where there is none.
+      restore_op: the saver's op; empty where there is none.
+      filename_tensor: the tensor that the saver takes a checkpoint's prefix from.
       checkpoint_prefix: what to feed to filename_tensor.
       asset_feeds: {tensor: path} fed while init_ops run.
       random_variables: names of variables that nothing initialises; they get small random
@@ -64,7 +66,13 @@ class Initialization:
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """Attributes: inputs, outputs: {argument: tensor} of the run graph; method: its name."""
+    """A signature of a model.
+
+    Attributes:
+      inputs: {argument: tensor of the run graph}.
+      outputs: {name: tensor of the run graph}.
+      method: its method name.
+    """
 
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
@@ -78,8 +86,8 @@ class SourceModel:
     Attributes:
       path: where it came from.
       kind: "graph_def", "meta_graph_def", "saved_model_v1", "saved_model_v2", "keras".
-      graph_def: the run graph: the model's main graph and function library and, where a
-        training step had to be made, that step's ops too.
+      graph_def: the run graph: the model's main graph and function library and, if a training
+        step had to be made, that step's ops.
       feeds: what a run is fed; shapes are complete.
       fetches: tensors "op:i" and ops "op" that a run asks for.
       mode: "train" or "inference".
@@ -91,9 +99,9 @@ class SourceModel:
       saved_model_dir: the SavedModel that `path` is, or that was exported from it; empty
         for a GraphDef or MetaGraphDef.
       meta_graph_def: the proto that graph_def came in, None for a GraphDef.
-      guessed: sentences about what was filled in without being told.
-      origins: where a training step was made, {op of graph_def: graphs.flat_graph.Origin in the
-        model as it came} of its forward ops; the step's own ops are not in it. None elsewhere.
+      guessed: a sentence about each thing that was guessed.
+      origins: {op of graph_def: its graphs.flat_graph.Origin in the model as it came} of the
+        forward ops, if a training step was made; the step's own ops are not in it. Else None.
     """
 
     path: str

@@ -1,1 +1,1 @@
-"""A graph in, a graph out: device annotations written by passes, SavedModels emitted."""
+"""Takes a graph and makes another: passes write devices into it, and SavedModels are emitted."""

@@ -6,8 +6,9 @@ without, every copy of the function, apart from ops that a chain has named.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from graphs.errors import PlacementError
@@ -20,7 +21,7 @@ Place = tuple[str, str]
 
 
 def places_of(calls: CallGraph, origin: Origin) -> list[Place]:
-    """Where an op stands: one body, or every copy of its function; empty if nowhere."""
+    """Finds where an op stands: in one body, in every copy of its function, or nowhere."""
     if not origin.function or origin.calls:
         functions: Iterable[str] = calls.resolve(origin.calls if origin.function else ())
     else:
@@ -35,7 +36,7 @@ def read_devices(graph_def: Any, origins: Iterable[Origin]) -> dict[Origin, str]
       PlacementError: the graph has no such op, or copies of it on different devices.
     """
     calls = CallGraph(graph_def)
-    found = {}
+    device_of_origin = {}
     for origin in origins:
         devices = {calls.nodes(f)[node].device for f, node in places_of(calls, origin)}
         if len(devices) != 1:
@@ -44,8 +45,8 @@ def read_devices(graph_def: Any, origins: Iterable[Origin]) -> dict[Origin, str]
                 f"{', '.join(sorted(map(repr, devices))) or 'no such op'}, wanted one device; "
                 "name an op of this graph by the calls that lead to it"
             )
-        found[origin] = devices.pop()
-    return found
+        device_of_origin[origin] = devices.pop()
+    return device_of_origin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +70,7 @@ class AnnotateDevices:
         changed = {p: d for p, d in wanted.items() if calls.nodes(p[0])[p[1]].device != d}
         if not changed:
             return PassResult(graph_def, modified=False)
-        annotated = type(graph_def)()
-        annotated.CopyFrom(graph_def)
+        annotated = copy.deepcopy(graph_def)
         target = CallGraph(annotated)
         for (function, node), device in changed.items():
             target.nodes(function)[node].device = device
@@ -81,15 +81,15 @@ class AnnotateDevices:
         calls = CallGraph(result.graph_def)
         for origin, device in self.device_of_origin.items():
             for function, node in places_of(calls, origin):
-                found = calls.nodes(function)[node].device
-                if found != device and (origin.calls or not origin.function):
+                now = calls.nodes(function)[node].device
+                if now != device and (origin.calls or not origin.function):
                     raise RewriteError(
-                        f"annotating {_words(origin)}: found {found!r} afterwards, wrote {device!r}"
+                        f"annotating {_words(origin)}: found {now!r} afterwards, wrote {device!r}"
                     )
 
 
 def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) -> dict[Place, str]:
-    """{(function, node): device}; named by a chain goes before named without one.
+    """{(function, node): device}; an op that a chain of calls names goes before one without.
 
     Raises:
       PlacementError: an op is not in the graph, or one NodeDef is wanted on two devices.
@@ -98,7 +98,7 @@ def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) ->
     for origin, device in device_of_origin.items():
         if origin.function and not origin.calls:
             continue
-        for place in _known_places(calls, origin):
+        for place in known_places(calls, origin):
             if devices.setdefault(place, device) != device:
                 raise PlacementError(
                     f"annotating {_words(origin)}: {op_path(*place)!r} is wanted on both "
@@ -107,19 +107,20 @@ def device_of_place(calls: CallGraph, device_of_origin: Mapping[Origin, str]) ->
                 )
     for origin, device in device_of_origin.items():
         if origin.function and not origin.calls:
-            for place in _known_places(calls, origin):
+            for place in known_places(calls, origin):
                 devices.setdefault(place, device)
     return devices
 
 
-def _known_places(calls: CallGraph, origin: Origin) -> Iterator[Place]:
+def known_places(calls: CallGraph, origin: Origin) -> list[Place]:
+    """Does what `places_of` does; raises PlacementError for an op that stands nowhere."""
     places = places_of(calls, origin)
     if not places:
         raise PlacementError(
             f"annotating {_words(origin)}: the graph has no such op; a placement must be for "
             "this very graph, make it again with `tfplace optimize`"
         )
-    yield from places
+    return places
 
 
 def _words(origin: Origin) -> str:

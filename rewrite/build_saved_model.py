@@ -1,12 +1,10 @@
-"""Child process: a GraphDef or MetaGraphDef becomes a SavedModel, without any device.
+"""Child process of `emit`: a GraphDef or MetaGraphDef becomes a SavedModel, without any device.
 
-Run by rewrite.emit as `python -m rewrite.build_saved_model REQUEST RESULT`. The graph's
-variables are initialised here, so TensorFlow runs ops of the user's graph and may abort.
+The graph's variables are initialised here: TensorFlow runs ops of the user's graph and may abort.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,9 +14,9 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from graphs.host.child import connect_to_parent
 from graphs.names import op_of, with_index
-from graphs.source_model import Initialization, Variable
-from rewrite.child_process import write_result
+from graphs.source_model import Variable
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from rewrite.signature_key import signature_key
 
@@ -27,13 +25,13 @@ _SCOPE = "tfplace"
 
 
 def main(argv: Sequence[str]) -> None:
-    """Reads the request, builds, and writes {"signature": its name}."""
-    request = json.loads(Path(argv[1]).read_text())
+    """Receives the request (see `emit`), builds, and answers with the signature's name."""
+    connection, _ = connect_to_parent(argv)
+    request = connection.recv()
     graph = tf.Graph()
     with graph.as_default():
         meta_graph = _import(request)
-        variables = [Variable(**variable) for variable in request["variables"]]
-        initialization = Initialization(**request["initialization"])
+        variables, initialization = request["variables"], request["initialization"]
         signature = _signature(graph, request)
         saver = _saver(graph, variables)
         table_ops = _table_initializers(graph, initialization.init_ops)
@@ -41,25 +39,23 @@ def main(argv: Sequence[str]) -> None:
             initialize(session, initialization, variables)
             _save(session, request, meta_graph, signature, saver, table_ops)
     _drop_own_ops(Path(request["output_dir"], "saved_model.pb"))
-    write_result(argv[2], {"signature": request["signature"]})
+    connection.send(request["signature"])
 
 
 def _import(request: Mapping[str, Any]) -> Any:
     """Imports the graph into the default one; returns the MetaGraphDef or None."""
-    graph_def = graph_pb2.GraphDef.FromString(Path(request["graph_def"]).read_bytes())
+    graph_def = graph_pb2.GraphDef.FromString(request["graph_def"])
     if not request["meta_graph_def"]:
         v1.import_graph_def(graph_def, name="")
         return None
-    meta_graph = meta_graph_pb2.MetaGraphDef.FromString(
-        Path(request["meta_graph_def"]).read_bytes()
-    )
+    meta_graph = meta_graph_pb2.MetaGraphDef.FromString(request["meta_graph_def"])
     meta_graph.graph_def.CopyFrom(graph_def)
     v1.train.import_meta_graph(meta_graph, clear_devices=True)
     return meta_graph
 
 
 def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
-    """The run as a signature: what is fed by op name, what is fetched as tensors.
+    """Makes the run a signature: feeds under their ops' names, and fetched tensors.
 
     An op has no value, so every fetched tensor waits for the fetched ops; where only ops are
     fetched, a constant waits for them.
@@ -89,7 +85,7 @@ def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
 
 
 def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
-    """A saver of all variables under their names; None where there are none."""
+    """Makes a saver of all variables under their names; None where there are none."""
     variables = list(variables)
     keys = checkpoint_keys(variables)
     tensors = {}
@@ -106,18 +102,18 @@ def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
 
 
 def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Operation]:
-    """Ops that fill lookup tables: they must run at each load, unlike those of variables."""
-    found = list(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS))
+    """Finds the ops that fill lookup tables, which must run at each load; variables are saved."""
+    initializers = list(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS))
     pending = [graph.get_operation_by_name(op_of(name)) for name in init_ops]
     seen = set(pending)
     while pending:
         op = pending.pop()
-        if op.type.startswith(("InitializeTable", "LookupTableImport")) and op not in found:
-            found.append(op)
+        if op.type.startswith(("InitializeTable", "LookupTableImport")) and op not in initializers:
+            initializers.append(op)
         sources = {*op.control_inputs, *(tensor.op for tensor in op.inputs)} - seen
         seen |= sources
         pending.extend(sources)
-    return found
+    return initializers
 
 
 def _save(
@@ -154,4 +150,4 @@ def _drop_own_ops(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    main(sys.argv[1:])

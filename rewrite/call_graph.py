@@ -1,4 +1,4 @@
-"""Which function calls which, and which FunctionDef a chain of calls ends in.
+"""Finds out which function calls which, and which FunctionDef a chain of calls ends in.
 
 A specialised copy of a function says in its signature's description what it is a copy of
 (tf.saved_model.load refuses attributes of FunctionDefs that it doesn't know). So a chain of
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.callees import called_function, kept_whole
 from graphs.building.conditionals import opened_branches
+from graphs.function_library import called_function, kept_whole
 
 _MARK = "tfplace: copy of "
 
@@ -72,7 +72,7 @@ def rename_references(node: Any, new_names: Mapping[str, str]) -> bool:
 
 
 class CallGraph:
-    """Bodies of a GraphDef by function name; the main graph's name is empty."""
+    """The bodies of a GraphDef by the functions' names; the main graph is called ""."""
 
     def __init__(self, graph_def: Any):
         self.library = {f.signature.name: f for f in graph_def.library.function}
@@ -108,10 +108,10 @@ class CallGraph:
           several where calls in one body go to different copies.
         """
         if chain not in self._resolved:
-            found: dict[str, None] = {}
+            callees: dict[str, None] = {}
             for caller in self.resolve(chain[:-1]):
-                found.update(dict.fromkeys(self.opened_callees(caller, chain[-1])))
-            self._resolved[chain] = tuple(found)
+                callees.update(dict.fromkeys(self.opened_callees(caller, chain[-1])))
+            self._resolved[chain] = tuple(callees)
         return self._resolved[chain]
 
     def opened_callees(self, caller: str, step: str) -> Sequence[str]:

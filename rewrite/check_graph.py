@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +77,7 @@ def check_same_model(given: Any, placed: Any) -> None:
 
 
 def check_same_interface(given: Any, placed: Any) -> None:
-    """Compares all of two SavedModels but their graphs, which check_same_model compares.
+    """Compares two SavedModels apart from their graphs, which check_same_model compares.
 
     That is, of each MetaGraphDef: tags, saver, collections, signatures, assets and object graph;
     in that, devices of variables and tables may differ.
@@ -90,16 +91,15 @@ def check_same_interface(given: Any, placed: Any) -> None:
             f"{len(placed.meta_graphs)}"
         )
     for before, after in zip(given.meta_graphs, placed.meta_graphs, strict=True):
-        frames = [_without_graph(meta_graph) for meta_graph in (before, after)]
+        frames = [without_graph(meta_graph) for meta_graph in (before, after)]
         for field in sorted({f.name for frame in frames for f, _ in frame.ListFields()}):
             if getattr(frames[0], field) != getattr(frames[1], field):
                 raise RewriteError(f"comparing MetaGraphDefs: their {field} differs")
 
 
-def _without_graph(meta_graph: Any) -> Any:
-    """A MetaGraphDef without its graph and without devices of objects."""
-    result = type(meta_graph)()
-    result.CopyFrom(meta_graph)
+def without_graph(meta_graph: Any) -> Any:
+    """Copies a MetaGraphDef without its graph and without the devices of its objects."""
+    result = copy.deepcopy(meta_graph)
     result.ClearField("graph_def")
     for saved in result.object_graph_def.nodes:
         kind = saved.WhichOneof("kind")
@@ -113,8 +113,7 @@ def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
     _same_nodes(name, given.node_def, placed.node_def, copies)
     frames = []
     for function in (given, placed):
-        frame = type(function)()
-        frame.CopyFrom(function)
+        frame = copy.deepcopy(function)
         del frame.node_def[:]
         if name in copies:  # the mark of a copy stands in its description
             frame.signature.name = name
@@ -139,8 +138,7 @@ def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str
 
 
 def _without_placement(node: Any, copies: Mapping[str, str]) -> Any:
-    result = type(node)()
-    result.CopyFrom(node)
+    result = copy.deepcopy(node)
     result.device = ""
     rename_references(result, copies)
     return result

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from graphs.flat_graph import Origin
+from rewrite.annotate_devices import places_of
+from rewrite.call_graph import CallGraph
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
 
@@ -19,31 +22,33 @@ def bodies(graph_def: Any) -> Iterator[tuple[str, Any]]:
 
 @dataclasses.dataclass(frozen=True)
 class ClearDevices:
-    """Clears NodeDef.device everywhere but at the ops of `keep` (their `calls` don't count)."""
+    """Clears NodeDef.device everywhere but at some ops.
 
-    keep: frozenset[Origin] = frozenset()
+    Attributes:
+      keep: these ops, as AnnotateDevices names them.
+    """
+
+    keep: Collection[Origin] = ()
 
     def requires(self, graph_def: Any) -> None:
         """Any GraphDef will do."""
 
     def __call__(self, graph_def: Any) -> PassResult:
-        changed = list(self._pinned(graph_def))
+        changed = [op_path(function, node.name) for function, node in self._to_clear(graph_def)]
         if not changed:
             return PassResult(graph_def, modified=False)
-        cleared = type(graph_def)()
-        cleared.CopyFrom(graph_def)
-        for _, node in self._pinned(cleared):
+        cleared = copy.deepcopy(graph_def)
+        for _, node in self._to_clear(cleared):
             node.device = ""
-        paths = tuple(op_path(function, node.name) for function, node in changed)
-        return PassResult(cleared, modified=True, changed_ops=paths)
+        return PassResult(cleared, modified=True, changed_ops=tuple(changed))
 
     def ensures(self, graph_def: Any, result: PassResult) -> None:
-        left = next(self._pinned(result.graph_def), None)
-        if left is not None:
-            raise RewriteError(f"clearing devices: {op_path(left[0], left[1].name)!r} kept its own")
+        for function, node in self._to_clear(result.graph_def):
+            raise RewriteError(f"clearing devices: {op_path(function, node.name)!r} kept its own")
 
-    def _pinned(self, graph_def: Any) -> Iterator[tuple[str, Any]]:
-        kept = {(origin.function, origin.node) for origin in self.keep}
+    def _to_clear(self, graph_def: Any) -> Iterator[tuple[str, Any]]:
+        calls = CallGraph(graph_def)
+        kept = {place for origin in self.keep for place in places_of(calls, origin)}
         for function, nodes in bodies(graph_def):
             for node in nodes:
                 if node.device and (function, node.name) not in kept:

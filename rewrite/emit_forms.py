@@ -1,18 +1,24 @@
-"""What else a placed model is written as: its GraphDef, and a copy without any device."""
+"""Writes what goes beside a placed model: its GraphDef, and a copy without any device."""
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 from pathlib import Path
 from typing import Any
 
-from graphs.errors import ModelError
-from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
+from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of, rename_references
 from rewrite.clear_devices import bodies
-from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE, renew_fingerprint
+from rewrite.emit import (
+    EXTRA_DIRECTORY,
+    GRAPH_FILE,
+    leaving_out,
+    renew_fingerprint,
+    serialized,
+)
 from rewrite.place_graph import place_graph
 from rewrite.variable_devices import write_object_devices
 
@@ -58,7 +64,7 @@ def write_forms(made: Path, tags: frozenset[str], forms: frozenset[str]) -> None
 
 
 def _leave_only_extra(made: Path) -> None:
-    """Takes the SavedModel away again, where only other forms were asked for."""
+    """Removes the SavedModel, where only other forms were asked for."""
     kept = Path(EXTRA_DIRECTORY).parts[0]
     for entry in list(made.iterdir()):
         if entry.name == kept:
@@ -71,8 +77,7 @@ def _leave_only_extra(made: Path) -> None:
 
 def cleared(graph_def: Any) -> Any:
     """A GraphDef without devices and without the copies of functions that a placement needed."""
-    result = type(graph_def)()
-    result.CopyFrom(place_graph(graph_def, {}).graph_def)
+    result = copy.deepcopy(place_graph(graph_def, {}).graph_def)
     names = {function.signature.name for function in result.library.function}
     original_of = {
         function.signature.name: original
@@ -89,7 +94,7 @@ def cleared(graph_def: Any) -> Any:
 
 
 def _meta_graph(made: Path, tags: frozenset[str]) -> Any:
-    """The MetaGraphDef with these tags; the first where a model came without."""
+    """Finds the MetaGraphDef with these tags; the first where a model came without tags."""
     meta_graphs = sniff(made).proto.meta_graphs
     with_tags = (m for m in meta_graphs if frozenset(m.meta_info_def.tags) == tags)
     return next(with_tags, meta_graphs[0])
@@ -97,13 +102,7 @@ def _meta_graph(made: Path, tags: frozenset[str]) -> Any:
 
 def write_cleared(made: Path, target: Path) -> None:
     """Writes a copy of a SavedModel without any device; its files are links where they can be."""
-
-    def ignore(folder: str, names: list[str]) -> set[str]:
-        inside = os.path.relpath(folder, made)
-        if inside == ".":
-            return set(SAVED_MODEL_FILES).intersection(names)
-        return {"tfplace"}.intersection(names) if inside == "assets.extra" else set()
-
+    ignore = leaving_out(set(SAVED_MODEL_FILES), made)
     # The fingerprint is written anew, so it must not be a link to the placed model's.
     shutil.copytree(made, target, ignore=ignore, copy_function=_link, symlinks=True)
     saved_model = sniff(made).proto
@@ -131,11 +130,5 @@ def _link(source: str, target: str) -> None:
 
 
 def _content(message: Any) -> bytes:
-    size = message.ByteSize()
-    if size > MAX_PROTO_BYTES:
-        raise ModelError(
-            f"writing a graph by itself: it takes {size} bytes, and a protocol buffer has at most "
-            "2 GiB; leave graph_def and cleared out of --emit"
-        )
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content
+    advice = "leave graph_def and cleared out of --emit"
+    return serialized(message, "writing a graph by itself", advice)

@@ -1,4 +1,4 @@
-"""An output directory appears whole or not at all."""
+"""Makes an output directory that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
 
 
 def _scratch_beside(target: Path) -> tuple[Path, int]:
-    """A new hidden directory and the lock in it, which the kernel frees when this process ends."""
+    """Makes a hidden directory with a lock in it, which the kernel frees when this process ends."""
     while True:
         prefix = f".{target.name[:NAME_LENGTH]}."
         scratch = Path(tempfile.mkdtemp(prefix=prefix, suffix=_SUFFIX, dir=target.parent))
@@ -82,17 +82,17 @@ def _is_locked(lock: int) -> bool:
 def _remove_stale(target: Path) -> None:
     """Removes what a killed process has left beside the same target."""
     prefix = f".{target.name[:NAME_LENGTH]}."
-    for found in target.parent.iterdir():
-        if not (found.name.startswith(prefix) and found.name.endswith(_SUFFIX)):
+    for entry in target.parent.iterdir():
+        if not (entry.name.startswith(prefix) and entry.name.endswith(_SUFFIX)):
             continue
         with contextlib.suppress(OSError):  # another process removes it at the same time
             # Killed before it made its lock, it is as stale: made here, the lock is ours.
-            lock = os.open(found / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+            lock = os.open(entry / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
             try:
                 if _is_locked(lock):
-                    if (found / _OLD).exists() and not os.path.lexists(target):
-                        os.rename(found / _OLD, target)  # killed between its two renames
-                    shutil.rmtree(found, ignore_errors=True)
+                    if (entry / _OLD).exists() and not os.path.lexists(target):
+                        os.rename(entry / _OLD, target)  # killed between its two renames
+                    shutil.rmtree(entry, ignore_errors=True)
             finally:
                 os.close(lock)
 

@@ -1,4 +1,4 @@
-"""What a pass is: a graph in, a new graph out, with what has to hold before and after."""
+"""Passes: each takes a graph and makes a new one, and checks itself before and after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All passes that a placement takes, in their order, and the proof that they did it."""
+"""Runs the passes that write a placement into a graph, and proves what they did."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.flat_graph import Origin
-from rewrite.annotate_devices import AnnotateDevices, device_of_place, places_of
+from rewrite.annotate_devices import AnnotateDevices, places_of
 from rewrite.call_graph import CallGraph
 from rewrite.check_graph import check_rewrite
 from rewrite.clear_devices import ClearDevices
-from rewrite.pass_base import PassResult, run_passes
+from rewrite.pass_base import Pass, PassResult, run_passes
 from rewrite.specialize_functions import SpecializeFunctions
 
 
 @dataclasses.dataclass(frozen=True)
 class KnownOrigins:
-    """A placement as far as a graph knows its ops.
+    """The part of a placement that a graph has the ops of, and the rest.
 
     Attributes:
       device_of_origin: {origin: device} for ops of the graph; an op that no calls of this graph
@@ -41,35 +41,32 @@ def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> Kno
     unknown = []
     for origin, device in device_of_origin.items():
         if places_of(calls, origin):
-            found = origin
+            named = origin
         else:
-            found = Origin(origin.function, origin.node)
-            if not origin.function or not places_of(calls, found):
+            named = Origin(origin.function, origin.node)
+            if not origin.function or not places_of(calls, named):
                 unknown.append(origin)
                 continue
-        if known.setdefault(found, device) != device:
+        if known.setdefault(named, device) != device:
             unknown.append(origin)
     return KnownOrigins(known, tuple(unknown))
 
 
 def place_graph(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> PassResult:
-    """A GraphDef with exactly these devices and no others; the input is left as it is.
+    """Makes a GraphDef with exactly these devices and no others; the input is left as it is.
 
     Raises:
       PlacementError: an op is not in the graph.
       ModelError: a placed function is recursive.
       RewriteError: the result is not what was asked for (a defect).
     """
-    named_by_calls = any(origin.calls for origin in device_of_origin)
-    special = run_passes(
-        graph_def, [SpecializeFunctions(device_of_origin)] if named_by_calls else []
-    )
-    places = device_of_place(CallGraph(special.graph_def), device_of_origin)
-    wanted = frozenset(Origin(function, node) for function, node in places)
+    wanted = device_of_origin
     # Wanted ops are not cleared, only overwritten: so placing twice changes nothing.
-    placed = run_passes(
-        special.graph_def, [ClearDevices(wanted), AnnotateDevices(device_of_origin)]
-    )
-    check_rewrite(graph_def, placed.graph_def, device_of_origin)
-    changed = dict.fromkeys((*special.changed_ops, *placed.changed_ops))
-    return PassResult(placed.graph_def, special.modified or placed.modified, tuple(changed))
+    passes: list[Pass] = [
+        SpecializeFunctions(wanted),
+        ClearDevices(wanted),
+        AnnotateDevices(wanted),
+    ]
+    placed = run_passes(graph_def, passes)
+    check_rewrite(graph_def, placed.graph_def, wanted)
+    return placed

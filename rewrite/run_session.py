@@ -1,4 +1,4 @@
-"""Variables of a graph in a v1 session: given their first values, read, overwritten.
+"""Gives the variables of a graph in a v1 session their values, reads and overwrites them.
 
 Imported by child processes only: it is all TensorFlow.
 """
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from graphs.names import with_index
+from graphs.names import op_of, with_index
 from graphs.source_model import Initialization, Variable
 
 ASSIGN_SCOPE = "tfplace_assign"
@@ -32,10 +32,12 @@ def initialize(
     """
     if initialization.init_ops:
         assets = {with_index(name): path for name, path in initialization.asset_feeds.items()}
-        session.run([_op(session.graph, name) for name in initialization.init_ops], assets)
+        init_ops = [op_of(name) for name in initialization.init_ops]
+        session.run([session.graph.get_operation_by_name(op) for op in init_ops], assets)
     if initialization.restore_op:
         prefix = {with_index(initialization.filename_tensor): initialization.checkpoint_prefix}
-        session.run(_op(session.graph, initialization.restore_op), prefix)
+        restore_op = op_of(initialization.restore_op)
+        session.run(session.graph.get_operation_by_name(restore_op), prefix)
     rng = np.random.default_rng(seed)
     uncovered = [v for v in variables if v.name in initialization.random_variables]
     write_variables(session, uncovered, {v.op: _random_value(v, rng) for v in uncovered})
@@ -47,10 +49,6 @@ def checkpoint_keys(variables: Iterable[Variable]) -> dict[str, str]:
     for variable in variables:
         keys[variable.op] = variable.op if variable.name in keys.values() else variable.name
     return keys
-
-
-def _op(graph: tf.Graph, name: str) -> tf.Operation:
-    return graph.get_operation_by_name(name.partition(":")[0])
 
 
 def _random_value(variable: Variable, rng: np.random.Generator) -> Any:

@@ -1,4 +1,9 @@
-"""How a run's tensors are called in the signature that is made of it."""
+"""What the signature that is made of a graph's run is called, and its inputs and outputs."""
+
+
+def run_signature(mode: str) -> str:
+    """The name of the signature for a run in this mode, "train" or "inference"."""
+    return "train_step" if mode == "train" else "serving_default"
 
 
 def signature_key(tensor: str) -> str:

@@ -12,13 +12,14 @@ unit gets a body without any. A conditional that TensorFlow opens is a call of i
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
-from rewrite.annotate_devices import device_of_place
+from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,
     mark_as_copy,
@@ -185,30 +186,23 @@ class SpecializeFunctions:
     def requires(self, graph_def: Any) -> None:
         """Raises ModelError for a chain that calls a function again, PlacementError for an
         op that is not in the graph."""
-        calls = CallGraph(graph_def)
         for chain in {origin.calls for origin in self.device_of_origin}:
             if len(set(chain)) < len(chain):
                 raise ModelError(
                     f"specialising functions: the calls {' > '.join(chain)} come back to the same "
                     "function; rewrite the recursion as a loop"
                 )
+        calls = CallGraph(graph_def)
         for origin in self.device_of_origin:
-            chain = origin.calls if origin.function else ()
-            if (origin.calls or not origin.function) and not any(
-                origin.node in calls.nodes(f) for f in calls.resolve(chain)
-            ):
-                raise PlacementError(
-                    f"specialising functions: op {origin.node!r} called through "
-                    f"{' > '.join(chain) or 'the main graph'} is not in the graph; a placement "
-                    "must be for this very graph, make it again with `tfplace optimize`"
-                )
+            known_places(calls, origin)
 
     def __call__(self, graph_def: Any) -> PassResult:
+        if not any(origin.calls for origin in self.device_of_origin):
+            return PassResult(graph_def, modified=False)
         planner = _Planner(CallGraph(graph_def), self.device_of_origin)
         if all(len(variants) == 1 for variants in planner.variants.values()):
             return PassResult(graph_def, modified=False)
-        special = type(graph_def)()
-        special.CopyFrom(graph_def)
+        special = copy.deepcopy(graph_def)
         library = {f.signature.name: f for f in graph_def.library.function}
         bodies = {f.signature.name: f.node_def for f in special.library.function}
         bodies[""] = special.node
@@ -216,9 +210,9 @@ class SpecializeFunctions:
         for variants in planner.variants.values():
             for variant in variants:
                 if variant.name != variant.base:
-                    copy = _add_copy(special.library, library[variant.base], variant.name)
-                    changed += [op_path(variant.name, node.name) for node in copy.node_def]
-                    _redirect(copy.node_def, variant, library)
+                    added = _add_copy(special.library, library[variant.base], variant.name)
+                    changed += [op_path(variant.name, node.name) for node in added.node_def]
+                    _redirect(added.node_def, variant, library)
                 else:
                     nodes = _redirect(bodies[variant.base], variant, library)
                     changed += [op_path(variant.base, node) for node in nodes]
@@ -234,13 +228,13 @@ class SpecializeFunctions:
 def _add_copy(library: Any, function: Any, name: str) -> Any:
     """Adds a copy of a FunctionDef to the library, with the gradient function it has."""
     gradients = [g for g in library.gradient if g.function_name == function.signature.name]
-    copy = library.function.add()
-    copy.CopyFrom(function)
-    copy.signature.name = name
-    mark_as_copy(copy, function.signature.name)
+    added = library.function.add()
+    added.CopyFrom(function)
+    added.signature.name = name
+    mark_as_copy(added, function.signature.name)
     for gradient in gradients:
         library.gradient.add(function_name=name, gradient_func=gradient.gradient_func)
-    return copy
+    return added
 
 
 def _redirect(nodes: Any, variant: _Variant, library: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ from rewrite.call_graph import copy_of
 _HANDLE_OPS = frozenset({"VarHandleOp", "HashTableV2", "MutableHashTableV2"})
 
 
-def write_object_devices(meta_graph: Any) -> tuple[str, ...]:
+def write_object_devices(meta_graph: Any) -> None:
     """Sets the devices of variables and tables in the object graph from their handle ops.
 
     Objects that no call of the main graph captures are matched by shared name where it is
@@ -24,9 +24,6 @@ def write_object_devices(meta_graph: Any) -> tuple[str, ...]:
 
     Args:
       meta_graph: MetaGraphDef with its placed graph; changed in place.
-
-    Returns:
-      Names of the placed handle ops for which no object was found.
     """
     objects = meta_graph.object_graph_def.nodes
     for saved in objects:
@@ -41,9 +38,6 @@ def write_object_devices(meta_graph: Any) -> tuple[str, ...]:
             objects[index].variable.device = handles[name].device
         elif kind == "resource" and handles[name].device:
             objects[index].resource.device = handles[name].device
-    return tuple(
-        name for name, node in handles.items() if node.device and name not in object_of_handle
-    )
 
 
 def _bound(meta_graph: Any, handles: dict[str, Any]) -> Iterator[tuple[str, int]]:

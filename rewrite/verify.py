@@ -17,38 +17,38 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.host.child import ChildError, ask_child
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
-from rewrite.child_process import ChildError, run_child
 from rewrite.clear_devices import bodies
-from rewrite.verify_plan import Json, Plan
+from rewrite.verify_messages import CheckOutcome, ChecksSoFar, OutcomeKind, VerifyRequest
+from rewrite.verify_plan import Plan
 
-RTOL = 1e-5
-"""Relative to the largest value of a float32 tensor."""
 TIMEOUT_SECONDS = 600.0
 BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
+_CHILD = "rewrite.verify_child"
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
-class VerificationResult:
-    """What was compared, and how far it agrees.
+class Verified:
+    """Whether the emitted model computes what the original does.
 
     Attributes:
       outputs_equal: something was compared, and all of it agrees within the tolerance.
       max_abs_diff: largest absolute difference in what was compared; 0.0 if bitwise equal.
       compared: one name per compared value.
-      not_compared: (name, why) of what could not be: it changes from run to run, the original
+      not_compared: "name: why" of what could not be: it changes from run to run, the original
         itself fails, or its devices need a cluster.
-      differing: (name, how) of what disagrees, or fails only in the emitted model.
+      differing: "name: how" of what disagrees, or fails only in the emitted model.
     """
 
     outputs_equal: bool
     max_abs_diff: float
     compared: Sequence[str]
-    not_compared: Sequence[tuple[str, str]]
-    differing: Sequence[tuple[str, str]] = ()
+    not_compared: Sequence[str]
+    differing: Sequence[str] = ()
 
 
 def verify(
@@ -57,8 +57,7 @@ def verify(
     feeds: Mapping[str, Any],
     cluster_target: str = "",
     placed_graph_def: Any = None,
-    rtol: float = RTOL,
-) -> VerificationResult:
+) -> Verified:
     """Runs the given and the emitted model and compares.
 
     Args:
@@ -69,8 +68,6 @@ def verify(
         process, where devices that are not there are replaced.
       placed_graph_def: the placed run graph; needed for a run whose training step was made for
         the search and so isn't in the emitted model.
-      rtol: for float32, relative to a tensor's largest value; other floats in proportion to
-        the precision that the model computes with (rewrite/agreement.py).
 
     Raises:
       ModelError: the model as it came can't be loaded, since its files are damaged.
@@ -78,19 +75,20 @@ def verify(
     saved_model = sniff(output_dir).proto
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
     devices = {n.device for graph in graphs for _, nodes in bodies(graph) for n in nodes}
+    if not cluster_target and any("/job:" in device for device in devices):
+        why = "devices of other tasks need the target of a session in their cluster"
+        names = ["the run", *(f"signature {name}" for name in source.signatures)]
+        return Verified(False, 0.0, (), [f"{name}: {why}" for name in names])
     with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
         plan = Plan(source, os.path.abspath(output_dir), Path(scratch), cluster_target)
-        plan.needs_cluster = not cluster_target and any("/job:" in device for device in devices)
-        checks = list(plan.checks(feeds, placed_graph_def))
-        request = {
-            "target": cluster_target,
-            "num_cpus": 1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
-            "arrays": plan.write_arrays(),
-            "rtol": rtol,
-            "narrowest": _narrowest_float(plan.graph_def),
-            "budget_seconds": BUDGET_SECONDS,
-        }
-        outcomes = _run_checks(request, checks)
+        request = VerifyRequest(
+            checks=list(plan.checks(feeds, placed_graph_def)),
+            target=cluster_target,
+            num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
+            narrowest=_narrowest_float(plan.graph_def),
+            budget_seconds=BUDGET_SECONDS,
+        )
+        outcomes = _run_checks(request)
     _require_undamaged(source, outcomes)
     return _summed_up(outcomes, plan.left_out)
 
@@ -104,68 +102,58 @@ def _narrowest_float(graph_def: Any) -> str:
     return next((name for number, name in narrow if number in types), "")
 
 
-def _run_checks(request: Json, checks: list[Json]) -> list[Json]:
-    """Outcomes of all checks; one that kills the child is an outcome too."""
-    outcomes: list[Json] = []
-    while checks:
+def _run_checks(request: VerifyRequest) -> list[CheckOutcome]:
+    """Makes all checks; one that kills the child has that as its outcome."""
+    outcomes: list[CheckOutcome] = []
+    while len(outcomes) < len(request.checks):
+        rest = dataclasses.replace(request, checks=request.checks[len(outcomes) :])
         try:
-            result = run_child(
-                "rewrite.verify_child", {**request, "checks": checks}, TIMEOUT_SECONDS
-            )
-            return outcomes + result["outcomes"]
+            outcomes += ask_child(_CHILD, rest, TIMEOUT_SECONDS).outcomes
         except ChildError as error:
-            done = list(error.partial.get("outcomes", ()))
-            if error.is_timeout and done:  # the others took the time that this check needs
-                outcomes += done
-                checks = checks[len(done) :]
-                continue
-            label = checks[len(done)]["label"]
-            in_placed = error.partial.get("running") == "placed"
-            outcomes += done
-            outcomes.append(
-                {
-                    "label": label,
-                    "values": [],
-                    "failed" if in_placed else "not_run": str(error),
-                }
-            )
-            checks = checks[len(done) + 1 :]
+            so_far = error.last_message or ChecksSoFar()
+            outcomes += so_far.outcomes
+            if error.is_timeout and so_far.outcomes:
+                continue  # the others took the time that this check needs
+            if len(outcomes) == len(request.checks):
+                break  # it died while TensorFlow cleaned up
+            label = request.checks[len(outcomes)].label
+            kind: OutcomeKind = "placed_failed" if so_far.runs_placed else "given_failed"
+            outcomes.append(CheckOutcome(label, kind, str(error)))
     return outcomes
 
 
-def _require_undamaged(source: SourceModel, outcomes: Sequence[Json]) -> None:
-    """What can't be loaded as it came would not be worth anything placed."""
-    damaged = [outcome["damaged"] for outcome in outcomes if "damaged" in outcome]
-    if damaged:
-        raise ModelError(
-            f"loading the model {source.path!r} as it came: its variables are damaged "
-            f"({damaged[0]}); copy the whole model again"
-        )
+def _require_undamaged(source: SourceModel, outcomes: Sequence[CheckOutcome]) -> None:
+    """Raises ModelError where the model can't be read as it came: placed, it would be useless."""
+    for outcome in outcomes:
+        if outcome.kind == "damaged":
+            raise ModelError(
+                f"loading the model {source.path!r} as it came: its variables are damaged "
+                f"({outcome.why}); copy the whole model again"
+            )
 
 
-def _summed_up(outcomes: Sequence[Json], left_out: Sequence[tuple[str, str]]) -> VerificationResult:
+def _summed_up(outcomes: Sequence[CheckOutcome], left_out: Sequence[str]) -> Verified:
     compared: list[str] = []
     not_compared = list(left_out)
-    differing: list[tuple[str, str]] = []
+    differing: list[str] = []
     largest = 0.0
     for outcome in outcomes:
-        label = outcome["label"]
-        if "failed" in outcome:
-            differing.append((label, f"only the emitted model fails: {outcome['failed']}"))
-        if "left_out" in outcome:
-            not_compared.append((label, outcome["left_out"]))
-        if "not_run" in outcome:
-            not_compared.append((label, f"the model as it came fails: {outcome['not_run']}"))
-        for value in outcome["values"]:
-            name = f"{label}: {value['name']}"
-            if value["why"]:
-                not_compared.append((name, value["why"]))
+        if outcome.kind == "placed_failed":
+            differing.append(f"{outcome.label}: only the emitted model fails: {outcome.why}")
+        elif outcome.kind == "given_failed":
+            not_compared.append(f"{outcome.label}: the model as it came fails: {outcome.why}")
+        elif outcome.kind == "left_out":
+            not_compared.append(f"{outcome.label}: {outcome.why}")
+        for value in outcome.values:
+            name = f"{outcome.label}: {value.name}"
+            if value.is_random:
+                not_compared.append(f"{name}: it differs between two runs of the model as it came")
                 continue
             compared.append(name)
-            largest = max(largest, value["max_abs_diff"])
-            if not value["equal"]:
-                differing.append((name, f"differs by {value['max_abs_diff']:.3g}"))
-    return VerificationResult(
+            largest = max(largest, value.max_abs_diff)
+            if not value.is_equal:
+                differing.append(f"{name}: differs by {value.max_abs_diff:.3g}")
+    return Verified(
         outputs_equal=bool(compared) and not differing,
         max_abs_diff=largest,
         compared=tuple(compared),

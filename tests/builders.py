@@ -233,6 +233,20 @@ def unrolled_lstm(
     return build_problem(ops, machine)
 
 
+def random_graph(num_ops: int = 12) -> Problem:
+    """A random graph on two GPUs, and a CPU that is too slow to help; always the same one."""
+    rng = np.random.default_rng(7)
+    ops = []
+    for index in range(num_ops):
+        count = min(index, int(rng.integers(0, 3)))
+        inputs = tuple(f"op{i}:0" for i in rng.choice(index, count, replace=False)) if count else ()
+        seconds = float(rng.integers(1, 6))
+        ops.append(
+            Op(f"op{index}", (50 * seconds, seconds, seconds), inputs, (int(rng.integers(1, 4)),))
+        )
+    return build_problem(ops, Machine(3, latency=0.1, bandwidth=2.0))
+
+
 def random_problem(rng: np.random.Generator, max_ops: int = 12) -> Problem:
     """A random problem that provokes ties: few distinct durations, sizes and latencies.
 

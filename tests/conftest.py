@@ -5,6 +5,11 @@ import os
 
 import pytest
 
+from graphs.host.cache_directory import cache_directory
+
+# Compiled code is kept from session to session, where tfplace keeps it; child processes inherit it.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_directory()))
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cost_cache(tmp_path_factory):

@@ -1,6 +1,6 @@
-"""SPEC section 6 a second time: plain Python, straight from the text, slow, for tests only.
+"""The contract, section 6, a second time: plain Python, straight from the text, for tests only.
 
-With Problem.executor also rules 7 to 10 of BUILD_NOTES.
+The contract is `tfplace/docs/contract.md`; with Problem.executor its rules 7 to 10 hold as well.
 
 Nothing here is shared with tfplace.simulation: sets, dicts and lists of intervals instead of
 counters and heaps, and memory is summed up after the run instead of during it.

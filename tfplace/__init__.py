@@ -109,6 +109,7 @@ def load(path: str, tags: Any = None) -> Any:
         raise ClusterError(
             f"loading {path}: it has variables on {missing.group(1)}, which this process doesn't "
             f"see; it sees {seen}; connect to the cluster first "
-            "(tf.config.experimental_connect_to_cluster, an example is in tfplace's README), or "
-            "load with tf.saved_model.load, which puts every variable here"
+            "(tf.config.experimental_connect_to_cluster, an example is in "
+            "tfplace/docs/multiple_hosts.md), or load with tf.saved_model.load, which puts every "
+            "variable here"
         ) from None

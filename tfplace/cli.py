@@ -1,28 +1,30 @@
-"""`tfplace COMMAND [ARGS] [--flags]`: commands, their flags, exit statuses, error lines.
+"""`tfplace COMMAND [ARGS] [--flags]`: finds the command, runs it, and turns errors into one line.
 
 Nothing heavy is imported here; a command's module is imported when the command runs.
 """
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 import traceback
 from collections.abc import Sequence
 
 from graphs.errors import TfplaceError
-from tfplace.commands.error_line import print_error
+from tfplace.commands.command_table import run_command
 from tfplace.commands.help_text import command_help, overview
-from tfplace.commands.native_stderr import NativeStderr
+from tfplace.commands.outcome import (
+    EXIT_BAD_INPUT,
+    EXIT_DEFECT,
+    EXIT_INTERRUPTED,
+    EXIT_USAGE,
+    failed,
+)
 from tfplace.commands.parse import known_command, parse, verbosity_of
+from tfplace.commands.quiet import LOUD, NativeStderr
 from tfplace.interruption import interruptible
 
-LOUD = 2  # from this verbosity on also what TensorFlow has to say
-EXIT_USAGE = 1
-EXIT_TOO_BIG = 2
-EXIT_INTERRUPTED = 5
-EXIT_DEFECT = 70
+_HELP = ("--help", "-h", "-help", "--helpshort", "--helpfull")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -30,22 +32,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     native_stderr = NativeStderr()
     verbosity = verbosity_of(words)
-    is_verbose = verbosity > 0
     if arguments is None and verbosity < LOUD:
         native_stderr.divert()
     try:
         with interruptible():
             return _dispatch(words)
     except TfplaceError as error:
-        return _fail(str(error), error.exit_status, is_verbose)
+        return _fail(str(error), error.exit_status, verbosity > 0)
     except MemoryError as error:
         message = (
             f"running out of this machine's memory ({error}); wanted more memory than there is: "
             "give a smaller --batch_size or model, or use a larger machine"
         )
-        return _fail(message, EXIT_TOO_BIG, is_verbose)
+        return _fail(message, EXIT_BAD_INPUT, verbosity > 0)
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, is_verbose)
+        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, verbosity > 0)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
-    if not words or words[0] in ("--help", "-h", "-help", "help", "--helpshort", "--helpfull"):
+    if not words or words[0] in (*_HELP, "help"):
         if len(words) > 1 and words[0] == "help":
             print(command_help(known_command(words[1])))
         else:
@@ -68,17 +69,13 @@ def _dispatch(words: list[str]) -> int:
         print(f"tfplace {__version__}")
         return 0
     name = known_command(words[0])
-    if any(word in ("--help", "-h", "-help", "--helpshort", "--helpfull") for word in words[1:]):
+    if any(word in _HELP for word in words[1:]):
         print(command_help(name))
         return 0
-    arguments, values = parse(name, words[1:])
-    module = importlib.import_module(f"tfplace.commands.{name}")
-    status: int = module.run(arguments, values)
-    return status
+    return run_command(name, *parse(name, words[1:]))
 
 
 def _fail(message: str, status: int, is_traced: bool) -> int:
     if is_traced:
         traceback.print_exc()
-    print_error(message)
-    return status
+    return failed(message, status)

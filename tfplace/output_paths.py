@@ -1,25 +1,15 @@
-"""Where results go: checked before work begins; files are there whole or not at all."""
+"""Checks, before work begins, that results can be written; a file is there whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from graphs.errors import OutputError
 from graphs.host.whole_file import NAME_LENGTH, write_whole
-
-__all__ = [
-    "default_output_dir",
-    "require_apart",
-    "require_file",
-    "require_free",
-    "writable",
-    "write_file",
-    "write_whole",
-]
 
 ENDINGS = (".pb", ".pbtxt", ".meta", ".keras", ".h5", ".hdf5")
 
@@ -105,8 +95,7 @@ def require_apart(path: str, model: str) -> None:
     if target == read or target in read.parents or read in target.parents:
         raise OutputError(
             f"writing {path}: the model that is read, {model}, lies there and would be lost "
-            "or copied into itself; give "
-            "another --output_dir"
+            "or copied into itself; give another --output_dir"
         )
 
 
@@ -116,19 +105,16 @@ def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
         return
     if os.path.isdir(path):
         raise OutputError(f"writing {flag}={path}: a directory stands there; give a file's name")
-    if output_dir and Path(os.path.realpath(output_dir)) in Path(os.path.realpath(path)).parents:
-        raise OutputError(
-            f"writing {flag}={path}: {output_dir} appears whole at the end, with nothing else in "
-            "it; give a place outside of it"
-        )
+    if output_dir:
+        require_outside(path, flag, output_dir)
 
 
 def require_outside(path: str | None, flag: str, output_dir: str) -> None:
-    """Raises OutputError where a folder lies in a directory that appears whole at the end."""
+    """Raises OutputError where a path lies in a directory that appears whole at the end."""
     if path is None:
         return
-    target, folder = Path(os.path.realpath(output_dir)), Path(os.path.realpath(path))
-    if target == folder or target in folder.parents:
+    target, inside = Path(os.path.realpath(output_dir)), Path(os.path.realpath(path))
+    if target == inside or target in inside.parents:
         raise OutputError(
             f"writing {flag}={path}: {output_dir} appears whole at the end, with nothing else in "
             "it; give a place outside of it"
@@ -143,3 +129,10 @@ def write_file(path: str, content: bytes, overwrite: bool) -> None:
     """
     require_free(path, overwrite)
     write_whole(path, lambda file: file.write(content))
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes {name: content} into a folder, which is made where it is missing."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in files.items():
+        (folder / name).write_bytes(content)

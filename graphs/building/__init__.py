@@ -1,1 +1,1 @@
-"""Function calls opened, shapes inferred, the op graph built."""
+"""Opens function calls, infers shapes, and builds the op graph."""

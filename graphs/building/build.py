@@ -1,4 +1,4 @@
-"""From a flat graph to the arrays of an op graph."""
+"""Makes the arrays of an op graph from a flat graph."""
 
 from __future__ import annotations
 
@@ -10,27 +10,25 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.shapes import TensorProperties
 from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 
-# Their outputs are their input's or a variable's buffer, so nothing is newly allocated.
-ALIASING_OPS = frozenset(
-    "ReadVariableOp Identity IdentityN Reshape Squeeze ExpandDims StopGradient PreventGradient "
-    "CheckNumerics Bitcast Switch RefSwitch _SwitchN Merge RefMerge Enter RefEnter Exit RefExit "
-    "NextIteration RefNextIteration Assign AssignAdd AssignSub RefIdentity PlaceholderWithDefault "
-    "Snapshot EnsureShape _Arg _Retval".split()
-)
-VARIABLE_OPS = frozenset("VarHandleOp VariableV2 Variable TemporaryVariable".split())
 _AFTER_ALL_OUTPUTS = 1 << 30  # sorts an op's control tensor behind its outputs
 _MAX_DIM = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
 class BuiltGraph:
-    """Attributes: graph: the arrays; op_of_node: i4[nodes], the op that each flat node is in."""
+    """An op graph, and which of its ops each flat node is in.
+
+    Attributes:
+      graph: the arrays.
+      op_of_node: i4[nodes].
+    """
 
     graph: OpGraph
     op_of_node: IntArray
@@ -39,8 +37,9 @@ class BuiltGraph:
 def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     """Makes the op graph of a flat graph; the nodes of a unit become one op.
 
-    What a branch of a conditional hands to other devices counts as one of so many branches: only
-    the branch that runs sends anything. What its ops allocate counts in full.
+    Of n branches of a conditional each one's tensors count as 1 / n of their bytes where they move
+    to other devices, because only the branch that runs sends any. What its ops allocate counts in
+    full.
 
     Args:
       flat: topologically ordered single ops.
@@ -84,7 +83,13 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
 
 @dataclasses.dataclass(frozen=True)
 class _Edges:
-    """Edges between nodes: producer, output (-1 control) and consumer, i8[E] each."""
+    """Edges between nodes.
+
+    Attributes:
+      producer: i8[E] index of the node that makes the tensor.
+      output: i8[E] which of its outputs; -1 for a control edge.
+      consumer: i8[E] index of the node that uses it.
+    """
 
     producer: np.ndarray
     output: np.ndarray
@@ -93,9 +98,16 @@ class _Edges:
 
 @dataclasses.dataclass(frozen=True)
 class _Tensors:
-    """Tensors that leave their op, sorted by (op, node, output), control last of its op.
+    """The T tensors that leave their op, sorted by op, node and output.
 
-    `row_of` is {(node, output) or (op, -1) for its control tensor: index}.
+    An op's control tensor comes after its other tensors.
+
+    Attributes:
+      node: i8[T] index of the node that makes it.
+      output: i4[T] which of its outputs; -1 for control.
+      num_bytes: i8[T].
+      shape: i4[T, 4] as OpGraph.tensor_shape.
+      row_of: {(node, output): index of the tensor}; (op, -1) for the op's control tensor.
     """
 
     node: np.ndarray
@@ -122,7 +134,7 @@ def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> 
 
 
 def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
-    """Numbers ops in topological order; contracts units, and any cycle that this makes."""
+    """i4[nodes]: the op of each node in topological order; a unit, and cycles with it, are one."""
     count = len(nodes)
     label = np.arange(count)
     if flat.unit_of_node:
@@ -137,7 +149,7 @@ def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
         )
         _, component = connected_components(matrix, directed=True, connection="strong")
         label = component[label]
-        # SciPy numbers components in an order of its own.
+        # SciPy's numbers of components are in no topological order.
         is_contracted = len(np.unique(label)) < count
         label = _topological_labels(label, edges) if is_contracted else np.arange(count)
     _, inverse = np.unique(label, return_inverse=True)
@@ -213,7 +225,7 @@ def _tensors(
 def _distinct_uses(
     tensors: _Tensors, op_of_node: IntArray, edges: _Edges
 ) -> tuple[IntArray, IntArray]:
-    """Uses between different ops; a control edge beside a tensor edge says nothing new."""
+    """Tensor i4[U] and op i4[U] of each use; a control edge beside a tensor edge is left out."""
     uses: set[tuple[int, int]] = set()
     linked: set[tuple[int, int]] = set()
     triples = list(
@@ -235,27 +247,23 @@ def _distinct_uses(
 def _persistent_bytes(
     nodes: Sequence[Any], properties: TensorProperties, op_of_node: IntArray, num_ops: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """i8[N] bytes held for the whole step, and bool[nodes]: outputs are no new allocation.
+    """i8[N] bytes held for the whole step; bool[nodes] whether the outputs are no new allocation.
 
     Variables count at their declared shape, constants at the size of their value: TensorFlow
     keeps a constant's tensor in its kernel for as long as the session lives.
     """
     persistent = np.zeros(num_ops, dtype=np.int64)
-    alias = np.zeros(len(nodes), dtype=bool)
-    for i, node in enumerate(nodes):
-        if node.op in VARIABLE_OPS:
-            persistent[op_of_node[i]] += _declared_bytes(node)
-            alias[i] = True
+    for op, node in zip(op_of_node, nodes, strict=True):
+        if node.op in op_types.VARIABLES_AND_TEMPORARY:
+            persistent[op] += _declared_bytes(node)
         elif node.op == "Const":
-            persistent[op_of_node[i]] += sum(properties.bytes_of.get(node.name, ()))
-            alias[i] = True
-        elif node.op in ALIASING_OPS:
-            alias[i] = True
-    return persistent, alias
+            persistent[op] += sum(properties.bytes_of.get(node.name, ()))
+    aliases = op_types.ALIASES | op_types.VARIABLES_AND_TEMPORARY | {"Const"}
+    return persistent, np.array([node.op in aliases for node in nodes], dtype=bool)
 
 
 def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:
-    """Nodes that are one NodeDef: a function called twice from one body has one device string."""
+    """Pairs of nodes that are one NodeDef, as in a function that one body calls twice."""
     first: dict[Origin, int] = {}
     for i, origin in enumerate(origins):
         if origin.node and first.setdefault(origin, i) != i:
@@ -274,7 +282,7 @@ def _declared_bytes(node: Any) -> int:
 def origin_devices(
     flat: FlatGraph, built: BuiltGraph, device_of_op: IntArray, device_names: Sequence[str]
 ) -> Mapping[Any, str]:
-    """{Origin: device string} of every node that the model itself has, bodies of units too."""
+    """{Origin: device string} of every node that is in the model, those inside units too."""
     devices = [device_names[d] for d in device_of_op[built.op_of_node].tolist()]
     own = {
         origin: device for origin, device in zip(flat.origins, devices, strict=True) if origin.node

@@ -1,10 +1,11 @@
 """Functional conditionals: which functions they run, and whether their branches can be opened.
 
-TensorFlow lowers a conditional that says `_lower_using_switch_merge` before it places ops: a
-Switch for each input, a Merge for each output, and between them the branches' ops, whose device
-strings it honours (tried with TensorFlow 2.21: tf.function, v1 Session, tf.saved_model.load;
-nested ones, in called functions, gradients of conditionals, Case). A branch runs at most once a
-run, so an op graph can say what lies where. A loop's body runs many times, which it can't.
+Before it places ops, TensorFlow lowers a conditional that says `_lower_using_switch_merge`: it puts
+a Switch for each input, a Merge for each output, and the branches' ops between them. It honours the
+device strings of these ops (tried with TensorFlow 2.21: tf.function, v1 Session,
+tf.saved_model.load; nested conditionals, in called functions, gradients of conditionals, Case).
+A branch runs at most once a run, so an op graph can hold its ops. The body of a loop runs many
+times, so an op graph can't.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.callees import kept_whole, referred_functions
+from graphs import op_types
+from graphs.function_library import kept_whole, reached_functions
+from graphs.names import data_inputs
 
 LOWERED = "_lower_using_switch_merge"
-_TRIVIAL_OPS = frozenset({"Assert", "Const", "Identity", "IdentityN", "NoOp"})
-CONDITIONALS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Branch:
     """One branch of a conditional.
 
     Attributes:
-      label: "then" and "else", or "branch0" and so on: what its ops' path goes on with.
+      label: "then" and "else", or "branch0" and so on; its ops' path goes on with it.
       function: the function that it is.
-      output: which output of the conditional's Switch (of a Case, _SwitchN) it hangs on.
+      output: the output of the conditional's Switch (of a Case, _SwitchN) that it hangs on.
     """
 
     label: str
@@ -49,7 +50,7 @@ def branches_of(node: Any) -> list[Branch]:
 
 def opened_branches(node: Any, library: Mapping[str, Any]) -> list[Branch]:
     """The branches of a conditional that TensorFlow lowers; none for every other op."""
-    if node.op not in CONDITIONALS or why_not_lowered(node, library):
+    if node.op not in op_types.CONDITIONALS or why_not_lowered(node, library):
         return []
     return branches_of(node)
 
@@ -74,30 +75,19 @@ def why_not_lowered(node: Any, library: Mapping[str, Any]) -> str:
 def has_nothing_to_place(node: Any, library: Mapping[str, Any]) -> bool:
     """Whether the branches only assert something or hand constants and inputs on."""
     return all(
-        inner.op in _TRIVIAL_OPS
+        inner.op in op_types.TRIVIAL
         for branch in branches_of(node)
         for inner in library[branch.function].node_def
     )
 
 
-def calls_back(
-    branches: Sequence[Branch], calls: Sequence[str], library: Mapping[str, Any]
-) -> bool:
-    """Whether a branch leads to a function that is being opened: a recursion that ends by it."""
-    pending = [branch.function for branch in branches]
-    seen: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in calls:
-            return True
-        if name not in seen:
-            seen.add(name)
-            pending.extend(referred_functions(library[name].node_def, library))
-    return False
+def calls_back(node: Any, calls: Sequence[str], library: Mapping[str, Any]) -> bool:
+    """Whether a branch leads back to a function that is being opened: it ends a recursion."""
+    return not set(calls).isdisjoint(reached_functions([node], library))
 
 
 def boundary_names(name: str, node: Any) -> Iterator[str]:
-    """Paths that the opened conditional `name` takes, or begins those of its ops with."""
+    """The paths that opening the conditional `name` adds, or begins the paths of its ops with."""
     yield from (f"{name}/{each}" for each in ("predicate", "branch_executed", "output_control"))
     yield from (f"{name}/{branch.label}" for branch in branches_of(node))
     for kind, key in (("input", "Tin"), ("output", "Tout")):
@@ -105,10 +95,10 @@ def boundary_names(name: str, node: Any) -> Iterator[str]:
 
 
 def _fits_branches(node: Any, signatures: Sequence[Any]) -> bool:
-    """Whether inputs and outputs are as many everywhere; not so in damaged models."""
+    """Whether the branches take and make as many tensors as the op says, unless it is damaged."""
     if not {"Tin", "Tout"} <= set(node.attr):  # reading a missing key of a proto map would add it
         return False
-    num_inputs = sum(not name.startswith("^") for name in node.input) - 1
+    num_inputs = len(data_inputs(node)) - 1
     num_outputs = len(node.attr["Tout"].list.type)
     return len(node.attr["Tin"].list.type) == num_inputs and all(
         (len(signature.input_arg), len(signature.output_arg)) == (num_inputs, num_outputs)

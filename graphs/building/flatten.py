@@ -1,15 +1,15 @@
-"""Function calls opened: from a run graph with a function library to a graph of single ops.
+"""Opens function calls: makes a graph of single ops of a run graph with a function library.
 
 PartitionedCall, StatefulPartitionedCall and calls by function name are replaced by the body of
-what they call, recursively; an op of a body is named by its call path, "call/inner/op".
-Conditionals that TensorFlow lowers are opened as it does (see open_conditionals.py). What can't be
-placed op by op stays one unit: While, other conditionals, jit_compile calls, and v1 loops (see
-frames.py).
+what they call, recursively. An op of a body is named by its call path, "call/inner/op".
+Conditionals that TensorFlow lowers are opened as TensorFlow does it (see open_conditionals.py).
+What can't be placed op by op stays one unit: While, other conditionals, jit_compile calls, and v1
+loops (see frames.py).
 
-Two no-ops per call keep TensorFlow's meaning of control edges to and from calls:
-"call/input_control" runs before the body, "call/output_control" after its side effects. A call
-whose outputs are used runs its side effects too, so their no-op joins the fetches; in a branch of
-a conditional, which may not run, it joins the conditional's side effects instead.
+Two no-ops per call keep the meaning of control edges to and from calls: "call/input_control" runs
+before the body, "call/output_control" after its side effects. A call whose outputs are used runs
+its side effects too, so its "call/output_control" joins the fetches. In a branch of a conditional,
+which may not run, it joins the conditional's side effects instead.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.callees import referred_functions
+from graphs import op_types
 from graphs.building.conditionals import boundary_names, branches_of
 from graphs.building.frames import frame_units
 from graphs.building.open_calls import CallOpener
 from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode, no_op
-from graphs.errors import FetchError, ModelError
+from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.names import with_index
+from graphs.function_library import library_of, reached_functions
+from graphs.graph_view import GraphView
+from graphs.names import op_of, with_index
 from graphs.source_model import TensorSpec
-
-PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2"})
+from graphs.tensor_protos import placeholder
 
 
 def flatten(
@@ -49,16 +50,26 @@ def flatten(
       FetchError: a feed or fetch is not in the graph.
       ModelError: dangling inputs, a cycle, recursion, or an op that TensorFlow doesn't know.
     """
-    library = {function.signature.name: function for function in graph_def.library.function}
+    library = library_of(graph_def)
     opener = CallOpener(library, open_conditionals)
-    opener.open_main(_pruned(graph_def.node, feeds, fetches))
+    opener.open_main(_pruned(graph_def, feeds, fetches))
     linker = _Linker(opener, feeds)
     linker.link(fetches)
     return linker.flat_graph(library, graph_def)
 
 
 class _Linker:
-    """Resolves aliases backwards from the fetches, so that only what runs is kept."""
+    """Connects opened nodes, backwards from the fetches, so that only what runs is kept.
+
+    Attributes:
+      opener: the nodes, and the names that stand for outputs and side effects of calls.
+      feeds: what the run is fed.
+      fed: the fed tensors.
+      fetches: the fetches by their flat names; the values are None.
+      inputs_of: {op that runs: its flat input tensors}.
+      controls_of: {op that runs: the flat ops that it waits for}.
+      pending: ops that run and whose inputs are still to be resolved.
+    """
 
     def __init__(self, opener: CallOpener, feeds: Sequence[TensorSpec]):
         self.opener = opener
@@ -70,6 +81,7 @@ class _Linker:
         self.pending: list[str] = []
 
     def link(self, fetches: Sequence[str]) -> None:
+        """Finds everything that `fetches` need."""
         for fetch in fetches:
             self.fetches[self._tensor(fetch) if ":" in fetch else self._control(fetch)] = None
         while self.pending:
@@ -80,13 +92,14 @@ class _Linker:
                     f"reading the graph: op {name!r} is used but not defined; the model is "
                     "damaged or was cut, save it again"
                 )
-            cut = f"{name}:0" in self.fed and raw.node.op not in PLACEHOLDERS
+            cut = f"{name}:0" in self.fed and raw.node.op not in op_types.MUST_BE_FED
             inputs = [] if cut else [self._tensor(tensor) for tensor in raw.inputs]
             controls = [] if cut else [self._control(op) for op in raw.controls]
             self.inputs_of[name] = inputs
             self.controls_of[name] = list(dict.fromkeys(controls))
 
     def _tensor(self, tensor: str) -> str:
+        """The flat tensor that a name stands for; it is needed from now on."""
         tensor = with_index(tensor)
         while tensor in self.opener.alias and tensor not in self.fed:
             self._run_call(tensor.rpartition(":")[0])
@@ -95,13 +108,14 @@ class _Linker:
         return tensor
 
     def _control(self, op: str) -> str:
+        """The flat op to wait for where a name stands for an op or a call."""
         if op in self.opener.call_outputs:
             return self._run_call(op) or self._output_control(op)
         self._need(op)
         return op
 
     def _run_call(self, call: str) -> str:
-        """Makes the side effects of a call that runs part of the run."""
+        """Makes the side effects of a call part of the run; the op to wait for, or empty."""
         if not self.opener.side_effects.get(call):
             return ""
         control = self._output_control(call)
@@ -115,18 +129,19 @@ class _Linker:
     def _run_with(self, conditional: str, control: str) -> None:
         """Makes an op in a branch a side effect of its conditional.
 
-        It can't be fetched: in a run that takes another branch it is dead, and so would be
-        whatever waits for it, but for a Merge.
+        The op can't be fetched: in a run that takes another branch it is dead, and so would be
+        everything that waits for it, except a Merge.
         """
         executed = f"{conditional}/branch_executed"
         if control not in self.opener.raw[executed].controls:
             self.opener.raw[executed].controls.append(control)
-            if control not in self.controls_of.get(executed, [control]):  # linked already
+            if control not in self.controls_of.get(executed, [control]):  # resolved already
                 self.controls_of[executed].append(control)
         self.opener.side_effects[conditional] = [executed]
         self._run_call(conditional)
 
     def _output_control(self, call: str) -> str:
+        """The no-op that runs after a call, which is made where there is none yet."""
         path = f"{call}/output_control"
         if path not in self.opener.raw:
             effects = list(self.opener.side_effects.get(call, ()))
@@ -146,6 +161,7 @@ class _Linker:
             self.pending.append(name)
 
     def flat_graph(self, library: Mapping[str, Any], graph_def: Any) -> FlatGraph:
+        """The flat graph of what was linked."""
         flat = type(graph_def)()
         flat.versions.CopyFrom(graph_def.versions)
         origins = []
@@ -154,8 +170,8 @@ class _Linker:
         for name in ordered:
             raw = self.opener.raw[name]
             spec = shapes.get(f"{name}:0")
-            if spec is not None and raw.node.op not in PLACEHOLDERS:
-                flat.node.append(_placeholder(name, spec))
+            if spec is not None and raw.node.op not in op_types.MUST_BE_FED:
+                flat.node.append(placeholder(name, spec.dtype, spec.shape))
             else:
                 node = flat.node.add()
                 node.CopyFrom(raw.node)
@@ -166,7 +182,8 @@ class _Linker:
                 node.input.extend(f"^{op}" for op in self.controls_of[name])
                 self._set_classes(node, raw)
             origins.append(raw.origin)
-        _copy_needed_functions(flat, library)
+        # Units still refer to functions.
+        flat.library.function.extend(library[f] for f in reached_functions(flat.node, library))
         unit_of_node = {name: name for name in self.opener.unit_reason if name in self.inputs_of}
         reasons = {unit: self.opener.unit_reason[unit] for unit in unit_of_node}
         frames = frame_units(flat.node)
@@ -188,8 +205,8 @@ class _Linker:
         return self.opener.raw[name].share < 1.0
 
     def _after(self, name: str) -> tuple[str, ...]:
-        """The nodes of the run that stand for what an op comes after."""
-        found = []
+        """The ops of the run that the op graph puts before an op, though no edge says so."""
+        before = []
         for each in self.opener.raw[name].after:
             if ":" in each:
                 tensor = with_index(each)
@@ -198,23 +215,21 @@ class _Linker:
                 op = tensor.rpartition(":")[0]
             else:
                 op = f"{each}/output_control" if each in self.opener.call_outputs else each
-            found.append(op)
-        return tuple(op for op in dict.fromkeys(found) if op in self.inputs_of)
+            before.append(op)
+        return tuple(op for op in dict.fromkeys(before) if op in self.inputs_of)
 
     def _opened(self) -> dict[str, str]:
-        """{opened conditional of the run: what was done}."""
+        """{opened conditional of the run: a sentence that says how it counts}."""
         num_ops = Counter(self.opener.raw[name].conditional for name in self.inputs_of)
-        found = {}
-        for name, node in self.opener.opened.items():
-            if any(path in self.inputs_of for path in boundary_names(name, node)):
-                found[name] = (
-                    f"a conditional whose {num_ops[name]:,} ops are placed one by one, each of its "
-                    f"{len(branches_of(node))} branches counted as one of so many"
-                )
-        return found
+        return {
+            name: f"a conditional whose {num_ops[name]:,} ops are placed one by one, each of its "
+            f"{len(branches_of(node))} branches counted as one of so many"
+            for name, node in self.opener.opened.items()
+            if any(path in self.inputs_of for path in boundary_names(name, node))
+        }
 
     def _set_classes(self, node: Any, raw: RawNode) -> None:
-        """Makes the names in `_class` flat; a class that names no op of the run is dropped."""
+        """Makes the names in `_class` flat, and drops those that name no op of the run."""
         beside = list(raw.beside)
         if raw.follows_input:
             beside.append(self.inputs_of[node.name][0].rpartition(":")[0])
@@ -230,12 +245,15 @@ class _Linker:
                     break
 
     def _ordered(self) -> Iterator[str]:
-        """A topological order, stable in the order of the file; loops' back edges don't count."""
+        """The ops that run in a topological order, as near as can be to that of the file.
+
+        The edges by which an iteration of a v1 loop hands values to the next one don't count.
+        """
         waiting: dict[str, int] = {}
         users: dict[str, list[str]] = {}
         order = {name: index for index, name in enumerate(self.opener.raw)}
         names = sorted(self.inputs_of, key=order.__getitem__)
-        back_edges = {n for n in names if self.opener.raw[n].node.op in _NEXT_ITERATION}
+        back_edges = {n for n in names if self.opener.raw[n].node.op in op_types.NEXT_ITERATION}
         for name in names:
             sources = {tensor.rpartition(":")[0] for tensor in self.inputs_of[name]}
             sources.update(self.controls_of[name])
@@ -262,64 +280,16 @@ class _Linker:
             )
 
 
-_NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
-
-
-def _pruned(nodes: Sequence[Any], feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
-    """The nodes of the main graph that the run can reach, in the order of the file."""
-    by_name = {node.name: node for node in nodes}
-    if len(by_name) < len(nodes):
-        raise ModelError(
-            "reading the graph: two ops have the same name; names must be unique, save it again"
-        )
-    for what, name in [("feed", s.tensor) for s in feeds] + [("fetch", f) for f in fetches]:
-        if name.partition(":")[0] not in by_name:
-            raise FetchError(
-                f"looking up the {what} {name!r}: the graph has no op of that name; "
-                "`tfplace inspect MODEL` lists what it has"
-            )
+def _pruned(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
+    """The nodes of the main graph that the run reaches, in the order of the file."""
+    view = GraphView(graph_def)
+    for spec in feeds:
+        view.check_tensor(spec.tensor, "feed")
     fed = {with_index(spec.tensor) for spec in feeds}
-    pending = [fetch.partition(":")[0] for fetch in fetches]
-    reached = set(pending)
-    while pending:
-        node = by_name[pending.pop()]
-        if f"{node.name}:0" in fed:
-            continue
-        for source in node.input:
-            name = source.lstrip("^").partition(":")[0]
-            if name not in reached:
-                if name not in by_name:
-                    raise ModelError(
-                        f"reading the graph: op {node.name!r} uses {source!r}, which is not "
-                        "defined; the model is damaged or was cut, save it again"
-                    )
-                reached.add(name)
-                pending.append(name)
-    return [node for node in nodes if node.name in reached]
+    reached = view.ancestors(fetches, {op_of(tensor) for tensor in fed if tensor.endswith(":0")})
+    return [node for node in graph_def.node if node.name in reached]
 
 
 def _short(tensor: str) -> str:
+    """A tensor as NodeDefs name it: "op" for "op:0"."""
     return tensor[:-2] if tensor.endswith(":0") else tensor
-
-
-def _placeholder(name: str, spec: TensorSpec) -> Any:
-    import tensorflow as tf
-    from tensorflow.core.framework import node_def_pb2
-
-    node = node_def_pb2.NodeDef(name=name, op="Placeholder")
-    node.attr["dtype"].type = tf.as_dtype(spec.dtype).as_datatype_enum
-    node.attr["shape"].shape.CopyFrom(tf.TensorShape(spec.shape).as_proto())
-    return node
-
-
-def _copy_needed_functions(flat: Any, library: Mapping[str, Any]) -> None:
-    """Copies the functions that units still refer to, and what these refer to."""
-    pending = list(referred_functions(flat.node, library))
-    done: set[str] = set()
-    while pending:
-        name = pending.pop()
-        if name in done:
-            continue
-        done.add(name)
-        flat.library.function.add().CopyFrom(library[name])
-        pending.extend(referred_functions(library[name].node_def, library))

@@ -1,4 +1,4 @@
-"""Which ops are the gradient of which: by the names that TensorFlow gives them.
+"""Finds which ops are the gradient of which, by the names that TensorFlow gives them.
 
 tf.gradients puts the gradient of op "a/b" under "gradients/a/b_grad/", tf.GradientTape under
 "gradient_tape/a/b/". Inside opened functions both stand behind the call path.
@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from graphs.building.colocation import numbered_groups
 from graphs.op_graph import IntArray
 
 _SCOPE = re.compile(r"(?:^|(?<=/))(gradients(?:_\d+)?|gradient_tape(?:_\d+)?)/")
@@ -24,16 +25,16 @@ def forward_ops(op_names: Sequence[str]) -> IntArray:
       op_names: [N] unique, call paths.
     """
     index = {name: i for i, name in enumerate(op_names)}
-    found = np.full(len(op_names), -1, dtype=np.int32)
+    forward = np.full(len(op_names), -1, dtype=np.int32)
     for i, name in enumerate(op_names):
         scope = _SCOPE.search(name)
         if scope is not None:
-            found[i] = _forward(name[: scope.start()], name[scope.end() :], index)
-    return found
+            forward[i] = _forward(name[: scope.start()], name[scope.end() :], index)
+    return forward
 
 
 def _forward(outer: str, inner: str, index: Mapping[str, int]) -> int:
-    """The op that "OUTER gradients/INNER" belongs to, -1 where there is none of that name."""
+    """The forward op of a gradient op "{outer}gradients/{inner}"; -1 where there is none."""
     parts = inner.split("/")
     for length in range(len(parts) - 1, 0, -1):
         path = "/".join(parts[:length])
@@ -47,9 +48,9 @@ def _forward(outer: str, inner: str, index: Mapping[str, int]) -> int:
 def tied_gradients(
     op_names: Sequence[str], colocation_group: IntArray, allowed: np.ndarray
 ) -> IntArray:
-    """i4[N]: colocation groups in which gradient ops lie with their forward ops.
+    """i4[N]: the colocation groups, with gradient ops joined to their forward ops; -1 for none.
 
-    An op that would leave a group without a device that has kernels for all of it stays out.
+    A gradient op is not joined where no device would be left that has kernels for the whole group.
 
     Args:
       op_names: [N].
@@ -74,25 +75,12 @@ def tied_gradients(
         if a != b and (may[a] & may[b]).any():
             may[a] &= may[b]
             root[b] = a
-    joined = np.array([find(u) for u in unit.tolist()], dtype=np.int64)
-    return _numbered(joined)
+    return numbered_groups(np.array([find(u) for u in unit.tolist()], dtype=np.int64))
 
 
 def _units(colocation_group: IntArray) -> IntArray:
-    """Groups first, then a number for each op that is in none."""
+    """i4[N]: the number of each op's group, or a number of its own for an op that is in none."""
     unit = colocation_group.copy()
     alone = np.flatnonzero(unit < 0)
     unit[alone] = int(unit.max(initial=-1)) + 1 + np.arange(len(alone))
     return unit
-
-
-def _numbered(label: np.ndarray) -> IntArray:
-    """Labels as group numbers in order of the first member; -1 for labels of one op."""
-    _, first, inverse, size = np.unique(
-        label, return_index=True, return_inverse=True, return_counts=True
-    )
-    order = np.argsort(first)
-    shared = order[size[order] > 1]
-    number = np.full(len(size), -1, dtype=np.int32)
-    number[shared] = np.arange(len(shared), dtype=np.int32)
-    return number[inverse]

@@ -1,4 +1,4 @@
-"""Where each output of an op lies among all of its outputs."""
+"""How many outputs an op has, and where each of them lies among all."""
 
 from __future__ import annotations
 
@@ -25,20 +25,33 @@ def op_definition(op_type: str, node_name: str = "") -> Any:
     return definition
 
 
+def num_outputs(node: Any, library: Mapping[str, Any]) -> int:
+    """How many tensors a NodeDef makes, calls by name included."""
+    return sum(_sizes(node, library).values())
+
+
 def output_offsets(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
     """{output argument: index of its first tensor} of a NodeDef, calls by name included."""
+    offsets = {}
+    position = 0
+    for name, size in _sizes(node, library).items():
+        offsets[name] = position
+        position += size
+    return offsets
+
+
+def _sizes(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
+    """{output argument: how many tensors it is}, in the op's order."""
     if node.op in library:
         signature = library[node.op].signature
     else:
         signature = op_definition(node.op, node.name)
-    offsets = {}
-    position = 0
+    sizes = {}
     for argument in signature.output_arg:
-        offsets[argument.name] = position
         if argument.number_attr:
-            position += node.attr[argument.number_attr].i
+            sizes[argument.name] = node.attr[argument.number_attr].i
         elif argument.type_list_attr:
-            position += len(node.attr[argument.type_list_attr].list.type)
+            sizes[argument.name] = len(node.attr[argument.type_list_attr].list.type)
         else:
-            position += 1
-    return offsets
+            sizes[argument.name] = 1
+    return sizes

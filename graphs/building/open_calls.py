@@ -1,6 +1,6 @@
-"""Opens function calls and conditionals: ops of a body get their call path as name.
+"""Opens function calls and conditionals, whose ops get their call path as their name.
 
-Nothing is resolved or pruned here; see flatten.py.
+Outputs of calls keep the calls' names here, and nothing is pruned; flatten.py does both.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.building.callees import called_function, kept_whole
+from graphs import op_types
 from graphs.building.conditionals import (
-    CONDITIONALS,
     boundary_names,
     branches_of,
     calls_back,
@@ -23,7 +22,8 @@ from graphs.building.open_conditionals import open_conditional
 from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode, no_op, paths_of
 from graphs.errors import ModelError
 from graphs.flat_graph import Origin
-from graphs.names import with_index
+from graphs.function_library import called_function, kept_whole
+from graphs.names import data_inputs, with_index
 
 UNIT_OPS = {
     "While": "a loop",
@@ -36,17 +36,17 @@ MAX_CALL_DEPTH = 200
 
 
 class CallOpener:
-    """Collects raw nodes, aliases for call outputs and arguments, and side effects of calls.
+    """Collects the nodes of a graph and of all bodies that it calls.
 
     Attributes:
       library: {name: FunctionDef}.
-      open_conditionals: whether conditionals' branches are opened, too.
+      open_conditionals: whether the branches of conditionals are opened, too.
       raw: {flat name: node}.
       alias: {output of a call: the tensor that it is}.
-      side_effects: {call: ops that run with it}; also of opened conditionals.
-      call_outputs: {call: tensors}.
+      side_effects: {call or opened conditional: ops that run with it}.
+      call_outputs: {call: the tensors that are its outputs}.
       conditional_of: {call: the opened conditional that it is in a branch of, or ""}.
-      unit_reason: {unit: why}.
+      unit_reason: {unit: why it stays one}.
       opened: {opened conditional: its NodeDef}.
     """
 
@@ -63,13 +63,16 @@ class CallOpener:
         self._paths: dict[str, frozenset[str]] = {}
 
     def open_main(self, nodes: Sequence[Any]) -> None:
+        """Adds the nodes of the main graph and all that they call."""
         body = Body(paths=paths_of(nodes))
         for node in nodes:
-            inputs, controls = _split_inputs(node.input)
+            inputs = [with_index(name) for name in data_inputs(node)]
+            controls = [name[1:] for name in node.input if name.startswith("^")]
             raw = RawNode(node, inputs, controls, Origin("", node.name), node.device)
             self._add(node.name, raw, body)
 
     def _add(self, name: str, raw: RawNode, body: Body) -> None:
+        """Adds a node that stands in `body` under its flat name, opened where it can be."""
         callee = called_function(raw.node, self.library)
         reason = ""
         if callee is not None:
@@ -77,7 +80,7 @@ class CallOpener:
             if not reason:
                 self._open_call(name, raw, callee, body)
                 return
-        elif raw.node.op in CONDITIONALS:
+        elif raw.node.op in op_types.CONDITIONALS:
             reason = self._why_whole(raw, body)
             if not reason:
                 self.opened[name] = raw.node
@@ -90,14 +93,14 @@ class CallOpener:
         self.raw[name] = raw
 
     def _why_whole(self, raw: RawNode, body: Body) -> str:
-        """Why a conditional stays one unit; empty for one that is opened."""
+        """Why a conditional of `body` stays one unit; empty for one that is opened."""
         if not self.open_conditionals:
             return "a conditional that the training step made for the run has rewritten"
         if reason := why_not_lowered(raw.node, self.library):
             return f"a conditional that TensorFlow runs as functions: {reason}"
         if has_nothing_to_place(raw.node, self.library):
             return "a conditional of constants and assertions"
-        if calls_back(branches_of(raw.node), body.calls, self.library):
+        if calls_back(raw.node, body.calls, self.library):
             return "a conditional that ends a recursion"
         if any(path in body.paths for path in boundary_names(raw.origin.node, raw.node)):
             return "a conditional whose ops would take names of other ops"
@@ -126,9 +129,10 @@ class CallOpener:
     ) -> tuple[list[str], list[str]]:
         """Adds a function's ops under `path`.
 
-        Where "path/input_control" is there, ops without inputs wait for it and, if the call has
-        control inputs, so do those that take an argument. In a branch of a conditional ops without
-        inputs wait for its gate at least, as they must not run with another branch.
+        If there is a "path/input_control", ops without inputs wait for it. If the call has control
+        inputs, ops that take an argument wait for it as well. In a branch of a conditional, ops
+        without inputs wait at least for the branch's gate, so that they don't run with another
+        branch.
 
         Args:
           path: what the ops' names begin with.
@@ -173,11 +177,12 @@ class CallOpener:
             )
             self._add(f"{path}/{node.name}", raw, inner)
         outputs = [scope.tensor(definition.ret[a.name]) for a in definition.signature.output_arg]
-        return outputs, [f"{path}/{op}" for op in definition.control_ret.values()]
+        # A proto map has another order in each process; the flat graph is a key of the cost cache.
+        return outputs, [f"{path}/{op}" for op in sorted(definition.control_ret.values())]
 
 
 class _BodyScope:
-    """Names inside one call of a function, made flat."""
+    """Makes the names inside one call of a function flat; `gate` is live only if the body runs."""
 
     def __init__(
         self,
@@ -218,12 +223,13 @@ class _BodyScope:
         return f"{self.path}/{node.name}:{index}"
 
     def inputs_of(self, node: Any) -> tuple[list[str], list[str]]:
-        inputs = [self.tensor(name) for name in node.input if not name.startswith("^")]
+        """The flat tensors that a node of the body takes, and the flat ops that it waits for."""
+        inputs = [self.tensor(name) for name in data_inputs(node)]
         controls = []
         for name in (name[1:] for name in node.input if name.startswith("^")):
             if name in self.arguments:
                 controls.append(self.arguments[name].split(":")[0])
-                # A Switch runs whichever branch is taken; the gate is live in its own only.
+                # An argument's Switch runs whichever branch is taken, the gate only in its own.
                 controls += [self.gate] if self.gate else []
             else:
                 controls.append(f"{self.path}/{name}")
@@ -231,7 +237,7 @@ class _BodyScope:
 
 
 def substituted(node: Any, call: Any) -> Any:
-    """`node` with attributes that the function leaves open taken from its call."""
+    """The node with the attributes that its function leaves open, as the call gives them."""
     if not any(value.placeholder for value in node.attr.values()):
         return node
     result = type(node)()
@@ -240,10 +246,3 @@ def substituted(node: Any, call: Any) -> Any:
         if value.placeholder and value.placeholder in call.attr:
             result.attr[key].CopyFrom(call.attr[value.placeholder])
     return result
-
-
-def _split_inputs(inputs: Sequence[str]) -> tuple[list[str], list[str]]:
-    return (
-        [with_index(name) for name in inputs if not name.startswith("^")],
-        [name[1:] for name in inputs if name.startswith("^")],
-    )

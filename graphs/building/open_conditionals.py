@@ -1,18 +1,21 @@
 """Opens a conditional as TensorFlow lowers it: Switches, the branches' ops, Merges.
 
-Of the conditional "c", whose ops in the flat graph are named by its path:
-- "c/predicate" is the Switch of the condition by itself; "c/then/input_control" and
-  "c/else/input_control" are live in the run that takes that branch. What has no inputs in a
-  branch waits for them, and so does all of it where the conditional has control inputs.
+The ops of a conditional "c" get these names in the flat graph:
+
+- "c/predicate" is the Switch of the condition itself. Its outputs lead to
+  "c/then/input_control" and "c/else/input_control", each of which is live only in a run that takes
+  its branch. The ops of a branch that have no inputs wait for them; where the conditional has
+  control inputs, so do those that take an argument.
 - "c/input_0" is the Switch of the first input after the condition. TensorFlow puts it on the
-  device of what makes the input, so it is tied to that op.
-- "c/then/op" and "c/else/op" are the branches' ops ("c/branch0/op" of a Case).
+  device of the op that makes the input, so it is tied to that op.
+- "c/then/op" and "c/else/op" are the branches' ops; in a Case they are "c/branch0/op" and so on.
 - "c/output_0" is the Merge of the first output, and "c/branch_executed" that of side effects.
+
 Predicate, input controls and Merges have one device: that of the conditional's own NodeDef.
 
-Only one branch runs. A branch's ops count as one of so many (`RawNode.share`), and the op graph
-begins each branch after the end of the one before it (`RawNode.after`), so that the simulated
-time of all of them, one after the other, is what the conditional takes on average. Otherwise two
+Only one branch runs. So the ops of each of n branches count as 1 / n (`RawNode.share`), and in the
+op graph each branch begins after the end of the one before it (`RawNode.after`). Then the simulated
+time of all branches, one after the other, is what the conditional takes on average. Otherwise two
 branches on two devices would look as if they ran side by side.
 """
 
@@ -27,7 +30,7 @@ from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode
 
 
 class BodyOpener(Protocol):
-    """What opens a function's body: `CallOpener`."""
+    """What opens the body of a function: `CallOpener`, which in turn opens conditionals by this."""
 
     raw: dict[str, RawNode]
     alias: dict[str, str]
@@ -75,7 +78,7 @@ def open_conditional(
 
 
 class _Boundary:
-    """Makes the nodes between a conditional's branches and what is around it."""
+    """Makes the nodes between the branches of a conditional and what is around it."""
 
     def __init__(self, name: str, raw: RawNode, branches: Sequence[Branch], share: float):
         self.name = name
@@ -86,21 +89,23 @@ class _Boundary:
         self.selector_type = _INT32 if self.is_case else _BOOL
 
     def switches(self) -> Mapping[str, RawNode]:
+        """{path: node} of the predicate and of the Switch of each input."""
         selector, *inputs = self.raw.inputs
         predicate = self._switch(self.selector_type, selector)
         predicate.controls = list(self.raw.controls)
         predicate.origin = self.raw.origin
         predicate.device = self.raw.device
         predicate.beside = self._classes()
-        found = {f"{self.name}/predicate": predicate}
+        switches = {f"{self.name}/predicate": predicate}
         types = self.raw.node.attr["Tin"].list.type
         for index, (tensor, dtype) in enumerate(zip(inputs, types, strict=True)):
             switch = self._switch(dtype, tensor)
             switch.follows_input = True
-            found[f"{self.name}/input_{index}"] = switch
-        return found
+            switches[f"{self.name}/input_{index}"] = switch
+        return switches
 
     def input_control(self, branch: Branch, after: Sequence[str]) -> RawNode:
+        """The gate of a branch, which the op graph puts after the ops of `after`."""
         node = _node("Identity", self.selector_type)
         source = f"{self.name}/predicate:{branch.output}"
         raw = self._of_the_conditional(node, [source], self.share)
@@ -108,6 +113,7 @@ class _Boundary:
         return raw
 
     def merge(self, dtype: int, inputs: list[str], share: float) -> RawNode:
+        """The Merge of what the branches make for one output."""
         node = _node("Merge", dtype)
         node.attr["N"].i = len(inputs)
         return self._of_the_conditional(node, inputs, share)
@@ -123,7 +129,7 @@ class _Boundary:
         return RawNode(node, inputs, [], self.raw.origin, self.raw.device, share)
 
     def _classes(self) -> list[str]:
-        """Ops that the conditional is to lie with, by their paths."""
+        """The paths of the ops whose device the conditional must have."""
         node = self.raw.node
         values = node.attr["_class"].list.s if "_class" in node.attr else ()
         scope = self.name[: -len(self.raw.origin.node)]

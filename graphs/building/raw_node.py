@@ -1,4 +1,4 @@
-"""A node whose calls are being opened, before its names are resolved."""
+"""A node of a graph whose calls are being opened, before its names are resolved."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ class RawNode:
 
     Attributes:
       node: the NodeDef as it stands in its body.
-      inputs, controls: flat names or aliases.
+      inputs: the tensors that it takes, flat names or aliases.
+      controls: the ops that it waits for, flat names or calls.
       origin: where it stands in the model.
-      device: its device string, or that of what it is in.
-      share: how often it runs in one run: less than once in a branch of a conditional.
+      device: its device string, or that of the call that it is in.
+      share: how often it runs in one run; less than once in a branch of a conditional.
       conditional: path of the innermost opened conditional that it is in a branch of, or "".
       after: tensors and ops that the op graph puts before it though no edge says so.
       beside: ops whose device it must have.
-      follows_input: whether its device is that of what makes its first input.
+      follows_input: whether its device is that of the op that makes its first input.
     """
 
     node: Any
@@ -59,14 +60,14 @@ class Body:
 
 
 def paths_of(nodes: Sequence[Any]) -> frozenset[str]:
-    """Names of nodes, and the scopes in them: "a/b/c" has "a" and "a/b"."""
-    found: set[str] = set()
+    """The names of nodes and all scopes of these: "a/b/c" has the scopes "a" and "a/b"."""
+    paths: set[str] = set()
     for node in nodes:
         path = node.name
-        while path and path not in found:
-            found.add(path)
+        while path and path not in paths:
+            paths.add(path)
             path = path.rpartition("/")[0]
-    return frozenset(found)
+    return frozenset(paths)
 
 
 def no_op(name: str) -> Any:

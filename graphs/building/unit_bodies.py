@@ -1,8 +1,8 @@
-"""What is inside units: the functions of loops, conditionals and calls that stay whole, opened.
+"""Opens the functions inside units: loops, conditionals and calls that are placed as a whole.
 
-All bodies of a flat graph make one flat graph of their own, so that whoever prices or inspects
-single ops can do the same with these. Arguments are placeholders of the shapes that the unit is
-given; a variable's handle is the variable's op itself, so that its shape is known inside, too.
+All bodies of a flat graph become one flat graph of their own, so that what prices or inspects
+single ops works on these as well. The arguments are placeholders of the shapes that the unit is
+given. A variable's handle is the variable's op itself, so that its shape is known inside, too.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from graphs.building.callees import KEPT_WHOLE, called_function
-from graphs.building.conditionals import CONDITIONALS, branches_of
+from graphs import op_types
+from graphs.building.conditionals import branches_of
 from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input
+from graphs.function_library import KEPT_WHOLE, called_function, library_of
+from graphs.names import data_inputs, op_of, parse_input, source_of
 from graphs.source_model import TensorSpec
-
-LOOPS = frozenset({"While", "StatelessWhile"})
-_HANDS_ON = frozenset({"Identity", "Enter", "RefEnter", "Switch", "RefSwitch"})
+from graphs.tensor_protos import placeholder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +31,8 @@ class UnitFunction:
       unit: index of the unit's node in the flat graph.
       function: name.
       inputs: the unit's inputs that are its arguments.
-      share: how often it runs, for one run of the unit or, of a loop, one iteration: a branch of
-        a conditional counts as one of the branches.
+      share: how often it runs in one run of the unit or, of a loop, in one iteration. Each of n
+        branches of a conditional counts as 1 / n.
     """
 
     unit: int
@@ -44,10 +43,12 @@ class UnitFunction:
 
 @dataclasses.dataclass(frozen=True)
 class UnitBodies:
-    """Attributes:
-    functions: of all units.
-    flat: their bodies as one graph.
-    function_of_node: index into `functions` for each node of `flat`, -1 for an argument.
+    """The functions of all units of a flat graph, opened.
+
+    Attributes:
+      functions: the functions.
+      flat: their bodies as one graph.
+      function_of_node: index into `functions` for each node of `flat`, -1 for an argument.
     """
 
     functions: Sequence[UnitFunction]
@@ -67,9 +68,9 @@ def unit_bodies(flat: FlatGraph, properties: TensorProperties) -> UnitBodies | N
         return None
     graph_def, feeds, fetches = _graph_of_calls(functions, flat, properties)
     try:
-        # Conditionals inside stay whole: here, too, their branches count as one of so many.
+        # Conditionals inside stay whole; node_work prices their branches, one of so many each.
         inner = flatten(graph_def, feeds, fetches, open_conditionals=False)
-    except ModelError:  # damaged; TensorFlow will say so when the unit is run
+    except ModelError:  # the body is damaged; TensorFlow says so when the unit is run
         return None
     number = {_call_name(i): i for i in range(len(functions))}
     owner = [number.get(node.name.partition("/")[0], -1) for node in inner.graph_def.node]
@@ -78,21 +79,20 @@ def unit_bodies(flat: FlatGraph, properties: TensorProperties) -> UnitBodies | N
 
 def unit_functions(flat: FlatGraph) -> Iterator[UnitFunction]:
     """The functions of all units that run one, in the order of the flat graph."""
-    library = {function.signature.name: function for function in flat.graph_def.library.function}
     for index, node in enumerate(flat.graph_def.node):
         if node.name not in flat.unit_of_node:
             continue
-        inputs = tuple(name for name in node.input if not name.startswith("^"))
-        for name, first, share in _functions_of(node, library):
-            if name in library:
+        inputs = tuple(data_inputs(node))
+        for name, first, share in _functions_of(node, flat.library):
+            if name in flat.library:
                 yield UnitFunction(index, name, inputs[first:], share)
 
 
 def _functions_of(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int, float]]:
     """(function, its first argument among the node's inputs, share)."""
-    if node.op in LOOPS:
+    if node.op in op_types.LOOPS:
         return [(node.attr[key].func.name, 0, 1.0) for key in ("body", "cond")]
-    if node.op in CONDITIONALS:
+    if node.op in op_types.CONDITIONALS:
         branches = branches_of(node)
         return [(branch.function, 1, 1.0 / len(branches)) for branch in branches]
     called = called_function(node, library)
@@ -115,7 +115,7 @@ def _graph_of_calls(
         if function.signature.name in called:
             for key in KEPT_WHOLE:
                 graph_def.library.function[-1].attr.pop(key, None)
-    nodes = {node.name: node for node in flat.graph_def.node}
+    library = library_of(graph_def)
     feeds: list[TensorSpec] = []
     fetches = []
     for number, each in enumerate(functions):
@@ -124,41 +124,30 @@ def _graph_of_calls(
         for position, tensor in enumerate(each.inputs):
             name = f"{call.name}_argument_{position}"
             call.input.append(name)
-            _add_argument(graph_def, feeds, name, tensor, nodes, properties)
-        signature = next(
-            f.signature for f in graph_def.library.function if f.signature.name == each.function
-        )
-        fetches += [f"{call.name}:{i}" for i in range(len(signature.output_arg))] or [call.name]
+            argument, spec = _argument(name, tensor, flat, properties)
+            graph_def.node.append(argument)
+            feeds += [spec] if spec else []
+        outputs = library[each.function].signature.output_arg
+        fetches += [f"{call.name}:{i}" for i in range(len(outputs))] or [call.name]
     return graph_def, feeds, fetches
 
 
-def _add_argument(
-    graph_def: Any,
-    feeds: list[TensorSpec],
-    name: str,
-    tensor: str,
-    nodes: Mapping[str, Any],
-    properties: TensorProperties,
-) -> None:
-    import tensorflow as tf
+def _argument(
+    name: str, tensor: str, flat: FlatGraph, properties: TensorProperties
+) -> tuple[Any, TensorSpec | None]:
+    """The NodeDef that stands for an argument, and how it is fed.
 
-    source = parse_input(tensor)
-    producer = nodes[source.op]
-    while producer.op in _HANDS_ON:
-        producer = nodes[parse_input(producer.input[0]).op]
+    A variable's handle, or an argument of unknown rank, is not fed.
+    """
+    producer = flat.nodes[op_of(source_of(tensor, flat.nodes, op_types.HANDLE))]
     if producer.op == "VarHandleOp":
-        handle = graph_def.node.add()
+        handle = type(producer)()
         handle.CopyFrom(producer)
         handle.name = name
         del handle.input[:]
-        return
+        return handle, None
+    source = parse_input(tensor)
     dtype = properties.dtype_of[source.op][source.output]
     shape = properties.shape_of[source.op][source.output]
-    node = graph_def.node.add(name=name, op="Placeholder")
-    node.attr["dtype"].type = tf.as_dtype(dtype).as_datatype_enum
-    if shape is None:
-        node.attr["shape"].shape.unknown_rank = True
-        return
-    for size in shape:
-        node.attr["shape"].shape.dim.add(size=size)
-    feeds.append(TensorSpec(f"{name}:0", dtype, shape))
+    spec = None if shape is None else TensorSpec(f"{name}:0", dtype, shape)
+    return placeholder(name, dtype, shape), spec

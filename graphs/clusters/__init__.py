@@ -1,1 +1,1 @@
-"""Clusters by name, from files, and as they are found."""
+"""Clusters: those with names, those in files, and those that are present."""

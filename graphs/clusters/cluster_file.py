@@ -1,17 +1,20 @@
-"""Cluster files: JSON as SPEC section 7 has it, read strictly.
+"""Reads and writes cluster files: JSON as in the contract, section 7, with no unknown key.
 
 Every key but `name`, `devices` and the devices' `name` and `memory` has a default. Links are
-directed; a pair that is not listed has `default_link`, which must be there if a pair is left out.
+directed. A pair of devices that is not listed has `default_link`, which must then be given.
 
-`tfplace calibrate` adds what it measured: `origin` (the `--cluster` value), `step_overhead_seconds`
-and `fetch_seconds` of the cluster; `op_seconds`, `step_seconds`, `compute_slowdown` and
-`memory_slowdown` of a device; and of a link what its transfers take of the devices at its two
-ends, `sender_busy_seconds` and `receiver_busy_seconds`, each with a `..._per_byte`. All are 0 or
-empty where they are not given.
+`tfplace calibrate` adds what it measured, which is 0 or empty where it is not given:
+
+- of the cluster `origin` (the `--cluster` value), `step_overhead_seconds` and `fetch_seconds`;
+- of a device `op_seconds`, `step_seconds`, `compute_slowdown` and `memory_slowdown`;
+- of a link the time that its transfers take of the devices at its two ends, `sender_busy_seconds`
+  and `receiver_busy_seconds`, each with a `..._per_byte`.
 """
 
 from __future__ import annotations
 
+import collections
+import dataclasses
 import json
 import math
 import pathlib
@@ -27,15 +30,10 @@ from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from graphs.op_graph import FloatArray
 
+_CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 CLUSTER_KEYS = (
-    "name",
-    "communication",
-    "devices",
-    "links",
-    "default_link",
-    "origin",
-    "step_overhead_seconds",
-    "fetch_seconds",
+    *("name", "communication", "devices", "links", "default_link", "origin"),
+    *_CLUSTER_SECONDS,
 )
 _BUSY_FIELD = {
     "sender_busy_seconds": "sender_seconds",
@@ -46,24 +44,9 @@ _BUSY_FIELD = {
 _REQUIRED_LINK_KEYS = ("bytes_per_second", "latency_seconds")
 DEFAULT_LINK_KEYS = (*_REQUIRED_LINK_KEYS, *_BUSY_FIELD)
 LINK_KEYS = ("from", "to", *DEFAULT_LINK_KEYS)
-DEVICE_KEYS = (
-    "name",
-    "type",
-    "memory",
-    "slots",
-    "efficiency",
-    "architecture",
-    "cores",
-    "frequency_mhz",
-    "bandwidth_bytes_per_second",
-    "address",
-    "source",
-    "op_seconds",
-    "step_seconds",
-    "compute_slowdown",
-    "memory_slowdown",
+DEVICE_KEYS = tuple(
+    "memory" if field.name == "memory_bytes" else field.name for field in dataclasses.fields(Device)
 )
-_CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 _MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds", "compute_slowdown", "memory_slowdown")
 _ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _UNITS = {"": 1, "B": 1} | {
@@ -83,7 +66,7 @@ def read_cluster(path: str) -> Cluster:
     """
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
-        value = json.loads(text, object_pairs_hook=_unique_keys)
+        return cluster_from_json(json.loads(text, object_pairs_hook=_unique_keys))
     except OSError as error:
         raise ClusterError(
             f"reading cluster file {path}: it can't be read ({error.strerror}); give the path of a "
@@ -95,30 +78,12 @@ def read_cluster(path: str) -> Cluster:
         raise ClusterError(f"reading cluster file {path}: not JSON: {error}") from error
     except ClusterError as error:
         raise ClusterError(f"reading cluster file {path}: {error}") from error
-    try:
-        return cluster_from_json(value)
-    except ClusterError as error:
-        raise ClusterError(f"reading cluster file {path}: {error}") from error
-
-
-def write_cluster(cluster: Cluster, path: str) -> None:
-    """Writes a cluster file that `read_cluster` reads to the same cluster.
-
-    Raises:
-      ClusterError: the file can't be written.
-    """
-    try:
-        pathlib.Path(path).write_text(
-            json.dumps(cluster_to_json(cluster), indent=2) + "\n", encoding="utf-8"
-        )
-    except OSError as error:
-        raise ClusterError(f"writing cluster file {path}: {error}") from error
 
 
 def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
     """The JSON value of a cluster file, with every link listed and memory in bytes.
 
-    What only calibration tells is left out where it is 0.
+    Measured figures that are 0 are left out.
     """
     devices = [
         {
@@ -216,6 +181,7 @@ def parse_bytes(where: str, value: Any) -> int:
 
 
 def _device(position: int, value: Any) -> Device:
+    """The device of one entry of "devices"."""
     where = f"device {position}"
     _require_keys(where, value, DEVICE_KEYS, required=("name", "memory"))
     name = _text(where, value, "name", "")
@@ -256,7 +222,7 @@ def _device(position: int, value: Any) -> Device:
 def _links(
     value: Mapping[str, Any], names: Sequence[str]
 ) -> tuple[FloatArray, FloatArray, TransferWork | None]:
-    """f8[D, D] latency and bytes per second, diagonals 0 and inf; and what transfers take."""
+    """f8[D, D] latency, diagonal 0; f8[D, D] bytes per second, diagonal inf; transfers' work."""
     figures = np.full((len(DEFAULT_LINK_KEYS), len(names), len(names)), np.nan)
     entries = value.get("links", [])
     if not isinstance(entries, list):
@@ -294,7 +260,7 @@ def _links(
 
 
 def _link_figures(where: str, entry: Mapping[str, Any]) -> list[float]:
-    """A link's figures in the order of DEFAULT_LINK_KEYS."""
+    """The figures of a link, in the order of DEFAULT_LINK_KEYS."""
     rate, *others = DEFAULT_LINK_KEYS
     return [
         _number(where, entry, rate, 0.0),
@@ -317,33 +283,33 @@ def _require_keys(
 
 
 def _text(where: str, value: Mapping[str, Any], key: str, default: str) -> str:
-    found = value.get(key, default)
-    if not isinstance(found, str):
-        raise ClusterError(f"{where} has {key!r} {_shown(found)}; wanted a string")
-    return found
+    text = value.get(key, default)
+    if not isinstance(text, str):
+        raise ClusterError(f"{where} has {key!r} {_shown(text)}; wanted a string")
+    return text
 
 
 def _number(
     where: str, value: Mapping[str, Any], key: str, default: float, zero: bool = False
 ) -> float:
-    found = value.get(key, default)
+    given = value.get(key, default)
     wanted = "a number of at least 0" if zero else "a number above 0"
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ClusterError(f"{where} has {key!r} {_shown(found)}; wanted {wanted}")
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ClusterError(f"{where} has {key!r} {_shown(given)}; wanted {wanted}")
     try:
-        number = float(found)
+        number = float(given)
     except OverflowError:
         raise ClusterError(f"{where} has a {key!r} that is too large; wanted {wanted}") from None
     if not math.isfinite(number) or number < 0 or (number == 0 and not zero):
-        raise ClusterError(f"{where} has {key!r} {found}; wanted {wanted}")
+        raise ClusterError(f"{where} has {key!r} {given}; wanted {wanted}")
     return number
 
 
 def _count(where: str, value: Mapping[str, Any], key: str, default: int) -> int:
-    found = _number(where, value, key, default)
-    if found != int(found) or found >= 2**31:
-        raise ClusterError(f"{where} has {key!r} {found:g}; wanted a whole number above 0")
-    return int(found)
+    number = _number(where, value, key, default)
+    if number != int(number) or number >= 2**31:
+        raise ClusterError(f"{where} has {key!r} {number:g}; wanted a whole number above 0")
+    return int(number)
 
 
 def _shown(value: Any) -> str:
@@ -352,8 +318,7 @@ def _shown(value: Any) -> str:
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    for key in keys:
-        if keys.count(key) > 1:
+    for key, times in collections.Counter(key for key, _ in pairs).items():
+        if times > 1:
             raise ClusterError(f"key {key!r} stands twice in one object")
     return dict(pairs)

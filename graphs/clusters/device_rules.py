@@ -1,4 +1,4 @@
-"""What devices of a cluster file may be, by themselves and together."""
+"""Checks what the devices of a cluster file may be, each by itself and all together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PORTS = range(1, 65536)
 
 
 def require_sensible(device: Device) -> None:
-    """Raises ClusterError where an architecture or address is none."""
+    """Raises ClusterError where a device's architecture or address has no such form."""
     if device.type == "GPU" and not _GPU_ARCHITECTURE.fullmatch(device.architecture):
         raise ClusterError(
             f"device {device.name!r} has 'architecture' {device.architecture!r}; wanted a compute "

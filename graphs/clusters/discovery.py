@@ -1,7 +1,8 @@
-"""Which cluster `--cluster` means: this host, a named one, a file, workers, or TF_CONFIG.
+"""Finds the cluster that `--cluster` means: this host, a named one, a file, workers, or TF_CONFIG.
 
-Figures of present devices are read from the operating system and from TensorFlow; what neither
-tells (memory bandwidth of CPUs, links) is a stated default until `tfplace calibrate` measures it.
+The figures of devices that are present are read from the operating system and from TensorFlow.
+Neither knows the memory bandwidth of CPUs and the links; these have the defaults below until
+`tfplace calibrate` measures them.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ from graphs.pricing.grappler_costs import list_devices
 OTHER_FORMS = ("local", "workers:N", "gpu_split:N", "tf_config")
 
 CORE_BYTES_PER_SECOND = 10e9
-"""Memory bandwidth that one core reaches, about; a host's grows with its cores up to the cap."""
+"""About the memory bandwidth that one core reaches."""
 HOST_BYTES_PER_SECOND = 100e9
+"""About the most that all cores of a host reach together."""
 
 CPU_EFFICIENCY = 0.9
 """Measured on one EPYC core: unrolled LSTM training steps reached 0.91 to 1.04 of the ideal at
-64 flops per cycle and 10 GB/s (BUILD_NOTES). Traced times replace it wherever ops can be run."""
+64 flops per cycle and 10 GB/s (`tfplace/docs/decisions/008-prices-without-a-run.md`). Traced times
+replace it wherever ops can be run."""
 
 LOOPBACK = (2e9, 0.3e-3)
 """Bytes per second and latency of TensorFlow's gRPC between processes of one host: 4 MB take
@@ -42,7 +45,7 @@ PCIE = (10e9, 30e-6)
 """The same between a host and its GPUs, or two of them, an assumption."""
 
 SPLIT_SHARE = 0.9
-"""Of a GPU's memory, what its logical GPUs get together; CUDA and its libraries take some."""
+"""The share of a GPU's memory that its logical GPUs get together; CUDA takes some of it."""
 _SPLIT_NAME = re.compile(r"gpu_split:([1-9]\d?)")
 
 _JOB_ORDER = ("chief", "master", "worker", "ps", "evaluator")
@@ -152,9 +155,9 @@ def gpu_split_cluster(spec: str) -> Cluster:
 
 
 def gpu_split_bytes(cluster: Cluster) -> tuple[int, ...]:
-    """Memory of each logical GPU that this host's first is to be split into; empty: as it is.
+    """Memory of each logical GPU that this host's first one is split into; none for no split.
 
-    The cluster's name says so, also in a file that `tfplace calibrate` wrote of it.
+    The cluster's name says whether it is split, also in a file that `tfplace calibrate` wrote.
     """
     if not _SPLIT_NAME.fullmatch(cluster.name):
         return ()
@@ -162,10 +165,10 @@ def gpu_split_bytes(cluster: Cluster) -> tuple[int, ...]:
 
 
 def tf_config_cluster(text: str) -> Cluster:
-    """One CPU per task of TF_CONFIG; of its GPUs and speed TF_CONFIG says nothing.
+    """One CPU for each task of TF_CONFIG, which says nothing of GPUs and speed.
 
-    Every task is taken to be like this host, which each device's `source` says; a cluster file
-    with addresses describes others.
+    Every task is taken to be like this host, and each device's `source` says so. A cluster file
+    with addresses can describe others.
 
     Raises:
       ClusterError: TF_CONFIG is not set or malformed.
@@ -227,11 +230,11 @@ def _this_cpu(name: str, cores: Sequence[int] | set[int]) -> Device:
 
 
 def _local_gpus(count: int) -> list[Device]:
-    found = [device for device in list_devices() if device.properties.type == "GPU"]
-    if len(found) != count:
+    gpus = [device for device in list_devices() if device.properties.type == "GPU"]
+    if len(gpus) != count:
         raise ClusterError(
             f"looking at this host's GPUs: TensorFlow lists {count}, but Grappler could read the "
-            f"figures of {len(found)}; describe them in a cluster file (--cluster=FILE.json)"
+            f"figures of {len(gpus)}; describe them in a cluster file (--cluster=FILE.json)"
         )
     return [
         Device(
@@ -245,12 +248,12 @@ def _local_gpus(count: int) -> list[Device]:
             bandwidth_bytes_per_second=float(device.properties.bandwidth) * 1e3,
             source=f"CUDA's properties of this host's {device.properties.model}",
         )
-        for i, device in enumerate(found)
+        for i, device in enumerate(gpus)
     ]
 
 
 def _gpu_efficiency(architecture: str) -> float:
-    """That of the named clusters' GPU of the same or the next older compute capability."""
+    """The efficiency of the named clusters' GPU of this or the next older compute capability."""
     known = {
         device.architecture: device.efficiency
         for name in named_clusters.names()
@@ -296,6 +299,7 @@ def _cpuinfo() -> str:
 
 
 def _uniform(name: str, devices: Sequence[Device], rate: float, latency: float) -> Cluster:
+    """A cluster whose links are all alike."""
     size = len(devices)
     rates, latencies = np.full((size, size), rate), np.full((size, size), latency)
     np.fill_diagonal(rates, np.inf)

@@ -1,7 +1,7 @@
-"""The named clusters, every figure with its source.
+"""The clusters that have names, every figure with its source.
 
 A cluster `k80x4` is one host: `/device:CPU:0` and `/device:GPU:0` to `/device:GPU:3`. Memory is
-the nominal size; what ECC and the CUDA context take is covered by `--memory_reserve`.
+the nominal size; `--memory_reserve` covers what ECC and the CUDA context take.
 
 Link bandwidth is what copies reach, not the bus's nominal rate. Link latency is what one
 transfer costs TensorFlow over and above its bytes: send, receive, and the event that orders the
@@ -13,6 +13,7 @@ streams. 30 us on PCIe and 20 us on NVLink are estimates; `tfplace calibrate` me
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,13 +32,17 @@ class _Box:
     """A kind of host.
 
     Attributes:
-      gpu, cpu: its devices; their names are templates.
+      counts: the numbers of GPUs that it comes with.
+      gpu: each of its GPUs; the name is a template.
+      cpu: its CPU.
       host_bytes_per_second: between the CPU and any GPU.
-      peer_bytes_per_second, peer_latency_seconds: between two GPUs.
-      nvlinks: {number of GPUs: matrix of NVLinks per pair}, for uneven meshes;
-        peer_bytes_per_second is then that of one NVLink, and pairs without one go over PCIe.
+      peer_bytes_per_second: between two GPUs.
+      peer_latency_seconds: between two GPUs.
+      nvlinks: {number of GPUs: NVLinks of each pair}, for uneven meshes. peer_bytes_per_second is
+        then that of one NVLink, and pairs without one go over PCIe.
     """
 
+    counts: Sequence[int]
     gpu: Device
     cpu: Device
     host_bytes_per_second: float
@@ -46,73 +51,49 @@ class _Box:
     nvlinks: Mapping[int, Sequence[str]] = dataclasses.field(default_factory=dict)
 
 
-def _gpu(
-    memory_gib: int, architecture: str, multiprocessors_at_mhz: tuple[int, int], **figures: object
-) -> Device:
-    cores, frequency = multiprocessors_at_mhz
-    return Device(
-        name="/device:GPU:{}",
-        type="GPU",
-        memory_bytes=memory_gib * GIB,
-        architecture=architecture,
-        cores=cores,
-        frequency_mhz=frequency,
-        **figures,  # type: ignore[arg-type]
-    )
-
-
-def _cpu(
-    memory_gib: int, architecture: str, cores_at_mhz: tuple[int, int], **figures: object
-) -> Device:
-    cores, frequency = cores_at_mhz
-    return Device(
-        name="/device:CPU:0",
-        type="CPU",
-        memory_bytes=memory_gib * GIB,
-        architecture=architecture,
-        cores=cores,
-        frequency_mhz=frequency,
-        efficiency=CPU_EFFICIENCY,
-        **figures,  # type: ignore[arg-type]
-    )
-
-
 CPU_EFFICIENCY = 0.4
-"""Share of fused multiply-add peak that training reaches on CPU cores; see BUILD_NOTES for the
-measurement behind it."""
+"""Share of the fused multiply-add peak that training reaches on all cores of a CPU, an estimate."""
+
+_gpu = functools.partial(Device, "/device:GPU:{}", "GPU")
+_cpu = functools.partial(Device, "/device:CPU:0", "CPU", efficiency=CPU_EFFICIENCY)
 
 _HASWELL = _cpu(
-    256,
-    "avx2",
-    (18, 2300),
+    256 * GIB,
+    architecture="avx2",
+    cores=18,
+    frequency_mhz=2300,
     bandwidth_bytes_per_second=68e9,
     source="Xeon E5-2699 v3: 18 cores at 2.3 GHz, 4 channels DDR4-2133 (Intel ARK); ColocRL's host",
 )
 _BROADWELL = _cpu(
-    512,
-    "avx2",
-    (20, 2200),
+    512 * GIB,
+    architecture="avx2",
+    cores=20,
+    frequency_mhz=2200,
     bandwidth_bytes_per_second=76.8e9,
     source="Xeon E5-2698 v4: 20 cores at 2.2 GHz, 4 channels DDR4-2400 (Intel ARK); DGX-1's socket",
 )
 _CASCADE_LAKE = _cpu(
-    192,
-    "avx512",
-    (24, 2500),
+    192 * GIB,
+    architecture="avx512",
+    cores=24,
+    frequency_mhz=2500,
     bandwidth_bytes_per_second=140.8e9,
     source="Xeon 8259CL: 24 cores at 2.5 GHz, 6 channels DDR4-2933; EC2 g4dn.12xlarge",
 )
 _ROME = _cpu(
-    1024,
-    "avx2",
-    (64, 2250),
+    1024 * GIB,
+    architecture="avx2",
+    cores=64,
+    frequency_mhz=2250,
     bandwidth_bytes_per_second=204.8e9,
     source="EPYC 7742: 64 cores at 2.25 GHz, 8 channels DDR4-3200 (AMD); DGX A100's socket",
 )
 _SAPPHIRE_RAPIDS = _cpu(
-    2048,
-    "avx512",
-    (56, 2000),
+    2048 * GIB,
+    architecture="avx512",
+    cores=56,
+    frequency_mhz=2000,
     bandwidth_bytes_per_second=307.2e9,
     source="Xeon 8480C: 56 cores at 2.0 GHz, 8 channels DDR5-4800 (Intel); DGX H100's socket",
 )
@@ -132,25 +113,30 @@ _DGX1_NVLINKS = (
 
 _BOXES: Mapping[str, _Box] = {
     "k80": _Box(
+        counts=(2, 4, 8),
         gpu=_gpu(
-            12,
-            "3.7",
-            (13, 875),
+            12 * GIB,
+            architecture="3.7",
+            cores=13,
+            frequency_mhz=875,
             bandwidth_bytes_per_second=240e9,
             efficiency=0.4,
             source="Tesla K80 board specification BD-07317-001, per GPU: 13 SMX, boost 875 MHz, "
             "12 GB, 240 GB/s. Efficiency: Inception-V3 at batch 64 took 2.1 s (30 images/s, "
-            "tensorflow.org benchmarks, 2017) or 1.56 s (SPEC section 7), Grappler's ideal is 0.72",
+            "tensorflow.org benchmarks, 2017) or 1.56 s (the contract, section 7), Grappler's "
+            "ideal is 0.72",
         ),
         cpu=_HASWELL,
         host_bytes_per_second=10e9,  # PCIe 3 x16, 15.75 GB/s nominal, shared by a board's two GPUs
         peer_bytes_per_second=10e9,
     ),
     "k40": _Box(
+        counts=(8,),
         gpu=_gpu(
-            12,
-            "3.5",
-            (15, 875),
+            12 * GIB,
+            architecture="3.5",
+            cores=15,
+            frequency_mhz=875,
             bandwidth_bytes_per_second=288e9,
             efficiency=0.4,
             source="Tesla K40 board specification BD-06902-001: 15 SMX, boost 875 MHz, 12 GB, "
@@ -161,10 +147,12 @@ _BOXES: Mapping[str, _Box] = {
         peer_bytes_per_second=10e9,
     ),
     "p100": _Box(
+        counts=(2, 4),
         gpu=_gpu(
-            16,
-            "6.0",
-            (56, 1303),
+            16 * GIB,
+            architecture="6.0",
+            cores=56,
+            frequency_mhz=1303,
             bandwidth_bytes_per_second=732e9,
             efficiency=0.6,
             source="Tesla P100 PCIe 16 GB data sheet: 56 SMs, boost 1303 MHz, 732 GB/s. "
@@ -176,10 +164,12 @@ _BOXES: Mapping[str, _Box] = {
         peer_bytes_per_second=12e9,
     ),
     "v100": _Box(
+        counts=(4, 8),
         gpu=_gpu(
-            16,
-            "7.0",
-            (80, 1530),
+            16 * GIB,
+            architecture="7.0",
+            cores=80,
+            frequency_mhz=1530,
             bandwidth_bytes_per_second=900e9,
             efficiency=0.6,
             source="Tesla V100 SXM2 data sheet: 80 SMs, boost 1530 MHz, 16 GB, 900 GB/s, six "
@@ -193,10 +183,12 @@ _BOXES: Mapping[str, _Box] = {
         nvlinks={4: ("0222", "2022", "2202", "2220"), 8: _DGX1_NVLINKS},
     ),
     "a100": _Box(
+        counts=(8,),
         gpu=_gpu(
-            40,
-            "8.0",
-            (108, 1410),
+            40 * GIB,
+            architecture="8.0",
+            cores=108,
+            frequency_mhz=1410,
             bandwidth_bytes_per_second=1555e9,
             efficiency=0.9,
             source="A100 SXM4 40 GB data sheet: 108 SMs, boost 1410 MHz, 1555 GB/s, NVSwitch "
@@ -209,10 +201,12 @@ _BOXES: Mapping[str, _Box] = {
         peer_latency_seconds=NVLINK_LATENCY_SECONDS,
     ),
     "h100": _Box(
+        counts=(8,),
         gpu=_gpu(
-            80,
-            "9.0",
-            (132, 1980),
+            80 * GIB,
+            architecture="9.0",
+            cores=132,
+            frequency_mhz=1980,
             bandwidth_bytes_per_second=3350e9,
             efficiency=0.7,
             source="H100 SXM5 data sheet: 132 SMs, boost 1980 MHz, 67 TFLOPS fp32, 80 GB, "
@@ -225,10 +219,12 @@ _BOXES: Mapping[str, _Box] = {
         peer_latency_seconds=NVLINK_LATENCY_SECONDS,
     ),
     "t4": _Box(
+        counts=(4,),
         gpu=_gpu(
-            16,
-            "7.5",
-            (40, 1590),
+            16 * GIB,
+            architecture="7.5",
+            cores=40,
+            frequency_mhz=1590,
             bandwidth_bytes_per_second=320e9,
             efficiency=0.4,
             source="T4 data sheet: 40 SMs, boost 1590 MHz, 16 GB, 320 GB/s, 70 W. Efficiency: "
@@ -240,20 +236,10 @@ _BOXES: Mapping[str, _Box] = {
     ),
 }
 
-_COUNTS: Mapping[str, Sequence[int]] = {
-    "k80": (2, 4, 8),
-    "k40": (8,),
-    "p100": (2, 4),
-    "v100": (4, 8),
-    "a100": (8,),
-    "h100": (8,),
-    "t4": (4,),
-}
-
 
 def names() -> tuple[str, ...]:
     """All named clusters: "k80x2", "k80x4", ..."""
-    return tuple(f"{model}x{count}" for model, counts in _COUNTS.items() for count in counts)
+    return tuple(f"{model}x{count}" for model, box in _BOXES.items() for count in box.counts)
 
 
 def named(name: str) -> Cluster:

@@ -1,1 +1,1 @@
-"""What the host gives: child processes, time limits, files written whole, near names."""
+"""What is asked of the host: child processes, time limits, files that are written whole."""

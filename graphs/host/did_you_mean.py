@@ -1,4 +1,4 @@
-"""Did you mean ...?"""
+"""Endings of error messages that name the known words most like an unknown one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def did_you_mean_file(path: str) -> str:
     """ "; did you mean 'folder/name'?" with what lies where `path` should, or an empty string."""
     wanted = Path(path)
     try:
-        found = difflib.get_close_matches(wanted.name, os.listdir(wanted.parent), n=1)
+        matches = difflib.get_close_matches(wanted.name, os.listdir(wanted.parent), n=1)
     except (OSError, ValueError):  # no folder, or no name at all
         return ""
-    return f"; did you mean {str(wanted.with_name(found[0]))!r}?" if found else ""
+    return f"; did you mean {str(wanted.with_name(matches[0]))!r}?" if matches else ""

@@ -1,6 +1,7 @@
-"""`python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGS…`: a child that dies with us.
+"""`python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGUMENTS`: runs MODULE.
 
-PARENT_PID 0 ties it to nobody. Nothing heavy is imported before the tie.
+The process is killed when the thread that started it ends. Nothing heavy is imported before it is
+tied so.
 """
 
 from __future__ import annotations
@@ -18,10 +19,9 @@ _PR_SET_PDEATHSIG = 1
 def main(argv: Sequence[str]) -> None:
     """Ties this process to its parent and runs the module in place of this one."""
     parent, module, *arguments = argv
-    if int(parent):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != int(parent):  # it ended before the line above
-            os._exit(1)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it ended before the line above
+        os._exit(1)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 

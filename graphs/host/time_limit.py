@@ -1,4 +1,4 @@
-"""An end for what may take for ever: regular expressions that somebody else wrote."""
+"""Ends what may take for ever, such as regular expressions that somebody else wrote."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class OutOfTimeError(Exception):
-    """What stood under a time limit was not done in time."""
+    """The block under a time limit was not done in time."""
 
 
 @contextlib.contextmanager

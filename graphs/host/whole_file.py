@@ -1,4 +1,4 @@
-"""Files and directories that are there whole or not at all, whenever the process is killed."""
+"""Writes files that are there whole or not at all, whenever the process is killed."""
 
 from __future__ import annotations
 

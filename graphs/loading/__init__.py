@@ -1,1 +1,1 @@
-"""A model file in, the run graph and what a run of it is out."""
+"""Reads a model file of any kind, finds one run of it, and makes up what the run is fed."""

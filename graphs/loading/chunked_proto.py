@@ -1,4 +1,4 @@
-"""Protos that TensorFlow's splitter wrote in chunks, put together again.
+"""Puts protos together that TensorFlow's splitter wrote in chunks.
 
 Source: tensorflow/tools/proto_splitter (chunk.proto and its in-depth guide). TensorFlow's Python
 package leaves its merger out, so that `tf.saved_model.load` can't read such files either.
@@ -77,7 +77,7 @@ def _merge(message: Any, chunked: Any, chunks: Sequence[bytes]) -> None:
 
 
 def _order(chunked_field: Any) -> tuple[tuple[int, ...], int]:
-    """Parents before what lies in them, list elements by index; the order of map keys is free."""
+    """A sort key: outer fields before those inside them, elements of a list by their index."""
     path = tuple(
         tag.field if tag.HasField("field") else tag.index for tag in chunked_field.field_tag
     )
@@ -85,6 +85,7 @@ def _order(chunked_field: Any) -> tuple[tuple[int, ...], int]:
 
 
 def _merge_field(message: Any, chunked_field: Any, chunks: Sequence[bytes]) -> None:
+    """Merges a chunk into the field of `message` that the chunk's tags lead to."""
     tags = list(chunked_field.field_tag)
     while tags:
         field = message.DESCRIPTOR.fields_by_number[tags.pop(0).field]
@@ -97,7 +98,7 @@ def _merge_field(message: Any, chunked_field: Any, chunks: Sequence[bytes]) -> N
 
 
 def _inner(message: Any, field: Any, key: Any) -> Any:
-    """The message in a field, made where it is not there yet."""
+    """The message in a field; it is made where it is not there yet."""
     value = getattr(message, field.name)
     if field.message_type.GetOptions().map_entry:
         return value[getattr(key.map_key, key.map_key.ListFields()[0][0].name)]
@@ -110,7 +111,7 @@ def _inner(message: Any, field: Any, key: Any) -> Any:
 
 
 def _set_value(message: Any, field: Any, key: Any, chunk: bytes) -> None:
-    """A chunk that is the value of a bytes or string field itself."""
+    """Sets a bytes or string field, or an element of a list of them, to a chunk."""
     value = chunk.decode() if field.type == _STRING else chunk
     if key is None:
         setattr(message, field.name, value)

@@ -1,16 +1,19 @@
-"""Components of sparse and ragged tensors that belong together.
+"""Makes the components of a sparse or ragged input fit together.
 
-TensorFlow 2 feeds the components of an argument x as x, x_1, x_2; TensorFlow 1 a sparse placeholder
-as x/indices, x/values, x/shape. Made up one by one they would contradict each other.
+Such an input is fed as several tensors. TensorFlow 2 calls those of an argument x: x, x_1, x_2.
+TensorFlow 1 calls those of a sparse placeholder x: x/indices, x/values, x/shape. Arrays that are
+made up for each of them by itself would contradict each other.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphs.building.shapes import TensorProperties
 from graphs.names import op_of, parse_input
 from graphs.source_model import TensorSpec
 
@@ -18,12 +21,16 @@ Arrays = dict[str, np.ndarray]
 
 
 def made_consistent(
-    graph_def: Any, feeds: Sequence[TensorSpec], arrays: Mapping[str, np.ndarray]
+    graph_def: Any,
+    properties: TensorProperties,
+    feeds: Sequence[TensorSpec],
+    arrays: Mapping[str, np.ndarray],
 ) -> Arrays:
     """The arrays with those of sparse and ragged components replaced by ones that fit together.
 
     Args:
       graph_def: the flat run graph.
+      properties: the shapes of its tensors.
       feeds: what is fed; shapes complete.
       arrays: {tensor: array} made up one by one.
     """
@@ -33,10 +40,12 @@ def made_consistent(
         parts = _sparse_parts(name, by_op)
         if parts is not None:
             indices, values, shape = parts
-            size = _dense_shape(graph_def, indices, shape, len(result[values.tensor]))
-            cells = np.stack(np.unravel_index(np.arange(int(np.prod(size))), size), axis=1)
-            count = min(len(result[values.tensor]), len(cells))
-            result[indices.tensor] = cells[:count].astype(np.int64)
+            size = [max(len(result[values.tensor]), 1)] * (shape.shape or (1,))[0]
+            if columns := _wanted_columns(graph_def, properties, indices):
+                size[-1] = columns
+            count = min(len(result[values.tensor]), math.prod(size))
+            cells = np.unravel_index(np.arange(count), tuple(size))
+            result[indices.tensor] = np.stack(cells, axis=1).astype(np.int64)
             result[values.tensor] = result[values.tensor][:count]
             result[shape.tensor] = np.array(size, dtype=np.int64)
             continue
@@ -53,7 +62,7 @@ def made_consistent(
 def _sparse_parts(
     name: str, by_op: Mapping[str, TensorSpec]
 ) -> tuple[TensorSpec, TensorSpec, TensorSpec] | None:
-    """Indices [n, r], values [n] and shape [r] where `name` is the first of them."""
+    """Indices [n, r], values [n] and shape [r] of a sparse input, where `name` is its indices."""
     stem = name.removesuffix("/indices")
     names = (f"{name}_1", f"{name}_2") if stem == name else (f"{stem}/values", f"{stem}/shape")
     if not all(other in by_op for other in names):
@@ -71,9 +80,12 @@ def _sparse_parts(
 def _ragged_parts(
     name: str, by_op: Mapping[str, TensorSpec]
 ) -> Iterator[tuple[TensorSpec, TensorSpec | None]]:
-    """(row splits, the splits inside of them or None) from the innermost to the outermost.
+    """The row splits of a ragged input, where `name` is its values, the innermost first.
 
-    x holds the values; x_1, x_2, ... are the splits of the outermost dimension first.
+    x_1, x_2, ... are the splits, the outermost dimension's first.
+
+    Yields:
+      Row splits, and the splits that they divide; None where they divide the values.
     """
     splits: list[TensorSpec] = []
     while f"{name}_{len(splits) + 1}" in by_op:
@@ -89,21 +101,13 @@ def _ragged_parts(
         inner = spec
 
 
-def _dense_shape(
-    graph_def: Any, indices: TensorSpec, shape: TensorSpec, num_values: int
-) -> tuple[int, ...]:
-    """A size with room for the values; the last one is what a product wants, where there is one."""
-    size = [max(num_values, 1)] * (shape.shape or (1,))[0]
-    variables = {node.name: node for node in graph_def.node}
+def _wanted_columns(graph_def: Any, properties: TensorProperties, indices: TensorSpec) -> int:
+    """The columns that the last product of a sparse matrix wants; 0 where there is none."""
+    columns = 0
     for node in graph_def.node:
-        if node.op != "SparseTensorDenseMatMul":
+        if node.op != "SparseTensorDenseMatMul" or op_of(node.input[0]) != op_of(indices.tensor):
             continue
-        if parse_input(node.input[0]).op != op_of(indices.tensor):
-            continue
-        source = variables[parse_input(node.input[3]).op]
-        while source.op in ("Identity", "ReadVariableOp"):
-            source = variables[parse_input(source.input[0]).op]
-        dims = [d.size for d in source.attr["shape"].shape.dim] if "shape" in source.attr else []
-        if dims and dims[0] > 0:
-            size[-1] = dims[0]
-    return tuple(size)
+        dense = parse_input(node.input[3])
+        rows = properties.shape_of[dense.op][dense.output] or (0,)
+        columns = max(rows[0], 0) or columns
+    return columns

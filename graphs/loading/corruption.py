@@ -1,4 +1,4 @@
-"""Damage that TensorFlow would tell late or not at all: sizes and functions that can't be."""
+"""Finds damage in a graph that TensorFlow would report late or not at all."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import math
 from collections.abc import Collection
 from typing import Any
 
+from graphs import op_types
 from graphs.errors import ModelError
+from graphs.function_library import named_functions
+from graphs.graph_view import GraphView
 
-_CALLS = frozenset(
-    "PartitionedCall StatefulPartitionedCall While StatelessWhile If StatelessIf Case "
-    "StatelessCase".split()
-)
+_CALLS = op_types.CALLS | op_types.LOOPS | op_types.CONDITIONALS
 
 
-def require_sound(node: Any, functions: Collection[str]) -> None:
-    """Raises ModelError where a NodeDef can't be meant as it stands.
+def require_sound(view: GraphView) -> None:
+    """Checks the shapes, the values and the calls of all ops, those in functions too.
 
-    Args:
-      node: of a main graph or a function.
-      functions: names of the library.
+    Raises:
+      ModelError: a size is impossible, a constant cut off, or a called function not there.
     """
+    for nodes in (*(function.node_def for function in view.library.values()), view.graph_def.node):
+        for node in nodes:
+            _require_sound(node, view.library)
+
+
+def _require_sound(node: Any, functions: Collection[str]) -> None:
     shape = node.attr["shape"].shape if "shape" in node.attr else None
     if shape is not None and any(dim.size < -1 for dim in shape.dim):
         sizes = [dim.size for dim in shape.dim]
@@ -28,13 +33,13 @@ def require_sound(node: Any, functions: Collection[str]) -> None:
     if node.op == "Const" and node.attr["value"].tensor.tensor_content:
         _require_whole(node)
     if node.op in _CALLS:
-        for value in node.attr.values():
-            for function in (value.func, *value.list.func):
-                if function.name and function.name not in functions:
-                    raise _damaged(node, f"a call of {function.name!r}, which is not defined")
+        for name in named_functions(node):
+            if name and name not in functions:
+                raise _damaged(node, f"a call of {name!r}, which is not defined")
 
 
 def _require_whole(node: Any) -> None:
+    """Checks that a constant has as many bytes as its shape and dtype say."""
     import tensorflow as tf
 
     tensor = node.attr["value"].tensor
@@ -51,7 +56,7 @@ def _require_whole(node: Any) -> None:
         )
 
 
-def _damaged(node: Any, found: str) -> ModelError:
+def _damaged(node: Any, damage: str) -> ModelError:
     return ModelError(
-        f"reading the graph: op {node.name!r} has {found}; the model is damaged, save it again"
+        f"reading the graph: op {node.name!r} has {damage}; the model is damaged, save it again"
     )

@@ -1,4 +1,7 @@
-"""What a run is fed, with every dimension known: declared, told, or guessed and said."""
+"""What a run is fed, with every dimension known.
+
+The model declares a dimension, or the user gives it, or it is guessed; guesses are reported.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,24 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphs import op_types
 from graphs.errors import FeedError, FetchError
+from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
-from graphs.loading.graph_view import PLACEHOLDERS, GraphView, dtype_name
 from graphs.loading.load_options import LoadOptions
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, TensorSpec
+from graphs.tensor_protos import Shape, dtype_name, shape_of, shape_proto
 
 GUESSED_BATCH = 32
-# Of images [batch, height, width, channels], and of any other dimension (a sequence's length).
 GUESSED_IMAGE_SIZE = 224
+"""Height and width of images [batch, height, width, channels]."""
 GUESSED_SIZE = 16
-# Before this GraphDef version an empty shape of a Placeholder meant an unknown one.
+"""Any other dimension, such as the length of a sequence."""
+
+# Before this version of GraphDefs an empty shape of a Placeholder meant an unknown one.
 _EMPTY_SHAPE_IS_SCALAR_SINCE = 24
-_MUST_BE_FED = frozenset({"Placeholder", "PlaceholderV2"})
-# Ops that need more of an input than a scalar.
+# These ops can't take a scalar.
 _WANT_RANK = frozenset(
     {"MatMul", "BatchMatMul", "BatchMatMulV2", "Conv1D", "Conv2D", "Conv3D", "MaxPool", "AvgPool"}
 )
@@ -28,9 +34,11 @@ _WANT_RANK = frozenset(
 
 @dataclasses.dataclass(frozen=True)
 class Feeds:
-    """Attributes:
-    specs: what a run is fed; shapes are complete.
-    guessed: sentences about dimensions that nobody told.
+    """The inputs of a run.
+
+    Attributes:
+      specs: what a run is fed; shapes are complete.
+      guessed: a sentence about each dimension that neither the model nor the user gives.
     """
 
     specs: tuple[TensorSpec, ...]
@@ -68,23 +76,23 @@ def _declared(
     signature: Signature | None,
     all_signatures: Mapping[str, Signature],
 ) -> list[TensorSpec]:
-    """Specs as declared by placeholders, made more exact by signatures."""
+    """The inputs as placeholders declare them, made more exact by signatures."""
     from_signature = dict(_signature_inputs([signature] if signature else []))
     reached = view.ancestors(fetches, {op_of(tensor) for tensor in from_signature})
     exact = {**dict(_signature_inputs(all_signatures.values())), **from_signature}
     producer = view.graph_def.versions.producer
-    found = {}
+    declared = {}
     for name, node in view.nodes.items():
         if name not in reached:
             continue
         tensors = [t for t in from_signature if op_of(t) == name]
-        if not tensors and node.op in _MUST_BE_FED:
+        if not tensors and node.op in op_types.MUST_BE_FED:
             tensors = [f"{name}:0"]
         for tensor in tensors:
-            found[tensor] = _more_exact(
+            declared[tensor] = _more_exact(
                 _placeholder_spec(tensor, node, producer), exact.get(tensor)
             )
-    return list(found.values())
+    return list(declared.values())
 
 
 def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, TensorSpec]]:
@@ -94,17 +102,18 @@ def _signature_inputs(signatures: Iterable[Signature]) -> Iterable[tuple[str, Te
 
 
 def _placeholder_spec(tensor: str, node: Any, producer: int) -> TensorSpec | None:
-    if node.op not in PLACEHOLDERS:
+    """What a placeholder in a GraphDef of version `producer` declares; None for any other op."""
+    if node.op not in op_types.PLACEHOLDERS:
         return None
     # An attribute that has its default, an unknown rank, may have been left out of the file.
-    shape = node.attr["shape"].shape
-    unknown = "shape" not in node.attr or shape.unknown_rank
-    unknown |= not shape.dim and producer < _EMPTY_SHAPE_IS_SCALAR_SINCE
-    sizes = None if unknown else tuple(int(dim.size) for dim in shape.dim)
-    return TensorSpec(tensor, dtype_name(node.attr["dtype"].type, f"input {node.name!r}"), sizes)
+    shape = shape_of(node.attr["shape"].shape) if "shape" in node.attr else None
+    if not shape and producer < _EMPTY_SHAPE_IS_SCALAR_SINCE:
+        shape = None
+    return TensorSpec(tensor, dtype_name(node.attr["dtype"].type, f"input {node.name!r}"), shape)
 
 
 def _more_exact(placeholder: TensorSpec | None, signature: TensorSpec | None) -> TensorSpec:
+    """What a placeholder declares, with what a signature knows of its unknown dimensions."""
     if placeholder is None or signature is None:
         spec = placeholder or signature
         assert spec is not None  # a fed tensor is a placeholder's or a signature's
@@ -123,9 +132,10 @@ def _told_shapes(
     all_signatures: Mapping[str, Signature],
     options: LoadOptions,
 ) -> dict[str, tuple[int, ...]]:
-    """{tensor: shape} from --input_shape, whose names may be a signature's arguments.
+    """{tensor: shape} from --input_shape, where an input may be named by a signature's argument.
 
-    Arrays to feed tell shapes too; one that contradicts the model is left to read_feeds.
+    The arrays that will be fed say shapes, too. One that contradicts the model is passed over
+    here; read_feeds reports it.
     """
     known: dict[str, str] = {}
     for candidate in [*all_signatures.values(), *([signature] if signature else [])]:
@@ -152,7 +162,7 @@ def _told_shapes(
 def _completed(
     view: GraphView, spec: TensorSpec, told: tuple[int, ...] | None, batch_size: int | None
 ) -> tuple[tuple[int, ...], list[str]]:
-    """A shape without unknown dimensions, and sentences about the guesses in it."""
+    """The shape of an input without unknown dimensions, and a sentence about each guess in it."""
     if told is not None:
         _check_told(spec, told)
         return told, []
@@ -192,8 +202,8 @@ def _check_told(spec: TensorSpec, told: tuple[int, ...]) -> None:
         )
 
 
-def _fits(declared: tuple[int, ...] | None, told: tuple[int, ...]) -> bool:
-    """Whether a shape says nothing else than the model does."""
+def _fits(declared: Shape, told: tuple[int, ...]) -> bool:
+    """Whether a shape agrees with the one that the model declares."""
     if declared is None:
         return True
     return len(told) == len(declared) and all(
@@ -213,7 +223,8 @@ def _check_batch(
     )
 
 
-def _readable(shape: tuple[int, ...] | None) -> str:
+def _readable(shape: Shape) -> str:
+    """A shape as it is shown to a person, "[?,8]"."""
     if shape is None:
         return "(unknown rank)"
     return "[" + ",".join("?" if size < 0 else str(size) for size in shape) + "]"
@@ -226,12 +237,9 @@ def write_shapes(graph_def: Any, specs: Sequence[TensorSpec]) -> Any:
     shapes = {op_of(spec.tensor): spec.shape for spec in specs}
     for node in result.node:
         shape = shapes.get(node.name)
-        if shape is None or node.op not in PLACEHOLDERS:
+        if shape is None or node.op not in op_types.PLACEHOLDERS:
             continue
-        proto = node.attr["shape"].shape
-        proto.Clear()
-        for size in shape:
-            proto.dim.add(size=size)
+        node.attr["shape"].shape.CopyFrom(shape_proto(shape))
         if "_output_shapes" in node.attr:
             del node.attr["_output_shapes"]
     return result

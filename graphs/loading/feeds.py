@@ -1,4 +1,4 @@
-"""Arrays to feed a run with: made up so that the run works, or read from a file."""
+"""The arrays that a run is fed with: made up so that the run works, or read from a file."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 FeedArrays = dict[str, np.ndarray]
 
-MAX_ELEMENTS = 2**28  # of one made up input: 2 GiB while it is made
-MAX_STRINGS = 2**22  # likewise; they are Python objects
+MAX_ELEMENTS = 2**28
+"""Most elements of one made up input; its random numbers take 2 GiB while it is made."""
+MAX_STRINGS = 2**22
+"""Most elements of one made up input of strings, each of which is a Python object."""
 INTEGER_LIMIT = 100
 """Integers that index nothing are below this: small enough to be sizes, counts or steps."""
 
-# Keras declares the ids that an Embedding takes as floats.
+# Floats too: Keras declares the ids that an Embedding takes as floats.
 _MAY_INDEX = ("int", "uint", "float", "bfloat")
 
 
@@ -37,18 +39,19 @@ def generate_feeds(
 ) -> FeedArrays:
     """Random arrays that a run can be fed with, the same for the same seed.
 
-    Floats are standard normal, complex too; bools are even; integers lie in [0, limit), where
-    the limit is the size of what they index (rows of an embedding table, classes of a loss,
-    the depth of a one-hot) or INTEGER_LIMIT, and so do floats that are cast to an index;
-    strings are decimal numbers below INTEGER_LIMIT, or what the run decodes: serialized examples
-    with the features that it parses, small pictures. Components of sparse and ragged tensors fit
-    together.
+    - Floats and complex numbers are standard normal. Bools are true half of the time.
+    - Integers lie in [0, limit). The limit is the size of what they index (rows of an embedding
+      table, classes of a loss, the depth of a one-hot), else INTEGER_LIMIT. So do floats that are
+      cast to an index.
+    - Strings are what the run decodes: serialized examples with the features that it parses, or
+      small pictures. Other strings are decimal numbers below INTEGER_LIMIT.
+    - Components of sparse and ragged tensors fit together.
 
     Args:
-      graph_def: the run graph, calls open or not.
+      graph_def: the run graph; its calls may be open or not.
       feeds: what is fed; shapes complete.
       fetches: what the run asks for.
-      seed: of the arrays. An array depends on the seed and its tensor's name alone.
+      seed: an array depends on it and on its tensor's name alone.
 
     Returns:
       {tensor "op:i": array of its dtype and shape}.
@@ -70,32 +73,33 @@ def generate_feeds(
 def feeds_of_opened(
     flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
 ) -> FeedArrays:
-    """As `generate_feeds`, for a run that was opened and whose shapes are known already.
+    """Does what `generate_feeds` does, for a run that is open and whose shapes are known.
 
     Raises:
       FeedError: a dtype that can't be made up, such as a resource.
     """
     from graphs.loading.composite_feeds import made_consistent
+    from graphs.loading.element_flow import ElementFlow
     from graphs.loading.index_ranges import IndexRanges
     from graphs.loading.string_feeds import StringContents
 
-    ranges = IndexRanges(flat.graph_def, properties)
-    contents = StringContents(flat.graph_def)
+    flow = ElementFlow(flat, properties)
+    ranges, contents = IndexRanges(flow), StringContents(flow)
     hints = _Hints(
         limit_of={tensor: ranges.limit(tensor) for tensor in _numbers(feeds)},
         maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
     )
     arrays = {spec.tensor: _random(spec, hints, seed) for spec in feeds}
-    return made_consistent(flat.graph_def, feeds, arrays)
+    return made_consistent(flat.graph_def, properties, feeds, arrays)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Hints:
-    """What the run's graph says about its inputs.
+    """What the run's graph says about the values of its inputs.
 
     Attributes:
-      limit_of: {tensor: exclusive upper limit of its integers, or None}.
-      maker_of: {tensor: what makes its strings, or None}.
+      limit_of: {tensor: exclusive upper limit of its integers}; None where there is none.
+      maker_of: {tensor: what makes its strings}; None where any string will do.
     """
 
     limit_of: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
@@ -121,7 +125,7 @@ def _require_complete(spec: TensorSpec) -> tuple[int, ...]:
 
 
 def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
-    """One array."""
+    """The array of one input."""
     import tensorflow as tf
 
     shape, limit = _require_complete(spec), hints.limit_of.get(spec.tensor)
@@ -177,7 +181,7 @@ def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> Fee
     """
     arrays = _read_npz(os.fspath(path))
     known = {name: spec for spec in feeds for name in (spec.tensor, op_of(spec.tensor))}
-    found: FeedArrays = {}
+    given: FeedArrays = {}
     for name, array in arrays.items():
         spec = known.get(name)
         if spec is None:
@@ -185,14 +189,14 @@ def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> Fee
                 f"reading inputs from {os.fspath(path)!r}: the run has no input {name!r}, it has "
                 f"{_names(feeds)}{nearest(name, [op_of(s.tensor) for s in feeds])}"
             )
-        found[spec.tensor] = _checked(os.fspath(path), spec, array)
-    missing = [spec for spec in feeds if spec.tensor not in found]
+        given[spec.tensor] = _checked(os.fspath(path), spec, array)
+    missing = [spec for spec in feeds if spec.tensor not in given]
     if missing:
         raise FeedError(
             f"reading inputs from {os.fspath(path)!r}: found no array for {_names(missing)}; "
             "add one for each input of the run"
         )
-    return {spec.tensor: found[spec.tensor] for spec in feeds}
+    return {spec.tensor: given[spec.tensor] for spec in feeds}
 
 
 def read_feed_shapes(path: str | os.PathLike[str]) -> dict[str, tuple[int, ...]]:
@@ -224,7 +228,7 @@ def _read_npz(path: str) -> dict[str, np.ndarray]:
 
 
 def _checked(path: str, spec: TensorSpec, array: np.ndarray) -> np.ndarray:
-    """The array in its feed's dtype; numpy's strings are taken for TensorFlow's."""
+    """The array in its feed's dtype, with numpy's strings as TensorFlow takes them."""
     import tensorflow as tf
 
     wanted = tf.as_dtype(spec.dtype)

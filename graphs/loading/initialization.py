@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from graphs.loading.graph_view import PLACEHOLDERS, GraphView, data_inputs
+from graphs import op_types
+from graphs.graph_view import GraphView
 from graphs.loading.model_variables import used_variables
 from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
-from graphs.names import op_of
+from graphs.names import data_inputs, op_of
 from graphs.source_model import Initialization
 
 _INIT_NAME = re.compile(
@@ -22,7 +23,7 @@ _RESTORE = frozenset({"Restore", "RestoreV2", "RestoreSlice"})
 
 
 def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initialization:
-    """Restores the checkpoint and runs the main op, as TensorFlow's loader does."""
+    """How a SavedModel's variables start: from its checkpoint, as TensorFlow's loader has it."""
     saver = meta_graph.saver_def
     prefix = checkpoint_prefix(meta_graph, directory)
     init_ops = [name for name in main_ops(meta_graph) if name in view.nodes]
@@ -39,7 +40,7 @@ def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initiali
 
 
 def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]) -> Initialization:
-    """Initialises by the graph's own ops; a checkpoint beside a MetaGraphDef is restored too."""
+    """How a graph's variables start: by its own ops, and by a checkpoint beside a MetaGraphDef."""
     init_ops = _init_ops(view, fetches)
     saver = meta_graph.saver_def if meta_graph is not None else None
     prefix = os.path.splitext(path)[0]
@@ -56,7 +57,7 @@ def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]
 
 
 def _init_ops(view: GraphView, fetches: Sequence[str]) -> tuple[str, ...]:
-    """Ops that group initialisers, widest first, and the initialisers that they leave out."""
+    """The ops that initialise everything: groups, the widest first, then what is in no group."""
     initialisers = [*_first_assignments(view), *_table_and_iterator_initialisers(view, fetches)]
     groups = {
         name: set(view.ancestors([name]))
@@ -86,18 +87,18 @@ def _table_and_iterator_initialisers(view: GraphView, fetches: Sequence[str]) ->
 
 
 def _first_assignments(view: GraphView) -> list[str]:
-    """One Assign per variable: the first whose value depends on no input and no checkpoint."""
-    found: dict[str, str] = {}
+    """For each variable its first Assign whose value depends on no input and no checkpoint."""
+    assign_of: dict[str, str] = {}
     for name, node in view.nodes.items():
         if node.op not in _FIRST_ASSIGN or len(node.input) < 2:
             continue
         variable = view.variable_of(node.input[0])
-        if not variable or variable in found:
+        if not variable or variable in assign_of:
             continue
         cone = view.ancestors([node.input[1]])
         if variable not in cone and _is_free(view, cone):
-            found[variable] = name
-    return list(found.values())
+            assign_of[variable] = name
+    return list(assign_of.values())
 
 
 def _needs_no_input(view: GraphView, name: str) -> bool:
@@ -107,11 +108,11 @@ def _needs_no_input(view: GraphView, name: str) -> bool:
 def _is_free(view: GraphView, ops: Iterable[str]) -> bool:
     """Whether none of the ops has to be fed or reads a checkpoint."""
     types = {view.nodes[op].op for op in ops}
-    return not types & (PLACEHOLDERS - {"PlaceholderWithDefault"} | _RESTORE)
+    return not types & (op_types.MUST_BE_FED | _RESTORE)
 
 
 def _not_covered(view: GraphView, ops: Iterable[str]) -> tuple[str, ...]:
-    """Names of the variables that running `ops` gives no value."""
+    """The names of the variables that have no value after `ops` have run."""
     covered = view.ancestors(ops)
     return tuple(
         view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace") or op

@@ -1,4 +1,4 @@
-"""Keras files, exported to a SavedModel with which everything else works."""
+"""Exports Keras files to SavedModels, which is what the rest of tfplace reads."""
 
 from __future__ import annotations
 
@@ -67,6 +67,7 @@ def _read_config(file: ModelFile) -> Any:
 
 
 def _read_hdf5_config(path: str) -> tuple[Any, str]:
+    """The model's configuration and the Keras version, of an HDF5 file."""
     import h5py
 
     with h5py.File(path, "r") as archive:
@@ -83,7 +84,7 @@ def _read_hdf5_config(path: str) -> tuple[Any, str]:
 
 
 def _code_layers(config: Any) -> Iterator[str]:
-    """Names of Lambda layers whose function is code in the file, anywhere in a configuration."""
+    """The names of all Lambda layers in a configuration whose function is code in the file."""
     if isinstance(config, dict):
         inner = config.get("config")
         if config.get("class_name") == "Lambda" and isinstance(inner, dict):
@@ -101,7 +102,7 @@ def _code_layers(config: Any) -> Iterator[str]:
 
 
 def _loaders(config: Any) -> list[Any]:
-    """Keras 3 and tf_keras, the one that wrote the file first."""
+    """The exporters of Keras 3 and tf_keras; the one that wrote the file comes first."""
     if config["keras_version"].startswith(_WRITTEN_BY_TF_KERAS):
         return [_tf_keras, _keras]
     return [_keras, _tf_keras]
@@ -126,7 +127,7 @@ def _tf_keras(path: str, directory: str) -> None:
 
 
 def _named(path: str) -> str:
-    """The path under a name that ends as its content wants: Keras goes by the name."""
+    """A path to the file whose ending fits its content, by which Keras tells its formats apart."""
     wanted = ".keras" if zipfile.is_zipfile(path) else ".h5"
     if path.endswith((wanted, ".hdf5") if wanted == ".h5" else wanted):
         return path

@@ -1,7 +1,7 @@
-"""From a path to a model and the run that is to be placed.
+"""Loads a model from its path and finds the run of it that is to be placed.
 
-Nothing here runs the model; TensorFlow itself is asked only for message classes, and, where a
-training step has to be made, to differentiate (graphs/loading/training_step.py).
+Nothing here runs the model. TensorFlow gives the message classes and, where a training step has to
+be made, differentiates (graphs/loading/training_step.py).
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError
+from graphs.graph_view import GraphView
 from graphs.loading import initialization, saved_model_file
+from graphs.loading.corruption import require_sound
 from graphs.loading.feed_shapes import find_feeds, write_shapes
-from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
-from graphs.loading.model_files import require_whole
 from graphs.loading.model_variables import find_variables
 from graphs.loading.reachable_ops import require_no_python
+from graphs.loading.restored_files import require_whole
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
 from graphs.loading.variable_updates import OptimizerUpdates
@@ -27,7 +28,7 @@ from graphs.source_model import Initialization, Signature, SourceModel, Variable
 
 @dataclasses.dataclass(frozen=True)
 class _Parts:
-    """What a file holds, whatever its kind: see SourceModel for the fields."""
+    """What a file holds, whatever its kind; SourceModel explains the fields."""
 
     path: str
     kind: str
@@ -38,7 +39,7 @@ class _Parts:
 
 
 def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> SourceModel:
-    """Reads a model of any kind and finds what one run of it is.
+    """Reads a model of any kind and finds one run of it.
 
     Args:
       path: a GraphDef or MetaGraphDef (binary or text), a SavedModel directory or the file in
@@ -53,6 +54,7 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
     options = options or LoadOptions()
     parts = _parts(sniff(path), options)
     view = GraphView(parts.graph_def)
+    require_sound(view)
     updates = OptimizerUpdates(view)
     variables = find_variables(view, parts.meta_graph, updates)
     makes_step = bool(parts.saved_model_dir) and any(v.trainable for v in variables)
@@ -101,12 +103,13 @@ def _source_model(
 
 
 def _initialization(parts: _Parts, view: GraphView, run: SelectedRun) -> Initialization:
+    """How the variables start; checks that the files for it are there and whole."""
     if parts.saved_model_dir:
-        found = initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
+        start = initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
     else:
-        found = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
-    require_whole(parts.path, found)
-    return found
+        start = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
+    require_whole(parts.path, start)
+    return start
 
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:

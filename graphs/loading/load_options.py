@@ -1,4 +1,4 @@
-"""What a user says about the run of a model, beside its path."""
+"""What a user says about a model and its run, beside the model's path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MODES = ("", "train", "inference")
 
 @dataclasses.dataclass(frozen=True)
 class LoadOptions:
-    """How to find the run and fill its shapes; everything empty means: find out.
+    """How to find the run and fill its shapes. What is empty is found out from the model.
 
     Attributes:
       fetch: tensors "op:i" and ops "op" to run; wins over everything else.
@@ -18,8 +18,8 @@ class LoadOptions:
       mode: "train", "inference" or empty.
       batch_size: fills leading unknown dimensions of inputs.
       input_shape: {input: shape}; an input is named "op", "op:0" or by a signature's argument.
+      tags: all tags of the MetaGraphDef to read, of a SavedModel that has several.
       fed_shape: {tensor or op: shape} of arrays that will be fed; wins over guesses.
-      tags: of the MetaGraphDef in a SavedModel with several.
     """
 
     fetch: tuple[str, ...] = ()

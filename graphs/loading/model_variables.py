@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from graphs.loading.graph_view import VARIABLE_OPS, GraphView, callees, data_inputs, dtype_name
-from graphs.loading.saved_model_file import shape_of
+from graphs import op_types
+from graphs.function_library import callees
+from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import OptimizerUpdates
-from graphs.names import op_of
+from graphs.names import data_inputs, op_of
 from graphs.source_model import Variable
+from graphs.tensor_protos import dtype_name, shape_of
 
 _LOOKS_ONLY = frozenset({"ReadVariableOp", "VarIsInitializedOp", "IsVariableInitialized"})
 _TRAINABLE_COLLECTION = "trainable_variables"
@@ -20,25 +22,25 @@ def find_variables(
 ) -> tuple[Variable, ...]:
     """All variables of the main graph that something uses.
 
-    Exported Keras models have variables left over that are read by ops nobody reads.
-    What is trainable is said by the TRAINABLE_VARIABLES collection, else by the object graph,
-    else it is what an optimizer updates.
+    Exported Keras models also hold variables that only ops without users read; these are left out.
+    A variable is trainable if the collection TRAINABLE_VARIABLES has it. Without that collection
+    the object graph says what is trainable. Without an object graph it is what an optimizer trains.
     """
     ops = used_variables(view)
     trainable = _from_collection(view, meta_graph)
     if trainable is None:
         trainable = _from_objects(view, meta_graph, ops)
     if trainable is None:
-        trainable = {variable for found in updates.variables_of.values() for variable in found}
+        trainable = {variable for trained in updates.variables_of.values() for variable in trained}
     return tuple(_variable(view.nodes[op], trainable) for op in ops)
 
 
 def used_variables(view: GraphView) -> list[str]:
-    """Variable ops with a user other than an op that looks at them for nobody."""
+    """The variable ops that have a user; an op that reads them for nobody is no user."""
     return [
         name
         for name, node in view.nodes.items()
-        if node.op in VARIABLE_OPS
+        if node.op in op_types.VARIABLES
         and any(
             view.users[user] or view.nodes[user].op not in _LOOKS_ONLY for user in view.users[name]
         )
@@ -57,13 +59,13 @@ def _variable(node: Any, trainable: Collection[str]) -> Variable:
 
 
 def _from_collection(view: GraphView, meta_graph: Any) -> set[str] | None:
-    """Variable ops in the collection; None where the model has no such collection."""
+    """The variable ops in the collection; None where the model has no such collection."""
     if meta_graph is None or _TRAINABLE_COLLECTION not in meta_graph.collection_def:
         return None
     from google.protobuf import message
     from tensorflow.core.framework import variable_pb2
 
-    found = set()
+    trainable = set()
     for packed in meta_graph.collection_def[_TRAINABLE_COLLECTION].bytes_list.value:
         definition = variable_pb2.VariableDef()
         try:
@@ -71,12 +73,12 @@ def _from_collection(view: GraphView, meta_graph: Any) -> set[str] | None:
         except message.DecodeError:
             continue  # a collection of the user's own that has this name
         if op_of(definition.variable_name) in view.nodes:
-            found.add(view.variable_of(definition.variable_name))
-    return found - {""}
+            trainable.add(view.variable_of(definition.variable_name))
+    return trainable - {""}
 
 
 def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] | None:
-    """Variable ops that the object graph calls trainable; None where there is no object graph."""
+    """The variable ops that the object graph calls trainable; None where there is none."""
     if meta_graph is None or not meta_graph.HasField("object_graph_def"):
         return None
     objects = meta_graph.object_graph_def
@@ -85,7 +87,7 @@ def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] 
     for node in objects.nodes:
         if node.HasField("variable"):
             by_name.setdefault(node.variable.name, []).append(node.variable)
-    found = set()
+    trainable = set()
     for op in ops:
         if op in captured:
             saved = [captured[op]]
@@ -93,15 +95,15 @@ def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] 
             shared = view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace")
             saved = by_name.get(shared, []) or by_name.get(op, [])
         if any(variable.trainable for variable in saved):
-            found.add(op)
-    return found
+            trainable.add(op)
+    return trainable
 
 
 def _captured(view: GraphView, objects: Any) -> Iterator[tuple[str, Any]]:
-    """(variable op, SavedVariable), from what the functions of calls are bound to.
+    """(variable op, SavedVariable) pairs, found by what the functions of calls are bound to.
 
-    The last inputs of a call are, in order, the objects that its concrete function captured;
-    names can't tell, because many variables may be called "kernel".
+    The last inputs of a call are, in order, the objects that its concrete function captured.
+    Names can't tell which variable is which, because many variables may be called "kernel".
     """
     concrete: Mapping[str, Any] = objects.concrete_functions
     for node in view.graph_def.node:

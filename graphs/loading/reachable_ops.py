@@ -1,29 +1,24 @@
-"""The ops that a run reaches, also inside of functions, loops and conditionals."""
+"""The ops that a run reaches, those inside functions, loops and conditionals too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from graphs.errors import ModelError
-from graphs.loading.graph_view import GraphView, callees
+from graphs.function_library import reached_functions
+from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import is_assignment
 
 PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def reachable_ops(view: GraphView, fetches: Iterable[str]) -> Iterator[Any]:
-    """NodeDefs that running `fetches` may run, each function's once."""
-    pending: list[Sequence[Any]] = [[view.nodes[name] for name in view.ancestors(fetches)]]
-    library: Mapping[str, Any] = view.library
-    seen: set[str] = set()
-    while pending:
-        for node in pending.pop():
-            yield node
-            for name, _ in callees(node, library):
-                if name not in seen:
-                    seen.add(name)
-                    pending.append(library[name].node_def)
+    """The NodeDefs that running `fetches` may run; a function's once, however often it runs."""
+    main = [view.nodes[name] for name in view.ancestors(fetches)]
+    yield from main
+    for function in reached_functions(main, view.library):
+        yield from view.library[function].node_def
 
 
 def assigns(view: GraphView, fetches: Iterable[str]) -> bool:
@@ -35,10 +30,10 @@ def assigns(view: GraphView, fetches: Iterable[str]) -> bool:
 
 
 def require_no_python(path: str, view: GraphView, fetches: Iterable[str]) -> None:
-    """Makes sure that a run can run in another process than the one that made the model.
+    """Checks that a run needs nothing of the process that made the model.
 
     Raises:
-      ModelError: it calls Python.
+      ModelError: it calls Python code of that process.
     """
     for node in reachable_ops(view, fetches):
         if node.op in PYTHON_OPS:

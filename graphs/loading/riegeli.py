@@ -1,8 +1,8 @@
-"""Records of a Riegeli file, the container in which TensorFlow keeps protos of more than 2 GiB.
+"""Reads Riegeli files, the container in which TensorFlow keeps protos of more than 2 GiB.
 
-Source: the Riegeli/records file format specification. Transposed chunks are not read:
-TensorFlow writes simple ones. Python has no Brotli, Zstandard or HighwayHash; the TensorFlow
-library has, and exports their C functions.
+Source: the Riegeli/records file format specification. Transposed chunks are not read, because
+TensorFlow writes simple ones. Brotli, Zstandard and HighwayHash are taken from the TensorFlow
+library, which exports their C functions.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterator
 
 from graphs.errors import ModelError
+from graphs.loading.wire_format import varint
 
 BLOCK_BYTES = 1 << 16
 BLOCK_HEADER_BYTES = 24
@@ -31,7 +32,7 @@ _NONE, _BROTLI, _ZSTANDARD = 0, ord("b"), ord("z")
 def read_records(content: bytes, path: str) -> dict[int, bytes]:
     """{position: record} of a file's content, in the order of the file.
 
-    A record's position is that of its chunk plus its index there.
+    A record's position is that of its chunk plus the record's index in the chunk.
 
     Raises:
       ModelError: the content is damaged, cut off, or of a form that is not read here.
@@ -80,7 +81,7 @@ def _chunks(content: bytes) -> Iterator[tuple[int, int, int, int, bytes]]:
 
 
 def _position(offset: int) -> int:
-    """Where in the file a byte of the stream without block headers lies.
+    """Where in the file a byte lies that is at `offset` of the stream without block headers.
 
     A chunk at the start of a block begins before the block's header.
     """
@@ -89,34 +90,25 @@ def _position(offset: int) -> int:
 
 
 def _simple_records(data: bytes, num_records: int, decoded_size: int) -> Iterator[bytes]:
+    """The records of a simple chunk."""
     compression = data[0]
-    size, start = _varint(data, 1)
+    size, start = varint(data, 1)
     sizes = _decompressed(data[start : start + size], compression)
     values = _decompressed(data[start + size :], compression)
     if len(values) != decoded_size:
         raise ValueError(f"{len(values)} bytes of records, where {decoded_size} were announced")
     position, begin = 0, 0
     for _ in range(num_records):
-        length, position = _varint(sizes, position)
+        length, position = varint(sizes, position)
         yield values[begin : begin + length]
         begin += length
 
 
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    value, shift = 0, 0
-    while True:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, position
-        shift += 7
-
-
 def _decompressed(data: bytes, compression: int) -> bytes:
+    """The bytes as they were before compression."""
     if compression == _NONE:
         return data
-    size, start = _varint(data, 0)
+    size, start = varint(data, 0)
     compressed = data[start:]
     result = ctypes.create_string_buffer(max(size, 1))
     library = _library()
@@ -151,10 +143,10 @@ def highway_hash(data: bytes) -> bytes:
 
 @functools.cache
 def _library() -> ctypes.CDLL:
-    """TensorFlow's own library, which is loaded already.
+    """TensorFlow's shared library, which is loaded already.
 
     Raises:
-      ModelError: this build of TensorFlow does not have it as a library of its own.
+      ModelError: this build of TensorFlow does not export the functions that are needed.
     """
     import tensorflow as tf
 

@@ -1,4 +1,4 @@
-"""What one run of a model is: which ops are fetched, and how that was found out."""
+"""Finds what one run of a model is: the tensors and ops that it fetches."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphs import op_types
 from graphs.errors import FetchError, ModelError
+from graphs.function_library import referred_functions
+from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
-from graphs.loading.graph_view import PLACEHOLDERS, GraphView, callees
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.variable_updates import OptimizerUpdates, is_assignment
 from graphs.names import op_of
@@ -17,14 +19,9 @@ from graphs.source_model import Signature
 
 TRAIN_SIGNATURES = ("train_step", "train")
 DEFAULT_SIGNATURE = "serving_default"
-# tf.compat.v1's names of the collection and of the signature that hold the training op.
-TRAIN_OP_COLLECTION = "train_op"
-TRAIN_OP_SIGNATURE = "__saved_model_train_op"
 _LOSS_NAMES = ("loss", "total_loss")
 _FLOAT_TYPES = frozenset({1, 2, 14, 19})  # DT_FLOAT, DT_DOUBLE, DT_BFLOAT16, DT_HALF
 _TRAIN_OP_NAME = re.compile(r"(.*/)?train_op")
-# Ops that group or count updates: tf.group's NoOp, and the global step's increment.
-_GROUPING = frozenset({"NoOp", "AssignAdd", "AssignAddVariableOp", "Identity"})
 _SAVER_OP = re.compile(r"(Save|Restore)(V2|Slices?)?|MergeV2Checkpoints|ShardedFile\w+")
 _NEVER_FETCHED = re.compile(
     r"NoOp|Const|Assert|Print\w*|VarHandleOp|VarIsInitializedOp|IsVariableInitialized|VariableV2"
@@ -36,13 +33,15 @@ _NEVER_FETCHED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class SelectedRun:
-    """Attributes:
-    fetches: tensors "op:i" and ops "op".
-    mode: "train" or "inference".
-    origin: how the run was found, one sentence.
-    signature: name of the signature that is run; empty where it is none.
-    step_wanted: whether a training step is to be made of these fetches.
-    guessed: sentences about what was decided without being told.
+    """The run that was found.
+
+    Attributes:
+      fetches: tensors "op:i" and ops "op".
+      mode: "train" or "inference".
+      origin: how the run was found, one sentence.
+      signature: name of the signature that is run; empty where it is none.
+      step_wanted: whether a training step is to be made of these fetches.
+      guessed: a sentence about each choice that the user did not make.
     """
 
     fetches: tuple[str, ...]
@@ -55,13 +54,13 @@ class SelectedRun:
 
 @dataclasses.dataclass(frozen=True)
 class RunSources:
-    """Where a run can be found.
+    """What a run is looked for in.
 
     Attributes:
       view: the main graph and its library.
-      updates: what an optimizer changes in it.
+      updates: the ops that train variables.
       signatures: {name: Signature}.
-      train_ops: of the train_op collection or signature.
+      train_ops: the ops of the train_op collection or signature.
       makes_step: whether a training step may be made without being asked for: the model is a
         SavedModel or Keras model with trainable variables.
     """
@@ -74,7 +73,10 @@ class RunSources:
 
 
 def select_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
-    """Finds the run: what was asked for, a training run that is there, one to make, or a sink.
+    """Finds the run that the user asked for, else the one that the model suggests.
+
+    A training run that is in the model comes first, then one that can be made of a signature, then
+    an inference run of a signature or of the ops whose results nobody uses.
 
     Raises:
       FetchError: a fetch or signature that was asked for is not in the model.
@@ -85,14 +87,14 @@ def select_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
     if options.signature:
         return _signature_run(sources, options)
     if options.mode != "inference":
-        found = _training_run(sources)
-        if found is not None:
-            return _with_loss(found, sources.view)
+        training_run = _training_run(sources)
+        if training_run is not None:
+            return _with_loss(training_run, sources.view)
     return _other_run(sources, options)
 
 
 def _with_loss(run: SelectedRun, view: GraphView) -> SelectedRun:
-    """A training run of ops alone also fetches what they lower, where the graph names it."""
+    """The run, with the loss among its fetches if it fetches ops alone and the loss has a name."""
     named = [name for name in _LOSS_NAMES if name in view.nodes]
     if not named or any(":" in fetch for fetch in run.fetches):
         return run
@@ -105,16 +107,18 @@ def _with_loss(run: SelectedRun, view: GraphView) -> SelectedRun:
 
 
 def _asked(sources: RunSources, options: LoadOptions) -> SelectedRun:
+    """The run of the fetches that the user names."""
     for fetch in options.fetch:
         sources.view.check_tensor(fetch, "fetch")
-    found = _mode_of(sources, options.fetch)
-    mode = options.mode or found
+    own_mode = _mode_of(sources, options.fetch)
+    mode = options.mode or own_mode
     # A step can be made of tensors only; an op that groups unknown updates is run as it is.
-    wanted = mode == "train" and found != "train" and all(":" in f for f in options.fetch)
+    wanted = mode == "train" and own_mode != "train" and all(":" in f for f in options.fetch)
     return SelectedRun(options.fetch, mode, f"fetches {', '.join(options.fetch)}", "", wanted)
 
 
 def _signature_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
+    """The run of the signature that the user names."""
     name = options.signature
     if name not in sources.signatures:
         raise FetchError(
@@ -129,7 +133,7 @@ def _signature_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
 
 
 def _training_run(sources: RunSources) -> SelectedRun | None:
-    """A training run that is in the model, most explicit first."""
+    """The training run that is in the model; where it has several, the one it says most plainly."""
     for name in TRAIN_SIGNATURES:
         if name in sources.signatures:
             fetches = signature_fetches(sources.signatures[name])
@@ -154,7 +158,7 @@ def _training_run(sources: RunSources) -> SelectedRun | None:
 
 
 def _update_group(sources: RunSources) -> tuple[str, ...]:
-    """The op that waits for most of the optimizer's updates, or the updates themselves."""
+    """The op that waits for most of the optimizer's updates, and the updates that it leaves out."""
     updates = list(sources.updates.variables_of)
     if not updates:
         return ()
@@ -173,7 +177,7 @@ def _update_group(sources: RunSources) -> tuple[str, ...]:
     order = {name: index for index, name in enumerate(view.nodes)}
     cover = max(len(covered) for covered in waits_for.values())
     best = [name for name, covered in waits_for.items() if len(covered) == cover]
-    # The last of a chain: the increment of the global step waits for the group of updates.
+    # Of a chain the last is meant: the global step's increment waits for the group of updates.
     last = [name for name in best if not any(user in best for user in view.users[name])]
     fetch = min(last or best, key=lambda name: order[name])
     rest = [name for name in updates if name not in waits_for[fetch]]
@@ -181,18 +185,18 @@ def _update_group(sources: RunSources) -> tuple[str, ...]:
 
 
 def _waits(user: Any, op: Any) -> bool:
-    """Whether `user` groups or counts what `op` belongs to.
+    """Whether `user` groups or counts what `op` is part of.
 
-    The increment of the global step waits through its constant: graph builders drop the control
-    edge that the constant's own one implies.
+    The increment of the global step may wait by way of its constant alone: where the constant waits
+    for the updates, graph builders leave the increment's own control edge out.
     """
     if op.op == "Const":
-        return user.op in _GROUPING
-    return user.op in _GROUPING | {"Const"} and f"^{op.name}" in user.input
+        return user.op in op_types.COUNTS
+    return user.op in op_types.COUNTS | {"Const"} and f"^{op.name}" in user.input
 
 
 def _other_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
-    """A signature or the sinks: to make a training step of, or as an inference run."""
+    """The run of a signature or of the sinks, perhaps to make a training step of."""
     mode = "train" if options.mode == "train" or sources.makes_step else "inference"
     if options.mode == "inference":
         mode = "inference"
@@ -214,6 +218,7 @@ def _other_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
 
 
 def _remedy(view: GraphView) -> str:
+    """What a user can do where nothing in a model can be run."""
     if not view.library:
         return "name what to run with --fetch"
     return (
@@ -223,11 +228,11 @@ def _remedy(view: GraphView) -> str:
 
 
 def sinks(view: GraphView) -> tuple[str, ...]:
-    """Ops that compute something nobody in the graph uses, saving and initialising left out."""
+    """Outputs that no op uses, those of ops that save, restore or initialise left out."""
     saving = view.descendants(
         name for name, node in view.nodes.items() if _saves_or_restores(view, node)
     )
-    found = [
+    unused = [
         name
         for name, node in view.nodes.items()
         if not view.users[name]
@@ -235,20 +240,17 @@ def sinks(view: GraphView) -> tuple[str, ...]:
         and not _NEVER_FETCHED.fullmatch(node.op)
         and not is_assignment(node)
     ]
-    fed = view.descendants(name for name, node in view.nodes.items() if node.op in PLACEHOLDERS)
-    with_inputs = [name for name in found if name in fed]
-    return tuple(f"{name}:0" for name in with_inputs or found)
+    inputs = [name for name, node in view.nodes.items() if node.op in op_types.PLACEHOLDERS]
+    fed = view.descendants(inputs)
+    with_inputs = [name for name in unused if name in fed]
+    return tuple(f"{name}:0" for name in with_inputs or unused)
 
 
 def _saves_or_restores(view: GraphView, node: Any) -> bool:
-    """Whether an op, or a function that it calls, is a saver's."""
-    if _SAVER_OP.fullmatch(node.op):
-        return True
-    return any(
-        _SAVER_OP.fullmatch(inner.op)
-        for name, _ in callees(node, view.library)
-        for inner in view.library[name].node_def
-    )
+    """Whether an op, or one of a function that it calls, is a saver's."""
+    called = referred_functions([node], view.library)
+    bodies = ([node], *(view.library[name].node_def for name in called))
+    return any(_SAVER_OP.fullmatch(each.op) for body in bodies for each in body)
 
 
 def signature_fetches(signature: Signature) -> tuple[str, ...]:
@@ -258,16 +260,19 @@ def signature_fetches(signature: Signature) -> tuple[str, ...]:
 
 
 def _mode_of(sources: RunSources, fetches: Iterable[str]) -> str:
+    """ "train" where running `fetches` trains a variable, else "inference"."""
     ancestors = sources.view.ancestors(fetches)
     return "train" if any(op in ancestors for op in sources.updates.variables_of) else "inference"
 
 
 def _choice(what: str, taken: str, of: Sequence[str]) -> tuple[str, ...]:
+    """The sentence that says what was taken of several; none where there was no choice."""
     if len(of) < 2:
         return ()
     return (f"{what} {taken} was taken of {len(of)}: {', '.join(sorted(of)[:8])}",)
 
 
 def _named(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
     shown = ", ".join(names[:4])
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"

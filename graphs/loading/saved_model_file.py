@@ -1,4 +1,4 @@
-"""The parts of a SavedModel that a run needs: its MetaGraphDef, signatures, saver and assets."""
+"""Reads the parts of a SavedModel that a run needs: a MetaGraphDef, its signatures and files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graphs import op_types
 from graphs.errors import ModelError
-from graphs.loading.graph_view import dtype_name
 from graphs.loading.sniff import ModelFile
+from graphs.names import op_of
 from graphs.source_model import Signature, TensorSpec
+from graphs.tensor_protos import dtype_name, shape_of
 
 SERVE_TAG = "serve"
-# Signatures that are no runs: they name the initialisation and the training op.
+# These signatures can't be run: they only name the initialisation and the training op.
 INIT_SIGNATURE = "__saved_model_init_op"
 TRAIN_SIGNATURE = "__saved_model_train_op"
 _MAIN_OP_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
@@ -25,10 +27,15 @@ _LOADABLE_NAMES = ("saved_model.pb", "saved_model.pbtxt")
 
 
 def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: str) -> Any:
-    """The MetaGraphDef with exactly `tags`; without tags, the one for serving, or the only one.
+    """The MetaGraphDef with exactly `tags`; without tags the only one, or the one for serving.
+
+    Args:
+      saved_model: the SavedModel proto.
+      tags: as the user gave them; may be empty.
+      path: of the model, for the error.
 
     Raises:
-      ModelError: there is none, or several and no way to choose.
+      ModelError: there is none with these tags, or there are several and none is for serving.
     """
     meta_graphs = list(saved_model.meta_graphs)
     sets = [frozenset(meta_graph.meta_info_def.tags) for meta_graph in meta_graphs]
@@ -43,7 +50,8 @@ def choose_meta_graph(saved_model: Any, tags: tuple[str, ...], path: str) -> Any
         have = " ".join("{" + ",".join(sorted(tag_set)) + "}" for tag_set in sets)
         raise ModelError(
             f"reading model {path!r}: found MetaGraphDefs with the tags {have or 'of none'}, "
-            f"wanted {'{' + ','.join(sorted(wanted or {SERVE_TAG})) + '}'}; name one with --tags"
+            f"wanted {'{' + ','.join(sorted(wanted or {SERVE_TAG})) + '}'}; "
+            "name one with --tags=A,B"
         )
     return matching[0]
 
@@ -85,13 +93,8 @@ def _dtype(info: Any) -> str:
     return dtype_name(info.dtype, f"{info.name!r} of a signature") if info.dtype else ""
 
 
-def shape_of(proto: Any) -> tuple[int, ...] | None:
-    """Sizes of a TensorShapeProto, -1 for unknown ones; None for an unknown rank."""
-    return None if proto.unknown_rank else tuple(int(dim.size) for dim in proto.dim)
-
-
 def collection_names(meta_graph: Any, key: str) -> list[str]:
-    """Names in a collection of nodes; empty where there is none."""
+    """The names in a collection of nodes; none where there is no such collection."""
     if meta_graph is None or key not in meta_graph.collection_def:
         return []
     return list(meta_graph.collection_def[key].node_list.value)
@@ -101,12 +104,9 @@ def main_ops(meta_graph: Any) -> list[str]:
     """The ops that the loader runs after it has restored the variables."""
     if INIT_SIGNATURE in meta_graph.signature_def:
         outputs = meta_graph.signature_def[INIT_SIGNATURE].outputs
-        return [info.name.partition(":")[0] for info in outputs.values()]
-    for key in _MAIN_OP_COLLECTIONS:
-        names = collection_names(meta_graph, key)
-        if names:
-            return [name.partition(":")[0] for name in names]
-    return []
+        return [op_of(info.name) for _, info in sorted(outputs.items())]
+    in_collections = (collection_names(meta_graph, key) for key in _MAIN_OP_COLLECTIONS)
+    return [op_of(name) for name in next(filter(None, in_collections), [])]
 
 
 def train_ops(meta_graph: Any) -> list[str]:
@@ -115,7 +115,7 @@ def train_ops(meta_graph: Any) -> list[str]:
         return []
     if TRAIN_SIGNATURE in meta_graph.signature_def:
         outputs = meta_graph.signature_def[TRAIN_SIGNATURE].outputs
-        return [info.name.removesuffix(":0") for info in outputs.values() if info.name]
+        return [info.name.removesuffix(":0") for _, info in sorted(outputs.items()) if info.name]
     return collection_names(meta_graph, "train_op")
 
 
@@ -123,7 +123,7 @@ def asset_feeds(meta_graph: Any, directory: str) -> dict[str, str]:
     """{tensor: path of the asset file}.
 
     Raises:
-      ModelError: an asset is missing.
+      ModelError: an asset is missing, or lies outside of the model.
     """
     assets = list(meta_graph.asset_file_def)
     if not assets and _ASSETS_COLLECTION in meta_graph.collection_def:
@@ -161,7 +161,7 @@ def checkpoint_prefix(meta_graph: Any, directory: str) -> str:
     if os.path.exists(prefix + ".index") or os.path.exists(prefix):
         return prefix
     if meta_graph.saver_def.restore_op_name and any(
-        node.op in ("VarHandleOp", "VariableV2", "Variable") for node in meta_graph.graph_def.node
+        node.op in op_types.VARIABLES for node in meta_graph.graph_def.node
     ):
         raise ModelError(
             f"reading model {directory!r}: its variables are missing, wanted "

@@ -1,4 +1,4 @@
-"""What kind of model a path holds, told from its content, never from its name."""
+"""Reads a model's file and tells its kind, from its content and never from its name."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _KNOWN_ELSEWHERE = (
     (0, b"\x80\x02", "a Python pickle, which is not safe to read; save the model with TensorFlow"),
     (0, b"\x80\x04", "a Python pickle, which is not safe to read; save the model with TensorFlow"),
 )
-# {field: wire type} of each message, from tensorflow/core/{framework,protobuf}.
 _LENGTH, _VARINT = wire_format.LENGTH, wire_format.VARINT
+# {field number: wire type} of each message, from tensorflow/core/{framework,protobuf}.
 _BINARY_FIELDS = {
     "saved_model": {1: _VARINT, 2: _LENGTH},
     "graph_def": {1: _LENGTH, 2: _LENGTH, 3: _VARINT, 4: _LENGTH, 5: _LENGTH},
@@ -95,7 +95,7 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
 
 
 def _instead_of(path: str) -> str:
-    """What a user may have meant where nothing lies."""
+    """What to do where no file has this path: what a user may have meant by it."""
     from graphs.zoo import NAMES
 
     name = path.partition(":")[0]
@@ -105,16 +105,17 @@ def _instead_of(path: str) -> str:
 
 
 def _sniff_directory(path: str) -> ModelFile:
+    """Reads the SavedModel in a directory."""
     for name in SAVED_MODEL_FILES:
         file = os.path.join(path, name)
         if os.path.isfile(file):
-            found = _sniff_file(file)
-            if found.kind != "saved_model":
+            model = _sniff_file(file)
+            if model.kind != "saved_model":
                 raise ModelError(
-                    f"reading model {path!r}: its {name} holds a {found.kind}, no SavedModel; "
+                    f"reading model {path!r}: its {name} holds a {model.kind}, no SavedModel; "
                     f"pass {file!r} itself"
                 )
-            return dataclasses.replace(found, path=path)
+            return dataclasses.replace(model, path=path)
     entries = sorted(os.listdir(path))
     hint = "check the path"
     versions = [entry for entry in entries if entry.isdigit()]
@@ -189,6 +190,7 @@ def _parse_text(path: str, content: bytes) -> tuple[str, Any] | None:
 
 
 def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
+    """Kind and message of a binary proto; of several possible kinds the most sensible one."""
     if len(content) > MAX_PROTO_BYTES:
         raise _not_a_model(
             path,
@@ -211,16 +213,17 @@ def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
             f"a damaged {' or '.join(kinds)}, or one nested too deep",
             "copy or save it again",
         )
-    kind, proto = max(parsed, key=lambda found: _sense(*found))
+    kind, proto = max(parsed, key=lambda kind_and_proto: _sense(*kind_and_proto))
     return kind, _with_content(path, kind, proto)
 
 
 def _fits(kind: str, fields: Iterable[tuple[int, int]]) -> bool:
+    """Whether a message of this kind may have these (field number, wire type) pairs."""
     return all(_BINARY_FIELDS[kind].get(number) == wire_type for number, wire_type in fields)
 
 
 def _parsed(kind: str, content: bytes) -> Any:
-    """The message, or None where the bytes are none of this kind."""
+    """The message; None where the bytes are no message of this kind."""
     from google.protobuf import message
 
     proto = new_message(kind)
@@ -248,7 +251,7 @@ def graphs_of(kind: str, proto: Any) -> list[Any]:
 
 
 def _with_content(path: str, kind: str, proto: Any) -> Any:
-    """`proto` itself, if there is a graph in it."""
+    """The proto itself, after a check that it has ops and that all have a name and a type."""
     if not any(graph.node for graph in graphs_of(kind, proto)):
         raise _not_a_model(path, f"a {kind} without a single op", "save the model again")
     if _sense(kind, proto) < 1.0:
@@ -270,5 +273,5 @@ def new_message(kind: str) -> Any:
     }[kind]()
 
 
-def _not_a_model(path: str, found: str, remedy: str) -> ModelError:
-    return ModelError(f"reading model {path!r}: found {found}; wanted {KINDS_WANTED}; {remedy}")
+def _not_a_model(path: str, what: str, remedy: str) -> ModelError:
+    return ModelError(f"reading model {path!r}: found {what}; wanted {KINDS_WANTED}; {remedy}")

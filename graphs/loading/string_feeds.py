@@ -1,7 +1,8 @@
-"""Strings that ops can read: serialized examples and pictures, where a run decodes them.
+"""Makes strings that a run can decode: serialized examples, pictures, tensors.
 
-Which strings an input must hold is followed through the graph, as index ranges are. An op inside a
-loop's body can't be followed to, so a decoder anywhere in a body that the input reaches counts.
+What an input of strings must hold is found by following it through the graph to the op that reads
+it. The ops inside a loop's or a conditional's body can't be followed to; where an input reaches
+one, a decoder of pictures anywhere in the function library counts as its reader.
 """
 
 from __future__ import annotations
@@ -14,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from graphs.loading.index_ranges import PASSES_ON, users_of_tensors
-from graphs.names import parse_input
+from graphs import op_types
+from graphs.loading.element_flow import ElementFlow
+from graphs.names import data_inputs
 
 FEATURE_LIMIT = 100
 """Integer features are below this, as integer inputs are."""
 _EXAMPLE_OPS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
 _PICTURE_OP = re.compile(r"Decode(And)?(Crop)?(Jpeg|Png|Bmp|Gif|Image)|ExtractJpegShape")
-_LOOPS = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "TensorListFromTensor"})
+_LEAD_INTO_BODIES = op_types.LOOPS | op_types.CONDITIONALS | {"TensorListFromTensor"}
 _DT_FLOAT, _DT_INT64, _DT_STRING = 1, 9, 7
 _PICTURE_SIZE = 16
 
@@ -31,13 +33,11 @@ MakeString = Callable[[np.random.Generator], bytes]
 class StringContents:
     """What the strings of a flat graph's inputs must hold."""
 
-    def __init__(self, graph_def: Any):
-        self._library = {f.signature.name: f for f in graph_def.library.function}
-        self._nodes = {node.name: node for node in graph_def.node}
-        self._users = users_of_tensors(graph_def)
+    def __init__(self, flow: ElementFlow):
+        self._flow = flow
 
     def maker(self, tensor: str) -> MakeString | None:
-        """What makes a string that the ops which read `tensor` understand; None for any string."""
+        """Makes strings that the readers of `tensor` can decode; None where any string will do."""
         for node in self._readers(tensor):
             if node.op in _EXAMPLE_OPS:
                 return functools.partial(_example, self._features(node))
@@ -47,26 +47,25 @@ class StringContents:
                 return _base64
             if node.op == "ParseTensor":
                 return functools.partial(_tensor, node.attr["out_type"].type)
-            if node.op in _LOOPS and any(map(_decodes, self._library.values())):
+            library = self._flow.flat.library
+            if node.op in _LEAD_INTO_BODIES and any(map(_decodes, library.values())):
                 return _picture
         return None
 
     def _readers(self, tensor: str) -> Iterator[Any]:
-        """Ops that read the elements of a tensor, through ops that only pass them on."""
+        """The ops that read the elements of a tensor, also behind ops that pass them on."""
         pending, seen = [tensor], {tensor}
         while pending:
-            for node, position in self._users.get(pending.pop(), ()):
+            for node, position in self._flow.readers.get(pending.pop(), ()):
                 yield node
-                positions = PASSES_ON.get(node.op, ())
-                if positions is None or position in positions:
-                    count = len(node.input) if node.op in ("IdentityN", "Unpack") else 1
-                    new = {f"{node.name}:{i}" for i in range(count)} - seen
-                    seen |= new
-                    pending.extend(new)
+                new = [t for t in self._flow.passed_on(node, position) if t not in seen]
+                seen.update(new)
+                pending.extend(new)
 
     def _features(self, node: Any) -> Mapping[str, tuple[int, int]]:
         """{feature: (dtype, how many values)} of an op that parses examples."""
-        dense = [int(np.prod([d.size for d in s.dim], dtype=int)) for s in _shapes(node)]
+        shapes = node.attr["dense_shapes"].list.shape
+        dense = [int(np.prod([d.size for d in shape.dim], dtype=int)) for shape in shapes]
         dense_types = list(node.attr["Tdense"].list.type)
         dense_keys = self._keys(node, "dense_keys", len(dense_types))
         features = {
@@ -80,36 +79,29 @@ class StringContents:
         return features
 
     def _keys(self, node: Any, argument: str, count: int) -> list[str]:
-        """Names of features: an attribute or a constant input, by the version of the op."""
+        """The names of `count` features, which are an attribute or constant inputs of the op."""
         if argument in node.attr:
             return [key.decode(errors="replace") for key in node.attr[argument].list.s]
-        inputs = [name for name in node.input if not name.startswith("^")]
+        inputs = data_inputs(node)
         if node.op == "ParseExampleV2":
             position = {"sparse_keys": 2, "dense_keys": 3, "ragged_keys": 4}[argument]
-            return self._constant(inputs[position])[:count]
+            return self._strings(inputs[position])[:count]
         if argument == "ragged_keys":
             return []
         num_sparse = node.attr["Nsparse"].i
         first = 2 if argument == "sparse_keys" else 2 + num_sparse
-        return [self._constant(name)[0] for name in inputs[first : first + count]]
+        return [self._strings(name)[0] for name in inputs[first : first + count]]
 
-    def _constant(self, tensor: str) -> list[str]:
-        import tensorflow as tf
-
-        node = self._nodes[parse_input(tensor).op]
-        while node.op == "Identity":
-            node = self._nodes[parse_input(node.input[0]).op]
-        if node.op != "Const":
+    def _strings(self, tensor: str) -> list[str]:
+        """The strings that a tensor always holds; none where they are not constant."""
+        values = self._flow.values.value(tensor)
+        if values is None:
             return []
-        values = np.ravel(tf.make_ndarray(node.attr["value"].tensor)).tolist()
-        return [value.decode(errors="replace") for value in values]
-
-
-def _shapes(node: Any) -> list[Any]:
-    return list(node.attr["dense_shapes"].list.shape)
+        return [value.decode(errors="replace") for value in np.ravel(values).tolist()]
 
 
 def _decodes(function: Any) -> bool:
+    """Whether an op of a FunctionDef decodes pictures."""
     return any(_PICTURE_OP.fullmatch(node.op) for node in function.node_def)
 
 
@@ -141,6 +133,7 @@ def _picture(rng: np.random.Generator) -> bytes:
 
 
 def _base64(rng: np.random.Generator) -> bytes:
+    """Six random bytes as base64."""
     return base64.urlsafe_b64encode(rng.bytes(6))
 
 

@@ -1,9 +1,9 @@
-"""A training step for a model that came without one.
+"""Makes a training step for a model that came without one.
 
 loss = sum over float outputs y of mean(y^2);  w <- w - 0.01 * dloss/dw for every trainable w.
-The loss means nothing; the step has the ops, shapes and dependencies of real training, which is
-what a placement is about. Function calls are opened first, because TensorFlow differentiates
-ops of one graph and because gradients of a call could not be placed op by op.
+The loss means nothing, but the step has the ops, shapes and dependencies of real training, and
+these are what a placement is about. Function calls are opened first, because TensorFlow
+differentiates ops of one graph and because gradients of a call could not be placed op by op.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.function_library import library_of
 from graphs.source_model import SourceModel, Variable
 
 LEARNING_RATE = 0.01
@@ -22,19 +23,19 @@ _CUSTOM_GRADIENT = "_gradient_op_type"
 
 
 class _NoStepError(Exception):
-    """Why no training step can be made: half a sentence."""
+    """No training step can be made; the message says why, to follow "because"."""
 
 
 def with_training_step(model: SourceModel, required: bool) -> SourceModel:
     """The model with a training step made from what its run fetches.
 
-    The run graph keeps every op of the model and gets the opened forward ops (named by their
-    call path; `origins` says where they stand in the model) and the step's own.
+    The run graph keeps every op of the model. It gets the opened forward ops, named by their call
+    path, and the step's own ops; `origins` says where the forward ops stand in the model.
 
     Args:
       model: its run computes outputs; it is left as it is.
-      required: whether a step was asked for; else a model that can't have one is given back as
-        an inference run that says why.
+      required: whether the user asked for a step. If not, a model that can't have one comes back
+        as an inference run that says why.
 
     Raises:
       ModelError: a step is required and can't be made.
@@ -43,8 +44,7 @@ def with_training_step(model: SourceModel, required: bool) -> SourceModel:
 
     try:
         flat = flatten(model.graph_def, model.feeds, model.fetches, open_conditionals=False)
-        needed = {node.name for node in flat.graph_def.node}
-        trained = [v for v in model.variables if _is_trained(v) and v.op in needed]
+        trained = [v for v in model.variables if _is_trained(v) and v.op in flat.nodes]
         if not trained:
             raise _NoStepError("its run reads no trainable variable")
         differentiated, fetches, num_updated = _differentiated(flat, trained)
@@ -79,7 +79,10 @@ def _is_trained(variable: Variable) -> bool:
 def _differentiated(
     flat: FlatGraph, trained: Sequence[Variable]
 ) -> tuple[Any, tuple[str, ...], int]:
-    """The flat graph with loss, gradients and updates; what to fetch; variables updated.
+    """Adds loss, gradients and updates to a flat graph.
+
+    Returns:
+      The graph, what to fetch, and how many variables are updated.
 
     Raises:
       _NoStepError: TensorFlow can't differentiate it.
@@ -111,6 +114,7 @@ def _differentiated(
 
 
 def _loss(graph: Any, fetches: Sequence[str]) -> Any:
+    """The sum of the mean squares of the fetched float outputs, scalar f4."""
     import tensorflow as tf
 
     outputs = [graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch]
@@ -125,7 +129,7 @@ def _loss(graph: Any, fetches: Sequence[str]) -> Any:
 
 
 def _update(handle: Any, gradient: Any) -> Any:
-    """The op that subtracts LEARNING_RATE * gradient from a variable, sparsely where it is so."""
+    """The op that subtracts LEARNING_RATE * gradient from a variable, or from rows of a table."""
     import tensorflow as tf
 
     is_resource = handle.dtype == tf.resource
@@ -145,11 +149,11 @@ def _update(handle: Any, gradient: Any) -> Any:
 
 
 def _natural_gradients(graph_def: Any) -> Any:
-    """Drops custom gradients, whose Python functions belong to the process that built the model.
+    """A copy without custom gradients, which are Python of the process that built the model.
 
-    tf.custom_gradient registers a function under a numbered name; what has that number here, if
-    anything, belongs to another graph. Without it the marked IdentityN passes gradients on to the
-    ops that computed the value: the same function, differentiated op by op.
+    tf.custom_gradient registers a function under a numbered name; what has that number in this
+    process, if anything, belongs to another graph. Without it the marked IdentityN passes gradients
+    on to the ops that computed the value, and the same function is differentiated op by op.
     """
     result = type(graph_def)()
     result.CopyFrom(graph_def)
@@ -161,14 +165,14 @@ def _natural_gradients(graph_def: Any) -> Any:
 
 
 def _merged(original: Any, step: Any) -> Any:
-    """All ops of the original, those of the step in their place, and both function libraries."""
+    """The original's ops, those that the step has too taken from the step, and both libraries."""
     result = type(original)()
     result.versions.CopyFrom(original.versions)
     in_step = {node.name for node in step.node}
     result.node.extend(node for node in original.node if node.name not in in_step)
     result.node.extend(step.node)
     result.library.CopyFrom(original.library)
-    known = {function.signature.name for function in original.library.function}
+    known = library_of(original)
     added = [f for f in step.library.function if f.signature.name not in known]
     result.library.function.extend(added)
     gradients = {gradient.function_name for gradient in original.library.gradient}
@@ -179,6 +183,6 @@ def _merged(original: Any, step: Any) -> Any:
 
 
 def _origins(flat: FlatGraph) -> Mapping[str, Origin]:
-    """{flat op: where it stands in the model} of the forward ops."""
+    """{op of the flat graph: where it stands in the model}."""
     names = (node.name for node in flat.graph_def.node)
     return dict(zip(names, flat.origins, strict=True))

@@ -6,29 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from graphs.loading.graph_view import (
-    GraphView,
-    argument_positions,
-    body_argument,
-    callees,
-    data_inputs,
-)
+from graphs import op_types
+from graphs.function_library import callees
+from graphs.graph_view import GraphView
+from graphs.names import data_inputs, op_of, source_of
 
 # ApplyAdam, ResourceApplyAdam, SparseApplyAdagrad, ResourceSparseApplyFtrlV2, ...
 _APPLY = re.compile(r"(Resource)?(Sparse)?Apply[A-Z]")
-# What SGD written by hand and Keras optimizers use. AssignAdd is not among them: counters and
-# metrics use it.
+# Gradient descent written by hand and the optimizers of Keras subtract. AssignAdd is not in the
+# list, because counters and metrics use it.
 _SUBTRACT = frozenset(
-    {
-        "AssignSub",
-        "AssignSubVariableOp",
-        "ScatterSub",
-        "ResourceScatterSub",
-        "ScatterNdSub",
-        "ResourceScatterNdSub",
-    }
+    "AssignSub AssignSubVariableOp ScatterSub ResourceScatterSub ScatterNdSub "
+    "ResourceScatterNdSub".split()
 )
-# Batch normalisation's moving averages subtract too, and are not trained.
+# Batch normalisation subtracts from its moving averages, too, which are not trained.
 _MOVING_AVERAGE = re.compile(r"AssignMovingAvg|moving_(mean|variance|average)", re.IGNORECASE)
 _ASSIGN = re.compile(r"(Resource)?(Scatter\w*|Assign\w*)$")
 
@@ -46,7 +37,7 @@ def is_assignment(node: Any) -> bool:
 
 
 class OptimizerUpdates:
-    """Finds the ops and variables that an optimizer changes, also through calls."""
+    """Finds {op of the main graph: variable ops that it trains}, also through calls."""
 
     def __init__(self, view: GraphView):
         self._view = view
@@ -58,34 +49,37 @@ class OptimizerUpdates:
         }
 
     def _updated_variables(self, node: Any) -> tuple[str, ...] | None:
-        """The variable ops that a main-graph node updates; None where it updates nothing."""
+        """The variable ops that a node of the main graph trains; None where it trains nothing."""
         positions = self._updated_positions(node)
         if not positions:
             return None
         inputs = data_inputs(node)
-        found = [self._view.variable_of(inputs[i]) for i in sorted(positions) if i < len(inputs)]
-        return tuple(dict.fromkeys(op for op in found if op))
+        ops = [self._view.variable_of(inputs[i]) for i in sorted(positions) if i < len(inputs)]
+        return tuple(dict.fromkeys(op for op in ops if op))
 
     def _updated_positions(self, node: Any) -> frozenset[int]:
+        """Positions of the inputs that a node trains."""
         if is_optimizer_op(node):
             return frozenset({0})
-        found: set[int] = set()
-        for name, first in callees(node, self._view.library):
-            found.update(first + position for position in self._function_positions(name))
-        return frozenset(found)
+        return frozenset(
+            first + position
+            for name, first in callees(node, self._view.library)
+            for position in self._function_positions(name)
+        )
 
     def _function_positions(self, name: str) -> frozenset[int]:
-        """Positions of the arguments that a function updates."""
+        """Positions of the arguments that a function trains."""
         if name not in self._positions:
-            self._positions[name] = frozenset()  # a recursion adds nothing
+            self._positions[name] = frozenset()  # a call of itself in its body adds nothing
             function = self._view.library[name]
-            arguments = argument_positions(function)
+            arguments = {each.name: i for i, each in enumerate(function.signature.input_arg)}
             nodes = {node.name: node for node in function.node_def}
-            found = set()
+            trained = set()
             for node in function.node_def:
                 inputs = data_inputs(node)
                 for position in self._updated_positions(node):
                     if position < len(inputs):
-                        found.add(arguments.get(body_argument(nodes, inputs[position]), -1))
-            self._positions[name] = frozenset(found - {-1})
+                        source = source_of(inputs[position], nodes, op_types.SAME)
+                        trained.add(arguments.get(op_of(source), -1))
+            self._positions[name] = frozenset(trained - {-1})
         return self._positions[name]

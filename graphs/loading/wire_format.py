@@ -1,4 +1,4 @@
-"""The outermost fields of a serialized protocol buffer, without knowing its type.
+"""Reads the outermost fields of a serialized protocol buffer whose type is not known.
 
 Source: https://protobuf.dev/programming-guides/encoding/.
 """
@@ -16,7 +16,7 @@ class CutOffError(ValueError):
 
 
 def outermost_fields(content: bytes) -> collections.Counter[tuple[int, int]]:
-    """{(field number, wire type): times}.
+    """{(field number, wire type): how many fields}.
 
     Raises:
       CutOffError: a field is longer than what is left.
@@ -26,14 +26,14 @@ def outermost_fields(content: bytes) -> collections.Counter[tuple[int, int]]:
     position, size = 0, len(content)
     while position < size:
         start = position
-        tag, position = _varint(content, position)
+        tag, position = varint(content, position)
         number, wire_type = tag >> 3, tag & 7
         if number == 0 or wire_type not in (VARINT, FIXED64, LENGTH, FIXED32):
             raise ValueError(f"byte {start} begins no field")
         if wire_type == VARINT:
-            _, position = _varint(content, position)
+            _, position = varint(content, position)
         elif wire_type == LENGTH:
-            length, position = _varint(content, position)
+            length, position = varint(content, position)
             position += length
         else:
             position += _FIXED_BYTES[wire_type]
@@ -45,8 +45,8 @@ def outermost_fields(content: bytes) -> collections.Counter[tuple[int, int]]:
     return fields
 
 
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """The number at `position` and the position after it."""
+def varint(content: bytes, position: int) -> tuple[int, int]:
+    """The number of variable length at `position`, and the position after it."""
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(content):

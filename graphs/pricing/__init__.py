@@ -1,1 +1,1 @@
-"""What each op costs on each kind of device, and where it has a kernel."""
+"""Prices ops on each kind of device, and knows where they have a kernel."""

@@ -1,10 +1,10 @@
-"""Seconds of every op on every device of a cluster, from Grappler's flops and bytes.
+"""Prices every op on every device of a cluster, in seconds, from Grappler's flops and bytes.
 
   seconds[i, d] = (flops[i] / peak[d] + bytes[i] / bandwidth[d]) / efficiency[d]
 
-which is Grappler's ideal time over the share of it that real training reaches, with three rules
-of our own: an op that launches a kernel on a GPU takes at least `GPU_LAUNCH_SECONDS`; an op that
-only hands on a buffer takes none; an op without a kernel on a device type takes forever there.
+This is Grappler's ideal time over the share of it that real training reaches. Three rules are our
+own: an op that launches a kernel on a GPU takes at least `GPU_LAUNCH_SECONDS`; an op that only
+hands a buffer on takes none; an op without a kernel on a device type takes forever there.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from graphs import op_types
 from graphs.building.shapes import TensorProperties
 from graphs.cluster import Cluster, Device
 from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, op_of
 from graphs.op_graph import FloatArray, IntArray
 from graphs.pricing.grappler_costs import OpWork, with_defaults
-from graphs.pricing.kernels import BUFFER_OPS
 from graphs.pricing.node_work import NodeWork, node_work
 
 GPU_LAUNCH_SECONDS = 5e-6
 """Least time of a kernel on a GPU: launching one takes the driver 2 to 5 us, and TensorFlow's
 executor adds its part. NVIDIA measured 3.8 us per short kernel launched back to back on a V100
 ("Getting Started with CUDA Graphs", 2019). On a CPU, calling a kernel took 0.3 us where we
-measured it (BUILD_NOTES), too little to matter, so CPUs have no such floor."""
+measured it (`tfplace/docs/decisions/008-prices-without-a-run.md`), too little to matter, so CPUs
+have no such floor."""
 
 # fp32 lanes per multiprocessor by compute capability (CUDA C programming guide, table of
 # arithmetic instructions). Grappler knows these up to Volta and takes 64 for all later ones.
@@ -37,70 +38,36 @@ _LANES = (("2.", 32), ("3.", 192), ("5.", 128), ("6.0", 64), ("6.", 128), ("7.",
 _LATER_LANES = 128
 
 CACHE_BYTES = 1 << 20
-"""What fits into a core's own cache (0.5 to 2 MiB on servers of 2017 to 2024) doesn't go through
-the memory that cores share."""
+"""Tensors below this size fit into a core's own cache (0.5 to 2 MiB on servers of 2017 to 2024), so
+they don't go through the memory that cores share."""
 
 # fp32 flops per core and cycle: two fused multiply-add units of this width. Grappler counts 1,
 # which makes a CPU as slow as if it had no vector instructions.
 _CPU_FLOPS_PER_CYCLE = {"avx512": 64, "avx2": 32, "avx": 16, "sse": 8, "neon": 16, "scalar": 2}
 _DEFAULT_CPU_ARCHITECTURE = "avx2"
 
-# Op types that compute much and that Grappler prices as if they only moved their tensors.
+# Grappler prices these op types as if they only moved their tensors, but they compute much.
 _MOVES_ONLY = frozenset(
-    [
-        "Conv3D",
-        "Conv3DBackpropFilterV2",
-        "Conv3DBackpropInputV2",
-        "CudnnRNN",
-        "CudnnRNNV2",
-        "CudnnRNNV3",
-        "CudnnRNNBackprop",
-        "CudnnRNNBackpropV2",
-        "CudnnRNNBackpropV3",
-        "Svd",
-        "Qr",
-        "SelfAdjointEigV2",
-        "Cholesky",
-        "CholeskyGrad",
-        "MatrixInverse",
-        "MatrixSolve",
-        "MatrixTriangularSolve",
-        "Lu",
-        "FFT",
-        "FFT2D",
-        "FFT3D",
-        "IFFT",
-        "IFFT2D",
-        "IFFT3D",
-        "RFFT",
-        "IRFFT",
-        "TopK",
-        "TopKV2",
-        "NonMaxSuppressionV3",
-        "NonMaxSuppressionV4",
-        "NonMaxSuppressionV5",
-        "CTCLoss",
-        "CTCLossV2",
-        "PyFunc",
-        "PyFuncStateless",
-        "EagerPyFunc",
-        "LSTMBlockCell",
-        "BlockLSTM",
-        "BlockLSTMV2",
-        "BlockLSTMGrad",
-        "BlockLSTMGradV2",
-        "GRUBlockCell",
-        "GRUBlockCellGrad",
-    ]
+    "Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 "
+    "CudnnRNN CudnnRNNV2 CudnnRNNV3 CudnnRNNBackprop CudnnRNNBackpropV2 CudnnRNNBackpropV3 "
+    "LSTMBlockCell BlockLSTM BlockLSTMV2 BlockLSTMGrad BlockLSTMGradV2 "
+    "GRUBlockCell GRUBlockCellGrad "
+    "Svd Qr SelfAdjointEigV2 Cholesky CholeskyGrad MatrixInverse MatrixSolve "
+    "MatrixTriangularSolve Lu FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT IRFFT "
+    "TopK TopKV2 NonMaxSuppressionV3 NonMaxSuppressionV4 NonMaxSuppressionV5 "
+    "CTCLoss CTCLossV2 PyFunc PyFuncStateless EagerPyFunc".split()
 )
 
 
 class Provenance(enum.IntEnum):
     """How an op's seconds on a device are known, the least known first.
 
-    ANALYTIC: Grappler's flops and bytes. SCALED: these, times what ops that were traced on such
-    a device show. ABSENT: TensorFlow folded the op, fused it into another or dropped it, so
-    that it takes no time or a share of that other's. TRACED: it ran and was timed.
+    Attributes:
+      ANALYTIC: by Grappler's flops and bytes.
+      SCALED: by these, times a factor that ops which were traced on such a device show.
+      ABSENT: TensorFlow folded the op, fused it into another or dropped it, so that it takes no
+        time, or a share of that other op's.
+      TRACED: it ran and was timed.
     """
 
     ANALYTIC = 0
@@ -121,9 +88,9 @@ class Costs:
       flops: floating point operations of one run, as far as Grappler priced it.
       provenance: i1[N, D] Provenance of each figure; None where all are analytic.
       wall_time_coverage: share [0, 1] of a measured step that traced ops of the model account
-        for, of the device kind where it is least; None where nothing was traced.
+        for, on the kind of device where it is least; None where nothing was traced.
       memory_share: f8[N] share [0, 1] of an op's ideal time on the first device that it waits for
-        memory: of those of its nodes that touch more than CACHE_BYTES; None where unknown.
+        memory. Only its nodes that touch more than CACHE_BYTES do. None where it is not known.
       trip_counts: {loop: iterations in one run} where constants fix them.
       op_turn: i4[N] the op's place in the order in which TensorFlow lists what it runs, where a
         traced run told it; else None.
@@ -141,7 +108,7 @@ class Costs:
     op_turn: IntArray | None = None
 
     def num_ops_by_provenance(self) -> dict[Provenance, int]:
-        """{provenance: ops}; an op counts where its figure is least known of its devices."""
+        """{provenance: number of ops}; an op counts by its least known figure of all devices."""
         if self.provenance is None:
             return dict.fromkeys(Provenance, 0) | {Provenance.ANALYTIC: len(self.covered)}
         here = np.where(np.isfinite(self.op_seconds), self.provenance, max(Provenance))
@@ -149,7 +116,7 @@ class Costs:
         return {known: int((least == known).sum()) for known in Provenance}
 
     def units(self, flat: FlatGraph) -> dict[str, str]:
-        """{unit: why it is one, and how often it runs where that is known}."""
+        """{unit: why it is one, and how often it runs, if that is known}."""
         return {
             name: f"{why}, {self.trip_counts[name]:,} iterations"
             if name in self.trip_counts
@@ -167,8 +134,8 @@ def price(
 ) -> Costs:
     """Prices every op on every device of a cluster, whether the devices are present or not.
 
-    An op that is a unit of several nodes costs what its nodes cost, each run once. What Grappler
-    can't price counts as moving its inputs and outputs once, and is not covered.
+    An op that is a unit of several nodes costs what its nodes cost. What Grappler can't price
+    counts as moving its inputs and outputs once, and as not covered.
 
     Args:
       flat: single ops.
@@ -185,7 +152,7 @@ def price(
     asked = dataclasses.replace(asked, work=with_defaults(flat, properties, asked.work))
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     op_seconds = np.zeros((num_ops, cluster.num_devices))
-    of_kind: dict[tuple[Any, ...], FloatArray] = {}
+    of_kind: dict[Device, FloatArray] = {}
     for d, device in enumerate(cluster.devices):
         kind = _kind(device)
         if kind not in of_kind:
@@ -214,7 +181,7 @@ def _flops(asked: NodeWork) -> float:
 
 
 def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Device) -> FloatArray:
-    """f8[N]: seconds of memory as a share of those of flops and memory; 0 for ops without any."""
+    """f8[N]: the share of its seconds that an op waits for memory; 0 for ops without any."""
     moving = work.memory_bytes / (device.bandwidth_bytes_per_second / device.slots)
     waiting = np.where(work.memory_bytes > CACHE_BYTES, moving, 0.0)
     whole = np.bincount(op_of_node, work.flops / flops_per_second(device) + moving, num_ops)
@@ -223,10 +190,10 @@ def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Devi
 
 
 def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:
-    """f8[nodes]: seconds of each node on a device; see the module docstring."""
+    """f8[nodes]: the seconds of each node on a device, by the formula of this module."""
     work = asked.work
     seconds = _kernel_seconds(work.flops, work.memory_bytes, asked.launches["GPU"], device)
-    seconds[[node.op in BUFFER_OPS for node in flat.graph_def.node]] = 0.0
+    seconds[[node.op in op_types.NO_LAUNCH for node in flat.graph_def.node]] = 0.0
     if asked.times is not None:
         seconds *= asked.times
     inner = asked.inner
@@ -240,12 +207,12 @@ def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray
 def _kernel_seconds(
     flops: FloatArray, memory_bytes: FloatArray, launches: np.ndarray, device: Device
 ) -> FloatArray:
-    """Seconds of kernels that compute and move so much, each run once."""
+    """f8[K]: the seconds of K kernels that compute and move so much, each run once."""
     ideal = flops / flops_per_second(device) + memory_bytes / (
         device.bandwidth_bytes_per_second / device.slots
     )
     seconds: FloatArray = ideal / device.efficiency
-    if device.type == "GPU":  # launches the next kernel while it works
+    if device.type == "GPU":  # it launches the next kernel while it works on this one
         floor = device.op_seconds or GPU_LAUNCH_SECONDS
         seconds[launches & (seconds < floor)] = floor
     else:
@@ -254,10 +221,10 @@ def _kernel_seconds(
 
 
 def flops_per_second(device: Device) -> float:
-    """Peak fp32 rate of one of the device's slots, as Grappler computes it but for two points.
+    """Peak fp32 rate of one of the device's slots; slots share the device's cores evenly.
 
-    Multiprocessors of later GPUs than Volta and the vector instructions of CPUs count as they
-    are. Slots share the device's cores evenly.
+    It is Grappler's figure but for two points: multiprocessors of GPUs later than Volta count with
+    the lanes that they have, and CPUs with their vector instructions.
     """
     cycles = device.cores * device.frequency_mhz * 1e6 / device.slots
     if device.type == "GPU":
@@ -270,43 +237,36 @@ def flops_per_second(device: Device) -> float:
 
 
 def _covered(flat: FlatGraph, properties: TensorProperties, asked: NodeWork) -> np.ndarray:
-    """bool[nodes]: priced by Grappler, with all shapes known, and as more than a move.
+    """bool[nodes]: whether Grappler priced the node, with all shapes known, and not as a mere move.
 
-    A unit of one node is, where all that is inside it is.
+    A unit of one node is covered where all that is inside it is.
     """
     inside = asked.inner
     inner_priced = np.zeros(len(flat.graph_def.node), bool)
     inner_priced[inside.node] = True
     np.logical_and.at(inner_priced, inside.node, inside.is_priced)
     work = asked.work
-    unknown = {tensor.partition(":")[0] for tensor in properties.unknown}
+    unknown = {op_of(tensor) for tensor in properties.unknown}
     covered = ~np.isnan(work.flops)
     for i, node in enumerate(flat.graph_def.node):
-        if node.op in BUFFER_OPS and node.name not in flat.unit_of_node:
+        if node.op in op_types.NO_LAUNCH and node.name not in flat.unit_of_node:
             covered[i] = True
         elif (
             node.op in _MOVES_ONLY
             or node.name in flat.unit_of_node
             or node.name in unknown
-            or any(source.partition(":")[0] in unknown for source in node.input)
+            or any(op_of(source) in unknown for source in data_inputs(node))
         ):
             unit = flat.unit_of_node.get(node.name)
-            is_counted = unit in asked.trip_counts and unit != node.name  # in a v1 loop
+            # Only in a v1 loop a node is not its unit itself.
+            is_counted = unit in asked.trip_counts and unit != node.name
             covered[i] = inner_priced[i] or (is_counted and covered[i])
     return covered
 
 
-def _kind(device: Device) -> tuple[Any, ...]:
-    return (
-        device.type,
-        device.architecture,
-        device.cores,
-        device.frequency_mhz,
-        device.bandwidth_bytes_per_second,
-        device.efficiency,
-        device.slots,
-        device.op_seconds,
-    )
+def _kind(device: Device) -> Device:
+    """The device without what can't change its prices, so that each kind is priced once."""
+    return dataclasses.replace(device, name="", memory_bytes=0, address="", source="")
 
 
 def _notes(

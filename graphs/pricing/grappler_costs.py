@@ -1,21 +1,15 @@
-"""What each op computes and moves, from TensorFlow's own Grappler.
+"""Asks TensorFlow's own Grappler what each op computes and moves.
 
-Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth, and hands the
-seconds out in whole microseconds. Asked for a device of one flop and one byte per microsecond it
-therefore gives flops and bytes themselves, without rounding, and one pass serves every device; a
-test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used: it
-takes transfers between devices as free (SPEC section 6).
+Grappler's analytical estimator prices an op as flops / peak + bytes / bandwidth, and rounds the
+seconds to whole microseconds. Asked about a device of one flop and one byte per microsecond it
+therefore gives the flops and bytes themselves, without rounding, and one pass serves every device.
+A test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used,
+because it takes transfers between devices as free (the contract, section 6).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import os
-import pathlib
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -23,14 +17,18 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
+from graphs.host.child import ChildError, ask_child
+from graphs.names import data_inputs, op_of, parse_input
 from graphs.op_graph import FloatArray
 from graphs.source_model import TensorSpec
 
 PRICING_SECONDS = 600.0
 """Longest that Grappler may take; 170,000 ops take 20 s."""
 
+_PROCESS = "graphs.pricing.grappler_process"
 _NANOSECONDS_PER_UNIT = 1000
-# Any name does, as long as it is no GPU's: for GPUs Grappler asks the driver, once per op.
+# Any device's name does but a GPU's: about GPUs Grappler asks the driver, once for each op.
 _DEVICE_NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
 
 
@@ -40,7 +38,7 @@ class OpWork:
 
     Attributes:
       flops: f8[nodes]; nan where Grappler did not price the node.
-      memory_bytes: f8[nodes] read and written; nan likewise.
+      memory_bytes: f8[nodes] read and written; nan where Grappler did not price the node.
       notes: sentences about what Grappler could not do.
     """
 
@@ -75,15 +73,15 @@ def with_defaults(flat: FlatGraph, properties: TensorProperties, work: OpWork) -
     nodes = flat.graph_def.node
     for i in np.flatnonzero(np.isnan(flops)):
         moved = sum(properties.bytes_of.get(nodes[i].name, ()))
-        for source in nodes[i].input:
-            name, _, output = source.partition(":")
-            sizes = properties.bytes_of.get(name, ())
-            moved += sizes[int(output or 0)] if int(output or 0) < len(sizes) else 0
+        for source in map(parse_input, data_inputs(nodes[i])):
+            sizes = properties.bytes_of.get(source.op, ())
+            moved += sizes[source.output] if source.output < len(sizes) else 0
         flops[i], memory_bytes[i] = 0.0, float(moved)
     return OpWork(flops, memory_bytes, work.notes)
 
 
 def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[str]) -> OpWork:
+    """The work of all nodes in Grappler's answer, serialized OpPerformance messages."""
     from tensorflow.core.grappler.costs import op_performance_data_pb2
 
     index = {node.name: i for i, node in enumerate(nodes)}
@@ -107,17 +105,17 @@ def _ask(graph_def: Any) -> Mapping[str, Any]:
         type="CPU", num_cores=1, frequency=1, bandwidth=1000, memory_size=1 << 60
     )
     device = device_properties_pb2.NamedDevice(name=_DEVICE_NAME, properties=unit)
-    functions = {function.signature.name for function in graph_def.library.function}
+    op_types = {node.op for node in graph_def.node} - library_of(graph_def).keys()
     request = {
         "meta_graph": meta_graph.SerializeToString(),
         "device": device.SerializeToString(),
-        "op_types": sorted({node.op for node in graph_def.node} - functions),
+        "op_types": sorted(op_types),
     }
     return run_grappler(request)
 
 
 def list_devices() -> list[Any]:
-    """NamedDevices of this host with what CUDA says of its GPUs; none where Grappler fails."""
+    """The NamedDevices of this host, with CUDA's figures of its GPUs; none where Grappler fails."""
     from tensorflow.core.protobuf import device_properties_pb2
 
     return [
@@ -128,39 +126,16 @@ def list_devices() -> list[Any]:
 
 def run_grappler(request: Mapping[str, Any]) -> Mapping[str, Any]:
     """Answers a request of `grappler_process` in a process; {"error"} where that fails."""
-    with tempfile.TemporaryDirectory(prefix="tfplace_grappler_") as folder:
-        return _run_in(pathlib.Path(folder), request)
-
-
-def _run_in(folder: pathlib.Path, request: Mapping[str, Any]) -> Mapping[str, Any]:
-    asked, answered = folder / "request", folder / "answer"
-    asked.write_bytes(pickle.dumps(request))
-    script = pathlib.Path(__file__).with_name("grappler_process.py")
     try:
-        done = subprocess.run(
-            [sys.executable, "-P", str(script), str(asked), str(answered)],
-            cwd=folder,
-            env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=PRICING_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return {"error": f"no answer within {PRICING_SECONDS:.0f} s"}
-    if done.returncode != 0 or not answered.exists():
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        said = [line for line in lines if "Check failed" in line] or lines[-1:]
-        return {"error": f"its process ended with status {done.returncode}: {' '.join(said[:1])}"}
-    result: Mapping[str, Any] = pickle.loads(answered.read_bytes())
-    return result
+        answer: Mapping[str, Any] = ask_child(_PROCESS, request, PRICING_SECONDS)
+    except ChildError as error:
+        return {"error": str(error)}
+    return answer
 
 
 def _sinks(graph_def: Any) -> list[str]:
-    """Nodes that nothing uses: from them everything is reached, so that all of it is priced."""
-    used = {
-        source.lstrip("^").partition(":")[0] for node in graph_def.node for source in node.input
-    }
+    """The nodes that nothing uses. Grappler prices what they need, which is the whole graph."""
+    used = {op_of(source) for node in graph_def.node for source in node.input}
     sinks = [node.name for node in graph_def.node if node.name not in used]
     return sinks or [node.name for node in graph_def.node[-1:]]
 
@@ -171,7 +146,7 @@ def _without(
     foreign: Collection[str],
     properties: TensorProperties,
 ) -> Any:
-    """The graph with placeholders of the inferred shapes in place of the foreign ops' outputs."""
+    """The graph with placeholders of the inferred shapes in place of foreign ops' outputs."""
     outputs = [
         TensorSpec(f"{name}:{index}", dtype, shape)
         for name in sorted(foreign)
@@ -185,7 +160,7 @@ def _without(
     for node in kept:
         copy = bare.node.add()
         copy.CopyFrom(node)
-        inputs = [s for s in node.input if s.lstrip("^").partition(":")[0] not in foreign]
+        inputs = [source for source in node.input if op_of(source) not in foreign]
         del copy.input[:]
         copy.input.extend(inputs)
     return bare

@@ -1,22 +1,23 @@
-"""Grappler in a process of its own: a graph in, what each op computes and moves out.
+"""Runs Grappler in a process of its own: reads a graph, writes what each op computes and moves.
 
-Grappler is C++ that aborts on some malformed graphs; here that ends this process only. It needs
-two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
+Grappler is C++ that aborts on some malformed graphs; here that ends this process only. The process
+needs two extension modules and none of TensorFlow's Python, so it starts in a third of a second.
 
-Run as `python -P grappler_process.py REQUEST ANSWER`. REQUEST is a pickle of
-{"meta_graph": bytes, "device": bytes, "op_types": [str]}, serialized MetaGraphDef and NamedDevice
-and what the graph uses; ANSWER a pickle of {"op_performance": [bytes]}, {"error": str} or, since
-Grappler aborts on op types that it does not know, {"error": str, "unknown_op_types": [str]}. The
-empty REQUEST asks for the devices of this host: {"devices": [bytes]}, serialized NamedDevices.
+A request is {"meta_graph": bytes, "device": bytes, "op_types": [str]}: a serialized MetaGraphDef
+and NamedDevice, and what the graph uses. The answer is {"op_performance": [bytes]}, {"error": str}
+or, as Grappler aborts on op types that it does not know, {"error": str, "unknown_op_types": [str]}.
+The empty request asks for the devices of this host: {"devices": [bytes]}, serialized NamedDevices.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import pickle
 import sys
 import types
+from collections.abc import Sequence
 from typing import Any
+
+from graphs.host.child import connect_to_parent
 
 PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 
@@ -24,8 +25,8 @@ PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 def load_grappler() -> tuple[Any, Any]:
     """The modules `_pywrap_tf_item` and `_pywrap_tf_cluster`.
 
-    Empty packages stand in for TensorFlow's, whose __init__ would import all of it; should that
-    not work with some other TensorFlow, the ordinary import does.
+    Empty packages stand in for TensorFlow's own, whose __init__ would import all of TensorFlow.
+    Where some other TensorFlow doesn't work that way, its packages are imported after all.
     """
     spec = importlib.util.find_spec("tensorflow")
     if spec is not None and spec.submodule_search_locations:
@@ -68,14 +69,11 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
     return {"op_performance": performance}
 
 
-def main(request_path: str, answer_path: str) -> None:
-    """Reads the request, writes the answer."""
-    with open(request_path, "rb") as file:
-        request = pickle.load(file)
-    result = answer(request)
-    with open(answer_path, "wb") as file:
-        pickle.dump(result, file)
+def main(argv: Sequence[str]) -> None:
+    """Receives the request, sends the answer."""
+    connection, _ = connect_to_parent(argv)
+    connection.send(answer(connection.recv()))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(sys.argv[1:])

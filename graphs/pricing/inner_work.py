@@ -1,4 +1,4 @@
-"""What the ops inside units ask of a device, and how often a unit runs them."""
+"""The work of the ops inside units, and how often a unit runs them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from graphs import op_types
+from graphs.building.constant_values import ConstantValues
 from graphs.building.frames import frame_stacks
 from graphs.building.shapes import TensorProperties
-from graphs.building.unit_bodies import LOOPS
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray, IntArray
-from graphs.pricing.constant_values import ConstantValues
 from graphs.pricing.trip_counts import frame_trip_count, functional_trip_count
 
 
 @dataclasses.dataclass(frozen=True)
 class InnerWork:
-    """Ops inside the bodies of units, also of units inside those, a row each.
+    """The I ops inside the bodies of units and of units inside these.
 
     Attributes:
       node: i4[I] the flat node that each is in.
       times: f8[I] how often it runs in one run; a loop whose trip count isn't known runs once.
-      flops, memory_bytes: f8[I], each time.
-      launches: bool[I], whether it launches a kernel on a GPU.
-      is_priced: bool[I], whether Grappler priced it and its trip count is known.
+      flops: f8[I] each time that it runs.
+      memory_bytes: f8[I] read and written each time that it runs.
+      launches: bool[I] whether it launches a kernel on a GPU.
+      is_priced: bool[I] whether Grappler priced it and its trip count is known.
     """
 
     node: IntArray
@@ -52,7 +53,7 @@ NO_INNER_WORK = InnerWork(
 
 
 def joined(parts: list[InnerWork]) -> InnerWork:
-    """All rows of several."""
+    """The rows of several parts in one."""
     if not parts:
         return NO_INNER_WORK
     fields = [field.name for field in dataclasses.fields(InnerWork)]
@@ -65,7 +66,7 @@ class TripCounts:
 
     Attributes:
       of_unit: {functional loop: iterations}, where they are known.
-      of_frame: {frame of v1 loops: iterations}, likewise.
+      of_frame: {frame of v1 loops: iterations}, where they are known.
       times: f8[nodes] how often each node of a v1 loop or of an opened conditional runs, as far as
         that is known; 1 elsewhere.
     """
@@ -77,18 +78,16 @@ class TripCounts:
 
 def trip_counts(flat: FlatGraph, properties: TensorProperties) -> TripCounts:
     """Finds the trip counts of all loops of a flat graph that constants fix."""
-    nodes = {node.name: node for node in flat.graph_def.node}
-    library = {function.signature.name: function for function in flat.graph_def.library.function}
-    values = ConstantValues(flat.graph_def.node, properties)
+    values = ConstantValues(flat.nodes, properties)
     of_unit, of_frame = {}, {}
     stacks = frame_stacks(flat.graph_def.node)
     for node in flat.graph_def.node:
-        if node.op in LOOPS and node.name in flat.unit_of_node:
-            count = functional_trip_count(node, library, values)
+        if node.op in op_types.LOOPS and node.name in flat.unit_of_node:
+            count = functional_trip_count(node, flat.library, values)
             if count is not None:
                 of_unit[node.name] = count
         elif node.op == "LoopCond" and stacks.get(node.name):
-            count = frame_trip_count(node, nodes, values)
+            count = frame_trip_count(node, flat.nodes, values)
             if count is not None:
                 of_frame[stacks[node.name][-1]] = count
     times = [

@@ -1,9 +1,9 @@
-"""Which ops have a kernel on which device type, and which kernels launch nothing.
+"""Says which ops have a kernel on which device type, and which kernels launch nothing.
 
-The running TensorFlow's kernel registry answers; a CUDA build registers its GPU kernels also
-where no GPU is present. A CPU-only build has none of them, so the GPU registrations of the
+The running TensorFlow's kernel registry answers. A CUDA build registers its GPU kernels also where
+no GPU is present, but a CPU-only build has none of them. For that case the GPU registrations of the
 CUDA build of TensorFlow 2.21.0 lie beside this file (gpu_kernels.txt, written by
-`python -m graphs.pricing.kernels`), and stand in with a note.
+`python -m graphs.pricing.kernels`). They are used instead, and the report says so.
 """
 
 from __future__ import annotations
@@ -14,60 +14,14 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
+from graphs import op_types
 
-# Their kernels only hand on a buffer or do nothing: no kernel is launched on a GPU.
-BUFFER_OPS = frozenset(
-    [
-        "NoOp",
-        "Const",
-        "Identity",
-        "IdentityN",
-        "Reshape",
-        "Squeeze",
-        "ExpandDims",
-        "StopGradient",
-        "PreventGradient",
-        "Bitcast",
-        "EnsureShape",
-        "Placeholder",
-        "PlaceholderV2",
-        "PlaceholderWithDefault",
-        "VarHandleOp",
-        "VariableV2",
-        "Variable",
-        "ReadVariableOp",
-        "RefIdentity",
-        "ControlTrigger",
-        "Switch",
-        "RefSwitch",
-        "_SwitchN",
-        "Merge",
-        "RefMerge",
-        "Enter",
-        "RefEnter",
-        "Exit",
-        "RefExit",
-        "NextIteration",
-        "RefNextIteration",
-        "LoopCond",
-        "Shape",
-        "ShapeN",
-        "Size",
-        "Rank",
-        "_Arg",
-        "_Retval",
-        "VarIsInitializedOp",
-        "IsVariableInitialized",
-        "Assert",
-        "CheckNumerics",
-    ]
-)
+SHIPPED_GPU_KERNELS = pathlib.Path(__file__).with_name("gpu_kernels.txt")
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
-    """One registration.
+    """One registration of a kernel.
 
     Attributes:
       device_type: "CPU", "GPU", or "DEFAULT" for every device.
@@ -87,12 +41,17 @@ class Kernel:
 
 @dataclasses.dataclass(frozen=True)
 class KernelTable:
-    """Attributes: of_op: {op type: its kernels}; source: where they are from, for reports."""
+    """All kernels of a build of TensorFlow.
+
+    Attributes:
+      of_op: {op type: its kernels}.
+      source: where they are from, for reports.
+    """
 
     of_op: Mapping[str, Sequence[Kernel]]
     source: str
-    # A graph has few kinds of nodes, as far as kernels care: what was found for each.
-    _found: dict[tuple[Any, ...], Kernel | None] = dataclasses.field(
+    # {kind of node: its kernel}. As far as kernels can tell, a graph has few kinds of nodes.
+    _matched: dict[tuple[Any, ...], Kernel | None] = dataclasses.field(
         default_factory=dict, compare=False, repr=False
     )
     _names: dict[str, tuple[str, ...]] = dataclasses.field(
@@ -100,7 +59,7 @@ class KernelTable:
     )
 
     def matching(self, node: Any, device_type: str) -> Kernel | None:
-        """The kernel that a NodeDef would get on a device type, None where there is none."""
+        """The kernel that a NodeDef would get on a device type; None where there is none."""
         if node.op not in self.of_op:
             return None
         given = tuple(
@@ -108,9 +67,9 @@ class KernelTable:
             for name in self._attributes(node.op)
         )
         key = (device_type, node.op, _label(node), given)
-        if key not in self._found:
-            self._found[key] = self._first_matching(node, device_type)
-        return self._found[key]
+        if key not in self._matched:
+            self._matched[key] = self._first_matching(node, device_type)
+        return self._matched[key]
 
     def _first_matching(self, node: Any, device_type: str) -> Kernel | None:
         values = None
@@ -124,16 +83,16 @@ class KernelTable:
         return None
 
     def _attributes(self, op: str) -> tuple[str, ...]:
-        """The attributes that kernels of an op type differ in."""
+        """The attributes in which the kernels of an op type differ."""
         if op not in self._names:
             names = {name for kernel in self.of_op[op] for name in kernel.allowed}
             self._names[op] = tuple(sorted(names))
         return self._names[op]
 
     def launches(self, node: Any, device_type: str) -> bool:
-        """Whether running the node launches a kernel on a GPU: no for buffers and host values."""
+        """Whether running the node launches a kernel on a GPU: not for buffers and host values."""
         kernel = self.matching(node, device_type)
-        if device_type != "GPU" or kernel is None or node.op in BUFFER_OPS:
+        if device_type != "GPU" or kernel is None or node.op in op_types.NO_LAUNCH:
             return False
         outputs = _output_arguments(node.op)
         return not outputs or not outputs <= kernel.host_arguments
@@ -144,7 +103,7 @@ _NONE = frozenset({"(not given)"})
 
 @functools.cache
 def kernel_table() -> KernelTable:
-    """The running TensorFlow's kernels, with the shipped GPU ones where it has none."""
+    """The running TensorFlow's kernels, and the shipped GPU kernels where it has none."""
     import tensorflow as tf
 
     table: dict[str, list[Kernel]] = {}
@@ -208,17 +167,17 @@ def _dtype_name(number: int) -> str:
 
     try:
         return str(tf.as_dtype(number).base_dtype.name)
-    except TypeError:  # a damaged model; no kernel takes it
+    except TypeError:  # the model is damaged; no kernel takes such a type
         return f"type {number}"
 
 
 def _values(value: Any) -> frozenset[str]:
-    """The value or values of an AttrValue as text: dtype names, strings, numbers."""
+    """The value or values of an AttrValue as text, dtypes by their names."""
     kind = value.WhichOneof("value")
     items = value.list if kind == "list" else value
     if kind == "list":
-        found = [*map(_dtype_name, items.type), *(s.decode() for s in items.s)]
-        return frozenset([*found, *map(str, items.i), *map(str, items.b)])
+        texts = [*map(_dtype_name, items.type), *(s.decode() for s in items.s)]
+        return frozenset([*texts, *map(str, items.i), *map(str, items.b)])
     if kind == "type":
         return frozenset({_dtype_name(value.type)})
     return frozenset({value.s.decode() if kind == "s" else str(getattr(value, kind))})
@@ -229,13 +188,13 @@ def _label(node: Any) -> str:
 
 
 def _attribute_values(node: Any, names: Iterable[str]) -> dict[str, frozenset[str]]:
-    """{attribute: values it has}, op defaults where the node leaves it out."""
-    found = {}
+    """{attribute: its values}; the op's default where the node leaves an attribute out."""
+    values = {}
     for name in names:
         value = node.attr[name] if name in node.attr else _default(node.op, name)
         if value is not None:
-            found[name] = _values(value)
-    return found
+            values[name] = _values(value)
+    return values
 
 
 @functools.cache

@@ -1,7 +1,7 @@
-"""What each node of a flat graph asks of a device, whichever device that is.
+"""The work of each node of a flat graph, whichever device does it.
 
-It depends on the graph and on TensorFlow alone, takes seconds (Grappler's process, TensorFlow's
-kernel registry), and is therefore what a cache keeps; `costs.price` makes seconds of it.
+It depends on the graph and on TensorFlow alone. Asking Grappler's process and TensorFlow's kernel
+registry takes seconds. `costs.price` makes each device's seconds of it.
 """
 
 from __future__ import annotations
@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from graphs import op_types
 from graphs.building.shapes import TensorProperties, infer
-from graphs.building.unit_bodies import LOOPS, UnitBodies, unit_bodies
+from graphs.building.unit_bodies import UnitBodies, unit_bodies
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import reached_functions
 from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
 from graphs.pricing.inner_work import NO_INNER_WORK, InnerWork, TripCounts, joined, trip_counts
-from graphs.pricing.kernels import BUFFER_OPS, KernelTable, kernel_table
+from graphs.pricing.kernels import KernelTable, kernel_table
 
 BoolArray = npt.NDArray[np.bool_]
 DEVICE_TYPES = ("CPU", "GPU")
-MAX_NESTING = 6  # of loops and conditionals in each other whose bodies are priced
+MAX_NESTING = 6
+"""Loops and conditionals inside each other whose bodies are priced; deeper ones are not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +36,10 @@ class NodeWork:
     Attributes:
       work: flops and bytes; nan where Grappler did not price the node.
       has_kernel: {device type: bool[nodes]}.
-      launches: {device type: bool[nodes]}, whether running the node launches a GPU kernel.
-      kernel_source: whose kernels these are, for the report.
-      times: f8[nodes] how often each runs: more than once in v1 loops, less in branches of
-        conditionals; None for once each.
+      launches: {device type: bool[nodes]} whether running the node launches a GPU kernel.
+      kernel_source: which TensorFlow has these kernels, for the report.
+      times: f8[nodes] how often each node runs: more than once in v1 loops, less than once in
+        branches of conditionals; None for once each.
       inner: what is inside units.
       trip_counts: {loop: iterations} where they are known.
     """
@@ -53,7 +56,7 @@ class NodeWork:
 def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -> NodeWork:
     """Asks Grappler and the kernel registry about every node, and about those inside units."""
     table = kernel_table()
-    nodes, library = flat.graph_def.node, flat.graph_def.library
+    nodes, library = flat.graph_def.node, flat.library
     trips = trip_counts(flat, properties)
     bodies = unit_bodies(flat, properties) if nesting < MAX_NESTING else None
     return NodeWork(
@@ -71,7 +74,7 @@ def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting:
     """The rows of all bodies, and of what is inside these."""
     try:
         properties = infer(bodies.flat)
-    except ModelError:  # arguments that don't fit; the unit counts as moving its tensors
+    except ModelError:  # its arguments don't fit; the unit counts as moving its tensors
         return NO_INNER_WORK
     asked = node_work(bodies.flat, properties, nesting + 1)
     unit = np.zeros(len(bodies.function_of_node), np.int32)
@@ -84,11 +87,11 @@ def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting:
         head = flat.graph_def.node[function.unit]
         unit[i] = function.unit
         times[i] = trips.of_unit.get(head.name, 1) * function.share * trips.times[function.unit]
-        is_known[i] = head.op not in LOOPS or head.name in trips.of_unit
+        is_known[i] = head.op not in op_types.LOOPS or head.name in trips.of_unit
     filled = with_defaults(bodies.flat, properties, asked.work)
     nodes = bodies.flat.graph_def.node
-    counts = np.array([node.op not in BUFFER_OPS for node in nodes], np.bool_) & (times > 0.0)
-    rows = np.flatnonzero(counts)
+    takes_time = np.array([node.op not in op_types.NO_LAUNCH for node in nodes], np.bool_)
+    rows = np.flatnonzero(takes_time & (times > 0.0))
     own = times if asked.times is None else times * asked.times
     outer = InnerWork(
         unit[rows],
@@ -108,8 +111,8 @@ def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting:
     return joined([outer, nested])
 
 
-def runs_on(node: Any, device_type: str, table: KernelTable, library: Any = None) -> bool:
-    """Whether a node, and for a unit everything in its functions, has a kernel there.
+def runs_on(node: Any, device_type: str, table: KernelTable, library: Mapping[str, Any]) -> bool:
+    """Whether a node, and everything in the functions that it runs, has a kernel on a device type.
 
     An op type without any registration, here or shipped (a custom op of another process, say),
     is taken to run on CPUs only.
@@ -118,36 +121,8 @@ def runs_on(node: Any, device_type: str, table: KernelTable, library: Any = None
         return device_type == "CPU"
     if table.matching(node, device_type) is None:
         return False
-    if library is None or not any(_functions_of(node)):
-        return True
-    body_of = {function.signature.name: function for function in library.function}
     return all(
-        inner.op in body_of or runs_on(inner, device_type, table)
-        for inner in _inner_nodes(node, body_of)
+        inner.op in library or runs_on(inner, device_type, table, {})
+        for function in reached_functions([node], library)
+        for inner in library[function].node_def
     )
-
-
-def _inner_nodes(node: Any, body_of: Mapping[str, Any]) -> list[Any]:
-    found: list[Any] = []
-    pending, seen = list(_functions_of(node)), set()
-    while pending:
-        name = pending.pop()
-        if name in seen or name not in body_of:
-            continue
-        seen.add(name)
-        for inner in body_of[name].node_def:
-            found.append(inner)
-            pending.extend(_functions_of(inner))
-            pending.append(inner.op)
-    return found
-
-
-def _functions_of(node: Any) -> list[str]:
-    names = []
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            names.append(value.func.name)
-        elif kind == "list":
-            names.extend(function.name for function in value.list.func)
-    return names

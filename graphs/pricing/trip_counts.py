@@ -1,8 +1,8 @@
-"""How often loops run, where a counter and constants say so.
+"""Finds how often loops run, where a counter and constants say so.
 
-A loop is counted if its condition, or one part of a LogicalAnd, compares a counter that each
-iteration changes by a constant with a constant limit. The least such count is taken: another
-part may end the loop earlier, so that it is an upper bound then.
+A loop is counted if its condition compares a counter, to which each iteration adds a constant, with
+a constant limit. If the condition is a LogicalAnd of several parts, the least of their counts is
+taken; it is an upper bound, because another part may end the loop earlier.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graphs.names import parse_input
-from graphs.pricing.constant_values import ConstantValues, constant, whole
+from graphs import op_types
+from graphs.building.constant_values import ConstantValues, constant, whole
+from graphs.names import data_inputs, op_of, source_of
 
 _LOWER, _LOWER_OR_EQUAL = "Less", "LessEqual"
 _MIRRORED = {"Greater": _LOWER, "GreaterEqual": _LOWER_OR_EQUAL}
-_FOLLOWED = frozenset({"Identity", "StopGradient", "PreventGradient"})
-_DEEPEST = 100
+_MERGE = ("Merge", "RefMerge")
 
 
 @dataclasses.dataclass(frozen=True)
 class _Loop:
-    """What both kinds of loop have in common.
+    """How the variables of a loop begin and change; both kinds of loop have this in common.
 
     Attributes:
-      start: of a loop variable before the loop; None where it isn't fixed.
-      step: what an iteration adds to it; None where it is no constant; 0 for what stays.
+      start: gives the value of a loop variable before the loop; None where it isn't fixed.
+      step: gives what an iteration adds to it; 0 for what stays, None where it is no constant.
     """
 
     start: Callable[[str], int | None]
@@ -42,7 +42,7 @@ class _Loop:
 
 
 class _Body:
-    """A function's nodes and arguments; names are "arg", "node:output:i" or "node"."""
+    """The nodes and arguments of a functional loop's body or condition."""
 
     def __init__(self, function: Any):
         self.function = function
@@ -51,19 +51,14 @@ class _Body:
 
     def source(self, name: str) -> str:
         """The argument or node that a tensor comes from, through ops that pass it on."""
-        for _ in range(_DEEPEST):
-            name = name.split(":")[0]
-            node = self.nodes.get(name)
-            if name in self.arguments or node is None or node.op not in _FOLLOWED:
-                return name
-            name = node.input[0]
-        return name
+        return op_of(source_of(name, self.nodes, op_types.SAME))
 
     def result(self, index: int) -> str:
-        """Where the result of that index comes from."""
+        """The argument or node that the function's result `index` comes from."""
         return self.source(self.function.ret[self.function.signature.output_arg[index].name])
 
     def constant(self, name: str) -> int | None:
+        """The whole number that a node always makes; None where it makes none."""
         node = self.nodes.get(name)
         return whole(constant(node)) if node is not None and node.op == "Const" else None
 
@@ -76,7 +71,7 @@ def functional_trip_count(
     if None in functions:
         return None
     cond, body = _Body(functions[0]), _Body(functions[1])
-    inputs = [name for name in node.input if not name.startswith("^")]
+    inputs = data_inputs(node)
 
     def start(name: str) -> int | None:
         if name in cond.arguments:
@@ -92,7 +87,7 @@ def functional_trip_count(
 
 
 def _functional_step(body: _Body, index: int) -> int | None:
-    """What the body adds to its argument of that index."""
+    """What the body adds to its argument `index`; None where that is no constant."""
     name = body.result(index)
     if body.arguments.get(name) == index:
         return 0
@@ -112,22 +107,17 @@ def frame_trip_count(
     """Iterations of the v1 loop with this LoopCond; None where they can't be known."""
 
     def source(name: str) -> str:
-        for _ in range(_DEEPEST):
-            name = parse_input(name).op
-            if nodes[name].op not in _FOLLOWED:
-                return name
-            name = nodes[name].input[0]
-        return name
+        return op_of(source_of(name, nodes, op_types.SAME))
 
     def start(name: str) -> int | None:
         node = nodes[name]
-        return values.scalar(node.input[0] if node.op in ("Merge", "RefMerge") else name)
+        return values.scalar(node.input[0] if node.op in _MERGE else name)
 
     def step(name: str) -> int | None:
         node = nodes[name]
-        if node.op not in ("Merge", "RefMerge"):
+        if node.op not in _MERGE:
             return 0 if values.scalar(name) is not None else None
-        following = nodes[parse_input(node.input[1]).op]
+        following = nodes[op_of(node.input[1])]
         return _frame_step(nodes[source(following.input[0])], name, nodes, source, values)
 
     return _least(_comparisons(source(loop_cond.input[0]), nodes, source), _Loop(start, step))
@@ -140,7 +130,7 @@ def _frame_step(
     source: Callable[[str], str],
     values: ConstantValues,
 ) -> int | None:
-    """What an iteration adds to what a Merge hands out; `node` makes its next value."""
+    """What an iteration adds to what `merge` hands to it; `node` makes the next value."""
     if _is_switch_of(node, merge, source):
         return 0
     if node.op not in ("Add", "AddV2"):
@@ -162,21 +152,24 @@ _Comparison = tuple[str, str, bool]
 def _comparisons(
     condition: str, nodes: Mapping[str, Any], source: Callable[[str], str]
 ) -> Sequence[_Comparison]:
-    """(counter, limit, whether inclusive) of each comparison that has to hold."""
-    found: list[_Comparison] = []
+    """(counter, limit, whether inclusive) of each comparison that the condition wants to hold."""
+    comparisons: list[_Comparison] = []
     pending = [condition]
-    while pending and len(found) < _DEEPEST:
-        node = nodes.get(pending.pop())
-        if node is None:
+    seen: set[str] = set()
+    while pending:
+        name = pending.pop()
+        node = nodes.get(name)
+        if node is None or name in seen:
             continue
-        inputs = [source(name) for name in node.input if not name.startswith("^")]
+        seen.add(name)
+        inputs = [source(name) for name in data_inputs(node)]
         if node.op == "LogicalAnd":
             pending += inputs
         elif node.op in (_LOWER, _LOWER_OR_EQUAL):
-            found.append((inputs[0], inputs[1], node.op == _LOWER_OR_EQUAL))
+            comparisons.append((inputs[0], inputs[1], node.op == _LOWER_OR_EQUAL))
         elif node.op in _MIRRORED:
-            found.append((inputs[1], inputs[0], _MIRRORED[node.op] == _LOWER_OR_EQUAL))
-    return found
+            comparisons.append((inputs[1], inputs[0], _MIRRORED[node.op] == _LOWER_OR_EQUAL))
+    return comparisons
 
 
 def _least(comparisons: Sequence[_Comparison], loop: _Loop) -> int | None:

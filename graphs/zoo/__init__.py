@@ -1,6 +1,7 @@
-"""Benchmark training graphs: forward, backward and update, at the published sizes (SPEC 8).
+"""Benchmark training graphs: forward, backward and update, at the published sizes.
 
-Names and options come without TensorFlow; the first `build` imports it.
+The contract, section 8, lists them. Names and options come without TensorFlow; the first `build`
+imports it.
 """
 
 from graphs.zoo.catalogue import NAMES, options, parse

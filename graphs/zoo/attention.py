@@ -1,4 +1,4 @@
-"""Pieces of transformer networks: states are f4[B·T, H], one row per token."""
+"""Pieces of transformer networks, whose states are f4[B·T, H], one row per token."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from graphs.errors import UsageError
 from graphs.zoo.network import Network
 
 HEAD_SIZE = 64
+MASKED = -10_000.0
+"""Added to the scores of tokens that must not be attended to."""
 _STDDEV = 0.02
 
 
@@ -31,9 +33,7 @@ def num_heads(hidden_size: int) -> int:
 def projected(network: Network, name: str, states: Any, width: int) -> Any:
     """A fully connected layer with bias."""
     with tf.name_scope(name):
-        kernel = network.weights("kernel", [states.shape[-1], width], _STDDEV)
-        bias = network.constant_weights("bias", [width])
-        return tf.nn.bias_add(tf.matmul(states, kernel), bias)
+        return network.dense(states, width, _STDDEV)
 
 
 def layer_norm(network: Network, name: str, states: Any) -> Any:

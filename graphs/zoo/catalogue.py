@@ -17,16 +17,14 @@ class Entry:
 
     Attributes:
       module: the module of this package whose `build(settings)` makes it.
-      published: option values at the published size.
-      tiny: option values for tests; the same keys.
-      published_num_ops: op count in the literature for TensorFlow 1 (ColocRL; PUBLISHED.md
-        marks it "memory"), None where none is known.
+      values: {option: (its value at the published size, its value in tests)}.
+      published_num_ops: op count in the literature for TensorFlow 1 (ColocRL, recalled); None
+        where none is known.
       fixed: settings that a user can't change; they tell apart graphs that share a module.
     """
 
     module: str
-    published: Mapping[str, int]
-    tiny: Mapping[str, int]
+    values: Mapping[str, tuple[int, int]]
     published_num_ops: int | None = None
     fixed: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
@@ -34,151 +32,106 @@ class Entry:
 ENTRIES: Mapping[str, Entry] = {
     "rnnlm": Entry(
         "rnnlm",
-        # 10,000 words: Penn Treebank, whose full softmax is what Zaremba et al. train. The
-        # billion-word vocabulary needs a sampled softmax, whose candidate sampler runs on CPU only.
         {
-            "batch_size": 64,
-            "num_layers": 2,
-            "hidden_size": 2048,
-            "num_steps": 40,
-            "vocab_size": 10_000,
+            "batch_size": (64, 4),
+            "num_layers": (2, 2),
+            "hidden_size": (2048, 8),
+            "num_steps": (40, 3),
+            # Penn Treebank's, whose full softmax is what Zaremba et al. train. The billion-word
+            # vocabulary needs a sampled softmax, whose candidate sampler runs on CPUs only.
+            "vocab_size": (10_000, 20),
         },
-        {"batch_size": 4, "num_layers": 2, "hidden_size": 8, "num_steps": 3, "vocab_size": 20},
         published_num_ops=8_943,
     ),
     "nmt": Entry(
         "nmt",
-        # 50 steps: the longest sentences that Luong et al. (2015) train on.
         {
-            "batch_size": 64,
-            "num_layers": 2,
-            "hidden_size": 1024,
-            "num_steps": 50,
-            "vocab_size": 30_000,
+            "batch_size": (64, 4),
+            "num_layers": (2, 2),
+            "hidden_size": (1024, 8),
+            # The longest sentences that Luong et al. (2015) train on.
+            "num_steps": (50, 3),
+            "vocab_size": (30_000, 20),
         },
-        {"batch_size": 4, "num_layers": 2, "hidden_size": 8, "num_steps": 3, "vocab_size": 20},
         published_num_ops=22_097,
     ),
     "inception_v3": Entry(
         "inception_v3",
         {
-            "batch_size": 32,
-            "image_size": 299,
-            "num_classes": 1000,
-            "width_divisor": 1,
-            "max_repeats": 4,
-        },
-        {
-            "batch_size": 2,
-            "image_size": 75,
-            "num_classes": 10,
-            "width_divisor": 16,
-            "max_repeats": 1,
+            "batch_size": (32, 2),
+            "image_size": (299, 75),
+            "num_classes": (1000, 10),
+            "width_divisor": (1, 16),
+            "max_repeats": (4, 1),
         },
         published_num_ops=31_180,
     ),
     "cifar10": Entry(
         "cifar10",
-        {"batch_size": 128, "image_size": 24, "num_classes": 10, "width_divisor": 1},
-        {"batch_size": 4, "image_size": 8, "num_classes": 10, "width_divisor": 8},
+        {
+            "batch_size": (128, 4),
+            "image_size": (24, 8),
+            "num_classes": (10, 10),
+            "width_divisor": (1, 8),
+        },
     ),
     **{
         f"resnet{depth}": Entry(
             "resnet",
             {
-                "batch_size": 32,
-                "image_size": 224,
-                "num_classes": 1000,
-                "width_divisor": 1,
-                "max_repeats": 36,
-            },
-            {
-                "batch_size": 2,
-                "image_size": 32,
-                "num_classes": 10,
-                "width_divisor": 16,
-                "max_repeats": repeats,
+                "batch_size": (32, 2),
+                "image_size": (224, 32),
+                "num_classes": (1000, 10),
+                "width_divisor": (1, 16),
+                "max_repeats": (36, tiny_repeats),
             },
             fixed={"depth": depth},
         )
-        for depth, repeats in ((152, 2), (50, 1))
+        for depth, tiny_repeats in ((152, 2), (50, 1))
     },
     "nasnet": Entry(
         "nasnet",
         {
-            "batch_size": 32,
-            "num_layers": 4,
-            "hidden_size": 1056,
-            "num_stages": 3,
-            "stem_filters": 32,
-            "image_size": 224,
-            "num_classes": 1000,
-        },
-        {
-            "batch_size": 2,
-            "num_layers": 1,
-            "hidden_size": 48,
-            "num_stages": 1,
-            "stem_filters": 4,
-            "image_size": 32,
-            "num_classes": 10,
+            "batch_size": (32, 2),
+            "num_layers": (4, 1),
+            "hidden_size": (1056, 48),
+            "num_stages": (3, 1),
+            "stem_filters": (32, 4),
+            "image_size": (224, 32),
+            "num_classes": (1000, 10),
         },
     ),
     "transformer": Entry(
         "transformer",
         {
-            "batch_size": 32,
-            "num_layers": 12,
-            "hidden_size": 768,
-            "num_steps": 128,
-            "vocab_size": 30_522,
-            "num_masked": 20,
-        },
-        {
-            "batch_size": 2,
-            "num_layers": 2,
-            "hidden_size": 8,
-            "num_steps": 6,
-            "vocab_size": 20,
-            "num_masked": 2,
+            "batch_size": (32, 2),
+            "num_layers": (12, 2),
+            "hidden_size": (768, 8),
+            "num_steps": (128, 6),
+            "vocab_size": (30_522, 20),
+            "num_masked": (20, 2),
         },
     ),
     "dlrm": Entry(
         "dlrm",
         {
-            "batch_size": 2048,
-            "hidden_size": 128,
-            "vocab_size": 10_131_227,
-            "num_tables": 26,
-            "width_divisor": 1,
-        },
-        {
-            "batch_size": 4,
-            "hidden_size": 4,
-            "vocab_size": 50,
-            "num_tables": 8,
-            "width_divisor": 64,
+            "batch_size": (2048, 4),
+            "hidden_size": (128, 4),
+            "vocab_size": (10_131_227, 50),
+            "num_tables": (26, 8),
+            "width_divisor": (1, 64),
         },
     ),
     "moe": Entry(
         "moe",
         {
-            "batch_size": 32,
-            "num_layers": 6,
-            "hidden_size": 1024,
-            "num_steps": 128,
-            "vocab_size": 32_000,
-            "num_experts": 16,
-            "inner_size": 4096,
-        },
-        {
-            "batch_size": 2,
-            "num_layers": 2,
-            "hidden_size": 8,
-            "num_steps": 8,
-            "vocab_size": 20,
-            "num_experts": 4,
-            "inner_size": 16,
+            "batch_size": (32, 2),
+            "num_layers": (6, 2),
+            "hidden_size": (1024, 8),
+            "num_steps": (128, 8),
+            "vocab_size": (32_000, 20),
+            "num_experts": (16, 4),
+            "inner_size": (4096, 16),
         },
     ),
 }
@@ -187,7 +140,7 @@ NAMES: tuple[str, ...] = tuple(ENTRIES)
 
 
 def entry(name: str) -> Entry:
-    """The catalogue's entry; UsageError for an unknown name."""
+    """The benchmark graph of that name; UsageError where there is none."""
     if name not in ENTRIES:
         raise UsageError(
             f"looking up benchmark graph {name!r}: there is none of that name"
@@ -220,9 +173,9 @@ def parse(spec: str) -> tuple[str, dict[str, int | str]]:
 
 def options(name: str, size: str = "published") -> Mapping[str, int | str]:
     """Option names and default values of a benchmark graph, `size` among them."""
-    known = entry(name)
     _checked(name, "size", size)
-    return {"size": size, **(known.tiny if size == "tiny" else known.published)}
+    which = SIZES.index(size)
+    return {"size": size, **{key: both[which] for key, both in entry(name).values.items()}}
 
 
 def resolve(name: str, size: str, chosen: Mapping[str, int | str]) -> dict[str, int]:
@@ -240,7 +193,7 @@ def resolve(name: str, size: str, chosen: Mapping[str, int | str]) -> dict[str, 
 
 
 def _checked(name: str, key: str, value: int | str) -> int | str:
-    known = ("size", *entry(name).published)
+    known = ("size", *entry(name).values)
     if key not in known:
         raise UsageError(
             f"setting option {key!r} of benchmark graph {name!r}: it has none of that name"

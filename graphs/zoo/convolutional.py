@@ -1,4 +1,4 @@
-"""Pieces of convolutional networks: images are f4[B, height, width, channels]."""
+"""Pieces of convolutional networks, whose images are f4[B, height, width, channels]."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from graphs.zoo.network import Network
+from graphs.zoo.network import Network, Training, v1
+
+RMSPROP = Training(
+    lambda: v1.train.RMSPropOptimizer(0.1, decay=0.9, momentum=0.9, epsilon=1.0), weight_decay=4e-5
+)
+"""How Inception-V3 and NASNet are trained."""
 
 _MOVING_AVERAGE_DECAY = 0.997
 
@@ -52,23 +57,21 @@ def conv_norm_relu(
     name: str,
     images: Any,
     num_filters: int,
-    kernel: tuple[int, int] | int = 1,
-    stride: int = 1,
-    padding: str = "SAME",
+    *window: Any,
 ) -> Any:
-    """Convolution, batch normalisation and rectifier in a name scope of their own."""
+    """Convolution, batch normalisation and rectifier in a name scope of their own.
+
+    `window` is kernel, stride and padding, as `convolution` takes them.
+    """
     with tf.name_scope(name):
-        outputs = convolution(network, images, num_filters, kernel, stride, padding)
+        outputs = convolution(network, images, num_filters, *window)
         return tf.nn.relu(batch_norm(network, outputs))
 
 
 def dense(network: Network, name: str, inputs: Any, width: int) -> Any:
     """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
     with tf.name_scope(name):
-        rows = inputs.shape[1]
-        kernel = network.weights("kernel", [rows, width], 1 / math.sqrt(rows))
-        bias = network.constant_weights("bias", [width])
-        return tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
+        return network.dense(inputs, width, 1 / math.sqrt(inputs.shape[1]))
 
 
 def global_average(images: Any) -> Any:

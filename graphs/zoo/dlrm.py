@@ -61,10 +61,10 @@ def build(settings: Mapping[str, int]) -> Network:
 
 
 def spread(sizes: Sequence[int], parts: Sequence[int]) -> list[int]:
-    """The part of each size such that every half, quarter … of the parts holds about the same.
+    """The part of each size, such that every half, quarter, … of the parts holds about the same.
 
-    Halving, largest first into the emptier half, and again within each half: parts p·n//P to
-    n GPUs keeps the balance for n = 2, 4, 8.
+    The sizes are halved, the largest first and each into the emptier half, and so again within each
+    half. So the bytes are even on n = 2, 4 or 8 GPUs, where part p of P lies on GPU p·n//P.
     """
     if len(parts) == 1:
         return [parts[0]] * len(sizes)
@@ -95,9 +95,7 @@ def _perceptron(network: Network, name: str, inputs: Any, widths: Sequence[int])
         with tf.name_scope(f"{name}_{index}"):
             rows = inputs.shape[1]
             inputs = tf.nn.relu(inputs) if index else inputs
-            kernel = network.weights("kernel", [rows, width], math.sqrt(2 / (rows + width)))
-            bias = network.constant_weights("bias", [width])
-            inputs = tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
+            inputs = network.dense(inputs, width, math.sqrt(2 / (rows + width)))
     return inputs
 
 

@@ -1,4 +1,4 @@
-"""Where an expert places a benchmark graph, as the papers describe it.
+"""Places a benchmark graph as an expert would, as the papers describe it.
 
 Every op of a zoo graph carries two integer attributes: `_tfplace_expert_part`, the part of the
 model that it belongs to (0..P-1, or -1 for the CPU), and `_tfplace_expert_parts`, P. Part p goes
@@ -27,12 +27,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from graphs.names import op_of
+
 PART_ATTRIBUTE = "_tfplace_expert_part"
 PARTS_ATTRIBUTE = "_tfplace_expert_parts"
 CPU = -1
 
-# tf.gradients names the ops of X's gradient gradients/X_grad/… (or X_grad_1/… where taken), and
-# the running sum of the gradients that reach X gradients/X_gradient_sum/….
+# tf.gradients calls the ops of X's gradient gradients/X_grad/… (or X_grad_1/… if that is taken),
+# and the running sum of the gradients that reach X gradients/X_gradient_sum/….
 _GRADIENT_SCOPE = re.compile(r"^gradients/(.+?)(?:_gradient_sum|_grad)(?:_\d+)?/")
 
 
@@ -74,26 +76,22 @@ def expert_placement(
 
 
 def _device(name: str, nodes: dict[str, Any], device_of_op: dict[str, int | None]) -> int | None:
-    """Walks first inputs until one carries a part."""
+    """The device of an op, or of the first of its inputs, and of theirs, that carries a part."""
     seen = set()
     while name in nodes and name not in device_of_op and name not in seen:
         seen.add(name)
-        producers = [_producer(tensor) for tensor in nodes[name].input]
+        producers = [op_of(tensor) for tensor in nodes[name].input]
         placed = [producer for producer in producers if producer in device_of_op]
         name = next(iter(placed or producers), "")
     return device_of_op.get(name)
 
 
-def _producer(tensor: str) -> str:
-    return tensor.removeprefix("^").partition(":")[0]
-
-
 def spread_parts(graph: Any, num_parts: int) -> None:
     """Writes the part attributes on every op of a tf.Graph whose forward ops carry theirs.
 
-    An op that carries none takes, in this order, the part of the forward op whose gradient it
-    is, of the op it is colocated with, of its first data input that is not on the CPU, of its
-    first consumer, else the CPU.
+    An op that carries none takes the part of the forward op whose gradient it is; else of the op
+    that it is colocated with; else of its first data input that is not on the CPU; else of its
+    first consumer that is not on the CPU; else it is on the CPU.
     """
     ops = graph.get_operations()
     part_of_op: dict[str, int] = {}

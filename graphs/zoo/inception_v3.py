@@ -11,34 +11,27 @@ from typing import Any
 
 import tensorflow as tf
 
-from graphs.zoo.convolutional import conv_norm_relu, cross_entropy, dense, global_average
-from graphs.zoo.network import Network, Training, v1
+from graphs.zoo.convolutional import RMSPROP, conv_norm_relu, cross_entropy, dense, global_average
+from graphs.zoo.network import Network
 
 _AUXILIARY_WEIGHT = 0.4
 
-# A branch is a chain of (filters, kernel) convolutions; every one has stride 1 and keeps the size.
+# A chain of (filters, kernel) convolutions, each of stride 1 and keeping the image's size.
 _Chain = Sequence[tuple[int, tuple[int, int] | int]]
 _Block = Callable[["_Stages", Any], Any]
 
 
 class _Stages:
-    """Builds branches at a fraction of the published width."""
+    """Builds the branches of blocks at a fraction of the published width."""
 
     def __init__(self, network: Network, width_divisor: int) -> None:
         self.network = network
         self._width_divisor = width_divisor
 
-    def conv(
-        self,
-        name: str,
-        images: Any,
-        filters: int,
-        kernel: tuple[int, int] | int = 1,
-        stride: int = 1,
-        padding: str = "SAME",
-    ) -> Any:
+    def conv(self, name: str, images: Any, filters: int, *window: Any) -> Any:
+        """A convolution; `window` is kernel, stride and padding."""
         width = max(1, filters // self._width_divisor)
-        return conv_norm_relu(self.network, name, images, width, kernel, stride, padding)
+        return conv_norm_relu(self.network, name, images, width, *window)
 
     def chain(self, name: str, images: Any, chain: _Chain) -> Any:
         with tf.name_scope(name):
@@ -78,18 +71,12 @@ def build(settings: Mapping[str, int]) -> Network:
         with network.part(len(blocks) + 1), tf.name_scope("head"):
             logits = dense(network, "logits", global_average(images), num_classes)
             loss = cross_entropy(logits, labels) + _AUXILIARY_WEIGHT * auxiliary
-    network.train(
-        loss,
-        Training(
-            lambda: v1.train.RMSPropOptimizer(0.1, decay=0.9, momentum=0.9, epsilon=1.0),
-            weight_decay=4e-5,
-        ),
-    )
+    network.train(loss, RMSPROP)
     return network
 
 
 def _blocks(max_repeats: int) -> tuple[list[tuple[str, _Block]], int]:
-    """Names and builders of all blocks, and the index of that which the auxiliary head is on."""
+    """The names and builders of all blocks; the index of the block with the auxiliary head."""
     coarse = [(f"a_{i}", _block_a(pool)) for i, pool in enumerate((32, 64, 64)[:max_repeats])]
     middle = [
         (f"b_{i}", _block_b(width)) for i, width in enumerate((128, 160, 160, 192)[:max_repeats])
@@ -171,7 +158,7 @@ def _block_c(stages: _Stages, images: Any) -> Any:
 
 
 def _auxiliary_loss(stages: _Stages, images: Any, labels: Any, num_classes: int) -> Any:
-    """Cross entropy of the head on the last 17 x 17 block; kernels shrink with small images."""
+    """Cross entropy of the head on the last 17 x 17 block; small images get smaller kernels."""
     with tf.name_scope("auxiliary"):
         images = tf.nn.avg_pool2d(images, min(5, images.shape[1]), 3, "VALID", name="pool")
         images = stages.conv("conv_0", images, 128)

@@ -20,7 +20,6 @@ from graphs.zoo.network import Network, Training, v1
 
 _CAPACITY_FACTOR = 1.25
 _BALANCE_WEIGHT = 0.01
-_MASKED = -10_000.0
 _EXPERTS_PER_TOKEN = 2
 
 
@@ -38,7 +37,7 @@ def build(settings: Mapping[str, int]) -> Network:
             positions = network.weights("positions", [num_steps, hidden_size], 0.02)
             states = tf.reshape(tf.gather(words, tokens) + positions, [-1, hidden_size])
             visible = tf.linalg.band_part(tf.ones([num_steps, num_steps]), -1, 0)
-            bias = (1.0 - visible) * _MASKED
+            bias = (1.0 - visible) * attention.MASKED
         balance = []
         for layer in range(settings["num_layers"]):
             with network.part(0), tf.name_scope(f"layer_{layer}"):
@@ -90,8 +89,8 @@ def _gates(network: Network, grouped: Any, num_experts: int) -> tuple[Any, Any]:
     masks = [tf.one_hot(index, num_experts) for index in tf.unstack(chosen, axis=2)]
     weights = [tf.reduce_sum(gates * mask, 2, keepdims=True) for mask in masks]
     total = tf.add_n(weights)
-    # First choices take an expert's slots in the order of the tokens, second choices what is left;
-    # a slot number beyond the capacity has an all-zero one-hot vector: that token is dropped.
+    # First choices take an expert's slots in the order of the tokens, second choices what is left.
+    # A slot number beyond the capacity has a one-hot vector of zeros, so that token is dropped.
     first_users = tf.reduce_sum(masks[0], 1, keepdims=True)
     combine = []
     for mask, weight, taken in zip(masks, weights, (0.0, first_users), strict=True):

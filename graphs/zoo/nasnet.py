@@ -14,8 +14,15 @@ from typing import Any
 import tensorflow as tf
 
 from graphs.errors import UsageError
-from graphs.zoo.convolutional import batch_norm, convolution, cross_entropy, dense, global_average
-from graphs.zoo.network import Network, Training, v1
+from graphs.zoo.convolutional import (
+    RMSPROP,
+    batch_norm,
+    convolution,
+    cross_entropy,
+    dense,
+    global_average,
+)
+from graphs.zoo.network import Network
 
 # A normal cell concatenates 6 tensors.
 _TENSORS_OF_CELL = 6
@@ -47,13 +54,7 @@ def build(settings: Mapping[str, int]) -> Network:
             pooled = global_average(tf.nn.relu(outputs))
             logits = dense(network, "logits", pooled, settings["num_classes"])
             loss = cross_entropy(logits, labels)
-    network.train(
-        loss,
-        Training(
-            lambda: v1.train.RMSPropOptimizer(0.1, decay=0.9, momentum=0.9, epsilon=1.0),
-            weight_decay=4e-5,
-        ),
-    )
+    network.train(loss, RMSPROP)
     return network
 
 

@@ -1,4 +1,4 @@
-"""A training graph under construction: variables, feeds, parts of the expert placement, step."""
+"""Builds a training graph: its variables, feeds, parts of the expert placement, and its step."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Training:
       optimizer: makes the v1 optimizer; called inside the graph.
       clip_norm: global norm to which gradients are clipped, None for no clipping.
       running_sum: add up a variable's gradients one by one. An unrolled network has one gradient
-        per step and weight; adding them all at once keeps all alive: 10 GB for rnnlm's 40 steps,
-        more than a K80 has left. This is tf.AggregationMethod.EXPERIMENTAL_TREE.
+        per step and weight. Adding them all at once keeps all of them in memory: 10 GB for rnnlm's
+        40 steps, more than a K80 has left. This is tf.AggregationMethod.EXPERIMENTAL_TREE.
       dense_gradients: make whole tensors of the gradients of embedding tables. Adam moves every row
-        of a table in every step anyway; on row gradients it looks for duplicate rows first, whose
-        number, and so the shapes after it, would depend on the batch.
+        of a table in every step anyway. On gradients of rows it looks for duplicate rows first,
+        whose number, and with it the shapes that follow, would depend on the batch.
       weight_decay: adds weight_decay x half the squared norm of every kernel to the loss.
     """
 
@@ -40,12 +40,11 @@ class Training:
 
 
 class Network:
-    """Collects what a zoo graph consists of while it is built.
+    """Collects the parts of a zoo graph while it is built.
 
-    A variable is read once and the read shared by all its users, so that a weight that is used
-    at every time step moves between devices once. No device is asked for anywhere, and gradients
-    are not colocated with their forward ops; optimizers colocate slots and updates with the
-    variable, as they do for every user.
+    A variable is read once and all its users share the read, so that a weight that is used at every
+    time step moves between devices once. No op asks for a device, and gradients are not colocated
+    with their forward ops. Optimizers colocate slots and updates with the variable, as always.
 
     Attributes:
       graph: the tf.Graph.
@@ -109,7 +108,7 @@ class Network:
         return v1.Variable(make, trainable=trainable, name=name, use_resource=True)
 
     def weights(self, name: str, shape: Sequence[int], stddev: float, decay: bool = True) -> Any:
-        """The one read of a new truncated-normal variable; `decay`: weight decay applies."""
+        """The one read of a new truncated-normal variable; `decay` says if weight decay applies."""
         value = self.read(
             self.variable(name, shape, lambda: tf.random.truncated_normal(shape, stddev=stddev))
         )
@@ -120,6 +119,12 @@ class Network:
     def constant_weights(self, name: str, shape: Sequence[int], value: float = 0.0) -> Any:
         """The one read of a new variable that starts as a constant: biases and scales."""
         return self.read(self.variable(name, shape, value))
+
+    def dense(self, inputs: Any, width: int, stddev: float) -> Any:
+        """A fully connected layer with bias, f4[B, n] to f4[B, width]."""
+        kernel = self.weights("kernel", [inputs.shape[-1], width], stddev)
+        bias = self.constant_weights("bias", [width])
+        return tf.nn.bias_add(tf.matmul(inputs, kernel), bias)
 
     def read(self, variable: Any) -> Any:
         """Reads a variable; call once and share the tensor."""

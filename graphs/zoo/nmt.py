@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from graphs.errors import UsageError
 from graphs.zoo.network import Network, Training, v1
-from graphs.zoo.recurrent import LstmCell, Softmax, embedded_steps
+from graphs.zoo.recurrent import LstmCell, embedded_steps, lstm_layer, softmax_loss
 
 _FIRST_RESIDUAL_LAYER = 2
 
@@ -50,7 +50,8 @@ def build(settings: Mapping[str, int]) -> Network:
         with network.part(num_layers // 2), tf.name_scope("target_embedding"):
             target = embedded_steps(network, feeds[1], vocab_size, hidden_size)
         outputs = _decoder(network, target, attention, settings)
-        loss = _loss(network, outputs, feeds[2], settings)
+        with network.part(num_layers - 1), tf.name_scope("softmax"):
+            loss = softmax_loss(network, outputs, feeds[2], vocab_size)
     network.train(
         loss,
         Training(
@@ -99,15 +100,8 @@ def _encoder(network: Network, steps: Sequence[Any], settings: Mapping[str, int]
     """The top layer's output of each source step."""
     for layer in range(settings["num_layers"] // 2):
         with network.part(layer), tf.name_scope(f"encoder_{layer}"):
-            cell = LstmCell(network, settings["hidden_size"], settings["hidden_size"])
-            state = cell.zero_state(settings["batch_size"])
-            outputs = []
-            for step, inputs in enumerate(steps):
-                with tf.name_scope(f"step_{step}"):
-                    state = cell([inputs], state)
-                    residual = layer >= _FIRST_RESIDUAL_LAYER
-                    outputs.append(state[1] + inputs if residual else state[1])
-            steps = outputs
+            is_residual = layer >= _FIRST_RESIDUAL_LAYER
+            steps = lstm_layer(network, steps, settings["hidden_size"], is_residual)
     return steps
 
 
@@ -132,15 +126,3 @@ def _decoder(
                 inputs = states[layer][1] + inputs if residual else states[layer][1]
         outputs.append(inputs)
     return outputs
-
-
-def _loss(
-    network: Network, outputs: Sequence[Any], targets: Any, settings: Mapping[str, int]
-) -> Any:
-    with network.part(settings["num_layers"] - 1), tf.name_scope("softmax"):
-        softmax = Softmax(network, settings["hidden_size"], settings["vocab_size"])
-        losses = []
-        for step, labels in enumerate(tf.unstack(targets, axis=1)):
-            with tf.name_scope(f"step_{step}"):
-                losses.append(softmax.loss(outputs[step], labels))
-        return tf.add_n(losses)

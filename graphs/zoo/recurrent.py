@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.zoo.convolutional import cross_entropy
 from graphs.zoo.network import Network
 
 
@@ -52,27 +53,37 @@ class LstmCell:
         return c, tf.tanh(c) * tf.sigmoid(o)
 
 
-class Softmax:
-    """A projection to the vocabulary and its cross entropy, one per time step.
+def lstm_layer(
+    network: Network, steps: Sequence[Any], hidden_size: int, is_residual: bool = False
+) -> Sequence[Any]:
+    """The outputs f4[B, H] of an LSTM layer, from its inputs at each time step, f4[B, H].
 
-    Args:
-      network: what it is built into; its variables go into the current name scope.
-      input_size: width of the states that are projected.
-      vocab_size: number of words V.
+    With `is_residual` the inputs are added to the outputs.
     """
+    cell = LstmCell(network, hidden_size, hidden_size)
+    state = cell.zero_state(steps[0].shape[0])
+    outputs = []
+    for step, inputs in enumerate(steps):
+        with tf.name_scope(f"step_{step}"):
+            state = cell([inputs], state)
+            outputs.append(state[1] + inputs if is_residual else state[1])
+    return outputs
 
-    def __init__(self, network: Network, input_size: int, vocab_size: int) -> None:
-        self._kernel = network.weights(
-            "kernel", [input_size, vocab_size], 1 / math.sqrt(input_size)
-        )
-        self._bias = network.constant_weights("bias", [vocab_size])
 
-    def loss(self, state: Any, labels: Any) -> Any:
-        """Mean cross entropy of one step, scalar, from f4[B, input_size] and labels i4[B]."""
-        logits = tf.nn.bias_add(tf.matmul(state, self._kernel), self._bias)
-        return tf.reduce_mean(
-            tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-        )
+def softmax_loss(network: Network, states: Sequence[Any], targets: Any, vocab_size: int) -> Any:
+    """The loss of a projection to the vocabulary: mean cross entropies, summed over time steps.
+
+    `states` are f4[B, H] of each of T steps, `targets` i4[B, T].
+    """
+    rows = states[0].shape[1]
+    kernel = network.weights("kernel", [rows, vocab_size], 1 / math.sqrt(rows))
+    bias = network.constant_weights("bias", [vocab_size])
+    losses = []
+    for step, labels in enumerate(tf.unstack(targets, axis=1)):
+        with tf.name_scope(f"step_{step}"):
+            logits = tf.nn.bias_add(tf.matmul(states[step], kernel), bias)
+            losses.append(cross_entropy(logits, labels))
+    return tf.add_n(losses)
 
 
 def embedded_steps(

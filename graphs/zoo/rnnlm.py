@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from graphs.zoo.network import Network, Training, v1
-from graphs.zoo.recurrent import LstmCell, Softmax, embedded_steps
+from graphs.zoo.recurrent import embedded_steps, lstm_layer, softmax_loss
 
 
 def build(settings: Mapping[str, int]) -> Network:
@@ -28,21 +28,9 @@ def build(settings: Mapping[str, int]) -> Network:
             steps = embedded_steps(network, tokens, vocab_size, hidden_size)
         for layer in range(num_layers):
             with network.part(layer), tf.name_scope(f"lstm_{layer}"):
-                cell = LstmCell(network, hidden_size, hidden_size)
-                state = cell.zero_state(batch_size)
-                outputs = []
-                for step, inputs in enumerate(steps):
-                    with tf.name_scope(f"step_{step}"):
-                        state = cell([inputs], state)
-                    outputs.append(state[1])
-                steps = outputs
+                steps = lstm_layer(network, steps, hidden_size)
         with network.part(num_layers - 1), tf.name_scope("softmax"):
-            softmax = Softmax(network, hidden_size, vocab_size)
-            losses = []
-            for step, labels in enumerate(tf.unstack(targets, axis=1)):
-                with tf.name_scope(f"step_{step}"):
-                    losses.append(softmax.loss(steps[step], labels))
-            loss = tf.add_n(losses)
+            loss = softmax_loss(network, steps, targets, vocab_size)
     network.train(
         loss,
         Training(lambda: v1.train.GradientDescentOptimizer(1.0), clip_norm=5.0, running_sum=True),

@@ -17,7 +17,6 @@ from graphs.zoo.network import Network, Training, v1
 
 _NUM_SEGMENTS = 2
 _MAX_STEPS = 512
-_MASKED = -10_000.0
 
 
 def build(settings: Mapping[str, int]) -> Network:
@@ -34,7 +33,7 @@ def build(settings: Mapping[str, int]) -> Network:
             words = attention.embedding_table(network, "words", settings["vocab_size"], hidden_size)
             states = _embedded(network, words, tokens, segments)
             hidden = tf.reshape(tf.equal(mask, 0), [batch_size, 1, 1, num_steps])
-            bias = tf.cast(hidden, tf.float32) * _MASKED
+            bias = tf.cast(hidden, tf.float32) * attention.MASKED
         for layer in range(num_layers):
             with network.part(layer), tf.name_scope(f"layer_{layer}"):
                 states = _layer(network, states, bias, batch_size)

@@ -1,4 +1,4 @@
-"""Benchmark graphs as files: GraphDef, MetaGraphDef or a TF1-style SavedModel."""
+"""Writes benchmark graphs to files: GraphDef, MetaGraphDef or a SavedModel of TensorFlow 1."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from graphs.errors import OutputError
 from graphs.host.whole_file import exchange, write_whole
+from graphs.names import op_of
 from graphs.zoo.zoo_graph import ZooGraph, variable_bytes
 
 SIGNATURE = "train_step"
@@ -81,7 +82,7 @@ def _meta_graph_def(zoo_graph: ZooGraph) -> Any:
 
 
 def _write_saved_model(zoo_graph: ZooGraph, path: Path) -> None:
-    """Saves a copy of the graph: the saver's and the signature's ops stay out of the original."""
+    """Saves a copy of the graph, so that the original gets no ops of a saver and a signature."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -96,7 +97,7 @@ def _write_saved_model(zoo_graph: ZooGraph, path: Path) -> None:
             with tf.control_dependencies([train_op]), tf.name_scope(SIGNATURE):
                 loss = tf.identity(graph.get_tensor_by_name(zoo_graph.loss), name="loss")
             inputs = {
-                spec.tensor.partition(":")[0]: graph.get_tensor_by_name(spec.tensor)
+                op_of(spec.tensor): graph.get_tensor_by_name(spec.tensor)
                 for spec in zoo_graph.feeds
             }
             signature = v1.saved_model.predict_signature_def(inputs, {"loss": loss})
@@ -113,7 +114,7 @@ def _write_saved_model(zoo_graph: ZooGraph, path: Path) -> None:
 
 
 def _replace(made: Path, path: Path) -> None:
-    """Renames `made`; a directory that stands there is left in its place, to be removed."""
+    """Moves `made` to `path`; what was at `path` comes to lie at `made`, or is removed."""
     if path.exists():
         if exchange(made, path):
             return
@@ -122,7 +123,7 @@ def _replace(made: Path, path: Path) -> None:
 
 
 def _check_memory(zoo_graph: ZooGraph, path: Path) -> None:
-    """Initialising holds every variable and, for a moment, its initial value."""
+    """Raises OutputError where there is no room: initialising holds each variable's value twice."""
     wanted = variable_bytes(zoo_graph)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     path.parent.mkdir(parents=True, exist_ok=True)

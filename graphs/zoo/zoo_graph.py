@@ -1,4 +1,4 @@
-"""A finished benchmark graph, what a run of it needs, and counts of it."""
+"""A finished benchmark graph: what a run of it needs, and how large it is."""
 
 from __future__ import annotations
 
@@ -69,17 +69,17 @@ def build(name: str, size: str = "published", **options: int | str) -> ZooGraph:
 
 
 def step_ops(zoo_graph: ZooGraph) -> set[str]:
-    """Names of the ops that a training step needs, through data and control edges."""
+    """The names of the ops that a training step needs, through data and control edges."""
     graph = zoo_graph.graph
-    waiting = [graph.get_operation_by_name(zoo_graph.train_op)]
-    found = {waiting[0].name}
-    while waiting:
-        op = waiting.pop()
+    pending = [graph.get_operation_by_name(zoo_graph.train_op)]
+    needed = {pending[0].name}
+    while pending:
+        op = pending.pop()
         for producer in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
-            if producer.name not in found:
-                found.add(producer.name)
-                waiting.append(producer)
-    return found
+            if producer.name not in needed:
+                needed.add(producer.name)
+                pending.append(producer)
+    return needed
 
 
 def op_table(

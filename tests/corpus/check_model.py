@@ -136,7 +136,7 @@ def _at_random(result: Result, entry: Entry, path: str, cluster: str, folder: Pa
     placement = Random(found.problem, 1, max(found.problem.num_ops, 1), 1).propose().device_of_op[0]
     devices = origin_devices(found.flat, found.built, placement, found.problem.device_names)
     out = folder / "placed_at_random"
-    emit(found.source, devices, out, {}, overwrite=True)
+    emit(found.source, devices, out, {})
     verify.BUDGET_SECONDS = 3600.0  # everything is compared, whatever else the machine does
     meta_graphs = sniff(out).proto.meta_graphs
     named = {n.device for m in meta_graphs for _, nodes in bodies(m.graph_def) for n in nodes}

@@ -8,7 +8,7 @@ from graphs.problem_file import read_problem, write_problem
 from tests.builders import Machine, colocated_pair, diamond, random_problem, with_executor
 from tests.reference_simulator import reference_run
 
-SPEC_NAMES = (
+CONTRACT_NAMES = (
     *("op_names", "op_types", "op_seconds", "tensor_producer", "tensor_bytes"),
     *("tensor_alloc_bytes", "use_tensor", "use_op", "op_persistent_bytes", "op_temp_bytes"),
     *("colocation_group", "pinned_device", "device_names", "device_slots"),
@@ -40,8 +40,8 @@ def test_arrays_have_the_names_and_dtypes_of_the_spec(tmp_path):
     path = tmp_path / "a.npz"
     write_problem(str(path), diamond(machine=Machine(3)), np.zeros(4, dtype=np.int64))
     with np.load(path, allow_pickle=False) as archive:
-        assert set(SPEC_NAMES) < set(archive.files)
-        dtypes = {name: archive[name].dtype.str for name in SPEC_NAMES}
+        assert set(CONTRACT_NAMES) < set(archive.files)
+        dtypes = {name: archive[name].dtype.str for name in CONTRACT_NAMES}
         assert archive["link_channels"].shape == (3, 3, 2)
         assert archive["memory_reserve"].shape == ()
     integers = {name for name, dtype in dtypes.items() if dtype == "<i4"}
@@ -50,7 +50,7 @@ def test_arrays_have_the_names_and_dtypes_of_the_spec(tmp_path):
         *("device_slots", "link_channels", "placement"),
     }
     assert {name for name, dtype in dtypes.items() if dtype == "<i8"} == {
-        name for name in SPEC_NAMES if name.endswith("_bytes")
+        name for name in CONTRACT_NAMES if name.endswith("_bytes")
     }
     assert dtypes["op_names"].startswith("<U")
 

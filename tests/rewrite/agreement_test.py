@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
 
 from rewrite.agreement import OutputAgreement, max_abs_diff
 
@@ -29,7 +32,7 @@ from rewrite.agreement import OutputAgreement, max_abs_diff
     ],
 )
 def test_tolerance(value, other, is_within):
-    assert OutputAgreement(1e-5).within(value, other) == is_within
+    assert OutputAgreement().within(value, other) == is_within
 
 
 def test_differences():
@@ -43,16 +46,36 @@ def test_differences():
 
 def test_what_is_computed_in_bfloat16_is_no_more_exact_than_that():
     value, other = np.float32([3.0]), np.float32([3.02])
-    assert not OutputAgreement.of([value], 1e-5).within(value, other)
-    assert OutputAgreement.of([value], 1e-5, "bfloat16").within(value, other)
-    assert not OutputAgreement.of([value], 1e-5, "bfloat16").within(value, np.float32([3.1]))
+    assert not OutputAgreement.of([value]).within(value, other)
+    assert OutputAgreement.of([value], "bfloat16").within(value, other)
+    assert not OutputAgreement.of([value], "bfloat16").within(value, np.float32([3.1]))
 
 
 def test_a_tensor_of_rounding_errors_may_have_others():
     weights, noise = np.float32([0.5, -4.0]), np.float32([1e-9, -2e-9])
-    agreement = OutputAgreement.of([weights, noise, np.array([b"a"], object)], 1e-5)
+    agreement = OutputAgreement.of([weights, noise, np.array([b"a"], object)])
     assert agreement.largest == 4.0
     assert agreement.within(noise, -noise)
     assert not agreement.within(noise, np.float32([1e-9, 1e-5]))
     assert not agreement.within(weights, np.float32([0.5, -4.001]))
-    assert not OutputAgreement.of([noise], 1e-5).within(noise, -noise)
+    assert not OutputAgreement.of([noise]).within(noise, -noise)
+
+
+VALUES = arrays.arrays(np.float32, arrays.array_shapes(), elements=st.floats(width=32))
+
+
+@given(VALUES)
+def test_every_value_agrees_with_itself(value):
+    assert OutputAgreement().within(value, value.copy())
+    assert max_abs_diff(value, value.copy()) == 0.0
+
+
+@given(VALUES, st.floats(-1.0, 1.0))
+def test_a_difference_within_the_tolerance_of_the_largest_value_agrees(value, share):
+    """Numpy's own comparison is the oracle."""
+    finite = np.abs(value[np.isfinite(value)]).max(initial=0.0).astype(np.float64)
+    with np.errstate(over="ignore"):
+        other = (value.astype(np.float64) + 2e-5 * share * finite).astype(np.float32)
+    wide, other_wide = value.astype(np.float64), other.astype(np.float64)
+    wanted = np.allclose(other_wide, wide, rtol=0.0, atol=1e-5 * finite, equal_nan=True)
+    assert OutputAgreement().within(value, other) == wanted

@@ -11,6 +11,7 @@ from graphs.source_model import TensorSpec
 from rewrite.annotate_devices import read_devices
 from rewrite.call_graph import copy_of
 from rewrite.place_graph import place_graph
+from tests.rewrite.traced_run import traced_run
 
 v1 = tf.compat.v1
 DEVICES = ("/device:CPU:0", "/device:CPU:1")
@@ -77,20 +78,9 @@ def _wanted(flat, seed):
 
 
 def _run(graph_def, fetches, p):
-    """The results, and {op path as TensorFlow names it: device} of what ran."""
-    config = v1.ConfigProto(device_count={"CPU": 2})
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    options, metadata = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
-    feeds = {"x:0": [0.5, -0.25], "p:0": p}
-    with tf.Graph().as_default(), v1.Session(config=config) as session:
-        tf.import_graph_def(graph_def, name="")
-        values = session.run(fetches, feeds, options, metadata)[:2]
-    where = {
-        node.node_name: int(statistics.device[-1])
-        for statistics in metadata.step_stats.dev_stats
-        for node in statistics.node_stats
-    }
-    return values, where
+    """The first two results, and {op path as TensorFlow names it: device} of what ran."""
+    values, ran = traced_run(graph_def, fetches, {"x:0": [0.5, -0.25], "p:0": p})
+    return values[:2], {name: int(device[-1]) for name, device in ran}
 
 
 def _plain(path):

@@ -18,8 +18,8 @@ from tests.rewrite.placements import Placed, alternating
 def _placed(source: SourceModel, folder: Path) -> Placed:
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     wanted = alternating(flat)
-    emitted = emit(source, wanted, folder / "out", {"report.json": b"{}"}, overwrite=False)
-    return Placed(source, flat, wanted, emitted)
+    ignored = emit(source, wanted, folder / "out", {"report.json": b"{}"})
+    return Placed(source, flat, wanted, str(folder / "out"), ignored)
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def placed_tf2(tmp_path_factory):
     main = sniff(given).proto.meta_graphs[0].graph_def.node
     wanted |= {Origin("", node.name): GPU1 for node in main if node.op == "VarHandleOp"}
     out = folder / "placed"
-    emit(source, wanted, out, {}, overwrite=False)
+    emit(source, wanted, out, {})
     write_forms(out, tags_of(source), frozenset(FORMS))
     return given, out
 
@@ -77,7 +77,7 @@ def test_without_the_saved_model_only_its_extras_are_left(tmp_path):
     given = models.write_tf2(tmp_path / "given")
     out = tmp_path / "out"
     source = load(given)
-    emit(source, {}, out, {"report.json": b"{}"}, overwrite=False)
+    emit(source, {}, out, {"report.json": b"{}"})
     write_forms(out, tags_of(source), frozenset({"graph_def"}))
     assert os.listdir(out) == ["assets.extra"]
     assert sorted(os.listdir(out / EXTRA_DIRECTORY)) == ["graph.pb", "report.json"]

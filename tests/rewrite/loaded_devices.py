@@ -1,18 +1,16 @@
 """Child process: where an emitted model's variables and ops are after loading it again.
 
-`python -m tests.rewrite.loaded_devices REQUEST RESULT` with {"path", "signature", "feeds"};
-writes {"variables": {attribute: device}, "session": {op: device}, "ran": {op: device}}.
+Receives {"path", "signature", "feeds"}; sends the devices of variables, by attribute, and of ops
+that ran, by name.
 """
 
 from __future__ import annotations
 
-import json
 import sys
-from pathlib import Path
 
 import tensorflow as tf
 
-from rewrite.child_process import write_result
+from graphs.host.child import connect_to_parent
 
 v1 = tf.compat.v1
 
@@ -22,7 +20,8 @@ def _short(device: str) -> str:
 
 
 def main(argv: list[str]) -> None:
-    request = json.loads(Path(argv[1]).read_text())
+    connection, _ = connect_to_parent(argv)
+    request = connection.recv()
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     tf.config.set_soft_device_placement(True)
@@ -46,8 +45,8 @@ def main(argv: list[str]) -> None:
         for statistics in ran.step_stats.dev_stats
         for node in statistics.node_stats
     }
-    write_result(argv[2], {"variables": variables, "ran": where})
+    connection.send((variables, where))
 
 
 if __name__ == "__main__":
-    main(sys.argv)
+    main(sys.argv[1:])

@@ -10,6 +10,7 @@ from graphs.building.shapes import infer
 from graphs.source_model import TensorSpec
 from rewrite.annotate_devices import read_devices
 from rewrite.place_graph import place_graph
+from tests.rewrite.traced_run import traced_run
 
 v1 = tf.compat.v1
 CPU0, CPU1 = "/device:CPU:0", "/device:CPU:1"
@@ -49,19 +50,10 @@ def _wanted(flat, unit_device):
 
 
 def _run(graph_def):
-    """The result, and {op type: device} of what ran."""
-    config = v1.ConfigProto(device_count={"CPU": 2})
-    config.graph_options.rewrite_options.disable_meta_optimizer = True
-    options, metadata = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE), v1.RunMetadata()
-    with tf.Graph().as_default(), v1.Session(config=config) as session:
-        tf.import_graph_def(graph_def, name="")
-        value = session.run("out:0", {"x:0": np.full((2, 2), 0.5)}, options, metadata)
-    ran = [
-        (node.node_name.rpartition("/")[2], statistics.device[-5:])
-        for statistics in metadata.step_stats.dev_stats
-        for node in statistics.node_stats
-    ]
-    return value, {(name, device) for name, device in ran if name in SPECIAL}
+    """The result, and (op type, device) of what ran."""
+    value, ran = traced_run(graph_def, "out:0", {"x:0": np.full((2, 2), 0.5)})
+    op_types = ((name.rpartition("/")[2], device) for name, device in ran)
+    return value, {(op_type, device) for op_type, device in op_types if op_type in SPECIAL}
 
 
 @pytest.mark.parametrize("unit_device", [0, 1])

@@ -109,7 +109,7 @@ def write_tf1(path: Path) -> str:
     return str(path)
 
 
-def training_graph(resource: bool) -> tf.Graph:
+def linear_regression(resource: bool) -> tf.Graph:
     """y = x w + b by gradient descent; with `resource`, w is a resource variable."""
     graph = tf.Graph()
     with graph.as_default():
@@ -128,13 +128,13 @@ def training_graph(resource: bool) -> tf.Graph:
 
 def write_graph_def(path: Path) -> str:
     """A GraphDef of a training step."""
-    path.write_bytes(training_graph(resource=True).as_graph_def().SerializeToString())
+    path.write_bytes(linear_regression(resource=True).as_graph_def().SerializeToString())
     return str(path)
 
 
 def write_meta_graph(folder: Path) -> str:
     """A MetaGraphDef with a signature, a checkpoint beside it."""
-    graph = training_graph(resource=True)
+    graph = linear_regression(resource=True)
     with graph.as_default(), v1.Session() as session:
         session.run("init")
         saver = v1.train.Saver()

@@ -44,7 +44,7 @@ def test_clear_of_a_clear_graph_changes_nothing():
 
 
 def test_clear_keeps_what_it_is_told_to():
-    result = ClearDevices(frozenset({Origin("leaf", "neg")}))(_with_devices())
+    result = ClearDevices({Origin("leaf", "neg")})(_with_devices())
     assert result.changed_ops == ("out",)
     assert result.graph_def.library.function[0].node_def[1].device == "/gpu:7"
 

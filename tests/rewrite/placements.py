@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.source_model import SourceModel
-from rewrite.emit import Emitted
 
 CPU0, CPU1 = "/device:CPU:0", "/device:CPU:1"
 ON_CPU1 = frozenset({"MatMul", "Tanh", "GatherV2", "Gather", "Sub"})
@@ -15,12 +14,13 @@ ON_CPU1 = frozenset({"MatMul", "Tanh", "GatherV2", "Gather", "Sub"})
 
 @dataclasses.dataclass(frozen=True)
 class Placed:
-    """A model, the placement it was given, and what was emitted."""
+    """A model, the placement it was given, the emitted model, and the ops that it doesn't have."""
 
     source: SourceModel
     flat: FlatGraph
     wanted: Mapping[Origin, str]
-    emitted: Emitted
+    path: str
+    ignored: Sequence[Origin]
 
 
 def alternating(flat: FlatGraph) -> dict[Origin, str]:

@@ -178,5 +178,6 @@ def test_recursion_inside_a_loop_body_that_needs_a_copy_is_refused():
 
 
 def test_an_unknown_op_is_refused():
-    with pytest.raises(PlacementError, match="op 'nowhere' called through first > leaf is not in"):
+    message = "op 'nowhere' of function 'leaf', called through first > leaf: the graph has no such"
+    with pytest.raises(PlacementError, match=message):
         place_graph(shared_function(), {Origin("leaf", "nowhere", ("first", "leaf")): GPU0})

@@ -44,8 +44,9 @@ def test_an_input_of_unknown_rank_gets_the_first_that_runs(source, tmp_path, mon
 
     monkeypatch.setattr(verify_plan, "generate_feeds", picky)
     plan = Plan(source, "placed", tmp_path, "")
-    list(plan.checks({}, None))
-    assert [array.shape for array in plan.arrays.values()] == [(2,) * wanted]
+    _, check, *_ = plan.checks({}, None)
+    assert check.label == "signature f (v1 Session)"
+    assert [array.shape for array in check.given.feeds.values()] == [(2,) * wanted]
     assert plan.left_out == []
 
 
@@ -56,4 +57,4 @@ def test_what_no_rank_suits_is_listed_with_the_first_reason(source, tmp_path, mo
     monkeypatch.setattr(verify_plan, "generate_feeds", never)
     plan = Plan(source, "placed", tmp_path, "")
     list(plan.checks({}, None))
-    assert plan.left_out == [("signature f", "no inputs could be made up: rank 0")]
+    assert plan.left_out == ["signature f: no inputs could be made up: rank 0"]

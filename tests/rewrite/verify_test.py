@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from pathlib import Path
 
@@ -11,12 +10,14 @@ import numpy as np
 import pytest
 
 from graphs.errors import ModelError
+from graphs.host.child import ChildError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.sniff import sniff
 from rewrite.agreement import OutputAgreement
 from rewrite.place_graph import place_graph
 from rewrite.verify import verify
 from rewrite.verify_child import compared
+from rewrite.verify_messages import CheckOutcome, ChecksSoFar, ComparedValue
 from tests.rewrite.placements import Placed
 
 LOADS = ("tf.saved_model.load", "tf.saved_model.load, variables on their devices")
@@ -25,7 +26,7 @@ LOADS = ("tf.saved_model.load", "tf.saved_model.load, variables on their devices
 def _verify(placed: Placed, path: str = "", **more):
     source = placed.source
     feeds = generate_feeds(source.graph_def, source.feeds, source.fetches, 0)
-    return verify(source, path or placed.emitted.path, feeds, **more)
+    return verify(source, path or placed.path, feeds, **more)
 
 
 def test_tf2_computes_the_same_however_it_is_loaded(tf2):
@@ -77,7 +78,8 @@ def test_random_outputs_are_listed_and_table_lookups_compared(tf1):
 
     assert verified.outputs_equal
     assert "signature serving_default (v1 Session): score" in verified.compared
-    random = [name for name, why in verified.not_compared if "between two runs" in why]
+    why = ": it differs between two runs of the model as it came"
+    random = [said.removesuffix(why) for said in verified.not_compared if said.endswith(why)]
     assert "signature serving_default (v1 Session): noise" in random
     assert all("noise" in name for name in random)
 
@@ -95,7 +97,7 @@ def test_a_made_training_step_is_compared_where_its_graph_is_given(keras_layers)
 def test_a_changed_model_is_found_out(tf2, tmp_path):
     """Each tanh of the emitted model became a sigmoid, and one signature is gone."""
     wrong = tmp_path / "wrong"
-    shutil.copytree(tf2.emitted.path, wrong)
+    shutil.copytree(tf2.path, wrong)
     saved_model = sniff(wrong).proto
     for function in saved_model.meta_graphs[0].graph_def.library.function:
         for node in function.node_def:
@@ -108,12 +110,12 @@ def test_a_changed_model_is_found_out(tf2, tmp_path):
 
     assert not verified.outputs_equal
     assert verified.max_abs_diff > 0.01
-    differing = dict(verified.differing)
-    assert "differs by" in differing[f"the run: {tf2.source.fetches[0]} of step 1"]
-    assert differing["signature serving_default (v1 Session)"] == (
-        "only the emitted model fails: it has no signature 'serving_default', but "
-        "__saved_model_init_op, train_step"
-    )
+    first = f"the run: {tf2.source.fetches[0]} of step 1: differs by "
+    assert any(said.startswith(first) for said in verified.differing)
+    assert (
+        "signature serving_default (v1 Session): only the emitted model fails: it has no "
+        "signature 'serving_default', but __saved_model_init_op, train_step"
+    ) in verified.differing
 
 
 def test_a_damaged_original_is_an_error(tf2, tmp_path):
@@ -127,12 +129,12 @@ def test_a_damaged_original_is_an_error(tf2, tmp_path):
     source = dataclasses.replace(tf2.source, saved_model_dir=str(damaged))
     feeds = generate_feeds(source.graph_def, source.feeds, source.fetches, 0)
     with pytest.raises(ModelError, match=r"its variables are damaged .*copy the whole model again"):
-        verify(source, tf2.emitted.path, feeds)
+        verify(source, tf2.path, feeds)
 
 
 def test_devices_of_other_tasks_need_a_cluster(tf2, tmp_path):
     remote = tmp_path / "remote"
-    shutil.copytree(tf2.emitted.path, remote)
+    shutil.copytree(tf2.path, remote)
     saved_model = sniff(remote).proto
     saved_model.meta_graphs[0].graph_def.node[0].device = "/job:worker/task:1/device:CPU:0"
     (remote / "saved_model.pb").write_bytes(saved_model.SerializeToString())
@@ -141,57 +143,63 @@ def test_devices_of_other_tasks_need_a_cluster(tf2, tmp_path):
 
     assert not verified.outputs_equal
     assert verified.compared == ()
-    assert [name for name, _ in verified.not_compared] == [
+    why = ": devices of other tasks need the target of a session in their cluster"
+    assert [said.removesuffix(why) for said in verified.not_compared] == [
         "the run",
         "signature serving_default",
         "signature train_step",
     ]
 
 
-def test_a_crash_of_the_emitted_model_is_its_fault(tf2, monkeypatch):
-    """The child dies in the second check while it runs the emitted model."""
-    from rewrite import verify as module
-    from rewrite.child_process import ChildError
+VALUE = ComparedValue("y", max_abs_diff=0.0, is_equal=True, is_random=False)
 
-    asked = []
 
-    def run_child(name, request, timeout):
-        asked.append([check["label"] for check in request["checks"]])
-        if len(asked) == 1:
-            done = {"label": asked[0][0], "values": []}
-            partial = {"outcomes": [done], "running": "placed"}
-            raise ChildError("it was killed by SIGABRT: oops", partial)
-        values = [{"name": "y", "why": "", "equal": True, "max_abs_diff": 0.0}]
-        return {"outcomes": [{"label": label, "values": values} for label in asked[1]]}
+@pytest.fixture
+def scripted_child(monkeypatch):
+    """Puts answers in the place of the child; returns the labels that each child was asked for."""
 
-    monkeypatch.setattr(module, "run_child", run_child)
+    def scripted(*answers):
+        asked, left = [], list(answers)
+
+        def ask_child(module, request, timeout_seconds):
+            labels = [check.label for check in request.checks]
+            asked.append(labels)
+            outcomes = [CheckOutcome(label, "compared", values=[VALUE]) for label in labels]
+            return left.pop(0)(outcomes) if left else ChecksSoFar(outcomes)
+
+        monkeypatch.setattr("rewrite.verify.ask_child", ask_child)
+        return asked
+
+    return scripted
+
+
+def _dies(num_done, message, runs_placed=True, is_timeout=False):
+    def child(outcomes):
+        so_far = ChecksSoFar(outcomes[:num_done], runs_placed)
+        raise ChildError(message, so_far, is_timeout)
+
+    return child
+
+
+@pytest.mark.parametrize("runs_placed", [True, False])
+def test_a_crash_is_the_fault_of_the_model_that_ran(tf2, scripted_child, runs_placed):
+    """The child dies in the second check."""
+    asked = scripted_child(_dies(1, "it was killed by SIGABRT: oops", runs_placed))
 
     verified = _verify(tf2)
 
     assert asked[1] == asked[0][2:]
-    assert not verified.outputs_equal
-    assert verified.differing == (
-        (asked[0][1], "only the emitted model fails: it was killed by SIGABRT: oops"),
-    )
+    assert len(verified.compared) == len(asked[0]) - 1
+    said = "it was killed by SIGABRT: oops"
+    if runs_placed:
+        assert verified.differing == (f"{asked[0][1]}: only the emitted model fails: {said}",)
+    else:
+        assert verified.not_compared == (f"{asked[0][1]}: the model as it came fails: {said}",)
+    assert verified.outputs_equal is not runs_placed
 
 
-def test_a_check_is_not_blamed_for_the_time_of_others(tf2, monkeypatch):
-    from rewrite import verify as module
-    from rewrite.child_process import ChildError
-
-    asked = []
-
-    def run_child(name, request, timeout):
-        labels = [check["label"] for check in request["checks"]]
-        asked.append(labels)
-        values = [{"name": "y", "why": "", "equal": True, "max_abs_diff": 0.0}]
-        outcomes = [{"label": label, "values": values} for label in labels]
-        if len(asked) == 1:
-            partial = {"outcomes": outcomes[:2], "running": "placed"}
-            raise ChildError("it took more than 600 s", partial, is_timeout=True)
-        return {"outcomes": outcomes}
-
-    monkeypatch.setattr(module, "run_child", run_child)
+def test_a_check_is_not_blamed_for_the_time_of_others(tf2, scripted_child):
+    asked = scripted_child(_dies(2, "it took more than 600 s", is_timeout=True))
 
     verified = _verify(tf2)
 
@@ -200,12 +208,31 @@ def test_a_check_is_not_blamed_for_the_time_of_others(tf2, monkeypatch):
     assert len(verified.compared) == len(asked[0])
 
 
+def test_a_first_check_that_takes_too_long_is_to_blame(tf2, scripted_child):
+    asked = scripted_child(_dies(0, "it took more than 600 s", is_timeout=True))
+
+    verified = _verify(tf2)
+
+    assert asked[1] == asked[0][1:]
+    assert verified.differing == (
+        f"{asked[0][0]}: only the emitted model fails: it took more than 600 s",
+    )
+
+
+def test_a_child_that_dies_after_the_last_check_changes_nothing(tf2, scripted_child):
+    asked = scripted_child(_dies(None, "it was killed by SIGSEGV: cleaning up"))
+
+    verified = _verify(tf2)
+
+    assert len(asked) == 1 and len(verified.compared) == len(asked[0])
+    assert verified.outputs_equal
+
+
 def test_what_changes_from_run_to_run_is_not_compared():
     first, second = {"a": np.float32([1.0])}, {"a": np.float32([2.0])}
-    [value] = compared(first, second, first, OutputAgreement(1e-5))
-    assert value["why"] == "it differs between two runs of the model as it came"
-    assert json.dumps(value)
+    [value] = compared(first, second, first, OutputAgreement())
+    assert value == ComparedValue("a", max_abs_diff=0.0, is_equal=True, is_random=True)
 
 
 def test_reports_are_written_beside_the_model(tf2):
-    assert Path(tf2.emitted.path, "assets.extra/tfplace/report.json").read_bytes() == b"{}"
+    assert Path(tf2.path, "assets.extra/tfplace/report.json").read_bytes() == b"{}"

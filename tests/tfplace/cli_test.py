@@ -1,7 +1,10 @@
 """The command line in process: help, usage errors, exit statuses, one line on stderr."""
 
+import re
+
 import pytest
 
+from tfplace.algorithms.table import names
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.parse import parse, verbosity_of
@@ -15,14 +18,45 @@ def test_help_lists_all_commands_and_ends_well(words, capsys):
     assert max(map(len, printed.splitlines())) <= 80
 
 
+def test_help_of_a_command_whole(capsys):
+    assert main(["devices", "--help"]) == 0
+    assert (
+        capsys.readouterr().out
+        == """\
+usage: tfplace devices [--flags]
+
+List the named clusters and the devices visible here.
+
+flags:
+  --cluster=TEXT
+        local, a named cluster such as k80x4 (`tfplace devices` lists
+        them), a cluster file .json, workers:N, gpu_split:N, or
+        tf_config (default: local)
+  --format=text|json
+        what is printed on stdout (default: text)
+  --verbosity=N
+        -1: only errors and the result; 1: tracebacks, log lines; 2:
+        TensorFlow's too
+  --flagfile=TEXT
+        a file of flags, one on each line
+
+examples:
+  tfplace devices
+  tfplace devices --cluster=k80x4 --format=json
+"""
+    )
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_commands_help_lists_its_flags_at_80_columns(name, capsys):
+def test_each_commands_help_lists_exactly_the_flags_that_it_takes_at_80_columns(name, capsys):
     assert main([name, "--help"]) == 0
     printed = capsys.readouterr().out
-    assert f"usage: tfplace {name}" in printed and "examples:" in printed
-    for flag in COMMANDS[name].flags:
-        assert f"{flag.name}" in printed
     assert max(map(len, printed.splitlines())) <= 80
+    listed = re.findall(r"^  --(?:\[no\])?(\w+)", printed, re.M)
+    _, values = parse(name, ["x"] if COMMANDS[name].argument else [])
+    assert sorted(listed) == sorted([*values, "flagfile"])
+    for example in COMMANDS[name].examples:
+        assert " ".join(example.split()) in " ".join(printed.replace("\\\n", " ").split())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -33,34 +67,115 @@ def test_examples_parse(name):
         parse(name, words)
 
 
+LINE = "reading the command line"
+FLAGS = "reading the flags of `tfplace optimize`"
+LISTED = "; `tfplace optimize --help` lists them"
+
+
 @pytest.mark.parametrize(
-    ("words", "found"),
+    ("words", "error"),
     [
-        (["optimise", "x"], "did you mean 'optimize'"),
-        (["optimize"], "takes MODEL, found 0 arguments"),
-        (["optimize", "a", "b"], "found 2 arguments"),
-        (["optimize", "a", "--buget_seconds=3"], "budget_seconds"),
-        (["optimize", "a", "--budget_seconds=much"], "budget_seconds"),
+        (
+            ["optimise", "x"],
+            f"{LINE}: there is no command 'optimise'; did you mean 'optimize'? (commands: "
+            f"{', '.join(COMMANDS)})",
+        ),
+        (
+            ["--version2"],
+            f"{LINE}: found '--version2' before the command; wanted `tfplace COMMAND [ARGS] "
+            "[--flags]`; did you mean '--version'?",
+        ),
+        (
+            ["optimize"],
+            f"{LINE}: `tfplace optimize` takes MODEL, found 0 arguments; try `tfplace optimize "
+            "model.pb`",
+        ),
+        (
+            ["devices", "a", "b"],
+            f"{LINE}: `tfplace devices` takes no argument, found 2 arguments: a b; try `tfplace "
+            "devices`",
+        ),
+        (
+            ["optimize", "a", "--buget_seconds=3"],
+            f"{FLAGS}: there is no flag --buget_seconds{LISTED}; did you mean '--budget_seconds'?",
+        ),
+        (
+            ["optimize", "a", "--budget_seconds=much"],
+            f"{FLAGS}: flag --budget_seconds=much: could not convert string to float: "
+            f"'much'{LISTED}",
+        ),
         (
             ["optimize", "a", "--budget_seconds=nan"],
-            "budget_seconds=nan: wanted a non-negative number",
+            f"{FLAGS}: flag --budget_seconds=nan: wanted a non-negative number{LISTED}",
         ),
-        (["optimize", "a", "--max_trials=0"], "max_trials"),
-        (["optimize", "a", "--evaluator=guess"], "evaluator"),
-        (["optimize", "a", "--flagfile=/nowhere/flags"], "flags"),
-        (["optimize", "a", "--algorithm=spotlite"], "did you mean 'spotlight'"),
-        (["optimize", "a", "--nokeep_devices=1.5"], "does not take an argument"),
-        (["optimize", "a", "--flagfile=/dev/zero"], "it is a device"),
-        (["optimize", "a", "--flagfile=/proc/self/mem"], "--help` lists them"),
-        (["optimize", "a", f"--flagfile={__file__}c"], "can't be opened"),
+        (
+            ["optimize", "a", "--max_trials=0"],
+            f"{FLAGS}: flag --max_trials=0: 0 is not a positive integer{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--seed=1.5"],
+            f"{FLAGS}: flag --seed=1.5: invalid literal for int() with base 10: '1.5'{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--evaluator=guess"],
+            f"{FLAGS}: flag --evaluator=guess: wanted one of auto, simulate, measure{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--nokeep_devices=1.5"],
+            f"{FLAGS}: --nokeep_devices=1.5 does not take an argument{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--budget_seconds"],
+            f"{FLAGS}: Missing value for flag --budget_seconds{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--flagfile=/nowhere/flags"],
+            f"{FLAGS}: the flagfile '/nowhere/flags' can't be opened (No such file or directory); "
+            "give --flagfile another path",
+        ),
+        (
+            ["optimize", "a", "--flagfile=/dev/zero"],
+            "reading --flagfile=/dev/zero: it is a device; wanted a text file",
+        ),
+        (
+            ["optimize", "a", "--flagfile=/proc/self/mem"],
+            f"{FLAGS}: [Errno 5] Input/output error{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--algorithm=spotlite"],
+            "reading --algorithm=spotlite: there is no such algorithm; did you mean 'spotlight'? "
+            f"(algorithms: {', '.join(names())})",
+        ),
     ],
 )
-def test_usage_errors_are_one_line_and_status_1(words, found, capsys):
+def test_usage_errors_are_one_line_and_status_1(words, error, capsys):
     assert main(words) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err.startswith("tfplace: error: ") and captured.err.count("\n") == 1
-    assert found in captured.err
+    assert captured.err == f"tfplace: error: {error}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "value"),
+    [
+        (["--seed=4"], "seed", 4),
+        (["--seed", "4"], "seed", 4),
+        (["-seed=4"], "seed", 4),
+        (["--seed=4", "--seed=5"], "seed", 5),
+        (["--overwrite"], "overwrite", True),
+        (["--overwrite=true"], "overwrite", True),
+        (["--overwrite", "--nooverwrite"], "overwrite", False),
+        (["--pin=a", "--pin=b"], "pin", ["a", "b"]),
+        (["--pin", "-x=GPU:0"], "pin", ["-x=GPU:0"]),
+        (["--verbosity", "-1"], "verbosity", -1),
+        (["--undefok=later", "--later=3"], "seed", 0),
+        ([], "budget_seconds", 60.0),
+    ],
+)
+def test_flags_in_all_their_forms(words, name, value):
+    for line in ([*words, "model.pb"], ["model.pb", *words], [*words, "--", "model.pb"]):
+        arguments, values = parse("optimize", line)
+        assert (arguments, values[name].value) == (["model.pb"], value)
 
 
 def test_endless_names_are_shortened_and_what_to_do_still_stands_there(capsys):
@@ -110,22 +225,6 @@ def test_a_verbose_flagfile_brings_the_traceback(tmp_path, capsys):
     path.write_text("--verbosity=1\n")
     assert main(["optimize", "/nowhere.pb", f"--flagfile={path}", "--algorithm=none"]) == 1
     assert "Traceback" in capsys.readouterr().err
-
-
-def test_a_missing_flagfile_is_told_in_our_words(capsys):
-    assert main(["optimize", "a", "--flagfile=/nowhere/flags"]) == 1
-    assert capsys.readouterr().err == (
-        "tfplace: error: reading the flags of `tfplace optimize`: the flagfile '/nowhere/flags' "
-        "can't be opened (No such file or directory); give --flagfile another path\n"
-    )
-
-
-def test_an_unknown_flag_is_told_with_the_nearest(capsys):
-    assert main(["optimize", "a", "--buget_seconds=3"]) == 1
-    assert capsys.readouterr().err == (
-        "tfplace: error: reading the flags of `tfplace optimize`: there is no flag "
-        "--buget_seconds; `tfplace optimize --help` lists them; did you mean '--budget_seconds'?\n"
-    )
 
 
 @pytest.mark.parametrize(

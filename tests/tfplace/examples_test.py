@@ -1,11 +1,10 @@
-"""Every example that `--help` and README.md print is a command that works.
+"""Every example that `--help`, README.md and its pages print is a command that works.
 
 Those that start processes or search for long run by hand, with smaller budgets:
 `pytest -m examples tests/tfplace/examples_test.py`; what needs other hosts is only parsed.
 """
 
 import json
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -13,11 +12,15 @@ from pathlib import Path
 import pytest
 
 from graphs import zoo
+from tests.documents import DOCS, README, blocks, commands
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.parse import parse
 
-README = Path(__file__).parents[2] / "README.md"
+PAGES = (
+    README,
+    *(DOCS / f"{name}.md" for name in ("your_model", "clusters", "batch", "multiple_hosts")),
+)
 ELSEWHERE = ("tf_config", "two_hosts.json", "--executor=ray")
 IN_PROCESS = ("cache", "check", "devices", "graph", "inspect", "simulate")
 SMALLER = {  # appended: the last of equal flags counts
@@ -31,22 +34,8 @@ SMALLER = {  # appended: the last of equal flags counts
 }
 
 
-def readme_blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text(), re.M | re.S)
-
-
-def readme_commands():
-    """What stands in README's blocks as a command, its lines joined."""
-    for block in readme_blocks(""):
-        for line in block.replace("\\\n", " ").splitlines():
-            found = re.match(r"(?:\$ )?(tfplace [a-z]+ .*)", line)
-            if found:
-                yield " ".join(found[1].split())
-
-
-EXAMPLES = list(
-    dict.fromkeys([e for c in COMMANDS.values() for e in c.examples] + list(readme_commands()))
-)
+SHOWN = [command for page in PAGES for command in commands(page)]
+EXAMPLES = list(dict.fromkeys([e for c in COMMANDS.values() for e in c.examples] + SHOWN))
 
 
 def marked(example):
@@ -54,12 +43,15 @@ def marked(example):
     return pytest.param(example, marks=() if name in IN_PROCESS else pytest.mark.examples)
 
 
-def test_readmes_commands_are_found():
-    assert {example.split()[1] for example in readme_commands()} >= {
+def test_commands_are_found_in_the_pages():
+    assert {example.split()[1] for example in SHOWN} == {
         "graph",
+        "inspect",
         "optimize",
-        "bench",
+        "devices",
         "calibrate",
+        "bench",
+        "batch",
     }
 
 
@@ -68,7 +60,7 @@ def test_an_example_has_flags_and_arguments_that_there_are(example):
     program, name, *words = shlex.split(example)
     assert program == "tfplace"
     arguments, values = parse(name, words)
-    assert len(arguments) == COMMANDS[name].num_arguments
+    assert len(arguments) == bool(COMMANDS[name].argument)
     assert values.format in ("text", "json")
 
 
@@ -83,7 +75,9 @@ def things(tmp_path_factory):
     for name in ("placed_dir", "my_model"):
         shutil.copytree(folder / "saved_model_dir", folder / name)
     (folder / "placement.json").write_text(json.dumps({"loss": "/device:CPU:0"}))
-    (folder / "box.json").write_text(readme_blocks("json")[0])
+    box, tower, _ = blocks(DOCS / "clusters.md", "json")
+    (folder / "box.json").write_text(box)
+    (folder / "tower.json").write_text(tower)
     shutil.copy(folder / "box.json", folder / "workers2.json")
     (folder / "jobs.txt").write_text("simulate model.pb --cluster=k80x2\n")
     return folder

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import struct
-import zipfile
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
+from tests.graphs.loading.model_files import zipped
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 from tfplace.cli import main
 
@@ -133,15 +133,6 @@ def _output(name):
     )
 
 
-def _zip(*names):
-    def make(path):
-        with zipfile.ZipFile(path, "w") as archive:
-            for name in names:
-                archive.writestr(name, "x")
-
-    return make
-
-
 def _cluster(key, text):
     """The cluster file of k80x2 with one figure of its last device replaced by `text`."""
 
@@ -189,8 +180,8 @@ MODELS = {
     "endless varint": (_bytes(b"\xff" * 100), "reading model"),
     "gzip": (_bytes(gzip.compress(WHOLE)), "unpack it"),
     "pickle": (_bytes(b"\x80\x04\x95" + bytes(50)), "pickle"),
-    "zip of something": (_zip("a.txt"), "no Keras model"),
-    "keras without content": (_zip("config.json", "metadata.json"), "eras"),
+    "zip of something": (_bytes(zipped(["a.txt"])), "no Keras model"),
+    "keras without content": (_bytes(zipped(["config.json", "metadata.json"])), "eras"),
     "hdf5 without content": (_bytes(b"\x89HDF\r\n\x1a\n" + bytes(500)), "eras"),
     "text that ends": (_bytes(b'node { name: "a" op: '), "an error at"),
     "deep text": (_bytes(_nested_text(5000)), "nested too deep"),
@@ -204,31 +195,52 @@ MODELS = {
         _changed(lambda g: g.node[1].input.__setitem__(0, "x:7")),
         "invalid output 7",
     ),
-    "input that is none": (_changed(lambda g: g.node[1].input.__setitem__(0, "x:y:z:0")), ""),
-    "too few inputs": (_changed(lambda g: g.node[2].input.pop()), ""),
+    "input that is none": (
+        _changed(lambda g: g.node[1].input.__setitem__(0, "x:y:z:0")),
+        "op 'x:y:z' is used but not defined",
+    ),
+    "too few inputs": (
+        _changed(lambda g: g.node[2].input.pop()),
+        "do not match 1 inputs specified",
+    ),
     "unknown op": (_changed(lambda g: setattr(g.node[1], "op", "Ngg")), "Ngg"),
     "endless name": (_changed(lambda g: setattr(g.node[1], "op", "N" * 10**5)), "NN...NN"),
-    "no type": (_changed(lambda g: g.node[1].attr.pop("T")), ""),
-    "type that is none": (_changed(lambda g: setattr(g.node[1].attr["T"], "type", 9999)), ""),
-    "attribute without value": (_changed(lambda g: g.node[1].attr["T"].Clear()), ""),
+    "no type": (_changed(lambda g: g.node[1].attr.pop("T")), "NodeDef missing attr 'T'"),
+    "type that is none": (
+        _changed(lambda g: setattr(g.node[1].attr["T"], "type", 9999)),
+        "invalid DataType enum: 9999",
+    ),
+    "attribute without value": (
+        _changed(lambda g: g.node[1].attr["T"].Clear()),
+        "missing value with expected type 'type'",
+    ),
     "op without name": (_changed(lambda g: setattr(g.node[1], "name", "")), "name and a type"),
     "negative shape": (_shape(2, -3), "sizes are 0 or more"),
     "shape of a billion squared": (_shape(10**9, 10**9), "elements"),
     "shape of a billion": (_shape(10**9), "elements"),
-    "shape beyond 64 bits": (_shape(*[2**62] * 4), ""),
+    "shape beyond 64 bits": (_shape(*[2**62] * 4), "is too large"),
     "constant without its value": (_changed(_constant_cut), "a value of 5 bytes"),
     "recursion": (_calls(2, "f0"), "recursi"),
     "functions 300 deep": (_calls(300, "f0"), "calls itself"),
     "no such function": (_calls(1, "nothing"), "nothing"),
-    "function without its result": (_function(lambda g, f: f.ret.clear()), ""),
-    "function without an argument": (_function(lambda g, f: f.signature.input_arg.pop()), ""),
-    "result of no op": (_function(lambda g, f: f.ret.update(y="no:y:0")), ""),
+    "function without its result": (
+        _function(lambda g, f: f.ret.clear()),
+        "its body uses '', which is neither",
+    ),
+    "function without an argument": (
+        _function(lambda g, f: f.signature.input_arg.pop()),
+        "its body uses 'x', which is neither",
+    ),
+    "result of no op": (
+        _function(lambda g, f: f.ret.update(y="no:y:0")),
+        "its body uses 'no:y:0', which is neither",
+    ),
     "outside asset": (_asset("../../../../etc/passwd"), "outside of 'assets'"),
     "absolute asset": (_asset("/etc/passwd"), "outside of 'assets'"),
     "missing asset": (_asset("words.txt"), "is missing"),
     "variables missing": (_saved_model(_variables_missing), "variables are missing"),
     "output of no op": (_saved_model(_output("no:0")), "no"),
-    "output that is no name": (_saved_model(_output(":")), ""),
+    "output that is no name": (_saved_model(_output(":")), "looking up the fetch ':'"),
 }
 WORDS = {
     "no such cluster": (lambda folder: ["--cluster=k80x3"], 2, "did you mean"),
@@ -246,11 +258,23 @@ WORDS = {
     "feed of another type": (_feed(x=np.zeros((2, 3), np.int64)), 2, "int64"),
     "feed of nothing": (_feed(q=np.zeros(3)), 2, "no input 'q'"),
     "no such fetch": (lambda folder: ["--fetch=q"], 2, "'q'"),
-    "fetch that is no name": (lambda folder: ["--fetch=:::"], 2, ""),
+    "fetch that is no name": (lambda folder: ["--fetch=:::"], 2, "looking up the fetch ':::'"),
     "no such signature": (lambda folder: ["--signature=q"], 2, "'q'"),
-    "negative input": (lambda folder: ["--input_shape=x=-2,3"], 1, ""),
-    "contradicting input": (lambda folder: ["--input_shape=x=2,5"], 2, ""),
-    "endless input": (lambda folder: ["--input_shape=x=" + "9" * 60], 2, ""),
+    "negative input": (
+        lambda folder: ["--input_shape=x=-2,3"],
+        1,
+        "(-2, 3); want sizes of 0 or more",
+    ),
+    "contradicting input": (
+        lambda folder: ["--input_shape=x=2,5"],
+        2,
+        "x=2,5: the model declares [2,3]",
+    ),
+    "endless input": (
+        lambda folder: ["--input_shape=x=" + "9" * 60],
+        2,
+        "99: the model declares [2,3]",
+    ),
     "reserve NaN": (lambda folder: ["--memory_reserve=nan"], 1, "wanted a number"),
     "placement cut off": (_file("placement", b'{"x": '), 2, "not a JSON file"),
     "placement of nothing": (_file("placement", b'{"q": "/device:GPU:0"}'), 2, "no op 'q'"),

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from graphs.errors import OutputError
 from tfplace import optimizing as optimize_module
-from tfplace.choosing import baselines
+from tfplace.choosing import baselines, find_placement, proof
 from tfplace.cli import main
 from tfplace.interruption import Interrupted, interruptible
 
@@ -106,12 +106,12 @@ def test_during_the_baselines_what_is_known_is_written(run, monkeypatch, tmp_pat
 
 
 def test_at_the_first_evaluation_the_given_placement_is_kept(run, monkeypatch):
-    class Interrupting(optimize_module.SimulatingEvaluator):
+    class Interrupting(find_placement.SimulatingEvaluator):
         def __init__(self, problem):
             super().__init__(problem)
             interrupt()
 
-    monkeypatch.setattr(optimize_module, "SimulatingEvaluator", Interrupting)
+    monkeypatch.setattr(find_placement, "SimulatingEvaluator", Interrupting)
     status, report = run()
     assert (status, report["verdict"]) == (5, "kept_given")
     assert [name for name, b in report["baselines"].items() if b["feasible"]] == ["given"]
@@ -125,7 +125,7 @@ def test_before_a_placement_is_known_nothing_is_written(run, monkeypatch, tmp_pa
 
 
 def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(optimize_module, "verified", lambda *arguments: interrupt(signal.SIGTERM))
+    monkeypatch.setattr(proof, "verified", lambda *arguments: interrupt(signal.SIGTERM))
     status, report = run()
     assert (
         status == 5
@@ -139,11 +139,10 @@ def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path, capsys):
 def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, capsys):
     emit = optimize_module.emit
 
-    def interrupted_twice(*arguments, **options):
-        emitted = emit(*arguments, **options)
+    def interrupted_twice(*arguments):
+        emit(*arguments)
         interrupt()
         interrupt()
-        return emitted
 
     monkeypatch.setattr(optimize_module, "emit", interrupted_twice)
     assert run() == (5, None)

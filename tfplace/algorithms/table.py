@@ -3,102 +3,145 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import IntArray
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+from tfplace.algorithms.placers.one_shot import OneShot, Start
 from tfplace.search.instance import Instance
 from tfplace.search.search import Stage
 from tfplace.search.trial import Policy
 
+# m-SCT's linear programs take 0.7 s for 22,000 ops; annealing larger graphs needs the time more.
+MAX_SCT_OPS = 30_000
 
-@dataclasses.dataclass(frozen=True)
-class Algorithm:
-    """Attributes: module and name of a class (problem, seed, ...) -> Policy; a line about it.
+# Makes a policy for (instance, seed, start): `start` is the best placement so far i4[N], or None.
+# It imports what it needs when it is called, since some modules take seconds.
+Maker = Callable[[Instance, int, IntArray | None], Policy]
 
-    `takes_start`: its constructor takes the best placement so far, i4[N] or None, as `start`.
+
+def _known(attribute: str) -> Maker:
+    """A placement that came with the model: an attribute of Instance."""
+
+    def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
+        known: IntArray | None = getattr(instance, attribute)
+        if known is None:
+            raise UsageError(
+                "placing as an expert does: this model says nothing about it; experts' placements "
+                "come with the graphs that `tfplace graph` writes; choose another --algorithm"
+            )
+        return OneShot(lambda: known[None])
+
+    return policy
+
+
+def _one_shot(name: str) -> Maker:
+    """What is in ONE_SHOTS under that name, whatever the start."""
+    return lambda instance, seed, start: OneShot(lambda: one_shot(name, instance, seed))
+
+
+def _learner(module: str, name: str, takes_start: bool = False) -> Maker:
+    """A class (problem, seed=) of policies that learn; some take start= to go on from."""
+
+    def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
+        options = {"start": start} if takes_start else {}
+        made: Policy = _imported(module, name)(instance.problem, seed=seed, **options)
+        return made
+
+    return policy
+
+
+def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
+    """A class (problem, seed, starts): from the start, and what one-shot algorithms find.
+
+    Some also begin with the placements that came with the model.
     """
 
-    module: str
-    name: str
-    summary: str
-    takes_start: bool = False
+    def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
+        known = [start, instance.given, instance.expert] if takes_known else [start]
+        placements = [each for each in known if each is not None]
+        starts = one_shot_starts(instance, seed)
+        if placements:
+            starts.insert(0, lambda: np.array(placements, dtype=np.int32))
+        made: Policy = _imported(module, name)(instance.problem, seed, starts)
+        return made
+
+    return policy
 
 
-ALGORITHMS: Mapping[str, Algorithm] = {
-    "single": Algorithm("tfplace.algorithms.placers.single", "Single", "all ops on one device"),
-    "random": Algorithm(
-        "tfplace.algorithms.placers.random", "Random", "a random device for each group"
-    ),
-    "topological": Algorithm(
-        "tfplace.algorithms.placers.topological",
-        "Topological",
-        "m-TOPO: cuts of the topological order",
-    ),
-    "etf": Algorithm(
-        "tfplace.algorithms.placers.etf", "EarliestTaskFirst", "m-ETF: earliest task first"
-    ),
-    "sct": Algorithm(
-        "tfplace.algorithms.placers.sct",
-        "SmallCommunicationTimes",
-        "m-SCT: favourite children from an LP",
-    ),
-    "heft": Algorithm(
-        "tfplace.algorithms.placers.heft", "Heft", "HEFT: upward ranks, earliest finish"
-    ),
-    "metis": Algorithm("tfplace.algorithms.placers.metis", "Metis", "balanced minimum cuts"),
-    "local_search": Algorithm(
-        "tfplace.algorithms.placers.local_search",
-        "LocalSearch",
-        "simulated annealing",
-        takes_start=True,
-    ),
-    "colocrl": Algorithm(
-        "tfplace.algorithms.learned.colocrl",
-        "ColocRL",
-        "colocation groups, seq2seq, REINFORCE (ICML 2017)",
-    ),
-    "hierarchical": Algorithm(
-        "tfplace.algorithms.learned.hierarchical",
-        "Hierarchical",
-        "HDP: Grouper and Placer (ICLR 2018)",
-    ),
-    "spotlight": Algorithm(
-        "tfplace.algorithms.learned.spotlight",
-        "Spotlight",
-        "seq2seq policy, PPO (ICML 2018)",
-        takes_start=True,
-    ),
-    "post": Algorithm(
-        "tfplace.algorithms.learned.post",
-        "Post",
-        "softmax per group, PPO and cross-entropy (NeurIPS 2018)",
-        takes_start=True,
-    ),
-    "placeto": Algorithm(
-        "tfplace.algorithms.learned.placeto",
-        "Placeto",
-        "graph embedding, one group at a time (NeurIPS 2019)",
+# Functions (problem, seed) -> placements i4[B, N]. Annealing begins with what they find, in this
+# order.
+ONE_SHOTS: Mapping[str, tuple[str, str]] = {
+    "single": ("placers.single", "single_devices"),  # all ops on one device
+    "topological": ("placers.topological", "m_topo"),  # cuts of the topological order
+    "etf": ("placers.etf", "m_etf"),  # earliest task first
+    "metis": ("placers.metis", "minimum_cuts"),  # balanced minimum cuts
+    "heft": ("placers.heft", "heft"),  # upward ranks, earliest finish
+    "sct": ("placers.sct", "m_sct"),  # favourite children from a linear program
+}
+
+ALGORITHMS: Mapping[str, Maker] = {
+    "given": _known("given"),  # the model's own device strings
+    "expert": _known("expert"),  # as the papers' experts place their benchmark graphs
+    "single": _one_shot("single"),
+    "random": _learner("placers.random", "Random"),  # a random device for each group
+    "topological": _one_shot("topological"),
+    "etf": _one_shot("etf"),
+    "sct": _one_shot("sct"),
+    "heft": _one_shot("heft"),
+    "metis": _one_shot("metis"),
+    # Simulated annealing that asks the evaluator about every placement.
+    "local_search": _annealer("annealing.local_search", "LocalSearch"),
+    # Colocation groups, seq2seq, REINFORCE (ICML 2017).
+    "colocrl": _learner("learned.colocrl", "ColocRL"),
+    # HDP: Grouper and Placer (ICLR 2018).
+    "hierarchical": _learner("learned.hierarchical", "Hierarchical"),
+    # Seq2seq policy, PPO (ICML 2018).
+    "spotlight": _learner("learned.spotlight", "Spotlight", takes_start=True),
+    # Softmax per group, PPO and cross-entropy (NeurIPS 2018).
+    "post": _learner("learned.post", "Post", takes_start=True),
+    # Graph embedding, one group at a time (NeurIPS 2019).
+    "placeto": _learner("learned.placeto", "Placeto"),
+}
+
+# Stages that --algorithm does not name: simulated annealing inside the simulator.
+STAGES: Mapping[str, Maker] = {
+    "annealing": _annealer("annealing.policy", "Multilevel", takes_known=True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Staged:
+    """Algorithms one after another, each with the share that it gets of what is then left.
+
+    Attributes:
+      simulated: where the simulator answers.
+      measured: where real runs do, which a policy can't ask by itself.
+    """
+
+    simulated: Sequence[tuple[str, float]]
+    measured: Sequence[tuple[str, float]]
+
+
+STAGED: Mapping[str, Staged] = {
+    # From the best baseline: annealing, then a learned policy.
+    "auto": Staged(
+        simulated=(("annealing", 0.94), ("post", 1.0)),
+        measured=(("local_search", 0.6), ("spotlight", 1.0)),
     ),
 }
-SPECIAL = {
-    "auto": "baselines, annealing, then a learned policy from the best",
-    "given": "the model's own device strings",
-    "expert": "the placement of the papers' experts; benchmark graphs only",
-}
-# Stages of "auto" and their shares of what is left, where the simulator answers ...
-AUTO_SIMULATED = (("annealing", 0.94), ("post", 1.0))
-
-# ... and where real runs do, which a policy can't ask by itself.
-AUTO_MEASURED = (("local_search", 0.6), ("spotlight", 1.0))
 
 
 def names() -> tuple[str, ...]:
     """All that --algorithm takes."""
-    return (*SPECIAL, *ALGORITHMS)
+    return (*STAGED, *ALGORITHMS)
 
 
 def require_known(name: str) -> None:
@@ -130,10 +173,45 @@ def stages_of(
     """
     if trained is not None:
         return [Stage(name, lambda best: _trained(trained, instance, seed))]
-    if name != "auto":
+    staged = STAGED.get(name)
+    if staged is None:
         return [Stage(name, lambda best: policy_of(name, instance, seed, best))]
-    stages = AUTO_SIMULATED if is_simulated else AUTO_MEASURED
-    return [_auto_stage(each, share, instance, seed, incumbent) for each, share in stages]
+
+    def stage(part: str, share: float) -> Stage:
+        def start(best: IntArray | None) -> Policy:
+            return policy_of(part, instance, seed, incumbent if best is None else best)
+
+        return Stage(part, start, share)
+
+    return [stage(*each) for each in (staged.simulated if is_simulated else staged.measured)]
+
+
+def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) -> Policy:
+    """Makes the policy of one algorithm for one problem.
+
+    Args:
+      name: not "auto", which has several.
+      instance: the problem.
+      seed: of its random choices.
+      start: the best placement so far i4[N], for algorithms that go on from one.
+    """
+    return {**ALGORITHMS, **STAGES}[name](instance, seed, start)
+
+
+def one_shot(name: str, instance: Instance, seed: int) -> IntArray:
+    """i4[B, N]: placements of a one-shot algorithm, computed once for an instance and a seed."""
+    if (name, seed) not in instance.one_shots:
+        place = _imported(*ONE_SHOTS[name])
+        instance.one_shots[name, seed] = place(instance.problem, seed)
+    return instance.one_shots[name, seed]
+
+
+def one_shot_starts(instance: Instance, seed: int) -> list[Start]:
+    """What makes the placements that annealing begins with, when their turn comes."""
+    names = [*ONE_SHOTS]
+    if instance.problem.num_ops > MAX_SCT_OPS:
+        names.remove("sct")
+    return [functools.partial(one_shot, name, instance, seed) for name in names]
 
 
 def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:
@@ -142,49 +220,5 @@ def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:
     return placeto_from(checkpoint, instance.problem, seed)
 
 
-def _auto_stage(
-    name: str, share: float, instance: Instance, seed: int, incumbent: IntArray | None
-) -> Stage:
-    def start(best: IntArray | None) -> Policy:
-        known = incumbent if best is None else best
-        if name == "annealing":
-            return _annealing(instance, seed, known)
-        return policy_of(name, instance, seed, known)
-
-    return Stage(name, start, share)
-
-
-def _annealing(instance: Instance, seed: int, incumbent: IntArray | None) -> Policy:
-    """Compiled annealing from all that is known and all that the one-shot placers find."""
-    from tfplace.algorithms.annealing.multilevel import Multilevel
-
-    known = [incumbent, instance.given, instance.expert]
-    return Multilevel(instance.problem, seed, [start for start in known if start is not None])
-
-
-def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) -> Policy:
-    """Makes the policy of one algorithm for one problem.
-
-    Args:
-      name: not "auto".
-      instance: the problem.
-      seed: of its random choices.
-      start: the best placement so far i4[N], for algorithms that go on from one.
-    """
-    if name in ("given", "expert"):
-        from tfplace.algorithms.placers.fixed import Fixed
-
-        fixed = instance.given if name == "given" else instance.expert
-        if fixed is None:
-            raise UsageError(
-                "placing as an expert does: this model says nothing about it; experts' placements "
-                "come with the graphs that `tfplace graph` writes; choose another --algorithm"
-            )
-        return Fixed(fixed)
-    algorithm = ALGORITHMS[name]
-    constructor = getattr(importlib.import_module(algorithm.module), algorithm.name)
-    if algorithm.takes_start:
-        policy: Policy = constructor(instance.problem, seed=seed, start=start)
-    else:
-        policy = constructor(instance.problem, seed=seed)
-    return policy
+def _imported(module: str, name: str) -> Any:
+    return getattr(importlib.import_module(f"tfplace.algorithms.{module}"), name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import json
 import os
@@ -14,6 +13,7 @@ from typing import Any, Unpack
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from tfplace.api.flags import ModelFlags, OptimizeFlags, SimulateFlags, flag_values
+from tfplace.commands.command_table import run_command
 from tfplace.commands.from_flags import optimize_options, problem_options
 from tfplace.commands.simulate import predicted
 from tfplace.optimizing import optimize as optimize_with
@@ -82,8 +82,8 @@ def simulate(
 def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:
     """`tfplace inspect MODEL`: what is in it.
 
-    >>> found = inspect(tiny_model, cluster="k80x2")
-    >>> found.mode, found.num_ops == sum(row.num_ops for row in found.op_types)
+    >>> inspection = inspect(tiny_model, cluster="k80x2")
+    >>> inspection.mode, inspection.num_ops == sum(row.num_ops for row in inspection.op_types)
     ('train', True)
     """
     with flag_values("inspect", [os.fspath(model)], flags) as values:
@@ -121,7 +121,7 @@ def run(command: str, *arguments: Path, **flags: Any) -> Any:
     printed = io.StringIO()
     given = {"verbosity": -1, **flags, "format": "json"}
     with flag_values(command, words, given) as values, contextlib.redirect_stdout(printed):
-        importlib.import_module(f"tfplace.commands.{command}").run(words, values)
+        run_command(command, words, values)
     return json.loads(printed.getvalue())
 
 

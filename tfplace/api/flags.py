@@ -28,6 +28,7 @@ class ModelFlags(TypedDict, total=False):
     mode: str
     batch_size: int
     input_shape: Sequence[str]
+    tags: str
     pin: Sequence[str]
     no_split: Sequence[str]
     keep_devices: bool

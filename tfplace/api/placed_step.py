@@ -32,9 +32,9 @@ class PlacedStep:
     values back into the ones that the step was made with.
 
     Attributes:
-      report: what was found; report.best, report.verdict_sentence.
-      variables: the placed ones, in the order of `originals`.
-      originals: those of the step that was given.
+      report: what the search found, as in report.best and report.verdict_sentence.
+      variables: the placed variables, in the order of `originals`.
+      originals: the variables of the step that was given.
     """
 
     def __init__(self, report: Report, loaded: Any, flat: _FlatStep) -> None:
@@ -51,8 +51,7 @@ class PlacedStep:
         Raises:
           UsageError: the arguments are not like those that it was placed for.
         """
-        found = self._signature(**self._flat.inputs(args))
-        return self._flat.packed(found)
+        return self._flat.packed(self._signature(**self._flat.inputs(args)))
 
     def sync(self) -> None:
         """Assigns the placed variables' values to the originals: before saving or evaluating."""
@@ -115,9 +114,9 @@ class _FlatStep:
     """A step as a SavedModel's signature: tensors by name in, tensors by name out.
 
     Attributes:
-      name: the step's.
-      variables: that it captures.
-      signature: TRAIN or INFER.
+      name: the step's name.
+      variables: the variables that it captures.
+      signature: TRAIN if it updates variables, else INFER.
     """
 
     def __init__(self, function: Any, example_args: Sequence[Any]) -> None:
@@ -140,7 +139,11 @@ class _FlatStep:
         self.signature = TRAIN if self._has_updates() else INFER
 
     def inputs(self, args: Sequence[Any]) -> Mapping[str, Any]:
-        """{input name: tensor} of a call."""
+        """{input name: tensor} of a call.
+
+        Raises:
+          UsageError: the arguments are not like those of the example.
+        """
         try:
             tf.nest.assert_same_structure(self._args, tuple(args))
         except (ValueError, TypeError) as error:
@@ -160,11 +163,11 @@ class _FlatStep:
             for number, (i, spec) in enumerate(zip(self._fed, self._specs, strict=True))
         }
 
-    def packed(self, found: Mapping[str, Any]) -> Any:
-        """A call's result in the structure that the step returns."""
+    def packed(self, outputs: Mapping[str, Any]) -> Any:
+        """A call's outputs in the structure that the step returns."""
         structure = self._concrete.structured_outputs
         leaves = tf.nest.flatten(structure)
-        values = [found.get(f"output_{i}", leaf) for i, leaf in enumerate(leaves)]
+        values = [outputs.get(f"output_{i}", leaf) for i, leaf in enumerate(leaves)]
         return tf.nest.pack_sequence_as(structure, values)
 
     def save(self, folder: str) -> None:

@@ -1,7 +1,7 @@
 """A problem without what makes it hard: what every bound here may rely on, and nothing else.
 
-Dropped are the order in which a device takes ready ops and, but for some channels, what
-transfers do to each other. Kept is what SPEC section 6 makes true of every placement's schedule:
+Dropped are the order in which a device takes ready ops and, but for some channels, what transfers
+do to each other. Kept is what the contract, section 6, makes true of every placement's schedule:
 
 * an op takes op_seconds of its device, which runs at most `slots` at once;
 * an op starts when its inputs are there: at once on the producer's device, elsewhere not before
@@ -19,6 +19,7 @@ import dataclasses
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.executor_model import wire
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
@@ -147,10 +148,8 @@ def _edges(
     first = np.ones(len(source), dtype=bool)
     first[1:] = (np.diff(source) != 0) | (np.diff(target) != 0)
     start = np.flatnonzero(first)
-    row = np.zeros(num_ops + 1, dtype=np.int64)
-    np.cumsum(np.bincount(target[start], minlength=num_ops), out=row[1:])
     return Edges(
-        row=row,
+        row=row_starts(target[start], num_ops),
         source=source[start].astype(np.int64),
         cost=np.maximum.reduceat(cost, start) if len(start) else np.zeros(0),
         hold=np.add.reduceat(hold, start) if len(start) else np.zeros(0),

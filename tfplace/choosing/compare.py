@@ -9,7 +9,8 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import Candidate
 from tfplace.measurement.peak_memory import measure_peaks
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import (
     NO_DIFFERENCE,
     Timing,
@@ -20,7 +21,7 @@ from tfplace.measurement.timing import (
     speedup,
     summarize,
 )
-from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.prediction import predict
 
 BASELINES = ("single", "given")  # the first of equals is named
@@ -67,7 +68,7 @@ class MemoryPeak:
 def compare(
     prepared: PreparedModel,
     placements: Mapping[str, IntArray],
-    config: MeasureConfig,
+    limits: StepLimits,
     seed: int = 0,
 ) -> Comparison:
     """Times placements, interleaved.
@@ -76,38 +77,38 @@ def compare(
       prepared: the problem; its devices are present.
       placements: {name: i4[N]}; "given", "single" and "placed" where they are to be compared.
         Equal placements are timed once.
-      config: how long.
+      limits: how long.
       seed: of the bootstrap.
     """
     alias = _first_of_equals(placements)
-    config = dataclasses.replace(config, compared=alias.get(PLACED, ""))
     variants = {
-        name: placed_run_graph(prepared, placements[name])
+        name: prepared.placed_run_graph(placements[name])
         for name in placements
         if alias[name] == name
     }
-    results = measure_variants(variants, training_run(prepared), prepared.cluster, config)
+    run, compared = prepared.training_run(), alias.get(PLACED, "")
+    results = measure_variants(variants, run, prepared.cluster, limits, compared)
     timed = {name: results[alias[name]] for name in placements}
-    return _comparison(timed, config, seed)
+    return _comparison(timed, limits, seed)
 
 
 def compare_memory(
-    prepared: PreparedModel, placements: Mapping[str, IntArray], config: MeasureConfig
+    prepared: PreparedModel, placements: Mapping[str, IntArray], limits: StepLimits
 ) -> dict[str, Mapping[str, MemoryPeak] | str]:
     """{name: {device: peak}, or a sentence why it could not run}: predicted beside measured.
 
     Args:
       prepared: the problem; its devices are present.
       placements: {name: i4[N]}; equal ones are run once.
-      config: time limits.
+      limits: time limits.
     """
     alias = _first_of_equals(placements)
     variants = {
-        name: placed_run_graph(prepared, placements[name])
+        name: prepared.placed_run_graph(placements[name])
         for name in placements
         if alias[name] == name
     }
-    measured = measure_peaks(variants, training_run(prepared), prepared.cluster, config)
+    measured = measure_peaks(variants, prepared.training_run(), prepared.cluster, limits)
     return {name: _peaks(prepared, placements[name], measured[alias[name]]) for name in placements}
 
 
@@ -126,7 +127,7 @@ def _first_of_equals(placements: Mapping[str, IntArray]) -> dict[str, str]:
 
 
 def _comparison(
-    timed: Mapping[str, Timings | Infeasible], config: MeasureConfig, seed: int
+    timed: Mapping[str, Timings | Infeasible], limits: StepLimits, seed: int
 ) -> Comparison:
     timings = {name: _timing(result) for name, result in timed.items()}
     ran = {name: result for name, result in timed.items() if isinstance(result, Timings)}
@@ -147,7 +148,7 @@ def _comparison(
     best = min(baselines, key=lambda name: summarize(ran[name].step_seconds).median_seconds)
     if ran[best] is ran[PLACED]:  # one placement under two names was timed once
         return dataclasses.replace(result, baseline=best, verdict=NO_DIFFERENCE)
-    confidence = confidence_of_look(looks_at(config.min_steps, config.max_steps))
+    confidence = confidence_of_look(looks_at(limits.min_steps, limits.max_steps))
     gain = speedup(ran[best].step_seconds, ran[PLACED].step_seconds, seed, confidence)
     changing = _drift_of_ratio(ran[best], ran[PLACED], seed)
     return dataclasses.replace(
@@ -189,7 +190,8 @@ def _timing(result: Timings | Infeasible) -> Timing | str:
     if isinstance(result, Infeasible):
         return result.message
     seconds = result.step_seconds
-    return Timing(**vars(summarize(seconds)), outliers=num_outliers(seconds), drift=drift(seconds))
+    outliers = num_outliers(seconds)
+    return dataclasses.replace(summarize(seconds), outliers=outliers, drift=drift(seconds))
 
 
 def placements_to_compare(

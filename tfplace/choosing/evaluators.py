@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from graphs.errors import ClusterError
 from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
-from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.search.trial import Evaluator
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -28,12 +27,6 @@ def evaluator_for(kind: str, prepared: PreparedModel) -> Iterator[Evaluator]:
             f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
             "search with --evaluator=simulate, or name a --cluster that is here"
         )
-    run = TrainingRun(
-        prepared.feeds,
-        prepared.flat.fetches,
-        prepared.source.initialization,
-        prepared.source.graph_def,
-    )
-    op_of_node = prepared.built.op_of_node
+    run, op_of_node = prepared.opened_run(), prepared.built.op_of_node
     with MeasuringEvaluator(prepared.flat, op_of_node, run, prepared.cluster) as evaluator:
         yield evaluator

@@ -17,17 +17,18 @@ from tfplace.algorithms.table import policy_of
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.interruption import Interrupted
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SLOWER_LINKS = (4.0, 16.0)
 SEARCH_SHARE = 0.1
-FIRST_ROUND = MeasureConfig(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
+FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
 
 
 def finalists(
@@ -101,9 +102,9 @@ def quickest(prepared: PreparedModel, rivals: Sequence[Candidate], seed: int) ->
     distinct = list(reversed(by_placement.values()))
     if len(distinct) == 1:
         return distinct[0]
-    variants = {str(i): placed_run_graph(prepared, r.device_of_op) for i, r in enumerate(distinct)}
+    variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
     config = dataclasses.replace(FIRST_ROUND, seed=seed)
-    results = measure_variants(variants, training_run(prepared), prepared.cluster, config)
+    results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
     medians = {
         name: summarize(result.step_seconds).median_seconds
         for name, result in results.items()

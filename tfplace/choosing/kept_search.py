@@ -17,17 +17,20 @@ from tfplace.units_text import seconds_text
 
 
 @contextlib.contextmanager
-def search_folder(
+def kept_search(
     prepared: PreparedModel, options: OptimizeOptions, progress: Progress
-) -> Iterator[SearchFolder | None]:
-    """The folder, held by this process; None where no --checkpoint_dir was given.
+) -> Iterator[tuple[PreparedModel, SearchFolder | None]]:
+    """The folder of --checkpoint_dir, held by this process, and the problem as priced there.
+
+    Costs that are measured anew differ a little, so a search that goes on keeps its first run's.
+    Without --checkpoint_dir it is the problem as it is, and None.
 
     Raises:
-      CheckpointError: it holds another search, or something damaged.
+      CheckpointError: the folder holds another search, or something damaged.
       OutputError: it can't be written, or another process works there.
     """
     if options.checkpoint_dir is None:
-        yield None
+        yield prepared, None
         return
     identity = {
         "model, run, cluster and constraints": problem_digest(prepared.problem),
@@ -46,10 +49,10 @@ def search_folder(
                 f"trials, {state.seconds:.1f} s, best "
                 f"{seconds_text(getattr(best, 'step_seconds', None))}"
             )
-        yield folder
+        yield _priced_as_kept(prepared, folder), folder
 
 
-def priced_as_kept(prepared: PreparedModel, folder: SearchFolder) -> PreparedModel:
+def _priced_as_kept(prepared: PreparedModel, folder: SearchFolder) -> PreparedModel:
     """The same with the ops' costs of the search's first run.
 
     Raises:

@@ -11,7 +11,7 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
-from tfplace.simulation.schedule import HeldIntervals, held_intervals
+from tfplace.simulation.schedule import HeldIntervals, alive_at_peak, held_intervals
 from tfplace.simulation.simulator import Simulator
 from tfplace.units_text import bytes_text, share_text
 
@@ -86,21 +86,6 @@ def _alive_text(problem: Problem, device_of_op: IntArray, device: int) -> str:
         total = sum(sizes[name] for name in rest)
         named.append(f"and {len(rest):,} more of {bytes_text(total)} together")
     return ", ".join(named) or "nothing"
-
-
-def alive_at_peak(held: HeldIntervals, device: int) -> np.ndarray:
-    """int[A]: which of the intervals hold bytes on a device when most are held there."""
-    here = np.flatnonzero((held.device == device) & (held.end > held.start) & (held.bytes > 0))
-    if not len(here):
-        return here
-    start, end = held.start[here], held.end[here]
-    instants, place = np.unique(np.concatenate([start, end]), return_inverse=True)
-    size = held.bytes[here]
-    change = np.zeros(len(instants), dtype=np.int64)
-    np.add.at(change, place, np.concatenate([size, -size]))
-    peak = instants[np.argmax(np.cumsum(change))]
-    alive: np.ndarray = here[(start <= peak) & (peak < end)]
-    return alive
 
 
 def _held_name(problem: Problem, held: HeldIntervals, index: int) -> str:

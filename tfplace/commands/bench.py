@@ -11,24 +11,20 @@ from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.algorithms.table import require_known
-from tfplace.commands.error_line import print_error
-from tfplace.commands.from_flags import print_json, quiet_tensorflow
+from tfplace.commands.from_flags import split_names, whole_numbers
+from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
     from tfplace.progress import Progress
 
-EXIT_FAILED_CELLS = 2
-EXIT_INTERRUPTED = 5
-
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
-    quiet_tensorflow(values.verbosity)
     from tfplace.output_paths import writable
     from tfplace.progress import progress_for
-    from tfplace.runs.bench.grid import Grid, cells_of, read_rows, split_names, whole_numbers
-    from tfplace.runs.bench.run_cells import num_failed, run_grid
-    from tfplace.runs.executors.executor_of_name import executor_for
+    from tfplace.runs.bench.grid import Grid, read_rows
+    from tfplace.runs.bench.run_cells import BenchRun, num_failed
+    from tfplace.runs.executors.by_name import executor_for
 
     if not values.output or not values.output.endswith(".json"):
         raise UsageError(
@@ -56,27 +52,25 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             memory_reserve=values.memory_reserve,
             parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
         )
-        result = run_grid(
-            grid, values.output, earlier, functools.partial(_tell, progress), executor
-        )
-    text = _write_tables(result.rows, stem)
-    if values.format == "json":
-        print_json(result.rows)
-    else:
+        tell = functools.partial(_tell, progress)
+        bench = BenchRun(grid, values.output, earlier, executor, tell)
+        bench.run(grid.parallel)
+    rows = bench.done
+    text = _write_tables(rows, stem)
+    if text_output(values, rows):
         print(text, end="")
-    if result.interrupted:
-        print_error(
-            f"running a bench: interrupted; {len(result.rows)} of {len(cells_of(grid))} cells are "
-            f"in {values.output}; the same command goes on"
+    if bench.is_interrupted:
+        return failed(
+            f"running a bench: interrupted; {len(rows)} of {len(bench.rows)} cells are in "
+            f"{values.output}; the same command goes on",
+            EXIT_INTERRUPTED,
         )
-        return EXIT_INTERRUPTED
-    failed = num_failed(result.rows)
-    if failed:
-        print_error(
-            f"running a bench: {failed} of {len(result.rows)} cells failed; {values.output} says "
-            "why; the same command tries them again"
+    if num_failed(rows):
+        return failed(
+            f"running a bench: {num_failed(rows)} of {len(rows)} cells failed; {values.output} "
+            "says why; the same command tries them again",
+            EXIT_BAD_INPUT,
         )
-        return EXIT_FAILED_CELLS
     return 0
 
 
@@ -85,27 +79,28 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     from tfplace.output_paths import write_file
     from tfplace.runs.bench.curves import draw_curves
     from tfplace.runs.bench.run_cells import num_failed
-    from tfplace.runs.bench.table import as_csv, as_markdown, as_text, summary
+    from tfplace.runs.bench.table import COLUMNS, as_markdown, as_text, summary
+    from tfplace.runs.tables import csv_text
 
     if not rows:
         return "no cell is done\n"
-    found = summary(rows)
-    write_file(f"{stem}.csv", as_csv(rows).encode(), overwrite=True)
-    write_file(f"{stem}.md", as_markdown(found).encode(), overwrite=True)
+    table = summary(rows)
+    write_file(f"{stem}.csv", csv_text(COLUMNS, rows).encode(), overwrite=True)
+    write_file(f"{stem}.md", as_markdown(table).encode(), overwrite=True)
     draw_curves(rows, f"{stem}.png")
-    failed = num_failed(rows)
-    again = f"failed    {failed} cells; the same command tries them again\n" if failed else ""
-    return f"{as_text(found)}{again}written   {stem}.json, .csv, .md, .png\n"
+    failures = num_failed(rows)
+    again = f"failed    {failures} cells; the same command tries them again\n" if failures else ""
+    return f"{as_text(table)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
 def _tell(progress: Progress, row: dict[str, Any], done: int, total: int) -> None:
     name = f"{row['model']} on {row['cluster']}, {row['algorithm']}, seed {row['seed']}"
     if "error" in row:
-        found = f"failed: {row['error']}"
+        outcome = f"failed: {row['error']}"
     elif row["step_seconds"] is None:
-        found = f"nothing feasible in {row['trials']} trials"
+        outcome = f"nothing feasible in {row['trials']} trials"
     else:
         rate = row["trials"] / max(row["seconds"], 1e-9)
-        found = f"{row['step_seconds']:.4g} s, {row['trials']:,} trials, {rate:,.0f} trials/s"
-    progress.say(f"{done}/{total} {name}: {found}")
+        outcome = f"{row['step_seconds']:.4g} s, {row['trials']:,} trials, {rate:,.0f} trials/s"
+    progress.say(f"{done}/{total} {name}: {outcome}")
     progress.part(done, total)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.from_flags import print_json, quiet_tensorflow
+from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -18,13 +18,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             f"writing the calibrated cluster: --output is {values.output!r}; wanted FILE.json, "
             "which --cluster then takes"
         )
-    quiet_tensorflow(values.verbosity)
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
     from tfplace.measurement.calibration.calibrating import calibrate
     from tfplace.output_paths import require_file, require_free, writable, write_file
     from tfplace.progress import progress_for
-    from tfplace.report.text import console
     from tfplace.report.text_calibration import calibration_to_json, print_calibration
 
     require_file(values.output, "--output")
@@ -32,11 +30,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     cluster = find_cluster(values.cluster)
     progress = progress_for(values.verbosity)
     with writable(values.output), progress.working(values.budget_seconds):
-        found = calibrate(cluster, values.budget_seconds, tell=progress.say)
-    text = json.dumps(cluster_to_json(found.cluster), indent=2) + "\n"
+        calibration = calibrate(cluster, values.budget_seconds, tell=progress.say)
+    text = json.dumps(cluster_to_json(calibration.cluster), indent=2) + "\n"
     write_file(values.output, text.encode(), values.overwrite)
-    if values.format == "json":
-        print_json(calibration_to_json(found, values.output))
-    else:
-        print_calibration(found, values.output, console())
+    if out := text_output(values, calibration_to_json(calibration, values.output)):
+        print_calibration(calibration, values.output, out)
     return 0

@@ -3,46 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
+from collections.abc import Sequence
+
+from absl import flags
 
 from tfplace.commands import flag_table as table
 from tfplace.commands.flag_table import Flag
+from tfplace.commands.quiet import quiet_tensorflow
 
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """A command of tfplace.
+    """A command of tfplace; tfplace/commands has a module of its name, with a function `run`.
 
     Attributes:
-      arguments: what stands behind its name in the usage line; lower case is literal.
+      argument: what stands behind its name in the usage line; "" where it takes nothing.
       summary: one line.
-      flags: its flags, in the order of --help.
+      own_flags: what it takes beside --format and --verbosity, which all take.
       examples: command lines that work.
-      num_arguments: how many positional arguments it takes.
     """
 
-    arguments: str
+    argument: str
     summary: str
-    flags: tuple[Flag, ...]
+    own_flags: tuple[Flag, ...]
     examples: tuple[str, ...]
-    num_arguments: int = 1
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        """All flags, in the order of --help."""
+        return self.own_flags + table.FORMAT
 
 
 COMMANDS = {
     "optimize": Command(
         "MODEL",
         "place a model's ops, emit a SavedModel, verify and time it, report",
-        table.OUTPUT_DIR
-        + table.CLUSTER
-        + table.ALGORITHM
-        + table.BUDGET
-        + table.SEED
-        + table.RUN
-        + table.CONSTRAINTS
-        + table.COST_CACHE
-        + table.CHECKPOINT_DIR
-        + table.DUMP
-        + table.LOGDIR
-        + table.FORMAT,
+        table.OUTPUT_DIR + table.CLUSTER + table.SEARCH + table.PROBLEM + table.SEARCH_FILES,
         (
             "tfplace optimize model.pb",
             "tfplace optimize saved_model_dir --cluster=workers:2 --output_dir=placed",
@@ -52,13 +49,13 @@ COMMANDS = {
     "inspect": Command(
         "MODEL",
         "show what is in a model: ops by type, colocation, devices, bytes",
-        table.CLUSTER + table.RUN + table.CONSTRAINTS + table.COST_CACHE + table.FORMAT,
+        table.CLUSTER + table.PROBLEM,
         ("tfplace inspect model.pb", "tfplace inspect saved_model_dir --format=json"),
     ),
     "check": Command(
         "MODEL",
         "would the model's device strings run on a cluster, op by op",
-        table.CLUSTER + table.RUN + table.COST_CACHE + table.FORMAT,
+        table.CLUSTER + table.RUN + table.COST_CACHE,
         (
             "tfplace check placed_dir --cluster=k80x2",
             "tfplace check model.pb --cluster=box.json --format=json",
@@ -67,7 +64,7 @@ COMMANDS = {
     "measure": Command(
         "MODEL",
         "time training runs, alone or against a placement, interleaved",
-        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN + table.FORMAT,
+        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN,
         (
             "tfplace measure model.pb --cluster=workers:2",
             "tfplace measure model.pb --cluster=workers:2 --placement=placement.json",
@@ -76,14 +73,7 @@ COMMANDS = {
     "simulate": Command(
         "MODEL",
         "predict step time, peak memory and timeline of a placement",
-        table.PLACEMENT
-        + table.SIMULATE
-        + table.CLUSTER
-        + table.RUN
-        + table.CONSTRAINTS
-        + table.COST_CACHE
-        + table.DUMP
-        + table.FORMAT,
+        table.PLACEMENT + table.SIMULATE + table.CLUSTER + table.PROBLEM + table.DUMP,
         (
             "tfplace simulate model.pb --cluster=k80x4",
             "tfplace simulate model.pb --cluster=k80x4 --placement=placement.json",
@@ -92,7 +82,7 @@ COMMANDS = {
     "graph": Command(
         "NAME",
         "write a benchmark training graph as GraphDef or SavedModel",
-        table.OUTPUT + table.SIZES + table.FORMAT,
+        table.OUTPUT + table.SIZES,
         (
             "tfplace graph rnnlm --output=rnnlm.pb",
             "tfplace graph nmt --num_layers=4 --output=nmt4.pb",
@@ -102,34 +92,25 @@ COMMANDS = {
     "bench": Command(
         "",
         "compare algorithms over models and clusters at equal budgets",
-        table.BENCH + table.BUDGET + table.OUTPUT + (table.CLUSTER[1],) + table.FORMAT,
+        table.BENCH + table.BUDGET + table.OUTPUT + table.MEMORY_RESERVE,
         (
             "tfplace bench --models=rnnlm,nmt:num_layers=4 --clusters=k80x2,k80x4 "
             "--algorithms=random,spotlight --seeds=1,2,3 --max_trials=1000 --output=bench.json",
         ),
-        num_arguments=0,
     ),
     "train": Command(
         "",
         "train one policy over a family of graphs, for optimize --policy",
-        table.TRAIN + table.SEED + table.OUTPUT + table.CHECKPOINT_DIR + table.FORMAT,
+        table.TRAIN + table.SEED + table.OUTPUT + table.CHECKPOINT_DIR,
         (
             "tfplace train --family=rnnlm --output=rnnlm.npz",
             "tfplace train --family=nmt --clusters=k80x4 --episodes=500 --output=nmt.npz",
         ),
-        num_arguments=0,
     ),
     "fidelity": Command(
         "MODEL",
         "compare predicted with measured step times over many placements",
-        table.FIDELITY
-        + table.CLUSTER
-        + table.SEED
-        + table.OUTPUT
-        + table.RUN
-        + table.CONSTRAINTS
-        + table.COST_CACHE
-        + table.FORMAT,
+        table.FIDELITY + table.CLUSTER + table.SEED + table.OUTPUT + table.PROBLEM,
         (
             "tfplace fidelity model.pb --cluster=workers2.json",
             "tfplace fidelity model.pb --cluster=workers2.json --placements=30 "
@@ -139,17 +120,16 @@ COMMANDS = {
     "calibrate": Command(
         "",
         "measure this machine's devices and links, write a cluster file",
-        (table.CLUSTER[0],) + table.CALIBRATE + table.OUTPUT + table.FORMAT,
+        table.CLUSTER_NAME + table.CALIBRATE + table.OUTPUT,
         (
             "tfplace calibrate --cluster=workers:2 --output=workers2.json",
             "tfplace calibrate --output=here.json --format=json",
         ),
-        num_arguments=0,
     ),
     "batch": Command(
         "JOBS",
         "run many commands, one line each: isolated, resumable, one summary",
-        table.BATCH + table.FORMAT,
+        table.BATCH,
         (
             "tfplace batch jobs.txt",
             "tfplace batch jobs.txt --parallel=2 --time_limit_seconds=3600 --memory_limit=8GiB",
@@ -158,15 +138,25 @@ COMMANDS = {
     "devices": Command(
         "",
         "list the named clusters and the devices visible here",
-        (table.CLUSTER[0],) + table.FORMAT,
+        table.CLUSTER_NAME,
         ("tfplace devices", "tfplace devices --cluster=k80x4 --format=json"),
-        num_arguments=0,
     ),
     "cache": Command(
         "",
         "list the op costs kept between runs, or remove them",
-        table.CLEAR_CACHE + table.COST_CACHE_DIR + table.FORMAT,
+        table.CLEAR_CACHE + table.COST_CACHE_DIR,
         ("tfplace cache", "tfplace cache --clear"),
-        num_arguments=0,
     ),
 }
+
+
+def run_command(name: str, arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Runs a command of the table; returns its exit status.
+
+    Raises:
+      TfplaceError: it can't do what it was asked.
+    """
+    if name != "batch":  # its jobs are processes, each with a --verbosity of its own
+        quiet_tensorflow(values.verbosity)
+    status: int = importlib.import_module(f"tfplace.commands.{name}").run(arguments, values)
+    return status

@@ -7,35 +7,34 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+from tfplace.commands.from_flags import problem_options
+from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_file, require_free, writable, write_file
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Compares predicted with measured step times; writes the result and a picture if asked."""
-    quiet_tensorflow(values.verbosity)
     for flag in ("output", "picture"):
         path = values[flag].value
         require_file(path, f"--{flag}")
         if path is not None:
             require_free(path, values.overwrite)
     with writable(values.output, values.picture):
-        return _fidelity(arguments, values)
+        return _fidelity(arguments[0], values)
 
 
-def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
+def _fidelity(model: str, values: flags.FlagValues) -> int:
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
     from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity
     from tfplace.preparing.prepare import prepare
     from tfplace.progress import progress_for
-    from tfplace.report.text import console
 
     config = FidelityConfig(values.placements, values.rounds, values.trace, values.seed)
     progress = progress_for(values.verbosity)
     with progress.working():
-        progress.say(f"reading {model_of(arguments)} and pricing its ops")
-        prepared = prepare(problem_options(model_of(arguments), values))
+        progress.say(f"reading {model} and pricing its ops")
+        prepared = prepare(problem_options(model, values))
         require_present(prepared)
         study = study_fidelity(prepared, config, progress.say)
     result = fidelity_to_json(study)
@@ -44,8 +43,6 @@ def _fidelity(arguments: Sequence[str], values: flags.FlagValues) -> int:
         write_file(values.output, text.encode(), values.overwrite)
     if values.picture is not None:
         write_file(values.picture, scatter_png(study), values.overwrite)
-    if values.format == "json":
-        print_json(result)
-    else:
-        print_fidelity(study, console())
+    if out := text_output(values, result):
+        print_fidelity(study, out)
     return 0

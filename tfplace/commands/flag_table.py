@@ -14,14 +14,23 @@ Value = str | int | float | bool | None | list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Flag:
-    """Attributes: kind is one of string, integer, float, boolean, enum, multi."""
+    """A flag.
+
+    Attributes:
+      name: without dashes.
+      kind: one of string, integer, float, boolean, enum, and multi: may be given several times.
+      default: the value where it is not given.
+      help: what --help says.
+      choices: the values of an enum.
+      least: the least value of a number, None for any.
+    """
 
     name: str
     kind: str
     default: Value
     help: str
     choices: tuple[str, ...] = ()
-    lower_bound: float | None = None
+    least: float | None = None
 
 
 FORMAT = (
@@ -38,10 +47,16 @@ RUN = (
     Flag("feed", "string", None, "an .npz file of inputs, by tensor name"),
     Flag("signature", "string", "", "the signature that a run calls"),
     Flag("mode", "enum", "", "what a run is (default: as found)", ("", "train", "inference")),
-    Flag("batch_size", "integer", None, "fills unknown leading dimensions", lower_bound=1),
+    Flag("batch_size", "integer", None, "fills unknown leading dimensions", least=1),
     Flag("input_shape", "multi", [], "NAME=2,3 fills unknown dimensions of one input"),
+    Flag(
+        "tags",
+        "string",
+        "",
+        "A,B,...: all tags of the MetaGraphDef to read, of a SavedModel with several",
+    ),
 )
-CLUSTER = (
+CLUSTER_NAME = (
     Flag(
         "cluster",
         "string",
@@ -49,8 +64,11 @@ CLUSTER = (
         "local, a named cluster such as k80x4 (`tfplace devices` lists them), a cluster file "
         ".json, workers:N, gpu_split:N, or tf_config",
     ),
+)
+MEMORY_RESERVE = (
     Flag("memory_reserve", "float", 0.1, "fraction of each device's memory kept free"),
 )
+CLUSTER = CLUSTER_NAME + MEMORY_RESERVE
 COST_CACHE_DIR = (
     Flag(
         "cost_cache_dir",
@@ -81,12 +99,13 @@ CONSTRAINTS = (
         "place gradient ops apart from their forward ops; without it they share a device",
     ),
 )
-SEED = (Flag("seed", "integer", 0, "of every random choice", lower_bound=0),)
+PROBLEM = RUN + CONSTRAINTS + COST_CACHE
+SEED = (Flag("seed", "integer", 0, "of every random choice", least=0),)
 BUDGET = (
-    Flag("budget_seconds", "float", 60.0, "wall time of the search", lower_bound=0),
-    Flag("max_trials", "integer", None, "evaluated placements, at most", lower_bound=1),
+    Flag("budget_seconds", "float", 60.0, "wall time of the search", least=0),
+    Flag("max_trials", "integer", None, "evaluated placements, at most", least=1),
 )
-ALGORITHM = (
+SEARCH = (
     Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),
     Flag(
         "evaluator",
@@ -96,6 +115,8 @@ ALGORITHM = (
         ("auto", "simulate", "measure"),
     ),
     Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
+    *BUDGET,
+    *SEED,
 )
 CHECKPOINT_DIR = (
     Flag(
@@ -120,6 +141,7 @@ DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .n
 LOGDIR = (
     Flag("logdir", "string", None, "write TensorBoard's event files of the run below this folder"),
 )
+SEARCH_FILES = CHECKPOINT_DIR + DUMP + LOGDIR
 OUTPUT = (
     Flag("output", "string", None, "the file to write"),
     Flag("overwrite", "boolean", False, "replace what is already there"),
@@ -132,28 +154,28 @@ SIMULATE = (
         "integer",
         None,
         "simulate it that many times on all cores and say how fast that was",
-        lower_bound=1,
+        least=1,
     ),
 )
 MEASURE = (
-    Flag("steps", "integer", 10, "timed steps of each graph, at least", lower_bound=1),
-    Flag("budget_seconds", "float", 60.0, "wall time of measuring", lower_bound=0),
+    Flag("steps", "integer", 10, "timed steps of each graph, at least", least=1),
+    Flag("budget_seconds", "float", 60.0, "wall time of measuring", least=0),
     Flag("memory", "boolean", True, "also run a few steps to measure the peak memory"),
 )
-CALIBRATE = (Flag("budget_seconds", "float", 60.0, "about how long to measure", lower_bound=0),)
+CALIBRATE = (Flag("budget_seconds", "float", 60.0, "about how long to measure", least=0),)
 FIDELITY = (
-    Flag("placements", "integer", 30, "how many to predict and to measure", lower_bound=1),
-    Flag("rounds", "integer", 7, "timed steps of each placement, interleaved", lower_bound=1),
-    Flag("trace", "integer", 3, "placements to trace, the worst predicted first", lower_bound=0),
+    Flag("placements", "integer", 30, "how many to predict and to measure", least=1),
+    Flag("rounds", "integer", 7, "timed steps of each placement, interleaved", least=1),
+    Flag("trace", "integer", 3, "placements to trace, the worst predicted first", least=0),
     Flag("picture", "string", None, "a .png of predicted against measured step times"),
 )
 SIZES = (
     Flag("size", "enum", "published", "the papers' sizes, or small", ("published", "tiny")),
-    Flag("batch_size", "integer", None, "examples of a step", lower_bound=1),
-    Flag("num_layers", "integer", None, "layers, where the model has a number", lower_bound=1),
-    Flag("hidden_size", "integer", None, "width of a layer", lower_bound=1),
-    Flag("num_steps", "integer", None, "unrolled time steps", lower_bound=1),
-    Flag("vocab_size", "integer", None, "words", lower_bound=2),
+    Flag("batch_size", "integer", None, "examples of a step", least=1),
+    Flag("num_layers", "integer", None, "layers, where the model has a number", least=1),
+    Flag("hidden_size", "integer", None, "width of a layer", least=1),
+    Flag("num_steps", "integer", None, "unrolled time steps", least=1),
+    Flag("vocab_size", "integer", None, "words", least=2),
 )
 
 EXECUTOR = (
@@ -171,39 +193,33 @@ BENCH = (
     Flag("clusters", "string", "k80x2", "clusters, A,B,..."),
     Flag("algorithms", "string", "random,local_search,spotlight", "algorithms, A,B,..."),
     Flag("seeds", "string", "1", "seeds, 1,2,3"),
-    Flag("parallel", "integer", None, "cells at a time (default: one per core)", lower_bound=1),
+    Flag("parallel", "integer", None, "cells at a time (default: one per core)", least=1),
     *EXECUTOR,
 )
 TRAIN = (
     Flag("family", "string", "rnnlm", "graphs to train on: variations of rnnlm, nmt or cifar10"),
     Flag("clusters", "string", "k80x2,k80x4", "clusters, A,B,..."),
-    Flag("num_graphs", "integer", 32, "a quarter of them is held out", lower_bound=2),
-    Flag("episodes", "integer", None, "episodes in all, at most", lower_bound=0),
-    Flag("budget_seconds", "float", 300.0, "wall time of the training", lower_bound=0),
+    Flag("num_graphs", "integer", 32, "a quarter of them is held out", least=2),
+    Flag("episodes", "integer", None, "episodes in all, at most", least=0),
+    Flag("budget_seconds", "float", 300.0, "wall time of the training", least=0),
 )
 
 LIMITS = (
-    Flag("time_limit_seconds", "float", None, "a job is killed after so long", lower_bound=0),
+    Flag("time_limit_seconds", "float", None, "a job is killed after so long", least=0),
     Flag("memory_limit", "string", None, "as 8GiB: a job is killed that takes more"),
 )
 BATCH = (
     Flag("output_dir", "string", None, "where summary, logs and states go (default: JOBS_batch)"),
-    Flag(
-        "parallel",
-        "integer",
-        None,
-        "jobs at a time (default: 1; on Ray one per CPU)",
-        lower_bound=1,
-    ),
+    Flag("parallel", "integer", None, "jobs at a time (default: 1; on Ray one per CPU)", least=1),
     *EXECUTOR,
     Flag("resume", "boolean", True, "jobs that are done stay done"),
     *LIMITS,
-    Flag("num_gpus", "integer", 0, "GPUs that a job needs for itself", lower_bound=0),
+    Flag("num_gpus", "integer", 0, "GPUs that a job needs for itself", least=0),
 )
 JOB = (
     Flag("name", "string", None, "of the job; {model}, {seed} and so on are filled in"),
     *LIMITS,
-    Flag("num_gpus", "integer", None, "GPUs that the job needs for itself", lower_bound=0),
+    Flag("num_gpus", "integer", None, "GPUs that the job needs for itself", least=0),
 )
 
 
@@ -233,35 +249,20 @@ def define(table: tuple[Flag, ...]) -> flags.FlagValues:
     """Fresh absl FlagValues of one command; `--flagfile` works in all of them."""
     values = flags.FlagValues()
     for flag in table:
-        _define(flag, values)
+        words = flag.name, flag.default, flag.help
+        if flag.kind == "boolean":
+            flags.DEFINE_boolean(*words, flag_values=values)
+        elif flag.kind == "multi":
+            flags.DEFINE_multi_string(*words, flag_values=values)
+        else:
+            text = flags.ArgumentSerializer()
+            flags.DEFINE(_parser(flag), *words, flag_values=values, serializer=text)
     return values
 
 
-def _define(flag: Flag, values: flags.FlagValues) -> None:
-    bound = {} if flag.lower_bound is None else {"lower_bound": flag.lower_bound}
-    if flag.kind == "string":
-        flags.DEFINE_string(flag.name, flag.default, flag.help, flag_values=values)
-    elif flag.kind == "integer":
-        flags.DEFINE_integer(flag.name, flag.default, flag.help, flag_values=values, **bound)
-    elif flag.kind == "float":
-        flags.DEFINE(
-            _Number(**bound),
-            flag.name,
-            flag.default,
-            flag.help,
-            flag_values=values,
-            serializer=flags.ArgumentSerializer(),
-        )
-    elif flag.kind == "boolean":
-        flags.DEFINE_boolean(flag.name, flag.default, flag.help, flag_values=values)
-    elif flag.kind == "enum":
-        flags.DEFINE(
-            _Choice(flag.choices),
-            flag.name,
-            flag.default,
-            flag.help,
-            flag_values=values,
-            serializer=flags.ArgumentSerializer(),
-        )
-    else:
-        flags.DEFINE_multi_string(flag.name, flag.default, flag.help, flag_values=values)
+def _parser(flag: Flag) -> flags.ArgumentParser:
+    if flag.kind == "integer":
+        return flags.IntegerParser(flag.least)
+    if flag.kind == "float":
+        return _Number(flag.least)
+    return _Choice(flag.choices) if flag.kind == "enum" else flags.ArgumentParser()

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
 import shlex
-import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from absl import flags
 
 from graphs.errors import UsageError
+from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
@@ -37,11 +34,9 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
 
 def cost_cache_directory(values: flags.FlagValues) -> str | None:
     """Where costs are kept between runs, None where the user wants no cache."""
-    from tfplace.preparing.cost_cache import default_directory
-
     if not _of(values, "cost_cache", True):
         return None
-    return _of(values, "cost_cache_dir", None) or str(default_directory())
+    return _of(values, "cost_cache_dir", None) or str(cache_directory())
 
 
 def load_options(values: flags.FlagValues) -> LoadOptions:
@@ -68,6 +63,7 @@ def load_options(values: flags.FlagValues) -> LoadOptions:
             mode=values.mode,
             batch_size=values.batch_size,
             input_shape=shapes,
+            tags=tuple(tag.strip() for tag in values.tags.split(",") if tag.strip()),
         )
     except ValueError as error:
         raise UsageError(f"reading the flags: {error}") from None
@@ -89,7 +85,7 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         dump_problem=values.dump_problem,
         logdir=values.logdir,
         emit=_forms(values.emit),
-        command=command_line("optimize", [model], values),
+        command=shlex.join(["tfplace", "optimize", model, *given_flags(values)]),
     )
 
 
@@ -102,58 +98,53 @@ def _forms(text: str) -> frozenset[str]:
     from rewrite.emit_forms import FORMS
 
     forms = [word.strip() for word in text.split(",") if word.strip()]
-    for form in forms:
-        if form not in FORMS:
-            raise UsageError(
-                f"reading --emit={text}: there is no form {form!r}{did_you_mean(form, FORMS)}; "
-                f"wanted one or more of {', '.join(FORMS)}"
-            )
-    if not forms:
-        raise UsageError(f"reading --emit={text}: wanted one or more of {', '.join(FORMS)}")
-    return frozenset(forms)
+    unknown = [form for form in forms if form not in FORMS]
+    if forms and not unknown:
+        return frozenset(forms)
+    meant = [f"there is no form {form!r}{did_you_mean(form, FORMS)}; " for form in unknown[:1]]
+    raise UsageError(
+        f"reading --emit={text}: {''.join(meant)}wanted one or more of {', '.join(FORMS)}"
+    )
 
 
-def command_line(name: str, arguments: Sequence[str], values: flags.FlagValues) -> str:
-    """The command that does the same again, whether its flags came from a line or a file."""
-    words = ["tfplace", name, *arguments]
-    for flag in (values[key] for key in values if values[key].present):
-        if flag.name != "flagfile":
-            words += flag.serialize().splitlines()
-    return shlex.join(words)
+def given_flags(values: flags.FlagValues, without: Collection[str] = ()) -> list[str]:
+    """The flags that were given, as words, whether they came from a line or a file.
+
+    Args:
+      values: of the flags.
+      without: names of flags to leave out.
+    """
+    given = [values[name] for name in values if values[name].present and name not in without]
+    return [word for flag in given for word in flag.serialize().splitlines()]
 
 
-class LogLines(logging.Handler):
-    """Log records as lines on what is sys.stderr at that moment."""
+def split_names(text: str, flag: str) -> list[str]:
+    """ "A,B:x=1,y=2,C" -> ["A", "B:x=1,y=2", "C"]: an option belongs to the name before it.
 
-    def emit(self, record: logging.LogRecord) -> None:
-        print(f"tfplace: {record.getMessage()}", file=sys.stderr, flush=True)
-
-
-def quiet_tensorflow(verbosity: int) -> None:
-    """Log lines as --verbosity says: TensorFlow's own only from 2 on. Call it before its import."""
-    # Whatever this process does on a GPU must leave memory to the measuring one.
-    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
-    if verbosity < 2:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-        os.environ.setdefault("GLOG_minloglevel", "3")
-        logging.getLogger("tensorflow").setLevel(logging.ERROR)
-    for package in ("graphs", "rewrite", "tfplace"):
-        logger = logging.getLogger(package)
-        logger.handlers = [LogLines()]
-        logger.setLevel(
-            logging.INFO if verbosity > 0 else logging.WARNING if verbosity == 0 else logging.ERROR
-        )
+    Raises:
+      UsageError: nothing is named.
+    """
+    names: list[str] = []
+    for part in (part.strip() for part in text.split(",")):
+        if names and "=" in part and ":" not in part and ":" in names[-1]:
+            names[-1] += f",{part}"
+        elif part:
+            names.append(part)
+    if not names:
+        raise UsageError(f"reading {flag}: found nothing; wanted names with commas between them")
+    return names
 
 
-def print_json(value: Any) -> None:
-    """The one result on stdout."""
-    json.dump(value, sys.stdout, indent=2, allow_nan=False)
-    print()
+def whole_numbers(words: Sequence[str], flag: str) -> list[int]:
+    """Seeds, as numbers.
 
-
-def model_of(arguments: Sequence[str]) -> str:
-    """The one positional argument."""
-    return arguments[0]
+    Raises:
+      UsageError: one of them is no number of at least 0.
+    """
+    for word in words:
+        if not word.isdecimal():  # isdigit() takes "²" too, int() doesn't
+            raise UsageError(f"reading {flag}: {word!r} is no whole number; wanted 1,2,3")
+    return [int(word) for word in words]
 
 
 def _of(values: flags.FlagValues, name: str, default: Any) -> Any:

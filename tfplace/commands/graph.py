@@ -9,13 +9,12 @@ from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.commands.flag_table import SIZES
-from tfplace.commands.from_flags import print_json, quiet_tensorflow
+from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_free, writable
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Builds the graph and writes it in the format that the output's ending names."""
-    quiet_tensorflow(values.verbosity)
     from graphs import zoo
 
     name, options = zoo.parse(arguments[0])
@@ -41,9 +40,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         "train_op": built.train_op,
         "loss": built.loss,
     }
-    if values.format == "json":
-        print_json(result)
-    else:
+    if text_output(values, result):
         print(
             f"wrote {values.output}: {name}, {result['num_ops']:,} ops, "
             f"{built.num_parameters:,} parameters; a run is {built.train_op}, loss {built.loss}"

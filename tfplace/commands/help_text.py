@@ -29,7 +29,7 @@ def overview() -> str:
 def command_help(name: str) -> str:
     """What `tfplace NAME --help` prints."""
     command = COMMANDS[name]
-    usage = " ".join(filter(None, ["usage: tfplace", name, command.arguments, "[--flags]"]))
+    usage = " ".join(filter(None, ["usage: tfplace", name, command.argument, "[--flags]"]))
     lines = [usage, "", f"{command.summary[0].upper()}{command.summary[1:]}.", "", "flags:"]
     for flag in command.flags:
         lines += _flag_help(flag)

@@ -6,21 +6,17 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
+from tfplace.commands.from_flags import problem_options
+from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints what is in the model."""
-    quiet_tensorflow(values.verbosity)
     from tfplace.preparing.prepare import prepare
     from tfplace.report.inspection import inspect
-    from tfplace.report.report import plain
-    from tfplace.report.text import console
     from tfplace.report.text_inspection import print_inspection
 
-    inspection = inspect(prepare(problem_options(model_of(arguments), values), trace=False))
-    if values.format == "json":
-        print_json(plain(inspection))
-    else:
-        print_inspection(inspection, console())
+    inspection = inspect(prepare(problem_options(arguments[0], values), trace=False))
+    if out := text_output(values, inspection):
+        print_inspection(inspection, out)
     return 0

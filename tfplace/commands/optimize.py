@@ -7,38 +7,26 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.algorithms.table import require_known
-from tfplace.commands.error_line import print_error
-from tfplace.commands.from_flags import (
-    model_of,
-    optimize_options,
-    print_json,
-    quiet_tensorflow,
-)
+from tfplace.commands.from_flags import optimize_options
+from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 from tfplace.interruption import interruptible
-
-EXIT_INTERRUPTED = 5
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Optimises, prints the report, and says with the status whether Ctrl-C cut it short."""
-    quiet_tensorflow(values.verbosity)
     require_known(values.algorithm)
     from tfplace.optimizing import optimize
     from tfplace.progress import progress_for
-    from tfplace.report.text import console
     from tfplace.report.text_report import print_report
 
-    options = optimize_options(model_of(arguments), values)
-    report = optimize(options, progress_for(values.verbosity))
+    report = optimize(optimize_options(arguments[0], values), progress_for(values.verbosity))
     with interruptible() as interruption, interruption.held():  # everything is written
-        if values.format == "json":
-            print_json(report.to_json())
-        else:
-            print_report(report, console())
+        if out := text_output(values, report.to_json()):
+            print_report(report, out)
     if report.search["interrupted"]:
-        print_error(
+        return failed(
             f"optimizing {arguments[0]!r}: interrupted after {report.search['num_trials']:,} "
-            f"trials; the best so far is in {report.output_dir}"
+            f"trials; the best so far is in {report.output_dir}",
+            EXIT_INTERRUPTED,
         )
-        return EXIT_INTERRUPTED
     return 0

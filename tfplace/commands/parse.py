@@ -6,15 +6,15 @@ import contextlib
 import itertools
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from absl import flags
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 from tfplace.commands.command_table import COMMANDS
-from tfplace.commands.error_line import one_line
 from tfplace.commands.flag_table import FORMAT, Flag, define
+from tfplace.commands.outcome import one_line
 
 
 def known_command(name: str) -> str:
@@ -37,20 +37,20 @@ def known_command(name: str) -> str:
 
 
 def verbosity_of(words: Sequence[str]) -> int:
-    """What --verbosity says, here or in a flagfile; 0 where it says nothing that can be read."""
-    values = define(FORMAT)
-    try:
+    """What --verbosity says, here or in a flagfile; 0 where it says nothing that can be read.
+
+    It has to be known before the flags are parsed: it decides how an error in them is told.
+    """
+    words = list(words)
+    with contextlib.suppress(flags.Error, OSError, ValueError, UsageError):  # `parse` tells them
         _require_flagfiles(words)
-        expanded = values.read_flags_from_files(list(words), force_gnu=True)
-    except (flags.Error, OSError, ValueError, UsageError):  # told when the flags are parsed
-        expanded = list(words)
-    found = 0
-    for word, following in itertools.pairwise([*expanded, ""]):
-        flag, has_value, value = word.partition("=")
+        words = define(FORMAT).read_flags_from_files(words, force_gnu=True)
+    verbosity = 0
+    for flag, value in _flags_with_values(words):
         if flag in ("--verbosity", "-verbosity"):
             with contextlib.suppress(ValueError):
-                found = int(value if has_value else following)
-    return found
+                verbosity = int(value)
+    return verbosity
 
 
 def parse(
@@ -63,34 +63,28 @@ def parse(
     """
     command = COMMANDS[name]
     values = define((*command.flags, *more_flags))
+    doing, remedy = f"reading the flags of `tfplace {name}`", f"`tfplace {name} --help` lists them"
     _require_flagfiles(words)
     try:
-        rest = values(["tfplace", *words])[1:]
+        arguments = values(["tfplace", *words])[1:]
     except flags.CantOpenFlagFileError as error:
         cause = error.__context__
         raise UsageError(
-            f"reading the flags of `tfplace {name}`: the flagfile "
-            f"{getattr(cause, 'filename', '')!r} can't be opened "
+            f"{doing}: the flagfile {getattr(cause, 'filename', '')!r} can't be opened "
             f"({getattr(cause, 'strerror', error)}); give --flagfile another path"
         ) from None
     except flags.UnrecognizedFlagError as error:
-        raise UsageError(
-            f"reading the flags of `tfplace {name}`: there is no flag --{error.flagname}; "
-            f"`tfplace {name} --help` lists them{_flag_meant(error.flagname, values)}"
-        ) from None
+        meant = _flag_meant(error.flagname, values)
+        raise UsageError(f"{doing}: there is no flag --{error.flagname}; {remedy}{meant}") from None
     except (flags.Error, OSError, ValueError) as error:  # absl has no error of its own for some
+        raise UsageError(f"{doing}: {one_line(str(error))}; {remedy}") from None
+    if len(arguments) != bool(command.argument):
         raise UsageError(
-            f"reading the flags of `tfplace {name}`: {one_line(str(error))}"
-            f"; `tfplace {name} --help` lists them"
-        ) from None
-    if len(rest) != command.num_arguments:
-        wanted = command.arguments or "no argument"
-        raise UsageError(
-            f"reading the command line: `tfplace {name}` takes {wanted}, found "
-            f"{len(rest)} arguments{': ' + ' '.join(rest) if rest else ''}; "
-            f"try `{command.examples[0]}`"
+            f"reading the command line: `tfplace {name}` takes {command.argument or 'no argument'},"
+            f" found {len(arguments)} arguments{': ' * bool(arguments)}{' '.join(arguments)}; try "
+            f"`{command.examples[0]}`"
         )
-    return rest, values
+    return arguments, values
 
 
 def _flag_meant(name: str, values: flags.FlagValues) -> str:
@@ -102,10 +96,15 @@ def _flag_meant(name: str, values: flags.FlagValues) -> str:
 
 def _require_flagfiles(words: Sequence[str]) -> None:
     """Raises UsageError for a flagfile that never ends, such as /dev/zero."""
-    for word, following in itertools.pairwise([*words, ""]):
-        flag, has_value, value = word.partition("=")
-        path = value if has_value else following
+    for flag, path in _flags_with_values(words):
         if flag.lstrip("-") == "flagfile" and os.path.exists(path):
             mode = os.stat(path).st_mode
             if stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 raise UsageError(f"reading --flagfile={path}: it is a device; wanted a text file")
+
+
+def _flags_with_values(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Each word before its "=", and what stands behind it, or else the next word."""
+    for word, following in itertools.pairwise([*words, ""]):
+        flag, has_value, value = word.partition("=")
+        yield flag, value if has_value else following

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from tfplace.commands.from_flags import model_of, print_json, problem_options, quiet_tensorflow
-from tfplace.output_paths import require_file, writable, write_file, write_whole
+from graphs.host.whole_file import write_whole
+from tfplace.commands.from_flags import problem_options
+from tfplace.commands.outcome import text_output
+from tfplace.output_paths import require_file, writable, write_file
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
@@ -20,21 +22,16 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Predicts one placement: the file's, or the one that the model came with."""
-    quiet_tensorflow(values.verbosity)
-    problem, placement, prediction = predicted(model_of(arguments), values)
+    problem, placement, prediction = predicted(arguments[0], values)
 
-    from tfplace.report.report import plain
-    from tfplace.report.text import console
     from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
 
     speed = (
         None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
     )
-    if values.format == "json":
-        print_json(plain({**vars(prediction), "placements_per_second": speed}))
-    else:
-        print_prediction(prediction, console())
+    if out := text_output(values, {**vars(prediction), "placements_per_second": speed}):
+        print_prediction(prediction, out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
     return 0
@@ -56,20 +53,20 @@ def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray,
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.preparing.prepare import prepare
-    from tfplace.simulation.prediction import predict
-    from tfplace.simulation.simulator import Simulator
+    from tfplace.simulation.prediction import prediction_of
+    from tfplace.simulation.simulated import simulated
     from tfplace.simulation.timeline import chrome_trace
 
-    found = prepare(problem_options(model, values))
-    problem, placement = found.problem, found.given
+    prepared = prepare(problem_options(model, values))
+    problem, placement = prepared.problem, prepared.given
     if values.placement is not None:
         placement = read_placement(
-            values.placement, problem.graph.op_names, problem.device_names, found.given
+            values.placement, problem.graph.op_names, problem.device_names, prepared.given
         )
-    prediction = predict(problem, placement)
+    placed = simulated(problem, placement)
     if values.dump_problem is not None:
         write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
     if values.timeline is not None:
-        trace = chrome_trace(problem, Simulator(problem).schedule(placement))
+        trace = chrome_trace(problem, placed.known_schedule())
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
-    return problem, placement, prediction
+    return problem, placement, prediction_of(placed)

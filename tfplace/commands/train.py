@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from graphs.errors import UsageError
-from tfplace.commands.error_line import print_error
-from tfplace.commands.from_flags import print_json, quiet_tensorflow
+from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
     from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 
-EXIT_INTERRUPTED = 5
 TRAINING_FILE = "training.npz"
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Trains, or goes on with what --output holds, and writes the checkpoint."""
-    quiet_tensorflow(values.verbosity)
     from tfplace.algorithms.learned.training.checkpoint import Recipe, write_checkpoint
     from tfplace.algorithms.learned.training.families import split_family
     from tfplace.output_paths import require_file, writable
@@ -67,16 +64,14 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         "held_out": checkpoint.held_out,
         "interrupted": result.interrupted,
     }
-    if values.format == "json":
-        print_json(facts)
-    else:
+    if text_output(values, facts):
         print("\n".join(_lines(facts)))
     if result.interrupted:
-        print_error(
+        return failed(
             f"training a policy: interrupted after {checkpoint.episodes:,} episodes; the policy "
-            f"so far is in {values.output}"
+            f"so far is in {values.output}",
+            EXIT_INTERRUPTED,
         )
-        return EXIT_INTERRUPTED
     return 0
 
 
@@ -93,7 +88,9 @@ def _latest(output: str, kept: Path | None) -> Checkpoint | None:
         for path in (output, None if kept is None else str(kept))
         if path and os.path.exists(path)
     ]
-    return max(map(read_checkpoint, paths), key=lambda found: found.episodes, default=None)
+    return max(
+        map(read_checkpoint, paths), key=lambda checkpoint: checkpoint.episodes, default=None
+    )
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

@@ -11,14 +11,15 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.executed_graph import attribute
-from tfplace.preparing.executed_run import ExecuteConfig, ExecutedRun, execute
-from tfplace.preparing.prepare import PreparedModel, training_run
+from tfplace.preparing.executed_run import ExecutedRun, execute
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import Simulated
 
-TRACED_STEPS = ExecuteConfig(max_steps=4, min_steps=3, warmup_steps=2)
+TRACED_STEPS = StepLimits(warmup_steps=2, min_steps=3, max_steps=4, budget_seconds=15.0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,13 +196,5 @@ def _op_seconds_at(problem: Problem, device_of_op: IntArray) -> FloatArray:
 def _executed(prepared: PreparedModel, device_of_op: IntArray) -> ExecutedRun | Infeasible:
     """The opened run under a placement i4[N], traced."""
     names = prepared.problem.device_names
-    graph_def = type(prepared.flat.graph_def)()
-    graph_def.CopyFrom(prepared.flat.graph_def)
-    for node, op in zip(graph_def.node, prepared.built.op_of_node.tolist(), strict=True):
-        node.device = names[device_of_op[op]]
-    run = dataclasses.replace(
-        training_run(prepared),
-        fetches=prepared.flat.fetches,
-        source_graph=prepared.source.graph_def,
-    )
-    return execute(graph_def, run, prepared.cluster, names[0], TRACED_STEPS)
+    graph_def = prepared.opened_on(device_of_op)
+    return execute(graph_def, prepared.opened_run(), prepared.cluster, names[0], TRACED_STEPS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
-from tfplace.preparing.prepare import PreparedModel, placed_run_graph, training_run
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits, exactly
+from tfplace.preparing.prepare import PreparedModel
 
 MAX_BATCH = 16
 """Placements that are stepped in turn: the machine's speed may change from batch to batch."""
@@ -21,7 +21,7 @@ COPIES_OF_VARIABLES = 2
 def measured_steps(
     prepared: PreparedModel,
     placements: Sequence[IntArray],
-    config: MeasureConfig,
+    limits: StepLimits,
     tell: Callable[[str], None],
 ) -> list[Timings | Infeasible]:
     """[P] step times over interleaved rounds.
@@ -32,7 +32,7 @@ def measured_steps(
     Args:
       prepared: the problem; its devices are present.
       placements: i4[N] each.
-      config: how many rounds.
+      limits: how many rounds.
       tell: takes a sentence about what is being measured.
     """
     results: list[Timings | Infeasible] = []
@@ -40,8 +40,8 @@ def measured_steps(
     for start in range(0, len(placements), size):
         batch = placements[start : start + size]
         tell(f"timing placements {start + 1} to {start + len(batch)} of {len(placements)}")
-        variants = {str(i): placed_run_graph(prepared, p) for i, p in enumerate(batch)}
-        timed = measure_variants(variants, training_run(prepared), prepared.cluster, config)
+        variants = {str(i): prepared.placed_run_graph(p) for i, p in enumerate(batch)}
+        timed = measure_variants(variants, prepared.training_run(), prepared.cluster, limits)
         results += [timed[name] for name in variants]
     return results
 
@@ -54,8 +54,6 @@ def _batch_size(prepared: PreparedModel) -> int:
     return max(1, min(MAX_BATCH, fitting))
 
 
-def rounds(num_rounds: int, seed: int) -> MeasureConfig:
+def rounds(num_rounds: int, seed: int) -> StepLimits:
     """Exactly so many rounds after one of warming up."""
-    return dataclasses.replace(
-        MeasureConfig(), warmup_steps=1, min_steps=num_rounds, max_steps=num_rounds, seed=seed
-    )
+    return exactly(num_rounds, warmup_steps=1, seed=seed)

@@ -142,7 +142,7 @@ def structured_placements(problem: Problem) -> Iterator[PlacementToJudge]:
     stripes = [(f"{n} stripes", np.minimum((position * n).astype(int), n - 1)) for n in STRIPES]
     for name, piece in [*wanted[:3], *stripes, *wanted[3:]]:
         place = devices[np.asarray(piece) % len(devices)]
-        yield PlacementToJudge("structured", name, legal(problem, place, allowed))
+        yield PlacementToJudge("structured", name, legal(problem, place))
 
 
 def _borders(share: float, num_devices: int) -> np.ndarray:
@@ -160,7 +160,7 @@ def _shares_before(layer: IntArray, position: np.ndarray) -> np.ndarray:
 def _random(problem: Problem, seed: int) -> Iterator[PlacementToJudge]:
     """A random device for each of few, or of many, minimum-cut groups, or for each op."""
     rng = np.random.default_rng(seed)
-    devices, allowed = working_devices(problem), problem.allowed()
+    devices = working_devices(problem)
     for draw, (num_groups, share) in enumerate(itertools.cycle(RANDOM_GROUPS)):
         group: IntArray = np.arange(problem.num_ops, dtype=np.int32)
         words = "random ops"
@@ -172,4 +172,4 @@ def _random(problem: Problem, seed: int) -> Iterator[PlacementToJudge]:
         elsewhere = rng.integers(1, max(len(devices), 2), problem.num_ops)
         drawn = np.where(rng.random(problem.num_ops) < share, elsewhere, 0) % len(devices)
         name = f"{words}, {share:.0%} elsewhere"
-        yield PlacementToJudge("random", name, legal(problem, devices[drawn[group]], allowed))
+        yield PlacementToJudge("random", name, legal(problem, devices[drawn[group]]))

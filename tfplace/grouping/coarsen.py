@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pymetis
 from scipy import sparse
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
 from tfplace.grouping.colocation_grouping import joined
+from tfplace.grouping.minimum_cut import minimum_cut
 from tfplace.grouping.quotient import (
     allowed_class,
     colocation_units,
@@ -20,9 +20,6 @@ from tfplace.grouping.quotient import (
     use_seconds,
 )
 
-# METIS sums weights in 32 bits: all vertices together, and all edges together, stay below this.
-_METIS_TOTAL = 500_000_000
-
 
 def coarsen(
     problem: Problem,
@@ -32,13 +29,13 @@ def coarsen(
     start: Grouping | None = None,
     placement: IntArray | None = None,
 ) -> Grouping:
-    """Groups whose ops exchange much and cost about the same.
+    """Groups whose ops exchange much and take about equally long.
 
-    Colocation groups stay whole. Ops may share a group only where they may use the same devices:
-    ops without a choice get one group for each such device set, and the rest of the groups is
-    shared out among the free ops by their seconds. Among these, a group first joins the neighbour
-    to which its dearest edge leads where cutting that edge takes longer than the group itself
-    (what moving it elsewhere could save at most); then METIS cuts the rest into balanced parts.
+    Colocation groups stay whole. Ops share a group only if they may use the same devices: ops
+    without a choice get one group for each set of devices, and the other groups are shared out
+    among the free ops by their seconds. Free ops are first joined to the neighbour to which their
+    dearest edge leads, if cutting that edge takes longer than the op itself, which is all that
+    moving it elsewhere could save; then METIS cuts the result into balanced parts.
 
     Args:
       problem: N ops.
@@ -71,7 +68,7 @@ def coarsen(
     for number, parts in enumerate(quota):
         members = np.flatnonzero(class_of_group == number)
         edges = symmetric[members][:, members].tocsr()
-        part = _minimum_cut(edges, group_seconds[members], int(parts), seed, imbalance)
+        part = _balanced_parts(edges, group_seconds[members], int(parts), seed, imbalance)
         label[members] = number * (max_groups + 1) + part
     return in_graph_order(label[grouping.group_of_op])
 
@@ -79,7 +76,7 @@ def coarsen(
 def _groups_per_class(
     class_of_op: IntArray, seconds: FloatArray, allowed: np.ndarray, max_groups: int
 ) -> IntArray:
-    """i4[C]: one group for every class, the rest to those with a choice, by their seconds."""
+    """i4[C]: one group for every class; more for those with a choice, by their seconds."""
     num_classes = int(class_of_op.max()) + 1
     choices = np.zeros(num_classes, dtype=np.int64)
     choices[class_of_op] = allowed.sum(axis=1)
@@ -128,7 +125,8 @@ def _contract_dear_edges(
 def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[FloatArray, IntArray]:
     """Weight f8[G] and other end i4[G] of each group's dearest edge inside its class.
 
-    Weight -1 and the group itself where there is none; the first of equally dear ones counts.
+    Where it has none, the weight is -1 and the other end the group itself. Of equally dear edges
+    the one with the lowest other end counts.
     """
     edges = edges.tocoo()
     source, target, weight = edges.row, edges.col, edges.data
@@ -143,10 +141,10 @@ def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[Fl
     return dearest, neighbour
 
 
-def _minimum_cut(
+def _balanced_parts(
     edges: sparse.csr_array, seconds: FloatArray, parts: int, seed: int, imbalance: float
 ) -> IntArray:
-    """i4[G] part of each vertex, below `parts`: the dearest vertices alone, METIS for the rest."""
+    """i4[G]: part of each group; what is too heavy for a part is one alone, METIS cuts the rest."""
     if len(seconds) <= parts:
         return np.arange(len(seconds), dtype=np.int32)
     # Ops of no time weigh a little, so that they don't all end in one part.
@@ -159,21 +157,13 @@ def _minimum_cut(
         part[rest] = len(alone)
         return part
     between = edges[rest][:, rest].tocsr()
-    partition = pymetis.part_graph(
-        parts - len(alone),
-        xadj=between.indptr.astype(np.int32),
-        adjncy=between.indices.astype(np.int32),
-        eweights=_whole_weights(between.data),
-        vweights=_whole_weights(weights[rest]),
-        options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
-        recursive=False,
-    )
-    part[rest] = len(alone) + np.asarray(partition.vertex_part, dtype=np.int32)
+    num_parts = parts - len(alone)
+    part[rest] = len(alone) + minimum_cut(between, weights[rest], num_parts, imbalance, seed)
     return part
 
 
 def _heavier_than_a_part(weights: FloatArray, parts: int) -> IntArray:
-    """Vertices that weigh more than an even part of what is left without them, dearest first.
+    """Vertices that weigh more than an even part of them and all that is lighter, heaviest first.
 
     METIS can't balance such a vertex: it leaves parts empty and complains on standard output.
     """
@@ -182,9 +172,3 @@ def _heavier_than_a_part(weights: FloatArray, parts: int) -> IntArray:
     even = left / np.maximum(parts - np.arange(len(weights)), 1)
     light = np.flatnonzero((weights[order] <= even) | (np.arange(len(weights)) >= parts - 1))
     return order[: light[0]].astype(np.int32)
-
-
-def _whole_weights(weights: FloatArray) -> IntArray:
-    """Positive whole numbers in proportion to f8 weights, small enough to be summed in 32 bits."""
-    total = max(float(weights.sum()), 1e-30)
-    return (np.rint(weights * (_METIS_TOTAL / total)) + 1).astype(np.int32)

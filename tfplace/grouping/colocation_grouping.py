@@ -18,7 +18,7 @@ from tfplace.grouping.quotient import (
 
 
 def only_consumer(edges: sparse.csr_array) -> IntArray:
-    """i4[G]: the one group that uses a group's tensors; the group itself where there is not one.
+    """i4[G]: the group that alone uses a group's tensors; where none or several do, the group.
 
     Args:
       edges: [G, G] directed, no diagonal; a stored entry is an edge whatever its weight.

@@ -90,8 +90,8 @@ class GroupingConfig:
     """How ops become groups.
 
     Attributes:
-      method: "minimum_cut" (coarsen.py), or "colocation" (ColocRL's rule) and minimum cuts of
-        what is still more than max_groups.
+      method: "minimum_cut" (coarsen.py), or "colocation": ColocRL's rule, and minimum cuts where
+        that leaves more than max_groups.
       max_groups: count, 1 to N. tfplace's choice: local search over 32 to 128 groups of RNNLM,
         NMT and Inception-V3 came to within 2 % of each other's step times, except NMT on four
         devices; a policy learns fewer faster.

@@ -23,27 +23,29 @@ from tfplace.grouping.quotient import (
 # A layer takes at least this share of all seconds; what is smaller joins a neighbour.
 MIN_SHARE = 0.003
 
-# Standard deviation of the logarithms of the weights' noise: equally dear edges abound, and which
-# of them decides is as good as drawn.
+# Edges are taken dearest first, and many are equally dear, so that their order is arbitrary. Noise
+# on their weights makes it depend on the seed: the standard deviation of its logarithm.
 WEIGHT_NOISE = 0.05
 
-# Layers that are too small give way to their neighbours this many times at most.
+# When layers that are too small have joined others, these may still be too small: so many times
+# at most.
 _NUM_ROUNDS = 3
 
 
 def layer_groups(problem: Problem, seed: int = 0, min_share: float = MIN_SHARE) -> Grouping:
-    """One group per variable that much is computed with: its readers, their gradients, its update.
+    """One group for each variable that much is computed with: its readers, gradients and update.
 
-    A watershed whose markers are the variables: along the dearest edges first, each op joins the
-    variable that it is tied to (Cousty et al. 2009: a minimum spanning forest rooted in the
-    markers). A product joins its kernel, the sum of that kernel's gradients joins its update, and
-    elementwise ops the product that they follow. Groups never mix ops that may use different
-    devices; what is tied to no variable is one group for each such set of devices.
+    It is a watershed with the variables as markers: edges are taken dearest first, and each joins
+    an op to the variable that the other end belongs to (Cousty et al. 2009: a minimum spanning
+    forest rooted in the markers). So a product joins its kernel, the sum of that kernel's
+    gradients joins its update, and elementwise ops join the product that they follow. Groups never
+    mix ops that may use different devices. Ops that no edge ties to a variable are one group for
+    each set of devices.
 
     Args:
-      problem: N ops; persistent bytes mark the variables.
+      problem: N ops; those with persistent bytes are the variables.
       seed: of the order of edges that are about equally dear.
-      min_share: of all seconds, for a variable to have a group of its own.
+      min_share: of all seconds, what a group takes at least.
     """
     units = colocation_units(problem.graph)
     allowed = problem.allowed()
@@ -83,7 +85,8 @@ def _watershed(
 ) -> LongArray:
     """i8[V]: the marker that each vertex ends with, -1 where none can be reached.
 
-    The forest is a minimum spanning tree with one vertex more, next to all markers.
+    A minimum spanning tree is made with one vertex more, which has the cheapest edges, to all
+    markers; without that vertex it falls into a tree for each marker.
     """
     one = np.concatenate([edges[0], markers])
     other = np.concatenate([edges[1], np.full(len(markers), size)])

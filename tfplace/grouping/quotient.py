@@ -1,4 +1,4 @@
-"""The graph of groups: numbering a partition, what it may be placed on, and what crosses it."""
+"""Groups of ops: their numbers, the devices they may use, their sums, the edges between them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def group_allowed(allowed: BoolArray, grouping: Grouping) -> BoolArray:
 
 
 def group_sums(values: Any, grouping: Grouping) -> Any:
-    """f8[G, ...]: sums of the values f8[N, ...] of each group's ops; sparse if these are."""
+    """f8[G, ...]: sums over each group's ops of values f8[N, ...]; sparse if these are."""
     size = len(grouping.group_of_op)
     member = sparse.csc_array(
         (np.ones(size), grouping.group_of_op, np.arange(size + 1)),
@@ -58,15 +58,15 @@ def group_sums(values: Any, grouping: Grouping) -> Any:
 
 
 def allowed_class(allowed: BoolArray, placement: IntArray | None = None) -> IntArray:
-    """i4[N]: number of each op's distinct row of `allowed`; ops of one class may share a group.
+    """i4[N]: a number for each op that ops with equal rows of `allowed` share.
 
-    A GPU op that shares a group with a CPU-only op would have to follow it, so groups are made
-    within classes.
+    Groups are made within such classes: a GPU op that shares a group with a CPU-only op would have
+    to follow it.
 
     Args:
       allowed: bool[N, D].
-      placement: i4[N] of devices below 256 that the groups are to be able to express: ops of one
-        class lie on one of its devices, too. None where there is no such wish.
+      placement: i4[N] of devices below 256 whose borders no group is to cross: then ops of one
+        class also lie on one device; or None.
     """
     rows = np.packbits(allowed, axis=1)
     if placement is not None:
@@ -91,9 +91,10 @@ def transfer_seconds(problem: Problem) -> FloatArray:
 
 
 def use_seconds(problem: Problem) -> FloatArray:
-    """f8[U]: what cutting each use costs, such that the uses of a tensor sum to its worst case.
+    """f8[U]: seconds that cutting each use costs.
 
-    A tensor with k users is sent at most min(k, D - 1) times, however many of its uses are cut.
+    A tensor with k users is sent at most min(k, D - 1) times, however many of its uses are cut:
+    what these transfers take is shared out among its uses.
     """
     tensor = problem.graph.use_tensor
     users = np.bincount(tensor, minlength=problem.graph.num_tensors)

@@ -15,7 +15,14 @@ _FIELD = re.compile(r"/(job|replica|task):([^/]+)|/(?:device:)?(cpu|gpu|CPU|GPU)
 
 @dataclasses.dataclass(frozen=True)
 class DeviceKey:
-    """Attributes: job ("" on this host), task, type ("CPU", "GPU" or ""), index."""
+    """The parts of a device string.
+
+    Attributes:
+      job: the task's job; "" on this host.
+      task: the task's number in it.
+      type: "CPU", "GPU" or "".
+      index: which of the task's devices of that type it is.
+    """
 
     job: str
     task: int

@@ -5,15 +5,11 @@ Step times alone don't tell a busy machine from a slow placement; the kernel's c
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
-_PROC = Path("/proc")
-_IDLE_FIELDS = (3, 4)  # idle, iowait; guest time (8, 9) is part of user time
-_NUM_FIELDS = 8
-_TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+import psutil
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,21 +27,16 @@ class CpuClocks:
     own_seconds: float
 
 
-def read_clocks(process_ids: Sequence[int], proc: Path = _PROC) -> CpuClocks | None:
-    """Reads /proc/stat and the processes' own; None where the kernel does not tell.
-
-    Args:
-      process_ids: ours; one that has ended counts nothing.
-      proc: where the kernel's files are.
-    """
-    try:
-        line = (proc / "stat").read_text(encoding="ascii").splitlines()[0]
-        ticks = [int(field) for field in line.split()[1 : 1 + _NUM_FIELDS]]
-    except (OSError, ValueError, IndexError):
-        return None
-    idle = sum(ticks[field] for field in _IDLE_FIELDS)
-    own = sum(_process_ticks(proc / str(pid) / "stat") for pid in process_ids)
-    return CpuClocks(*(t / _TICKS_PER_SECOND for t in (sum(ticks), sum(ticks) - idle, own)))
+def read_clocks(process_ids: Sequence[int]) -> CpuClocks:
+    """Reads the clocks of the machine and of our processes; one that has ended counts nothing."""
+    machine = psutil.cpu_times()
+    total = sum(machine) - machine.guest - machine.guest_nice  # these are in user and nice, too
+    own = 0.0
+    for process_id in process_ids:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = psutil.Process(process_id).cpu_times()
+            own += times.user + times.system
+    return CpuClocks(total, total - machine.idle - machine.iowait, own)
 
 
 class LoadMeter:
@@ -60,9 +51,10 @@ class LoadMeter:
     def read(self, process_ids: Sequence[int]) -> None:
         """Counts what happened since the last reading, if our processes are still the same."""
         now = read_clocks(process_ids)
-        if now and self._last and list(process_ids) == list(self._processes):
+        if self._last and list(process_ids) == list(self._processes):
             self._all_seconds += now.all_seconds - self._last.all_seconds
-            self._others_seconds += _others_seconds(self._last, now)
+            self._others_seconds += now.busy_seconds - self._last.busy_seconds
+            self._others_seconds -= now.own_seconds - self._last.own_seconds
         self._processes, self._last = process_ids, now
 
     @property
@@ -72,17 +64,3 @@ class LoadMeter:
             return None
         # The clocks tick in hundredths of a second: a little more or less than there is.
         return min(1.0, max(0.0, self._others_seconds / self._all_seconds))
-
-
-def _others_seconds(before: CpuClocks, after: CpuClocks) -> float:
-    busy = after.busy_seconds - before.busy_seconds
-    return busy - (after.own_seconds - before.own_seconds)
-
-
-def _process_ticks(stat: Path) -> int:
-    """User and system time of /proc/PID/stat, whose second field may hold spaces."""
-    try:
-        fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return 0
-    return int(fields[11]) + int(fields[12])

@@ -1,6 +1,6 @@
 """The process that runs graphs for `measuring_process`: it may crash, hang or be killed.
 
-Answers each request with ("ok", value), ("infeasible", reason, message), or ("lost", message)
+It answers each request with ("ok", value), ("infeasible", reason, message), or ("lost", message)
 where the runtime itself is gone, such as a worker that died.
 """
 
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-import select
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -18,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from graphs.host.child_process import connect_to_parent
+from graphs.host.child import connect_to_parent
 from graphs.op_graph import FloatArray
-from tfplace.measurement.allocator import memory_of_devices
+from tfplace.measurement.allocator import peaks_of_devices
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_stats import parse_step_stats
 from tfplace.measurement.training_run import (
-    GraphRequest,
     MemoryRequest,
     PreparedRun,
     PrepareRequest,
@@ -53,44 +50,44 @@ class _Runs:
         _split_first_gpu(runtime.gpu_memory_bytes)
 
     def answer(self, request: Request) -> Any:
+        names = self._runtime.device_names
         if isinstance(request, PrepareRequest):
             return self._prepare(request)
-        if isinstance(request, StepRequest):
-            return _time_steps(self._runners[request.slot], request.num_steps)
-        if isinstance(request, TraceRequest):
-            runner = self._runners[request.slot]
-            names = self._runtime.device_names
-            return [parse_step_stats(runner.trace(), names) for _ in range(request.num_traces)]
-        if isinstance(request, GraphRequest):
-            return self._runners[request.slot].executed_graph()
         if isinstance(request, MemoryRequest):
-            return memory_of_devices(self._runtime.device_names, request.reset)
-        return self._release(request)
+            return peaks_of_devices(names, request.reset)
+        if isinstance(request, ReleaseRequest):
+            return self._release(request.slot)
+        runner = self._runners[request.slot]
+        if isinstance(request, StepRequest):
+            return _time_steps(runner, request.num_steps)
+        if isinstance(request, TraceRequest):
+            return [parse_step_stats(runner.trace(), names) for _ in range(request.num_steps)]
+        return runner.executed_graph()
 
     def _prepare(self, request: PrepareRequest) -> PreparedRun:
         from tfplace.measurement.step_runner import FunctionRunner, SessionRunner
 
-        why = ""
         if request.through in ("auto", "tf.function"):
             self._connect()
             try:
-                return self._start(request, FunctionRunner, "tf.function", "")
+                return self._start(request, FunctionRunner, "tf.function")
             except Exception as error:
                 if request.through != "auto" or _reason(error) != "error":
                     raise
-                why = _message(error)
-                logging.warning("tf.function can't run this graph, trying a Session: %s", why)
-        return self._start(request, SessionRunner, "session", why)
+                logging.warning(
+                    "tf.function can't run this graph, trying a Session: %s", _message(error)
+                )
+        return self._start(request, SessionRunner, "session")
 
-    def _start(self, request: PrepareRequest, kind: Any, through: str, why: str) -> PreparedRun:
-        self._release(ReleaseRequest(request.slot))
+    def _start(self, request: PrepareRequest, kind: Any, through: str) -> PreparedRun:
+        self._release(request.slot)
         runner = kind(request, self._runtime)
         self._runners[request.slot] = runner
         runner.start()
-        return PreparedRun(through, why, runner.step())
+        return PreparedRun(through, runner.step())
 
-    def _release(self, request: ReleaseRequest) -> None:
-        runner = self._runners.pop(request.slot, None)
+    def _release(self, slot: int) -> None:
+        runner = self._runners.pop(slot, None)
         if runner is None:
             return
         try:
@@ -98,7 +95,7 @@ class _Runs:
         except Exception as error:  # of a run that could not start: no fault of the next one
             if _reason(error) == "lost":
                 raise
-            logging.warning("variables of slot %d stay: %s", request.slot, _message(error))
+            logging.warning("variables of slot %d stay: %s", slot, _message(error))
 
     def _connect(self) -> None:
         """Makes the cluster's tasks devices of this process; a Session needs no such thing."""
@@ -190,21 +187,9 @@ def _serve(connection: Connection, runs: _Runs) -> None:
         connection.send(answer)
 
 
-def _end_with(descriptor: int) -> None:
-    """Ends this process when the parent's end of the pipe closes, also amid a step that hangs.
-
-    The kernel's death signal does so too, but only for a child that the main thread started.
-    """
-    hang_up = select.poll()
-    hang_up.register(descriptor, 0)  # no event but the one that is always told
-    hang_up.poll()
-    os._exit(0)
-
-
 def main(argv: Sequence[str]) -> None:
     """Serves requests until the parent closes the pipe; the first message is a RuntimeConfig."""
     connection, _ = connect_to_parent(argv)
-    threading.Thread(target=_end_with, args=(connection.fileno(),), daemon=True).start()
     import tensorflow  # noqa: F401 - takes seconds, in which the parent starts the workers
 
     runs = _Runs(connection.recv())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
 from collections.abc import Sequence
 
@@ -11,19 +13,19 @@ from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome
-from tfplace.measurement.closing import Closing
-from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.run_measurement import MAX_KILLS, MeasureConfig
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
+from tfplace.measurement.run_measurement import MAX_KILLS
+from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.training_run import PrepareRequest, StepRequest, TrainingRun
 
 _LOGGER = logging.getLogger(__name__)
 
 # As "A Hierarchical Model for Device Placement" (2018) rewards a placement: 10 steps, the
 # first 5 dropped, the median of the rest. Preparing a run makes its first step.
-HIERARCHICAL_STEPS = MeasureConfig(warmup_steps=4, min_steps=5, max_steps=5)
+HIERARCHICAL_STEPS = exactly(5, warmup_steps=4)
 
 
-class MeasuringEvaluator(Closing):
+class MeasuringEvaluator(contextlib.AbstractContextManager["MeasuringEvaluator"]):
     """Times placements one after the other in one child process (implements trial.Evaluator).
 
     A placement that crashes, hangs or has too little memory is Infeasible, and the child is
@@ -37,7 +39,7 @@ class MeasuringEvaluator(Closing):
         op_of_node: IntArray,
         run: TrainingRun,
         cluster: Cluster,
-        config: MeasureConfig = HIERARCHICAL_STEPS,
+        limits: StepLimits = HIERARCHICAL_STEPS,
     ) -> None:
         """Starts nothing yet.
 
@@ -47,10 +49,9 @@ class MeasuringEvaluator(Closing):
           run: feeds, fetches and initialization, in names of the flat graph; its
             `source_graph` holds the ops of the initialization.
           cluster: its devices are what placements index.
-          config: warmup_steps and min_steps are made; the budget does not matter.
+          limits: warmup_steps and then min_steps are made; the budget does not matter.
         """
-        self._graph = type(flat.graph_def)()
-        self._graph.CopyFrom(flat.graph_def)
+        self._graph = copy.deepcopy(flat.graph_def)
         # What a unit holds goes where the unit goes, whatever its functions ask for.
         for function in self._graph.library.function:
             for node in function.node_def:
@@ -58,8 +59,8 @@ class MeasuringEvaluator(Closing):
         self._op_of_node = op_of_node.tolist()
         self._run = run
         self._devices = cluster.device_names
-        self._config = config
-        self._process = MeasuringProcess(cluster, config.num_logical_cpus, config.soft_placement)
+        self._limits = limits
+        self._process = MeasuringProcess(cluster)
 
     def evaluate(self, device_of_op: IntArray) -> Sequence[Outcome]:
         """Outcomes [B] of placements i4[B, N], measured in order."""
@@ -69,12 +70,15 @@ class MeasuringEvaluator(Closing):
         """Ends the child; may be called twice."""
         self._process.close()
 
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def _measure(self, placement: IntArray) -> Outcome:
         for node, op in zip(self._graph.node, self._op_of_node, strict=True):
             node.device = self._devices[placement[op]]
         outcome = self._run_once()
         for _ in range(MAX_KILLS):
-            if isinstance(outcome, Measurement) or outcome.reason != "crash":
+            if not isinstance(outcome, Infeasible) or outcome.reason != "crash":
                 break
             if not self._process.was_killed:
                 break
@@ -83,16 +87,13 @@ class MeasuringEvaluator(Closing):
         return outcome
 
     def _run_once(self) -> Outcome:
-        config = self._config
-        request = PrepareRequest(0, self._graph.SerializeToString(), self._run, seed=config.seed)
-        prepared = self._process.request(request, config.prepare_timeout_seconds)
-        if isinstance(prepared, Infeasible):
-            return prepared
-        seconds = []
-        for _ in range(config.warmup_steps + config.min_steps):
-            step = self._process.request(StepRequest(0, 1), config.timeout_seconds)
-            if isinstance(step, Infeasible):
-                return step
-            seconds.append(step[0])
-        median = float(np.median(seconds[config.warmup_steps :]))
-        return Measurement(median, peak_bytes=(), source="measured")
+        limits, ask = self._limits, self._process.ask
+        request = PrepareRequest(0, self._graph.SerializeToString(), self._run, seed=limits.seed)
+        try:
+            ask(request, limits)
+            for _ in range(limits.warmup_steps):
+                ask(StepRequest(0, 1), limits)
+            seconds = [ask(StepRequest(0, 1), limits)[0] for _ in range(limits.min_steps)]
+        except RunFailedError as failure:
+            return failure.why
+        return Measurement(float(np.median(seconds)), peak_bytes=(), source="measured")

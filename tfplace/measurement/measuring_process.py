@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -13,15 +14,14 @@ from typing import Any
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import gpu_split_bytes
 from graphs.errors import ClusterError
-from graphs.host.child_process import Child, start_child
+from graphs.host.child import Child, file_tail, start_child
 from graphs.placement import Infeasible
-from tfplace.measurement.closing import Closing
 from tfplace.measurement.device_name import device_key
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import (
     MemoryRequest,
     PrepareRequest,
     Request,
-    RunMemory,
     RuntimeConfig,
 )
 from tfplace.measurement.workers import NO_WORKERS, WorkerPool, start_workers
@@ -34,26 +34,56 @@ _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _OUT_OF_MEMORY = ("bad_alloc", "OOM when allocating", "Cannot allocate memory")
 
 
-class MeasuringProcess(Closing):
+class RunFailedError(Exception):
+    """Carries the Infeasible, `why`, out of a sequence of requests."""
+
+    def __init__(self, why: Infeasible) -> None:
+        super().__init__(why.message)
+        self.why = why
+
+
+class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
     """Starts the child at the first run, and again for the next after one it did not survive.
 
     Where the cluster's devices are `workers:N` without addresses, the worker processes are
     this object's as well, and are started anew with the child: a worker may hang or crash
-    with a placement. They give their ops no more memory than their devices have. Use it as a
-    context manager.
+    with a placement. They give their ops no more memory than their devices have. The context
+    manager ends all of them.
+
+    Attributes:
+      num_starts: how often the child was started.
+      was_killed: whether somebody else ended the process that ended last.
     """
 
-    def __init__(
-        self, cluster: Cluster, num_logical_cpus: int = 1, soft_placement: bool = False
-    ) -> None:
+    def __init__(self, cluster: Cluster, soft_placement: bool = False) -> None:
+        """Starts nothing yet.
+
+        Args:
+          cluster: where the devices are.
+          soft_placement: see RuntimeConfig.
+        """
         self._cluster = cluster
-        self._num_logical_cpus = num_logical_cpus
         self._soft_placement = soft_placement
         self._child: Child | None = None
         self._pool: WorkerPool | None = None
         self._oom_kills = 0
         self.num_starts = 0
-        self.was_killed = False  # whether somebody else ended what ended last
+        self.was_killed = False
+
+    def ask(self, request: Request, limits: StepLimits) -> Any:
+        """The child's answer.
+
+        Raises:
+          RunFailedError: `request` gave an Infeasible.
+          ClusterError: as for `request`.
+        """
+        seconds = limits.timeout_seconds * max(getattr(request, "num_steps", 1), 1)
+        if isinstance(request, PrepareRequest):
+            seconds = limits.prepare_timeout_seconds
+        answer = self.request(request, seconds)
+        if isinstance(answer, Infeasible):
+            raise RunFailedError(answer)
+        return answer
 
     def request(self, request: Request, timeout_seconds: float) -> Any:
         """The child's answer, or Infeasible.
@@ -65,38 +95,29 @@ class MeasuringProcess(Closing):
           ClusterError: the cluster's workers could not be started for the first time.
         """
         if not self.alive and self.num_starts and not isinstance(request, PrepareRequest):
-            failure = self._how_it_ended()
-            self.close()
-            return failure
+            return self._closed_after(self._how_it_ended())
         try:
             child = self._started()
-        except (ClusterError, BrokenPipeError) as error:
+        except (ClusterError, ConnectionError) as error:
             if not self.num_starts:
                 raise
             return Infeasible("crash", f"starting anew after a crash: {error}")
         try:
-            child.connection.send(request)
-            if not child.connection.poll(timeout_seconds):
-                self.close()
-                return Infeasible("timeout", f"no answer within {timeout_seconds:g} s")
-            answer = child.connection.recv()
-        except (EOFError, BrokenPipeError, ConnectionResetError):
-            failure = self._how_it_ended()
-            self.close()
-            return failure
+            kind, *answer = child.ask(request, timeout_seconds)
+        except TimeoutError:
+            failure = Infeasible("timeout", f"no answer within {timeout_seconds:g} s")
+            return self._closed_after(failure)
+        except EOFError:
+            return self._closed_after(self._how_it_ended())
         except BaseException:  # Ctrl-C: what runs there must not go on
             self.close()
             raise
-        if answer[0] == "ok":
-            return answer[1]
-        if answer[0] == "lost":
-            failure = self._how_it_was_lost(answer[1])
-            self.close()
-            return failure
-        return Infeasible(answer[1], answer[2])
+        if kind == "lost":
+            return self._closed_after(self._how_it_was_lost(*answer))
+        return answer[0] if kind == "ok" else Infeasible(*answer)
 
-    def memory_use(self, reset: bool, timeout_seconds: float) -> Mapping[str, RunMemory]:
-        """{device: use} since the last reset, of the devices whose allocators count it.
+    def peak_bytes(self, reset: bool, timeout_seconds: float) -> Mapping[str, int]:
+        """{device: the most bytes at a time since the last reset}, where allocators count it.
 
         Args:
           reset: whether peaks begin anew afterwards.
@@ -104,9 +125,9 @@ class MeasuringProcess(Closing):
         """
         names = self._cluster.device_names
         if self._pool is not None:
-            of_task = self._pool.memory_use(reset, timeout_seconds)
-            uses = {name: of_task[device_key(name).task] for name in names}
-            return {name: use for name, use in uses.items() if use is not None}
+            of_task = self._pool.peak_bytes(reset, timeout_seconds)
+            peaks = {name: of_task[device_key(name).task] for name in names}
+            return {name: peak for name, peak in peaks.items() if peak is not None}
         answer = self.request(MemoryRequest(reset), timeout_seconds)
         return {} if isinstance(answer, Infeasible) else dict(answer)
 
@@ -136,6 +157,13 @@ class MeasuringProcess(Closing):
             self._pool.close()
             self._pool = None
 
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _closed_after(self, failure: Infeasible) -> Infeasible:
+        self.close()
+        return failure
+
     def _started(self) -> Child:
         if self._child is None or not self.alive:
             self.close()
@@ -151,23 +179,18 @@ class MeasuringProcess(Closing):
 
     def _runtime(self) -> RuntimeConfig:
         devices = self._cluster.devices
-        addresses = [device.address for device in devices]
-        tasks = sorted({device_key(d.name).task for d in devices if device_key(d.name).job})
-        if tasks and not any(addresses):
-            started = time.monotonic()
-            limit = {device_key(d.name).task: d.memory_bytes for d in devices}
-            memory_bytes = [limit.get(task, 0) for task in range(tasks[-1] + 1)]
-            self._pool = start_workers(tasks[-1] + 1, memory_bytes=memory_bytes)
-            _LOGGER.info("started workers in %.1f s", time.monotonic() - started)
-            addresses = [self._pool.addresses[device_key(d.name).task] for d in devices]
         names = [device.name for device in devices]
-        return RuntimeConfig(
-            names,
-            addresses,
-            self._num_logical_cpus,
-            self._soft_placement,
-            gpu_split_bytes(self._cluster),
-        )
+        keys = [device_key(name) for name in names]
+        addresses = [device.address for device in devices]
+        if any(key.job for key in keys) and not any(addresses):
+            started = time.monotonic()
+            limit = {key.task: d.memory_bytes for key, d in zip(keys, devices, strict=True)}
+            memory_bytes = [limit.get(task, 0) for task in range(max(limit) + 1)]
+            self._pool = start_workers(len(memory_bytes), memory_bytes=memory_bytes)
+            _LOGGER.info("started workers in %.1f s", time.monotonic() - started)
+            addresses = [self._pool.addresses[key.task] for key in keys]
+        split = gpu_split_bytes(self._cluster)
+        return RuntimeConfig(names, addresses, self._soft_placement, split)
 
     def _how_it_ended(self) -> Infeasible:
         """Why nothing answers any more: a worker's end, or the child's."""
@@ -175,31 +198,24 @@ class MeasuringProcess(Closing):
             return self._how_it_was_lost("it does not run any more")
         if self._child is None:
             return Infeasible("crash", "the measuring process was ended; prepare the run again")
-        status = self._child.process.wait()
-        self.was_killed = -status in _KILLS
-        said = self._child.stderr_tail()
-        message = f"the measuring process ended, {_end_text(self._child)}"
-        return Infeasible("memory" if self._lacked_memory(said) else "crash", message)
+        self.was_killed = -self._child.process.wait() in _KILLS
+        message = f"the measuring process ended, {self._child.end_text()}"
+        return self._failure(file_tail(self._child.stderr), message)
 
     def _how_it_was_lost(self, message: str) -> Infeasible:
         """A task of the cluster is gone; where it is one of ours, how it ended."""
         ended = (self._pool or NO_WORKERS).ended(_SECONDS_TO_END)
         # Of a task that somebody else started one can't know.
         self.was_killed = all(-child.process.wait() in _KILLS for child in ended.values())
-        said = " ".join(child.stderr_tail() for child in ended.values())
-        causes = [f"worker {task} ended, {_end_text(child)}" for task, child in ended.items()]
-        return Infeasible(
-            "memory" if self._lacked_memory(said) else "crash",
-            f"a task of the cluster was lost: {'; '.join(causes) or message}",
-        )
+        said = " ".join(file_tail(child.stderr) for child in ended.values())
+        causes = [f"worker {task} ended, {child.end_text()}" for task, child in ended.items()]
+        cause = "; ".join(causes) or message
+        return self._failure(said, f"a task of the cluster was lost: {cause}")
 
-    def _lacked_memory(self, said: str) -> bool:
-        return _oom_kills() > self._oom_kills or any(text in said for text in _OUT_OF_MEMORY)
-
-
-def _end_text(child: Child) -> str:
-    said = child.stderr_tail()
-    return f"{child.end_cause()}: {said.splitlines()[-1] if said else 'it said nothing'}"
+    def _failure(self, said: str, message: str) -> Infeasible:
+        """Tells want of memory, by the kernel or by what a process said, from other crashes."""
+        lacked_memory = _oom_kills() > self._oom_kills or any(t in said for t in _OUT_OF_MEMORY)
+        return Infeasible("memory" if lacked_memory else "crash", message)
 
 
 def _oom_kills() -> int:

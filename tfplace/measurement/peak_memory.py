@@ -7,15 +7,15 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.placement import Infeasible
-from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.run_measurement import MeasureConfig
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import PrepareRequest, StepRequest, TrainingRun
 
 NUM_STEPS = 3
 
 
 def measure_peaks(
-    variants: Mapping[str, Any], run: TrainingRun, cluster: Cluster, config: MeasureConfig
+    variants: Mapping[str, Any], run: TrainingRun, cluster: Cluster, limits: StepLimits
 ) -> dict[str, Mapping[str, int] | Infeasible]:
     """{variant: {device: bytes}}: the most that a device held in a step, variables included.
 
@@ -26,26 +26,19 @@ def measure_peaks(
       variants: {name: GraphDef with devices}, run one after the other.
       run: feeds, fetches and initialization, the same for all.
       cluster: where the devices are; workers without addresses are started and ended here.
-      config: time limits and seed; NUM_STEPS steps are made after the first.
+      limits: time limits and seed; NUM_STEPS steps are made after the first.
     """
     peaks: dict[str, Mapping[str, int] | Infeasible] = {}
     for name, graph in variants.items():
+        request = PrepareRequest(0, graph.SerializeToString(), run, seed=limits.seed)
         # A fresh process each: what one variant leaves in memory would count for the next.
-        with MeasuringProcess(cluster, config.num_logical_cpus, config.soft_placement) as process:
-            peaks[name] = _peaks(process, graph.SerializeToString(), run, config)
+        with MeasuringProcess(cluster) as process:
+            try:
+                process.ask(request, limits)
+                process.peak_bytes(True, limits.timeout_seconds)
+                process.ask(StepRequest(0, NUM_STEPS), limits)
+            except RunFailedError as failure:
+                peaks[name] = failure.why
+                continue
+            peaks[name] = process.peak_bytes(False, limits.timeout_seconds)
     return peaks
-
-
-def _peaks(
-    process: MeasuringProcess, graph: bytes, run: TrainingRun, config: MeasureConfig
-) -> Mapping[str, int] | Infeasible:
-    seconds = config.timeout_seconds
-    prepare = PrepareRequest(0, graph, run, seed=config.seed)
-    prepared = process.request(prepare, config.prepare_timeout_seconds)
-    if isinstance(prepared, Infeasible):
-        return prepared
-    process.memory_use(True, seconds)
-    stepped = process.request(StepRequest(0, NUM_STEPS), NUM_STEPS * seconds)
-    if isinstance(stepped, Infeasible):
-        return stepped
-    return {name: use.peak_bytes for name, use in process.memory_use(False, seconds).items()}

@@ -1,10 +1,11 @@
-"""The graph of a run made ready for timing: initialization joined in, devices completed.
+"""Makes the graph of a run ready for timing: adds its initialization, completes its devices.
 
 Works on GraphDefs alone; only the child process that runs them imports this.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -37,8 +38,7 @@ def prepare_run_graph(
       default_device: whose task a device string without a job means.
       container: TensorFlow resource container.
     """
-    merged = GraphDef()
-    merged.CopyFrom(run_graph)
+    merged = copy.deepcopy(run_graph)
     present = {node.name for node in merged.node}
     init_ops = [*initialization.init_ops, *filter(None, [initialization.restore_op])]
     for node in subgraph(source_graph, init_ops, ()).node:

@@ -15,6 +15,7 @@ from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at, speedup
 from tfplace.measurement.training_run import (
     PreparedRun,
@@ -26,39 +27,10 @@ from tfplace.measurement.training_run import (
 
 _LOGGER = logging.getLogger(__name__)
 MAX_KILLS = 3
-"""Whoever kills a worker has not shown that a placement can't run: so often it is tried again."""
+"""How often a run is tried again after somebody killed one of its processes.
 
-
-@dataclasses.dataclass(frozen=True)
-class MeasureConfig:
-    """How long to measure.
-
-    Attributes:
-      warmup_steps: steps after the first that are not counted, >= 0.
-      min_steps: steps to time even if they exceed the budget, >= 1; SPEC section 5 wants 10.
-      max_steps: steps to time at most. Between min_steps and it, timing stops at a look
-        (`timing.looks_at`) that finds the answer clear.
-      timeout_seconds: the longest that one step may take.
-      prepare_timeout_seconds: the longest that import, initialization and first step may take.
-      budget_seconds: no further round starts after this time, once min_steps are timed.
-      seed: of the values of variables that nothing initialises, and of the bootstrap.
-      compared: the variant whose step time is compared with each other's: the answer is clear
-        when all these comparisons are; empty: when every median is precise.
-      num_logical_cpus: CPU devices that this host's cores are shown as; they share one thread
-        pool, so more than 1 is for correctness, not for speed.
-      soft_placement: TensorFlow's option; see RuntimeConfig.
-    """
-
-    warmup_steps: int = 3
-    min_steps: int = 10
-    max_steps: int = 100
-    timeout_seconds: float = 120.0
-    prepare_timeout_seconds: float = 300.0
-    budget_seconds: float = 30.0
-    seed: int = 0
-    compared: str = ""
-    num_logical_cpus: int = 1
-    soft_placement: bool = False
+That says nothing about the placement, unlike a process that aborts by itself.
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +40,6 @@ class Timings:
     Attributes:
       step_seconds: f8[runs] wall time of each counted step, in order.
       through: "tf.function" or "session".
-      why: why a session, else empty.
       first_outputs: fetched tensors of the first step after initialization.
       interleaved: whether other variants' steps ran in between; not where they do not fit
         into memory together.
@@ -78,14 +49,17 @@ class Timings:
 
     step_seconds: FloatArray
     through: str
-    why: str
     first_outputs: Mapping[str, np.ndarray]
     interleaved: bool
     background_share: float | None = None
 
 
 def measure_variants(
-    variants: Mapping[str, Any], run: TrainingRun, cluster: Cluster, config: MeasureConfig
+    variants: Mapping[str, Any],
+    run: TrainingRun,
+    cluster: Cluster,
+    limits: StepLimits,
+    compared: str = "",
 ) -> dict[str, Timings | Infeasible]:
     """Times a step of each variant, interleaved A B A B …, so that all see the same machine.
 
@@ -97,15 +71,19 @@ def measure_variants(
       variants: {name: GraphDef with devices}; equal but for the devices.
       run: feeds, fetches and initialization, the same for all.
       cluster: where the devices are; workers without addresses are started and ended here.
+      limits: between min_steps and max_steps, timing stops at a look (`timing.looks_at`) that
+        finds the answer clear.
+      compared: the variant whose step time is compared with each other's: the answer is clear
+        when all these comparisons are; empty: when every median is precise.
     """
-    with MeasuringProcess(cluster, config.num_logical_cpus, config.soft_placement) as process:
-        comparison = _Comparison(variants, run, config, process)
+    with MeasuringProcess(cluster) as process:
+        comparison = _Comparison(variants, run, limits, compared, process)
         results = comparison.results()
         for name, result in results.items():
             if len(variants) > 1 and isinstance(result, Infeasible) and result.reason == "memory":
                 _LOGGER.warning("%s does not fit beside the other variants: timing it alone", name)
                 process.close()
-                alone = _Comparison({name: variants[name]}, run, config, process)
+                alone = _Comparison({name: variants[name]}, run, limits, compared, process)
                 again = alone.results()[name]
                 if isinstance(again, Timings):
                     results[name] = dataclasses.replace(again, interleaved=False)
@@ -113,19 +91,21 @@ def measure_variants(
 
 
 class _Comparison:
-    """One interleaved measurement; survives the loss of its child."""
+    """One interleaved measurement; the others go on in a new child where one ends it."""
 
     def __init__(
         self,
         variants: Mapping[str, Any],
         run: TrainingRun,
-        config: MeasureConfig,
+        limits: StepLimits,
+        compared: str,
         process: MeasuringProcess,
     ) -> None:
         self._graphs = {name: graph.SerializeToString() for name, graph in variants.items()}
         self._slots = {name: slot for slot, name in enumerate(variants)}
         self._run = run
-        self._config = config
+        self._limits = limits
+        self._compared = compared
         self._process = process
         self._through = "auto"
         self._prepared: dict[str, PreparedRun] = {}
@@ -148,7 +128,6 @@ class _Comparison:
         return Timings(
             seconds,
             prepared.through,
-            prepared.why,
             prepared.outputs,
             interleaved=True,
             background_share=self._load.background_share,
@@ -175,9 +154,9 @@ class _Comparison:
             self._graphs[name],
             self._run,
             through=self._through,
-            seed=self._config.seed,
+            seed=self._limits.seed,
         )
-        answer = self._process.request(request, self._config.prepare_timeout_seconds)
+        answer = self._process.request(request, self._limits.prepare_timeout_seconds)
         if isinstance(answer, Infeasible):
             self._fail(name, answer)
         else:
@@ -186,7 +165,7 @@ class _Comparison:
     def _step(self, name: str) -> float | None:
         """Seconds of one step, or None when it failed; then the others are prepared again."""
         request = StepRequest(self._slots[name], 1)
-        answer = self._process.request(request, self._config.timeout_seconds)
+        answer = self._process.request(request, self._limits.timeout_seconds)
         if not isinstance(answer, Infeasible):
             return float(answer[0])
         self._fail(name, answer)
@@ -203,21 +182,21 @@ class _Comparison:
         _LOGGER.warning("%s can't run (%s): %s", name, failure.reason, failure.message)
         self._failed[name] = failure
         if self._process.alive:
-            self._process.request(ReleaseRequest(self._slots[name]), self._config.timeout_seconds)
+            self._process.request(ReleaseRequest(self._slots[name]), self._limits.timeout_seconds)
 
     def _warm_up(self) -> None:
-        for _ in range(self._config.warmup_steps):
+        for _ in range(self._limits.warmup_steps):
             for name in self._running():
                 if name not in self._failed:
                     self._step(name)
 
     def _time_rounds(self) -> None:
-        config = self._config
-        end = time.monotonic() + config.budget_seconds
-        looks = looks_at(config.min_steps, config.max_steps)
+        limits = self._limits
+        end = time.monotonic() + limits.budget_seconds
+        looks = looks_at(limits.min_steps, limits.max_steps)
         num_rounds = 0
-        while num_rounds < config.max_steps and self._running():
-            if num_rounds >= config.min_steps and time.monotonic() > end:
+        while num_rounds < limits.max_steps and self._running():
+            if num_rounds >= limits.min_steps and time.monotonic() > end:
                 return
             if num_rounds in looks and self._is_clear(confidence_of_look(looks)):
                 return
@@ -247,8 +226,8 @@ class _Comparison:
         seconds = {name: np.asarray(self._seconds[name]) for name in self._running()}
         if not all(len(values) for values in seconds.values()):
             return False
-        placed = seconds.pop(self._config.compared, None)
-        seed = self._config.seed
+        placed = seconds.pop(self._compared, None)
+        seed = self._limits.seed
         if placed is None or not seconds:
             every = [*seconds.values(), *([] if placed is None else [placed])]
             return all(is_precise(values, seed, confidence) for values in every)

@@ -6,9 +6,10 @@ device of the fed op's task, so that a step moves nothing that a training step w
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -35,24 +36,8 @@ _RANDOM_STDDEV = 0.01
 Outputs = Mapping[str, np.ndarray]
 
 
-class StepRunner(Protocol):
-    """One run; `release` it also after a `start` that failed half-way."""
-
-    def start(self) -> None:
-        """Imports the graph and gives the variables their values."""
-        ...
-
-    def step(self) -> Outputs:
-        """Makes one step; returns, once all of it is done, its fetched tensors."""
-        ...
-
-    def release(self) -> None:
-        """Gives back its variables."""
-        ...
-
-
 class FunctionRunner:
-    """A run through tf.function, as SPEC section 5 wants it timed.
+    """A run through tf.function, as the contract, section 5, wants it timed.
 
     `wrap_function` is tf.function's tracing without automatic control dependencies, which
     would order ops that the model leaves unordered. It takes reference variables, frames of
@@ -72,14 +57,14 @@ class FunctionRunner:
         self._destroy: Any = None
 
     def start(self) -> None:
+        """Imports the graph and gives the variables their values."""
         run = self._run
         graph_def = _prepared_graph(self._request, run, self._runtime)
         handles = _handles(graph_def)
         self._destroy = _import_function(
             subgraph(graph_def, handles, ()), {}, lambda graph: _destroy_ops(graph, handles)
         )
-        seed = self._request.seed
-        _initialize_with_functions(graph_def, run.initialization, seed, self._call)
+        self._initialize(graph_def, run.initialization)
         feeds = _usable_feeds(graph_def, run)
         for tensor, value in feeds.items():
             with tf.device(_feed_device(graph_def, tensor, self._runtime)):
@@ -88,11 +73,25 @@ class FunctionRunner:
             subgraph(graph_def, run.fetches, feeds), feeds, _fetch(run.fetches)
         )
 
+    def _initialize(self, graph_def: Any, initialization: Initialization) -> None:
+        for name, value in _random_values(graph_def, initialization, self._request.seed).items():
+            node = variable_nodes(graph_def)[name]
+            assign = _assign_function(subgraph(graph_def, [node.name], ()), node, value)
+            self._call(assign, tf.constant(value))
+        restore = [initialization.restore_op] if initialization.restore_op else []
+        for ops in (list(initialization.init_ops), restore):
+            if ops:
+                needed = subgraph(graph_def, ops, ())
+                # The paths are constants of the function, so that they are made inside it.
+                paths = functools.partial(_constant_feeds, needed, initialization)
+                self._call(_import_function(needed, {}, _fetch(ops), paths))
+
     def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         with tf.device(self._device):
             return function(*arguments)
 
     def step(self) -> Outputs:
+        """Makes one step; returns, once all of it is done, its fetched tensors."""
         *tensors, done = self._call(self._function, *self._feeds)
         done.numpy()
         values = [tensor.numpy() for tensor in tensors]
@@ -101,13 +100,17 @@ class FunctionRunner:
         return dict(zip(self._names, values, strict=True))
 
     def release(self) -> None:
+        """Gives back the variables; it may be called after a `start` that failed half-way, too."""
         self._feeds = []
         if self._destroy is not None:
             self._call(self._destroy)
 
 
 class SessionRunner:
-    """A run through a v1 Session: for traces, and for graphs that no function can hold."""
+    """A run through a v1 Session: for traces, and for graphs that no function can hold.
+
+    `start`, `step` and `release` are those of FunctionRunner.
+    """
 
     def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
         remote = next(filter(None, runtime.addresses), "")
@@ -117,7 +120,7 @@ class SessionRunner:
         self._feed: dict[str, np.ndarray] = {}
         self._graph = tf.Graph()
         self._session = v1.Session(
-            f"grpc://{remote}" if remote else "", self._graph, _session_config(request, runtime)
+            f"grpc://{remote}" if remote else "", self._graph, _session_config(runtime)
         )
         self._destroy: Any = None
 
@@ -292,12 +295,22 @@ def _fetch(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
 
 
 def _import_function(
-    graph_def: Any, feeds: Mapping[str, np.ndarray], fetch: Callable[[Any], Sequence[Any]]
+    graph_def: Any,
+    feeds: Mapping[str, np.ndarray],
+    fetch: Callable[[Any], Sequence[Any]],
+    constants: Callable[[], Mapping[str, Any]] = dict,
 ) -> Any:
-    """A function of the feeds that returns the fetched tensors and, when all is done, a 0."""
+    """A function of the feeds that returns the fetched tensors and, when all is done, a 0.
+
+    Args:
+      graph_def: what the function computes.
+      feeds: {tensor: an array like those that it is called with}.
+      fetch: takes the function's graph, gives what is fetched of it.
+      constants: called while the function is traced; gives more {tensor: value}.
+    """
 
     def body(*arguments: Any) -> list[Any]:
-        input_map = dict(zip(feeds, arguments, strict=True))
+        input_map = {**constants(), **dict(zip(feeds, arguments, strict=True))}
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         fetched = fetch(v1.get_default_graph())
         is_tensor = [isinstance(element, tf.Tensor) for element in fetched]
@@ -311,22 +324,6 @@ def _import_function(
     return v1.wrap_function(body, signature)
 
 
-def _initialize_with_functions(
-    graph_def: Any,
-    initialization: Initialization,
-    seed: int,
-    call: Callable[..., Any],
-) -> None:
-    for name, value in _random_values(graph_def, initialization, seed).items():
-        node = variable_nodes(graph_def)[name]
-        declared = subgraph(graph_def, [node.name], ())
-        call(_assign_function(declared, node, value), tf.constant(value))
-    restore = [initialization.restore_op] if initialization.restore_op else []
-    for ops in (list(initialization.init_ops), restore):
-        if ops:
-            call(_initialization_function(subgraph(graph_def, ops, ()), initialization, ops))
-
-
 def _assign_function(graph_def: Any, node: Any, value: np.ndarray) -> Any:
     def body(argument: Any) -> Any:
         tf.graph_util.import_graph_def(graph_def, name="")
@@ -336,19 +333,7 @@ def _assign_function(graph_def: Any, node: Any, value: np.ndarray) -> Any:
     return v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype)])
 
 
-def _initialization_function(
-    graph_def: Any, initialization: Initialization, ops: Sequence[str]
-) -> Any:
-    def body() -> Any:
-        constants = _constant_feeds(graph_def, initialization)
-        tf.graph_util.import_graph_def(graph_def, constants, name="")
-        with v1.control_dependencies(_fetch(ops)(v1.get_default_graph())):
-            return tf.constant(0)
-
-    return v1.wrap_function(body, [])
-
-
-def _session_config(request: PrepareRequest, runtime: RuntimeConfig) -> Any:
+def _session_config(runtime: RuntimeConfig) -> Any:
     config = v1.ConfigProto(
         allow_soft_placement=runtime.soft_placement,
         device_count={"CPU": runtime.num_logical_cpus},
@@ -356,7 +341,4 @@ def _session_config(request: PrepareRequest, runtime: RuntimeConfig) -> Any:
     if runtime.gpu_memory_bytes:  # as tf.config has split it for functions
         virtual = config.gpu_options.experimental.virtual_devices.add()
         virtual.memory_limit_mb.extend(m // 2**20 for m in runtime.gpu_memory_bytes)
-    if not request.rewrite:
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
-        config.graph_options.optimizer_options.opt_level = v1.OptimizerOptions.L0
     return config

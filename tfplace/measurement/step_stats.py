@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.op_graph import FloatArray, LongArray
+from graphs.op_graph import FloatArray
 from tfplace.measurement.device_name import DeviceSpelling
 
 _TRANSFER_TYPES = frozenset({"RecvTensor", "_Send", "_Recv", "_HostSend", "_HostRecv", "MEMCPY"})
@@ -41,8 +41,8 @@ class StepTrace:
       op_names: [K] names in the graph; a transfer is named by its edge.
       op_types: [K] as run: `_MklMatMul` where the graph says MatMul; "" where not told.
       devices: [K] spelled as the cluster does.
-      start_seconds, end_seconds: f8[K] from the step's first start.
-      output_bytes: i8[K] sum of the outputs' buffers.
+      start_seconds: f8[K] from the step's first start.
+      end_seconds: f8[K] likewise.
       is_transfer: bool[K] rows that move a tensor; no ops of the graph.
     """
 
@@ -51,7 +51,6 @@ class StepTrace:
     devices: Sequence[str]
     start_seconds: FloatArray
     end_seconds: FloatArray
-    output_bytes: LongArray
     is_transfer: np.ndarray
 
 
@@ -90,7 +89,6 @@ class _Row:
     device: str
     start_ns: int
     end_ns: int
-    output_bytes: int
 
 
 def _joined(host: Sequence[_Row], on_gpu: Sequence[_Row]) -> list[_Row]:
@@ -105,11 +103,9 @@ def _joined(host: Sequence[_Row], on_gpu: Sequence[_Row]) -> list[_Row]:
         else:
             parts.setdefault((row.op, device), []).append(row)
     type_of = {(row.op, row.device): row.type for row in host}
-    bytes_of = {(row.op, row.device): row.output_bytes for row in host}
     rows += [row for row in host if (row.op, row.device) not in parts]
     return rows + [
-        _sum_of_parts(key, type_of.get(key, ""), bytes_of.get(key, 0), rows_of_op)
-        for key, rows_of_op in parts.items()
+        _sum_of_parts(key, type_of.get(key, ""), rows_of_op) for key, rows_of_op in parts.items()
     ]
 
 
@@ -119,15 +115,13 @@ def _launching_devices(host: Sequence[_Row]) -> Mapping[str, str]:
     for row in host:
         if "GPU:" in row.device:
             devices.setdefault(row.op, set()).add(row.device)
-    return {op: next(iter(found)) for op, found in devices.items() if len(found) == 1}
+    return {op: next(iter(gpus)) for op, gpus in devices.items() if len(gpus) == 1}
 
 
-def _sum_of_parts(
-    key: tuple[str, str], kind: str, output_bytes: int, parts: Sequence[_Row]
-) -> _Row:
+def _sum_of_parts(key: tuple[str, str], kind: str, parts: Sequence[_Row]) -> _Row:
     start = min(row.start_ns for row in parts)
     busy = sum(row.end_ns - row.start_ns for row in parts)
-    return _Row(key[0], kind or parts[0].type, key[1], start, start + busy, output_bytes)
+    return _Row(key[0], kind or parts[0].type, key[1], start, start + busy)
 
 
 def _hardware_row(node: Any, device: str, is_copy: bool) -> _Row:
@@ -158,16 +152,13 @@ def _row(node: Any, device: str) -> _Row:
         whole = 1000 * node.all_end_rel_micros
     if last == 0:
         first, last = 0, whole
-    output_bytes = sum(
-        out.tensor_description.allocation_description.requested_bytes for out in node.output
-    )
     op, kind = node.node_name, ""
     if op == "RecvTensor":
         edge = _EDGE.search(node.timeline_label)
         op, kind = (edge.group(1) if edge else op), "RecvTensor"
     elif told := _OP_TYPE.search(node.timeline_label):
         kind = told.group(1)
-    return _Row(op, kind, device, start + first, start + last, output_bytes)
+    return _Row(op, kind, device, start + first, start + last)
 
 
 def _trace_of(rows: Sequence[_Row]) -> StepTrace:
@@ -178,6 +169,5 @@ def _trace_of(rows: Sequence[_Row]) -> StepTrace:
         tuple(row.device for row in rows),
         1e-9 * np.array([row.start_ns - first for row in rows], dtype=np.float64),
         1e-9 * np.array([row.end_ns - first for row in rows], dtype=np.float64),
-        np.array([row.output_bytes for row in rows], dtype=np.int64),
         np.array([row.type in _TRANSFER_TYPES for row in rows], dtype=bool),
     )

@@ -1,7 +1,7 @@
-"""What step times say on a noisy machine: medians, a speedup with its interval, a verdict.
+"""Judges step times from a noisy machine: medians, a speedup with its interval, a verdict.
 
 Runs of two graphs are interleaved A B A B, so that both see the same machine. The number of runs
-is not fixed beforehand: after 10, 20, 40, … rounds one looks whether the answer is clear. Looking
+is not fixed beforehand: after 10, 20, 40, … rounds one looks whether the answer is clear. Who looks
 often finds a difference sooner or later where there is none, so each look may err with its share
 of 5 % only (Bonferroni; Armitage, McPherson and Rowe 1969 on repeated looks).
 """
@@ -32,18 +32,34 @@ _MAD_OF_NORMAL = 0.6745  # median absolute deviation of a standard normal variab
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
-    """Attributes: median_seconds, p10, p90: seconds; runs: how many steps were timed."""
+class Timing:
+    """Measured step times of one graph.
+
+    Attributes:
+      median_seconds: their median.
+      p10: their 10th percentile, in seconds.
+      p90: their 90th percentile, in seconds.
+      runs: how many steps were timed.
+      outliers: runs far from the others, see `num_outliers`.
+      drift: second half's median over the first half's, minus 1; 0 where `drift` sees none.
+    """
 
     median_seconds: float
     p10: float
     p90: float
     runs: int
+    outliers: int = 0
+    drift: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Speedup:
-    """Attributes: ratio: baseline median / placed median; ci95: lowest and highest plausible."""
+    """How much faster one graph is than another.
+
+    Attributes:
+      ratio: baseline median / placed median.
+      ci95: the lowest and the highest ratio that are plausible.
+    """
 
     ratio: float
     ci95: tuple[float, float]
@@ -62,8 +78,10 @@ class Speedup:
         return self.verdict != NO_DIFFERENCE or as_good_as_equal
 
 
-def summarize(step_seconds: npt.ArrayLike) -> Summary:
+def summarize(step_seconds: npt.ArrayLike) -> Timing:
     """Median and the 10th and 90th percentile of f8[runs]; outliers move none of them far.
+
+    Outliers are not counted, and drift is not looked for.
 
     Raises:
       ValueError: there is no run.
@@ -72,7 +90,7 @@ def summarize(step_seconds: npt.ArrayLike) -> Summary:
     if seconds.size == 0:
         raise ValueError("summarizing step times: found none, wanted at least one; time a step")
     p10, median, p90 = np.percentile(seconds, [10, 50, 90])
-    return Summary(float(median), float(p10), float(p90), int(seconds.size))
+    return Timing(float(median), float(p10), float(p90), int(seconds.size))
 
 
 def looks_at(min_steps: int, max_steps: int) -> tuple[int, ...]:
@@ -103,7 +121,7 @@ def speedup(
     Runs are interleaved A B A B, so run i of both saw the same load of the machine: rounds
     (pairs) are resampled, not runs. Where one has more runs, its surplus is left out of the
     interval but not of the ratio. Blocks of rounds were tried and dropped: at 10 rounds their
-    intervals are too short (BUILD_NOTES).
+    intervals are too short (`tfplace/docs/decisions/022-timing-and-memory.md`).
 
     Args:
       baseline_seconds: f8[runs].
@@ -172,22 +190,3 @@ def _shift(values: FloatArray) -> FloatArray:
     half = values.shape[1] // 2
     first, second = np.median(values[:, :half], axis=1), np.median(values[:, half:], axis=1)
     return np.asarray(second / first - 1.0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Timing:
-    """Measured step times of one graph.
-
-    Attributes:
-      median_seconds, p10, p90: median, 10th and 90th percentile.
-      runs: how many there are.
-      outliers: runs far from the others (modified z-score over 3.5).
-      drift: second half's median over the first half's, minus 1; 0 where none is seen.
-    """
-
-    median_seconds: float
-    p10: float
-    p90: float
-    runs: int
-    outliers: int = 0
-    drift: float = 0.0

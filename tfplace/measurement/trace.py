@@ -1,25 +1,24 @@
-"""What ran where and for how long: TensorFlow's own step traces, as arrays.
+"""Finds out what ran where and for how long, by TensorFlow's own step traces.
 
 A trace tells the truth about devices: soft placement and Grappler may have changed what the
-graph asks for. Grappler also folds and fuses ops, which then are never seen; a trace without
-rewriting prices single ops, one with it tells what a training step does.
+graph asks for. Grappler also folds and fuses ops, which then are never seen.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.cluster import Cluster
 from graphs.placement import Infeasible
-from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
     PrepareRequest,
-    Request,
     SavedModelRun,
     StepRequest,
     TraceRequest,
@@ -28,39 +27,24 @@ from tfplace.measurement.training_run import (
 
 
 @dataclasses.dataclass(frozen=True)
-class TraceConfig:
-    """How to trace.
+class DeviceUse:
+    """What ran on a device.
 
     Attributes:
-      num_traces: steps to trace, >= 1.
-      warmup_steps: steps before that.
-      rewrite: whether Grappler may rewrite the graph; False prices single ops.
-      timeout_seconds: the longest that one step may take.
-      prepare_timeout_seconds: the longest that import, initialization and first step may take.
-      seed: of the values of variables that nothing initialises.
-      num_logical_cpus, soft_placement: see RuntimeConfig.
+      num_ops: different ops.
+      seconds: their time in one step.
     """
-
-    num_traces: int = 5
-    warmup_steps: int = 2
-    rewrite: bool = True
-    timeout_seconds: float = 120.0
-    prepare_timeout_seconds: float = 300.0
-    seed: int = 0
-    num_logical_cpus: int = 1
-    soft_placement: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class DeviceUse:
-    """Attributes: num_ops: different ops that ran there; seconds: their time in one step."""
 
     num_ops: int
     seconds: float
 
 
 def trace_run(
-    graph_def: Any, run: TrainingRun | SavedModelRun, cluster: Cluster, config: TraceConfig
+    graph_def: Any,
+    run: TrainingRun | SavedModelRun,
+    cluster: Cluster,
+    limits: StepLimits,
+    soft_placement: bool = False,
 ) -> list[StepTrace] | Infeasible:
     """Traces steps of a graph, or of a SavedModel that is loaded again, in a child process.
 
@@ -68,60 +52,36 @@ def trace_run(
       graph_def: GraphDef with devices; None where `run` is a SavedModelRun.
       run: what one step is.
       cluster: where the devices are; workers without addresses are started and ended here.
-      config: how many, and how.
+      limits: min_steps are traced; the budget does not matter.
+      soft_placement: see RuntimeConfig.
 
     Returns:
-      [num_traces] traces, or why the run can't be made.
+      [min_steps] traces, or why the run can't be made.
     """
     serialized = None if graph_def is None else graph_def.SerializeToString()
-    prepare = PrepareRequest(
-        0, serialized, run, through="session", rewrite=config.rewrite, seed=config.seed
-    )
-    steps = max(config.warmup_steps, 1) * config.timeout_seconds
-    requests: list[tuple[Request, float]] = [
-        (prepare, config.prepare_timeout_seconds),
-        (StepRequest(0, config.warmup_steps), steps),
-        (TraceRequest(0, config.num_traces), config.num_traces * config.timeout_seconds),
-    ]
-    answer: Any = None
-    with MeasuringProcess(cluster, config.num_logical_cpus, config.soft_placement) as process:
-        for request, timeout_seconds in requests:
-            answer = process.request(request, timeout_seconds)
-            if isinstance(answer, Infeasible):
-                return answer
-    traces: list[StepTrace] = answer
+    prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
+    with MeasuringProcess(cluster, soft_placement) as process:
+        try:
+            process.ask(prepare, limits)
+            process.ask(StepRequest(0, limits.warmup_steps), limits)
+            traces: list[StepTrace] = process.ask(TraceRequest(0, limits.min_steps), limits)
+        except RunFailedError as failure:
+            return failure.why
     return traces
 
 
-def devices_used(
-    traces: Sequence[StepTrace], op_names: Collection[str] | None = None
-) -> dict[str, DeviceUse]:
-    """{device: use}: where the ops of the graph ran.
-
-    Args:
-      traces: of one run.
-      op_names: the graph's ops, to leave out what the runtime adds (arguments, constants that
-        carry control edges); None counts all.
-    """
+def devices_used(traces: Sequence[StepTrace]) -> dict[str, DeviceUse]:
+    """{device: use}: where the ops of one run's traces ran; what moves tensors is no op."""
     ops: dict[str, set[str]] = {}
     seconds: dict[str, list[float]] = {}
     for trace in traces:
         of_step: dict[str, float] = {}
-        for (op, device), op_time in _op_seconds(trace).items():
-            if op_names is None or op in op_names:
+        durations = (trace.end_seconds - trace.start_seconds).tolist()
+        rows = zip(trace.op_names, trace.devices, durations, trace.is_transfer, strict=True)
+        for op, device, duration, is_transfer in rows:
+            if not is_transfer:
                 ops.setdefault(device, set()).add(op)
-                of_step[device] = of_step.get(device, 0.0) + op_time
+                of_step[device] = of_step.get(device, 0.0) + duration
         for device, total in of_step.items():
             seconds.setdefault(device, []).append(total)
     return {d: DeviceUse(len(ops[d]), float(np.median(seconds[d]))) for d in sorted(ops)}
-
-
-def _op_seconds(trace: StepTrace) -> Mapping[tuple[str, str], float]:
-    """{(op, device): seconds} of one step; a loop's iterations add up."""
-    total: dict[tuple[str, str], float] = {}
-    seconds = trace.end_seconds - trace.start_seconds
-    rows = zip(trace.op_names, trace.devices, seconds, trace.is_transfer, strict=True)
-    for op, device, op_time, is_transfer in rows:
-        if not is_transfer:
-            total[op, device] = total.get((op, device), 0.0) + float(op_time)
-    return total

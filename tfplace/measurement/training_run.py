@@ -1,4 +1,4 @@
-"""What is asked of a measuring child process: values that go through a pipe."""
+"""What a run is, and what is asked of the child process that makes it: values that are pickled."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphs.source_model import Initialization
+from tfplace.measurement.device_name import device_key
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,6 @@ class RuntimeConfig:
     Attributes:
       device_names: [D] of the cluster; the first is where ops without a device go.
       addresses: [D] "host:port" of each device's task; empty on this host.
-      num_logical_cpus: CPU devices that this host's cores are shown as.
       soft_placement: whether an op without a kernel on its device may run elsewhere, which
         is TensorFlow's default and hides what a placement is worth.
       gpu_memory_bytes: the memory of each logical GPU that this host's first one is split
@@ -62,9 +62,17 @@ class RuntimeConfig:
 
     device_names: Sequence[str]
     addresses: Sequence[str]
-    num_logical_cpus: int = 1
     soft_placement: bool = False
     gpu_memory_bytes: Sequence[int] = ()
+
+    @property
+    def num_logical_cpus(self) -> int:
+        """CPU devices that this host's cores are shown as: as many as the names tell apart.
+
+        They share one pool of threads: more than one is for correctness, not for speed.
+        """
+        keys = [device_key(name) for name in self.device_names]
+        return 1 + max((key.index for key in keys if key.type == "CPU" and not key.job), default=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +85,6 @@ class PrepareRequest:
       run: what to run.
       through: "tf.function", "session", or "auto": the former, and where TensorFlow can't make
         a function of the graph, the latter.
-      rewrite: whether Grappler may rewrite the graph (v1 Session only).
       seed: of the values of variables that nothing initialises.
     """
 
@@ -85,22 +92,25 @@ class PrepareRequest:
     graph_def: bytes | None
     run: TrainingRun | SavedModelRun
     through: str = "auto"
-    rewrite: bool = True
     seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """Attributes: through; why: why a session, else empty; outputs: first fetched values."""
+    """A run that has made its first step.
+
+    Attributes:
+      through: "tf.function" or "session".
+      outputs: fetched tensors of the first step.
+    """
 
     through: str
-    why: str
     outputs: Mapping[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class StepRequest:
-    """Attributes: slot; num_steps: steps to time. The answer is f8[num_steps] seconds."""
+    """Times `num_steps` steps of the run in `slot`. The answer is f8[num_steps] seconds."""
 
     slot: int
     num_steps: int
@@ -108,15 +118,15 @@ class StepRequest:
 
 @dataclasses.dataclass(frozen=True)
 class TraceRequest:
-    """Attributes: slot; num_traces. The answer is a list of StepTrace."""
+    """Traces `num_steps` steps of the run in `slot`. The answer is a list of StepTrace."""
 
     slot: int
-    num_traces: int
+    num_steps: int
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphRequest:
-    """Attributes: slot (of a v1 Session). The answer is [ExecutedNode], what its steps run."""
+    """Asks what a step of `slot`, a v1 Session, runs. The answer is a list of ExecutedNode."""
 
     slot: int
 
@@ -125,7 +135,11 @@ class GraphRequest:
 class ExecutedNode:
     """A node as TensorFlow runs it, after Grappler and the partitioning over devices.
 
-    Attributes: name, op, device; inputs: as in its NodeDef.
+    Attributes:
+      name: in the graph that runs.
+      op: its type.
+      device: as TensorFlow spells it.
+      inputs: as in its NodeDef.
     """
 
     name: str
@@ -136,26 +150,19 @@ class ExecutedNode:
 
 @dataclasses.dataclass(frozen=True)
 class ReleaseRequest:
-    """Attributes: slot; its variables are given back."""
+    """Gives back the variables of the run in `slot`, which is gone then."""
 
     slot: int
 
 
 @dataclasses.dataclass(frozen=True)
 class MemoryRequest:
-    """Attributes: reset: whether peaks begin anew. The answer is {device: RunMemory}, as far as
-    allocators of the child's own devices tell.
+    """Asks for the most memory that devices held; with `reset`, that begins anew.
+
+    The answer is {device: bytes}, as far as allocators of the child's own devices tell.
     """
 
     reset: bool
-
-
-@dataclasses.dataclass(frozen=True)
-class RunMemory:
-    """Attributes: current_bytes: allocated now; peak_bytes: at most since the last reset."""
-
-    current_bytes: int
-    peak_bytes: int
 
 
 Request = (

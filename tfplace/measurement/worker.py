@@ -1,7 +1,7 @@
 """A child process that is one task of a cluster: `tf.distribute.Server` on one core.
 
-Started by `workers.start_workers`; sends None when it is ready, else what went wrong. After
-that, each bool that it receives asks for the use of its memory, True to begin its peak anew.
+`workers.start_workers` starts it. It sends "" when it is ready, else what went wrong. After that,
+each bool that it receives asks for its memory's peak; True begins that anew.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from graphs.host.child_process import connect_to_parent
-from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, memory_use
+from graphs.host.child import connect_to_parent
+from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, peak_bytes
 
-# mallopt's parameters (malloc.h of glibc) and what they become: blocks of up to 32 MiB, the most
+# mallopt's parameters (malloc.h of glibc) and their values here: blocks of up to 32 MiB, the most
 # that it takes, come from the heap, and the heap is never given back.
 _MALLOC_OPTIONS = {-3: 1 << 25, -1: (1 << 31) - 1, -2: 1 << 26}
 
@@ -24,8 +24,8 @@ def main(argv: Sequence[str]) -> None:
     """Serves until the parent's end of the pipe closes.
 
     Args:
-      argv: pipe, parent, then task index, core, the addresses joined by commas, and the most
-        bytes that its ops may take, 0 for no limit but the host's.
+      argv: the pipe, the task's index, its core, the addresses of all tasks joined by commas, and
+        the most bytes that its ops may take, 0 for no limit but the host's.
     """
     connection, (task, core, addresses, memory_bytes) = connect_to_parent(argv)
     _keep_freed_memory()
@@ -48,20 +48,20 @@ def main(argv: Sequence[str]) -> None:
     except tf.errors.OpError as error:
         connection.send(f"{type(error).__name__}: {error.message}")
         return
-    connection.send(None)
+    connection.send("")
     with contextlib.suppress(EOFError):  # the parent closed the pipe
         while True:
-            connection.send(memory_use("CPU:0", reset=connection.recv()))
+            connection.send(peak_bytes("CPU:0", reset=connection.recv()))
     del server
     os._exit(0)  # a server has no way to stop
 
 
 def _keep_freed_memory() -> None:
-    """Buffers of transfers stay with the process, where libc is glibc.
+    """Lets buffers of transfers stay with the process, where libc is glibc.
 
-    Otherwise malloc returns large ones to the kernel and gets new, empty pages for the next: by
+    Otherwise malloc returns large ones to the kernel and gets new, empty pages for the next. By
     chance of the heap's state that doubled or trebled what a byte takes, for as long as a process
-    lived (BUILD_NOTES, calibration).
+    lived (`tfplace/docs/decisions/003-calibration.md`).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     for option, value in _MALLOC_OPTIONS.items():

@@ -17,26 +17,22 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 
 from graphs.errors import ClusterError
-from graphs.host.child_process import Child, start_child
-from tfplace.measurement.closing import Closing
-from tfplace.measurement.training_run import RunMemory
+from graphs.host.child import Child, start_child
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class WorkerPool(Closing):
-    """Running worker processes; a context manager that ends them.
+class WorkerPool(contextlib.AbstractContextManager["WorkerPool"]):
+    """Running worker processes, which the context manager ends.
 
     Attributes:
       addresses: "127.0.0.1:port" of task 0, 1, …
-      cores: the core that each is pinned to.
       children: the processes.
     """
 
     addresses: Sequence[str]
-    cores: Sequence[int]
     children: Sequence[Child]
 
     @property
@@ -44,31 +40,23 @@ class WorkerPool(Closing):
         """What a v1 Session connects to: task 0."""
         return f"grpc://{self.addresses[0]}"
 
-    @property
-    def device_names(self) -> tuple[str, ...]:
-        return tuple(
-            f"/job:worker/replica:0/task:{task}/device:CPU:0" for task in range(len(self.addresses))
-        )
-
     def all_alive(self) -> bool:
         return all(child.process.poll() is None for child in self.children)
 
-    def memory_use(self, reset: bool, timeout_seconds: float) -> list[RunMemory | None]:
-        """What each worker's allocator counted; None where it does not count or answer.
+    def peak_bytes(self, reset: bool, timeout_seconds: float) -> list[int | None]:
+        """The most memory that each worker's ops held; None where it does not count or answer.
 
         Args:
-          reset: whether their peaks begin anew afterwards.
+          reset: whether the peaks begin anew afterwards.
           timeout_seconds: the longest wait for each.
         """
-        found: list[RunMemory | None] = []
+        peaks: list[int | None] = []
         for child in self.children:
             try:
-                child.connection.send(reset)
-                answered = child.connection.poll(timeout_seconds)
-                found.append(child.connection.recv() if answered else None)
-            except (EOFError, OSError):  # it has ended
-                found.append(None)
-        return found
+                peaks.append(child.ask(reset, timeout_seconds))
+            except (EOFError, TimeoutError):
+                peaks.append(None)
+        return peaks
 
     def ended(self, timeout_seconds: float) -> dict[int, Child]:
         """{task: worker} of those that have ended, once there is one or the time is over."""
@@ -88,8 +76,11 @@ class WorkerPool(Closing):
         for child in self.children:
             child.end()
 
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
-NO_WORKERS = WorkerPool((), (), ())
+
+NO_WORKERS = WorkerPool((), ())
 
 
 def start_workers(
@@ -117,23 +108,21 @@ def start_workers(
             num_workers,
             len(usable),
         )
-    cores = [usable[task % len(usable)] for task in range(num_workers)]
     failures: list[str] = []
     for _ in range(_NUM_ATTEMPTS):  # a free port may be taken before the worker binds it
         addresses = _free_addresses(num_workers)
-        children: list[Child] = []
-        try:
-            for task, core in enumerate(cores):
+        with contextlib.ExitStack() as ends:
+            children = []
+            for task in range(num_workers):
+                core = usable[task % len(usable)]
                 limit = memory_bytes[task] if memory_bytes else 0
                 arguments = [str(task), str(core), ",".join(addresses), str(limit)]
                 children.append(start_child("tfplace.measurement.worker", arguments))
+                ends.callback(children[-1].end)
             failures = _wait_until_ready(children, time.monotonic() + timeout_seconds)
             if not failures:
-                return WorkerPool(addresses, cores, children)
-        except BaseException:
-            _end_all(children)
-            raise
-        _end_all(children)
+                ends.pop_all()
+                return WorkerPool(addresses, children)
         _LOGGER.warning("workers did not start, trying other ports: %s", "; ".join(failures))
     raise ClusterError(
         f"starting {num_workers} workers on loopback ports: {'; '.join(failures)}; wanted each to "
@@ -141,34 +130,25 @@ def start_workers(
     )
 
 
-def _end_all(children: Sequence[Child]) -> None:
-    for child in children:
-        child.end()
-
-
 def _free_addresses(num_workers: int) -> list[str]:
     """Loopback addresses with ports that are free now, all different."""
-    sockets = [socket.socket() for _ in range(num_workers)]
-    try:
-        for listener in sockets:
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.socket()) for _ in range(num_workers)]
+        for listener in listeners:
             listener.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in sockets]
-    finally:
-        for listener in sockets:
-            listener.close()
+        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]
 
 
 def _wait_until_ready(children: Sequence[Child], deadline: float) -> list[str]:
     """What went wrong, one sentence per worker that does not serve; empty if all do."""
     failures = []
     for task, child in enumerate(children):
-        if not child.connection.poll(max(0.0, deadline - time.monotonic())):
-            failures.append(f"worker {task} was not ready in time")
-            continue
         try:
-            failure = child.connection.recv()
+            failure = child.receive(deadline - time.monotonic())
+        except TimeoutError:
+            failure = "it was not ready in time"
         except EOFError:
-            failure = f"it ended, {child.end_cause()}: {child.stderr_tail()}"
+            failure = f"it ended, {child.end_text()}"
         if failure:
             failures.append(f"worker {task}: {failure}")
     return failures

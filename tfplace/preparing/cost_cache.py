@@ -1,8 +1,11 @@
-"""Costs that were found once, kept as files: a second run of a model starts at once.
+"""Traced costs that were found once, kept as files: a second run of a model starts at once.
 
 One file per entry, an .npz of plain arrays with a description of what it belongs to. Files are
-written whole and renamed into place, so that runs at the same time never see half of one; what
-can't be read is told, passed over and written anew.
+written whole and renamed into place, so that runs at the same time never see half of one. A file
+that can't be read is reported, passed over and written anew.
+
+Only what a trace of real runs found is kept. Analytic prices take a second or two, and they would
+go stale whenever the code that computes them changes.
 """
 
 from __future__ import annotations
@@ -12,24 +15,25 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import time
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from graphs.errors import OutputError
+from graphs.host.whole_file import write_whole
 
 _log = logging.getLogger("tfplace")
 
-COST_VERSION = 5
+COST_VERSION = 6
 """Counts up when what is kept, or how it is found, changes its meaning."""
 
 _SUFFIX = ".costs.npz"
 _DESCRIPTION = "description"
+_UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
 Arrays = Mapping[str, npt.NDArray[np.generic]]
 
 
@@ -38,7 +42,7 @@ class CacheKey:
     """What an entry belongs to.
 
     Attributes:
-      kind: "work" or "traced".
+      kind: what is kept: "traced" for seconds of a traced run.
       parts: {name: text} of everything that the costs depend on.
       labels: {name: text} for a person who lists the cache; not part of the key.
     """
@@ -55,24 +59,19 @@ class CacheKey:
 
 @dataclasses.dataclass(frozen=True)
 class CacheEntry:
-    """Attributes: path; num_bytes; written: seconds since 1970; description: parts and labels,
-    empty where the file can't be read.
+    """One file of the cache.
+
+    Attributes:
+      path: where it lies.
+      num_bytes: its size.
+      written: seconds since 1970.
+      description: the key's kind, parts and labels; empty where the file can't be read.
     """
 
     path: str
     num_bytes: int
     written: float
     description: Mapping[str, str]
-
-
-def default_directory() -> Path:
-    """$TFPLACE_CACHE_DIR, or tfplace/ in the user's cache folder (XDG base directories)."""
-    own = os.environ.get("TFPLACE_CACHE_DIR")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return home / "tfplace"
 
 
 class CostCache:
@@ -87,7 +86,9 @@ class CostCache:
             return None
         path = self._directory / key.file_name
         try:
-            return _read(path)
+            arrays = _read(path)
+            json.loads(str(arrays.pop(_DESCRIPTION)))
+            return arrays
         except FileNotFoundError:
             return None
         except _UNREADABLE as error:
@@ -98,29 +99,32 @@ class CostCache:
         """Keeps arrays; a folder that can't be written is a warning."""
         if self._directory is None:
             return
-        text = json.dumps({"kind": key.kind, **key.parts, **key.labels})
-        path = self._directory / key.file_name
+        text = np.array(json.dumps({"kind": key.kind, **key.parts, **key.labels}))
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, {**arrays, _DESCRIPTION: np.array(text)})
-        except OSError as error:
+            write_whole(
+                self._directory / key.file_name,
+                lambda file: np.savez_compressed(file, **{**arrays, _DESCRIPTION: text}),  # type: ignore[arg-type]
+            )
+        except (OSError, OutputError) as error:
             _log.warning(
                 "costs can't be kept in %s (%s): the next run finds them again; give another "
                 "--cost_cache_dir, or --nocost_cache",
                 self._directory,
-                error.strerror or error,
+                getattr(error, "strerror", None) or error,
             )
 
     def entries(self) -> list[CacheEntry]:
         """All entries, the newest first."""
-        found = []
-        for path in self._files():
+        entries = []
+        for path in self._files(f"*{_SUFFIX}"):
             try:
                 status = path.stat()
             except FileNotFoundError:  # another run clears the cache
                 continue
-            found.append(CacheEntry(str(path), status.st_size, status.st_mtime, _description(path)))
-        return sorted(found, key=lambda entry: -entry.written)
+            described = _description(path)
+            entries.append(CacheEntry(str(path), status.st_size, status.st_mtime, described))
+        return sorted(entries, key=lambda entry: -entry.written)
 
     def clear(self) -> list[CacheEntry]:
         """Removes all entries, and leftovers of writers that were killed; says what they were.
@@ -129,7 +133,7 @@ class CostCache:
           OutputError: one can't be removed.
         """
         removed = self.entries()
-        for path in [*self._files(), *self._leftovers()]:
+        for path in [*self._files(f"*{_SUFFIX}"), *self._files(f".*{_SUFFIX}.*")]:
             try:
                 path.unlink(missing_ok=True)
             except OSError as error:
@@ -139,39 +143,19 @@ class CostCache:
                 ) from None
         return removed
 
-    def _files(self) -> Sequence[Path]:
-        return [] if self._directory is None else sorted(self._directory.glob(f"*{_SUFFIX}"))
-
-    def _leftovers(self) -> Sequence[Path]:
-        return [] if self._directory is None else sorted(self._directory.glob(f"*{_SUFFIX}.tmp"))
-
-
-_UNREADABLE = (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile)
+    def _files(self, pattern: str) -> list[Path]:
+        return [] if self._directory is None else sorted(self._directory.glob(pattern))
 
 
 def _read(path: Path) -> dict[str, npt.NDArray[np.generic]]:
     with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    json.loads(str(arrays.pop(_DESCRIPTION)))
-    return arrays
-
-
-def _write_whole(path: Path, arrays: Arrays) -> None:
-    descriptor, name = tempfile.mkstemp(f"{_SUFFIX}.tmp", "", path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        return {name: archive[name] for name in archive.files}
 
 
 def _description(path: Path) -> Mapping[str, str]:
     try:
-        with open(path, "rb") as file, np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-            found: Mapping[str, str] = json.loads(str(archive[_DESCRIPTION]))
-            return found
+        described: Mapping[str, str] = json.loads(str(_read(path)[_DESCRIPTION]))
+        return described
     except _UNREADABLE:
         return {}
 

@@ -13,7 +13,8 @@ from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
 from tfplace.measurement.machine_load import LoadMeter
-from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
     ExecutedNode,
@@ -29,31 +30,8 @@ from tfplace.preparing.undisturbed import steady
 _RUN, _EMPTY = 0, 1  # slots
 _EMPTY_STEPS = 20
 _EMPTY_OP = "nothing"
-
-
-@dataclasses.dataclass(frozen=True)
-class ExecuteConfig:
-    """How to look at a run.
-
-    Attributes:
-      max_steps: steps to trace, and as many untraced ones between them.
-      min_steps: the same, even if they exceed the budget; >= 1.
-      budget_seconds: no further step is begun after this time.
-      warmup_steps: untraced steps before that.
-      timeout_seconds: the longest that one step may take.
-      prepare_timeout_seconds: the longest that import, initialization and first step may take.
-      seed: of the values of variables that nothing initialises.
-      num_logical_cpus: see RuntimeConfig.
-    """
-
-    max_steps: int = 25
-    min_steps: int = 2
-    budget_seconds: float = 15.0
-    warmup_steps: int = 1
-    timeout_seconds: float = 120.0
-    prepare_timeout_seconds: float = 300.0
-    seed: int = 0
-    num_logical_cpus: int = 1
+STEPS = StepLimits(warmup_steps=1, min_steps=2, max_steps=25, budget_seconds=15.0)
+"""Steps to trace, and as many untraced ones between them."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +65,7 @@ class ExecutedRun:
 
 
 def execute(
-    graph_def: Any, run: TrainingRun, cluster: Cluster, device: str, config: ExecuteConfig
+    graph_def: Any, run: TrainingRun, cluster: Cluster, device: str, limits: StepLimits
 ) -> ExecutedRun | Infeasible:
     """Runs a graph through a v1 Session in a child process and looks at it.
 
@@ -96,50 +74,42 @@ def execute(
       run: what one step is.
       cluster: where the devices are; workers without addresses are started and ended here.
       device: the one that is looked at; the empty step runs there.
-      config: how many steps, and how long.
+      limits: how many steps are traced, and how long.
 
     Returns:
       The run, or why it can't be made.
     """
-    with MeasuringProcess(cluster, config.num_logical_cpus) as process:
+    with MeasuringProcess(cluster) as process:
         try:
-            return _Looking(process, config).look(graph_def, run, device)
-        except _CanNot as failure:
+            return _Looking(process, limits).look(graph_def, run, device)
+        except RunFailedError as failure:
             return failure.why
 
 
-class _CanNot(Exception):
-    """Carries the Infeasible out of a sequence of requests."""
-
-    def __init__(self, why: Infeasible) -> None:
-        super().__init__(why.message)
-        self.why = why
-
-
 class _Looking:
-    def __init__(self, process: MeasuringProcess, config: ExecuteConfig) -> None:
+    def __init__(self, process: MeasuringProcess, limits: StepLimits) -> None:
         self._process = process
-        self._config = config
+        self._limits = limits
 
     def look(self, graph_def: Any, run: TrainingRun, device: str) -> ExecutedRun:
-        config = self._config
+        limits = self._limits
         self._prepare(_RUN, graph_def, run)
         # TensorFlow measures and optimizes in the first steps, traced or not.
-        self._ask(StepRequest(_RUN, config.warmup_steps), max(config.warmup_steps, 1))
+        self._ask(StepRequest(_RUN, limits.warmup_steps))
         nodes = self._ask(GraphRequest(_RUN))
         traces: list[StepTrace] = []
         seconds: list[float] = []
         meter = LoadMeter()
         meter.read(self._process.process_ids)
-        end = time.monotonic() + config.budget_seconds
-        while len(traces) < config.max_steps and (
-            len(traces) < config.min_steps or time.monotonic() < end
+        end = time.monotonic() + limits.budget_seconds
+        while len(traces) < limits.max_steps and (
+            len(traces) < limits.min_steps or time.monotonic() < end
         ):
             seconds += self._ask(StepRequest(_RUN, 1)).tolist()
             traces += self._ask(TraceRequest(_RUN, 1))
         meter.read(self._process.process_ids)
         self._prepare(_EMPTY, _nothing_on(graph_def, device), TrainingRun({}, [_EMPTY_OP]))
-        dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS), _EMPTY_STEPS)
+        dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS))
         return ExecutedRun(
             traces,
             np.array(seconds),
@@ -149,20 +119,11 @@ class _Looking:
         )
 
     def _prepare(self, slot: int, graph_def: Any, run: TrainingRun) -> None:
-        config = self._config
-        request = PrepareRequest(
-            slot, graph_def.SerializeToString(), run, "session", seed=config.seed
-        )
-        self._request(request, config.prepare_timeout_seconds)
+        graph = graph_def.SerializeToString()
+        self._ask(PrepareRequest(slot, graph, run, "session", seed=self._limits.seed))
 
-    def _ask(self, request: Request, num_steps: int = 1) -> Any:
-        return self._request(request, num_steps * self._config.timeout_seconds)
-
-    def _request(self, request: Request, timeout_seconds: float) -> Any:
-        answer = self._process.request(request, timeout_seconds)
-        if isinstance(answer, Infeasible):
-            raise _CanNot(answer)
-        return answer
+    def _ask(self, request: Request) -> Any:
+        return self._process.ask(request, self._limits)
 
 
 def _nothing_on(graph_def: Any, device: str) -> Any:

@@ -9,14 +9,10 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from graphs.building.build import BuiltGraph
-from graphs.building.shapes import TensorProperties
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray
@@ -24,68 +20,51 @@ from graphs.placement import Infeasible
 from graphs.pricing.costs import Costs, node_seconds, price
 from graphs.pricing.grappler_costs import with_defaults
 from graphs.pricing.node_work import NodeWork, node_work
-from graphs.source_model import SourceModel
-from tfplace.measurement.training_run import TrainingRun
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.cached_values import (
-    node_work_arrays,
-    node_work_from,
     traced_arrays,
     traced_from,
 )
 from tfplace.preparing.cost_cache import CacheKey, CostCache
-from tfplace.preparing.executed_run import ExecuteConfig, execute
+from tfplace.preparing.executed_run import STEPS, execute
+from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.node_seconds import TracedNodes, traced_nodes
 from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_seconds
 
 _log = logging.getLogger("tfplace")
-_DEFAULT_EXECUTE = ExecuteConfig()
-
-
-@dataclasses.dataclass(frozen=True)
-class PricedRun:
-    """A run as the earlier stages have it.
-
-    Attributes:
-      source, flat, properties, built: the model, opened, with its tensors, as arrays.
-      feeds: {tensor: array} of one step.
-    """
-
-    source: SourceModel
-    flat: FlatGraph
-    properties: TensorProperties
-    built: BuiltGraph
-    feeds: Mapping[str, Any]
 
 
 def find_costs(
-    run: PricedRun,
+    model: LoadedModel,
     cluster: Cluster,
     trace: bool,
     cache: CostCache,
-    config: ExecuteConfig = _DEFAULT_EXECUTE,
+    limits: StepLimits = STEPS,
 ) -> Costs:
     """Prices every op on every device.
 
     Args:
-      run: what is priced.
+      model: what is priced.
       cluster: the devices.
       trace: whether they are here and ops are to be timed on them.
       cache: where costs are kept.
-      config: how to trace.
+      limits: how many steps are traced.
     """
-    graph_parts = _graph_parts(run.flat)
-    labels = {"model": run.source.path, "nodes": str(len(run.flat.graph_def.node))}
-    asked = _work(run, cache, CacheKey("work", graph_parts, labels))
-    costs = price(run.flat, run.properties, run.built.op_of_node, cluster, asked)
+    graph_parts = _graph_parts(model.flat)
+    labels = {"model": model.source.path, "nodes": str(len(model.flat.graph_def.node))}
+    asked = node_work(model.flat, model.properties)
+    costs = price(model.flat, model.properties, model.built.op_of_node, cluster, asked)
     if not trace:
         return costs
-    filled = dataclasses.replace(asked, work=with_defaults(run.flat, run.properties, asked.work))
-    tracer = _Tracer(run, cluster, filled, config)
+    filled = dataclasses.replace(
+        asked, work=with_defaults(model.flat, model.properties, asked.work)
+    )
+    tracer = _Tracer(model, cluster, filled, limits)
     for d, device in enumerate(cluster.devices):
         kind = device_kind(device)
         if kind in tracer.alone_seconds:
             continue
-        tracer.alone_seconds[kind] = node_seconds(run.flat, filled, device)
+        tracer.alone_seconds[kind] = node_seconds(model.flat, filled, device)
         parts = {**graph_parts, "device": repr(kind), "processor": _processor(device.address)}
         on = {**labels, "on": device.name}
         tracer.find(d, kind, cache, CacheKey("traced", parts, on))
@@ -96,19 +75,19 @@ class _Tracer:
     """Traces, or finds in the cache, one device of each kind."""
 
     def __init__(
-        self, run: PricedRun, cluster: Cluster, asked: NodeWork, config: ExecuteConfig
+        self, model: LoadedModel, cluster: Cluster, asked: NodeWork, limits: StepLimits
     ) -> None:
-        self._run = run
+        self._model = model
         self._cluster = cluster
         self._asked = asked
-        self._config = config
+        self._limits = limits
         self._notes: list[str] = []
         self.alone_seconds: dict[tuple[object, ...], FloatArray] = {}
         self.traced: dict[tuple[object, ...], TracedNodes] = {}
 
     def find(self, d: int, kind: tuple[object, ...], cache: CostCache, key: CacheKey) -> None:
         kept = cache.read(key)
-        found = traced_from(kept, len(self._run.flat.graph_def.node)) if kept else None
+        found = traced_from(kept, len(self._model.flat.graph_def.node)) if kept else None
         if found is None:
             answer = self._trace(d, kind)
             if isinstance(answer, Infeasible):
@@ -124,51 +103,37 @@ class _Tracer:
         costs = dataclasses.replace(costs, notes=(*costs.notes, *self._notes))
         if not self.traced:
             return costs
-        op_types = [node.op for node in self._run.flat.graph_def.node]
+        op_types = [node.op for node in self._model.flat.graph_def.node]
         return with_traced_seconds(
             costs,
             self.traced,
             self.alone_seconds,
             op_types,
-            self._run.built.op_of_node,
+            self._model.built.op_of_node,
             self._cluster.devices,
         )
 
     def _trace(self, d: int, kind: tuple[object, ...]) -> TracedNodes | Infeasible:
         """Runs everything on one device, as far as it has kernels there."""
-        run, names = self._run, self._cluster.device_names
+        model, names = self._model, self._cluster.device_names
         device = self._cluster.devices[d]
-        graph_def = type(run.flat.graph_def)()
-        graph_def.CopyFrom(run.flat.graph_def)
         runs_here = np.isfinite(self.alone_seconds[kind])
         other = next((i for i, e in enumerate(self._cluster.devices) if e.type == "CPU"), d)
-        unit_runs_here = np.ones(run.built.graph.num_ops, dtype=bool)
-        np.logical_and.at(unit_runs_here, run.built.op_of_node, runs_here)
-        for node, op in zip(graph_def.node, run.built.op_of_node.tolist(), strict=True):
-            node.device = names[d] if unit_runs_here[op] else names[other]
-        _log.info("tracing up to %d steps on %s", self._config.max_steps, names[d])
-        training = TrainingRun(
-            run.feeds, run.flat.fetches, run.source.initialization, run.source.graph_def
-        )
-        seen = execute(graph_def, training, self._cluster, names[d], self._config)
+        unit_runs_here = np.ones(model.built.graph.num_ops, dtype=bool)
+        np.logical_and.at(unit_runs_here, model.built.op_of_node, runs_here)
+        device_of_node = np.where(unit_runs_here, d, other)[model.built.op_of_node]
+        graph_def = model.flat.on_devices([names[i] for i in device_of_node])
+        _log.info("tracing up to %d steps on %s", self._limits.max_steps, names[d])
+        seen = execute(graph_def, model.opened_run(), self._cluster, names[d], self._limits)
         if isinstance(seen, Infeasible):
             return seen
         return traced_nodes(
-            seen, run.flat.graph_def.node, self.alone_seconds[kind], names[d], device.slots
+            seen, model.flat.graph_def.node, self.alone_seconds[kind], names[d], device.slots
         )
 
 
-def _work(run: PricedRun, cache: CostCache, key: CacheKey) -> NodeWork:
-    kept = cache.read(key)
-    found = node_work_from(kept, len(run.flat.graph_def.node)) if kept else None
-    if found is None:
-        found = node_work(run.flat, run.properties)
-        cache.write(key, node_work_arrays(found))
-    return found
-
-
 def _graph_parts(flat: FlatGraph) -> dict[str, str]:
-    """What both kinds of entry depend on: the graph's content, its feeds, and TensorFlow."""
+    """What traced costs depend on, besides the device: the graph, its feeds, and TensorFlow."""
     import tensorflow as tf
 
     digest = hashlib.sha256(flat.graph_def.SerializeToString(deterministic=True))

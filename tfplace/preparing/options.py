@@ -1,4 +1,7 @@
-"""What a user can ask of `optimize`: the flags of SPEC section 2 as one value."""
+"""What a user can ask of `optimize`: its flags as one value.
+
+The contract (`tfplace/docs/contract.md`), section 2, lists them.
+"""
 
 from __future__ import annotations
 

@@ -10,30 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.build import BuiltGraph, build_op_graph, origin_devices
-from graphs.building.flatten import flatten
+from graphs.building.build import BuiltGraph, origin_devices
 from graphs.building.gradients import tied_gradients
-from graphs.building.shapes import TensorProperties, infer
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.constraints import joined_by_user, pinned_devices, require_possible
-from graphs.devices_asked import given_placement, kept_devices
+from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devices
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
-from graphs.flat_graph import FlatGraph
-from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
-from graphs.loading.load import load
-from graphs.loading.load_options import LoadOptions
+from graphs.flat_graph import Origin
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
-from graphs.source_model import SourceModel
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.measurement.presence import is_present
-from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.expert_marks import expert_placement
-from tfplace.preparing.find_costs import PricedRun, find_costs
+from tfplace.preparing.find_costs import find_costs
+from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
 from tfplace.search.instance import Instance
 
@@ -41,30 +35,22 @@ _log = logging.getLogger("tfplace")
 
 
 @dataclasses.dataclass(frozen=True)
-class PreparedModel:
-    """A model, its op graph, and the problem on one cluster.
+class PreparedModel(LoadedModel):
+    """A model and the problem of placing it on one cluster.
 
     Attributes:
-      source, flat, built: the model, opened, as arrays.
       cluster: the devices.
       is_present: whether they are here to run on.
-      feeds: {tensor: array} of one run.
       costs: what ops cost, and how that is known.
       problem: all of it for the simulator.
       given: i4[N], the placement that the model came with.
-      num_unknown_shapes: tensors whose size had to be guessed.
     """
 
-    source: SourceModel
-    flat: FlatGraph
-    built: BuiltGraph
     cluster: Cluster
     is_present: bool
-    feeds: Mapping[str, Any]
     costs: Costs
     problem: Problem
     given: IntArray
-    num_unknown_shapes: int
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -72,6 +58,30 @@ class PreparedModel:
         return Instance(
             self.problem, self.given, expert_placement(self.flat.graph_def, self.problem)
         )
+
+    def opened_on(self, device_of_op: IntArray) -> Any:
+        """The opened graph with the devices of a placement i4[N] on its nodes."""
+        names = self.problem.device_names
+        return self.flat.on_devices([names[d] for d in device_of_op[self.built.op_of_node]])
+
+    def placed_run_graph(self, device_of_op: IntArray) -> Any:
+        """The model's run graph with the devices of a placement i4[N] written into it."""
+        wanted = origin_devices(self.flat, self.built, device_of_op, self.problem.device_names)
+        known = known_origins(self.source.graph_def, wanted)
+        return place_graph(self.source.graph_def, known.device_of_origin).graph_def
+
+    def devices_to_write(self, device_of_op: IntArray, keep_devices: bool) -> Mapping[Origin, str]:
+        """{node of the model, also in functions: device} of a placement i4[N].
+
+        Args:
+          device_of_op: the placement.
+          keep_devices: whether the model's own device strings beside the run stay, too.
+        """
+        names = self.problem.device_names
+        devices = origin_devices(self.flat, self.built, device_of_op, names)
+        if not keep_devices:
+            return devices
+        return {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
 
     @property
     def num_groups(self) -> int:
@@ -95,34 +105,22 @@ def prepare(options: ProblemOptions, trace: bool = True) -> PreparedModel:
             f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
         )
     cluster = find_cluster(options.cluster)
-    source = load(options.model, _load_options(options))
-    # A made training step has rewritten the model's conditionals: their ops are not the model's.
-    is_own = source.origins is None
-    flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
-    properties = infer(flat)
-    feeds = _feeds(options, source, flat, properties)
-    built = build_op_graph(flat, properties)
-    _log.info("%s: %d ops; %s", source.path, built.graph.num_ops, source.step_origin)
+    model = load_model(options)
+    flat, built = model.flat, model.built
+    _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     present = is_present(cluster)
     costs = find_costs(
-        PricedRun(source, flat, properties, built, feeds),
-        cluster,
-        present and trace and cluster.num_devices > 1,
-        CostCache(options.cost_cache),
+        model, cluster, present and trace and cluster.num_devices > 1, CostCache(options.cost_cache)
     )
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(
-        source=source,
-        flat=flat,
-        built=built,
+        **vars(model),
         cluster=cluster,
         is_present=present,
-        feeds=feeds,
         costs=costs,
         problem=problem,
         given=given_placement(flat, built, cluster, problem.allowed()),
-        num_unknown_shapes=len(properties.unknown),
     )
 
 
@@ -178,36 +176,3 @@ def make_problem(
         cluster.device_names,
     )
     return problem
-
-
-def _load_options(options: ProblemOptions) -> LoadOptions:
-    """What the user said about the run; arrays to feed say what their shapes are."""
-    if options.feed_file is None:
-        return options.load
-    return dataclasses.replace(options.load, fed_shape=read_feed_shapes(options.feed_file))
-
-
-def _feeds(
-    options: ProblemOptions, source: SourceModel, flat: FlatGraph, properties: TensorProperties
-) -> Mapping[str, Any]:
-    if options.feed_file is not None:
-        return read_feeds(options.feed_file, source.feeds)
-    return feeds_of_opened(flat, properties, source.feeds, options.seed)
-
-
-def placed_run_graph(prepared: PreparedModel, device_of_op: IntArray) -> Any:
-    """The model's run graph with these devices written into it."""
-    wanted = origin_devices(
-        prepared.flat, prepared.built, device_of_op, prepared.problem.device_names
-    )
-    known = known_origins(prepared.source.graph_def, wanted)
-    return place_graph(prepared.source.graph_def, known.device_of_origin).graph_def
-
-
-def training_run(prepared: PreparedModel) -> TrainingRun:
-    """What one run of the model is, for the measuring process."""
-    return TrainingRun(
-        feeds=prepared.feeds,
-        fetches=prepared.source.fetches,
-        initialization=prepared.source.initialization,
-    )

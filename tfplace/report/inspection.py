@@ -114,7 +114,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         op_types=_op_types(prepared),
         units=prepared.costs.units(prepared.flat),
         opened=prepared.flat.opened,
-        unknown_shapes=prepared.num_unknown_shapes,
+        unknown_shapes=len(prepared.properties.unknown),
         unpriced_ops=_counted(np.flatnonzero(~prepared.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(prepared),
         cluster=prepared.cluster.name,

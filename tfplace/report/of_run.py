@@ -3,79 +3,56 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
-from tfplace.bounds.exact import Optimum
-from tfplace.choosing.baselines import Candidate, as_reported
+from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
-from tfplace.choosing.proof import Verified
-from tfplace.choosing.what_if import DataParallel
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.proof import Proof
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.report import Measured, Report
-from tfplace.search.search import SearchResult
+from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, prediction_of
 from tfplace.version import __version__
 
 
 @dataclasses.dataclass(frozen=True)
-class Searched:
-    """What the search came to.
+class FinishedRun:
+    """What a run of `optimize` did.
 
     Attributes:
-      baselines: all of them, tried or not.
-      result: of the search.
-      choice: what is written.
+      searched: the baselines and the search.
+      choice: which placement was written, and why.
       timings: real runs; None where there were none.
-      optimum: of a small graph; None where it was not searched.
+      proof: what the written placement is worth.
     """
 
-    baselines: Sequence[Candidate]
-    result: SearchResult
+    searched: Searched
     choice: Choice
     timings: Comparison | None
-    optimum: Optimum | None = None
-
-
-@dataclasses.dataclass(frozen=True)
-class Proof:
-    """What the written placement is worth.
-
-    Attributes:
-      verified: given and emitted model compared.
-      lower_bound_seconds: of every placement; None where it was not computed.
-      devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
-      interrupted: whether something was left out for a Ctrl-C or SIGTERM.
-      data_parallel: what plain data parallelism would take; None where it makes no sense.
-    """
-
-    verified: Verified
-    lower_bound_seconds: float | None
-    devices_used: Mapping[str, Mapping[str, float]]
-    interrupted: bool
-    data_parallel: DataParallel | None = None
+    proof: Proof
 
 
 def report_of(
     prepared: PreparedModel,
     options: OptimizeOptions,
-    searched: Searched,
-    proof: Proof,
+    run: FinishedRun,
     explained: Explained,
 ) -> Report:
     """The report of one run."""
-    choice = searched.choice
+    searched, choice, proof = run.searched, run.choice, run.proof
     best = best_of_prediction(prediction_of(explained.placed))
     bound, estimate = proof.lower_bound_seconds, proof.data_parallel
     measured = None
-    if searched.timings is not None:
-        measured = Measured(**vars(searched.timings), devices_used=proof.devices_used)
+    if run.timings is not None:
+        measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
     return Report(
         tfplace_version=__version__,
         seed=options.seed,

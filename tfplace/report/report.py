@@ -7,9 +7,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.compare import Comparison
-from tfplace.choosing.proof import Verified
 from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
 

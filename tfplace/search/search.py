@@ -7,13 +7,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from graphs.errors import CheckpointError
 from graphs.op_graph import IntArray
 from graphs.placement import Measurement, Outcome
 from tfplace.interruption import Interrupted, Interruption, interruptible
-from tfplace.search.kept.folder import SearchFolder
-from tfplace.search.kept.state import StageStart
+from tfplace.search.kept.state import SearchState, StageStart
 from tfplace.search.trial import (
     Burst,
     DivergedError,
@@ -24,9 +24,10 @@ from tfplace.search.trial import (
     ResumablePolicy,
     Trial,
 )
-from tfplace.search.trial_log import TrialLog
+from tfplace.search.trial_log import SearchResult, TrialLog
 
-WENT_ON = "went on with a search that was kept after"
+CONTINUED = "went on with a search that was kept after"
+"""How the note of a search begins that went on with an earlier one; only the last is reported."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -52,23 +53,21 @@ class Stage:
       name: the algorithm's, for progress and reports.
       start: makes the policy, given the best placement so far i4[N] or None.
       share: fraction (0, 1] of the remaining seconds and trials.
-      startup_seconds: what it takes before its first trial, compilation above all. Where less
-        is left, and a placement is known already, the stage is left out.
     """
 
     name: str
     start: Callable[[IntArray | None], Policy]
     share: float = 1.0
-    startup_seconds: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)
 class SearchMoment:
-    """A moment of a search.
+    """What a search has reached after an update of its policy, for progress displays and logs.
 
     Attributes:
       stage: name of the running stage.
-      num_trials, num_infeasible: so far.
+      num_trials: evaluated placements so far.
+      num_infeasible: how many of them can't run.
       seconds: since the search began.
       best_step_seconds: of the best feasible placement, inf before there is one.
       scalars: what the policy reported of its last update.
@@ -84,96 +83,79 @@ class SearchMoment:
     mean_step_seconds: float = math.nan
 
 
-@dataclasses.dataclass(frozen=True)
-class SearchResult:
-    """What a search found.
+class Keeper(Protocol):
+    """Where a search keeps itself so that it can go on later; `kept.folder` writes to the disk."""
 
-    Attributes:
-      best: the best feasible trial, None where there was none.
-      best_stage: the stage that found it.
-      least_infeasible: an infeasible trial to explain a failure with, or None.
-      num_trials, num_infeasible, seconds: counts and wall time.
-      history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
-      interrupted: whether Ctrl-C or SIGTERM ended it.
-      notes: why stages ended early, a sentence each.
-      stages: [(name, trials of the search, its seconds)...] at the end of each stage that ran.
-    """
+    @property
+    def state(self) -> SearchState | None:
+        """Where an earlier search stopped that this one continues; None for a new search."""
+        ...
 
-    best: Trial | None
-    best_stage: str
-    least_infeasible: Trial | None
-    num_trials: int
-    num_infeasible: int
-    seconds: float
-    history: Sequence[tuple[int, float, float]]
-    interrupted: bool
-    notes: Sequence[str] = ()
-    stages: Sequence[tuple[str, int, float]] = ()
+    def note_trial(self, trial: Trial) -> None:
+        """Called after each trial."""
+        ...
+
+    def save(self, state: SearchState) -> None:
+        """Called at the beginning of each stage and after each update of its policy."""
+        ...
 
 
 def search(
     stages: Sequence[Stage],
     evaluator: Evaluator,
     limits: Limits,
-    on_progress: Callable[[SearchMoment], None] = lambda progress: None,
-    on_trial: Callable[[Trial], None] | None = None,
-    folder: SearchFolder | None = None,
+    on_progress: Callable[[SearchMoment], None] = lambda moment: None,
+    keeper: Keeper | None = None,
 ) -> SearchResult:
-    """Runs the stages one after another, each from the best found so far.
+    """Runs the stages one after another, each from the best placement found so far.
 
     The first Ctrl-C or SIGTERM ends the search at once; what was found is returned. The budget is
     kept to one trial: a batch that is expected to take longer than what is left is evaluated in
     parts, and nothing is learned that no later proposal could use. A policy that diverges ends its
     stage, which is logged and noted.
 
-    With a folder the search is kept in it after every update, and goes on with what it holds: the
-    same trials follow as if it had never stopped. The limits are those of all runs together.
+    Args:
+      stages: what runs, in this order.
+      evaluator: answers what placements are worth.
+      limits: of this search and of the earlier ones that it continues, together.
+      on_progress: called after each update of the running policy.
+      keeper: takes the search's state after every update. Where it holds an earlier state, the
+        search goes on from there: the same trials follow as if it had never stopped.
 
     Raises:
-      CheckpointError: a policy does not take what the folder holds.
+      CheckpointError: a policy does not take the state that was kept.
     """
-    state = None if folder is None else folder.state
-    record = TrialLog(time.monotonic(), on_trial)
-    if state is not None:
-        record.go_on(state)
-        record.notes = [note for note in record.notes if not note.startswith(WENT_ON)]
-        record.notes.append(f"{WENT_ON} {state.num_trials:,} trials, {state.seconds:.0f} s")
+    earlier = None if keeper is None else keeper.state
+    log = TrialLog(time.monotonic(), None if keeper is None else keeper.note_trial)
+    if earlier is not None:
+        log.resume(earlier)
+        log.notes = [note for note in log.notes if not note.startswith(CONTINUED)]
+        log.notes.append(f"{CONTINUED} {earlier.num_trials:,} trials, {earlier.seconds:.0f} s")
     with interruptible() as interruption, interruption.held():
         for number, stage in enumerate(stages):
-            goes_on = state is not None and state.stage.number == number
-            if state is not None and number < state.stage.number:
+            if earlier is not None and number < earlier.stage.number:
                 continue
-            if interruption.seen or _is_over(record, limits) or _is_too_late(stage, record, limits):
-                if goes_on:
-                    record.stages.append((stage.name, record.num_trials, record.seconds))
+            is_continued = earlier is not None and number == earlier.stage.number
+            if interruption.seen or _is_over(log, limits):
+                if is_continued:
+                    log.end_stage(stage.name)
                 continue
-            start = state.stage if state is not None and goes_on else record.stage_start(number)
-            run = _StageRun(stage, evaluator, _stage_limits(stage, start, limits), record)
+            start = earlier.stage if earlier and is_continued else log.stage_start(number)
+            run = _StageRun(stage, evaluator, _stage_limits(stage, start, limits), log)
             try:
-                run.go(interruption, on_progress, _Kept(start, folder, goes_on))
+                run.go(interruption, on_progress, _KeptStage(start, keeper, is_continued))
             except Interrupted:
                 continue
             except DivergedError as error:
-                record.notes.append(f"{stage.name} ended after {record.num_trials} trials: {error}")
-                _LOGGER.warning("%s", record.notes[-1])
+                log.notes.append(f"{stage.name} ended after {log.num_trials} trials: {error}")
+                _LOGGER.warning("%s", log.notes[-1])
             finally:
-                record.stages.append((stage.name, record.num_trials, record.seconds))
-        record.history.append((max(record.num_trials - 1, 0), record.seconds, record.best_seconds))
-        return SearchResult(
-            best=record.best,
-            best_stage=record.best_stage,
-            least_infeasible=record.least_infeasible,
-            num_trials=record.num_trials,
-            num_infeasible=record.num_infeasible,
-            seconds=record.seconds,
-            history=tuple(record.history),
-            interrupted=interruption.seen,
-            notes=tuple(record.notes),
-            stages=tuple(record.stages),
-        )
+                log.end_stage(stage.name)
+        return log.result(interruption.seen)
 
 
 def _stage_limits(stage: Stage, start: StageStart, limits: Limits) -> Limits:
+    """When a stage ends that began at `start`: its share of what was left then."""
     seconds = start.seconds + (limits.budget_seconds - start.seconds) * stage.share
     if limits.max_trials is None:
         return Limits(seconds)
@@ -181,35 +163,29 @@ def _stage_limits(stage: Stage, start: StageStart, limits: Limits) -> Limits:
     return Limits(seconds, start.num_trials + trials)
 
 
-def _is_over(record: TrialLog, limits: Limits) -> bool:
-    out_of_trials = limits.max_trials is not None and record.num_trials >= limits.max_trials
-    return out_of_trials or record.seconds >= limits.budget_seconds
-
-
-def _is_too_late(stage: Stage, record: TrialLog, limits: Limits) -> bool:
-    """Whether a stage could not even begin in what is left; something else was found then."""
-    left = limits.budget_seconds - record.seconds
-    return record.best is not None and left < stage.startup_seconds
+def _is_over(log: TrialLog, limits: Limits) -> bool:
+    out_of_trials = limits.max_trials is not None and log.num_trials >= limits.max_trials
+    return out_of_trials or log.seconds >= limits.budget_seconds
 
 
 @dataclasses.dataclass(frozen=True)
-class _Kept:
-    """What is kept of a stage: nothing without a folder.
+class _KeptStage:
+    """How one stage of a search is kept.
 
     Attributes:
       start: where the stage began.
-      folder: see `search`.
-      goes_on: whether the folder holds the stage's earlier part.
+      keeper: takes its state; None where nothing is kept.
+      is_continued: whether the keeper holds the stage's earlier part.
     """
 
     start: StageStart
-    folder: SearchFolder | None
-    goes_on: bool
+    keeper: Keeper | None
+    is_continued: bool
 
     def policy(self, stage: Stage) -> Policy:
-        """The stage's policy, as it was after its last update."""
+        """The stage's policy; where the stage is continued, as it was after its last update."""
         policy = stage.start(self.start.device_of_op)
-        state = self.folder.state if self.folder is not None and self.goes_on else None
+        state = self.keeper.state if self.keeper is not None and self.is_continued else None
         if state is not None and state.policy and isinstance(policy, ResumablePolicy):
             try:
                 policy.set_state(state.policy)
@@ -220,92 +196,95 @@ class _Kept:
                 ) from None
         return policy
 
-    def save(self, record: TrialLog, policy: Policy | None) -> None:
-        """Keeps the search; without a policy, it is a stage's beginning."""
-        if self.folder is not None:
-            found = policy.state() if isinstance(policy, ResumablePolicy) else {}
-            self.folder.save(record.state(self.start, found))
+    def save(self, log: TrialLog, policy: Policy | None) -> None:
+        """Keeps the search; without a policy, it is the beginning of a stage."""
+        if self.keeper is not None:  # a policy's state may be large: it is asked for only then
+            policy_state = policy.state() if isinstance(policy, ResumablePolicy) else {}
+            self.keeper.save(log.state(self.start, policy_state))
 
 
 class _StageRun:
     """One stage from its start to its limits."""
 
-    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, record: TrialLog):
+    def __init__(self, stage: Stage, evaluator: Evaluator, limits: Limits, log: TrialLog):
         self._stage = stage
         self._evaluator = evaluator
         self._limits = limits
-        self._record = record
+        self._log = log
         self._trial_seconds = 0.0  # of the last trials; the first are taken to be short
 
     def go(
-        self, interruption: Interruption, on_progress: Callable[[SearchMoment], None], kept: _Kept
+        self,
+        interruption: Interruption,
+        on_progress: Callable[[SearchMoment], None],
+        kept: _KeptStage,
     ) -> None:
         """Proposes, evaluates and learns; raises Interrupted at the first signal."""
-        record = self._record
-        if not kept.goes_on:
-            kept.save(record, None)
+        log = self._log
+        if not kept.is_continued:
+            kept.save(log, None)
         with interruption.raising():
             policy = kept.policy(self._stage)
-        while record.best is None or not _is_over(record, self._limits):
+        while log.best is None or not _is_over(log, self._limits):
             self._tell_what_is_left(policy)
             with interruption.raising():
                 proposal = policy.propose()
             if proposal is None:
                 return
             if isinstance(proposal, Burst):
-                record.num_trials += proposal.num_simulated
+                log.num_trials += proposal.num_simulated
             outcomes = self._evaluated(proposal, interruption)
-            is_late = record.seconds >= self._limits.budget_seconds
+            is_late = log.seconds >= self._limits.budget_seconds
             scalars: Mapping[str, float] = {}
             if len(outcomes) == len(proposal.device_of_op) and not is_late:
                 with interruption.raising():
                     scalars = policy.learn(proposal, outcomes)
-                kept.save(record, policy)
-            on_progress(self._progress(scalars, outcomes))
-            if _is_over(record, self._limits):
+                kept.save(log, policy)
+            on_progress(self._moment(scalars, outcomes))
+            if _is_over(log, self._limits):
                 return
 
     def _tell_what_is_left(self, policy: Policy) -> None:
         if isinstance(policy, PacedPolicy):
-            limits, record = self._limits, self._record
+            limits, log = self._limits, self._log
             trials = limits.max_trials
-            left = None if trials is None else trials - record.num_trials
-            policy.allow(limits.budget_seconds - record.seconds, left)
+            left = None if trials is None else trials - log.num_trials
+            policy.allow(limits.budget_seconds - log.seconds, left)
 
     def _evaluated(self, proposal: Proposal, interruption: Interruption) -> list[Outcome]:
         """Outcomes of as many placements, at least one, as the limits allow."""
-        record, limits = self._record, self._limits
+        log, limits = self._log, self._limits
         placements = proposal.device_of_op
         if limits.max_trials is not None:
-            placements = placements[: limits.max_trials - record.num_trials]
+            placements = placements[: limits.max_trials - log.num_trials]
         outcomes: list[Outcome] = []
-        while len(outcomes) < len(placements) and not (outcomes and _is_over(record, limits)):
+        while len(outcomes) < len(placements) and not (outcomes and _is_over(log, limits)):
             part = placements[len(outcomes) :][: self._num_affordable()]
-            began = record.seconds
+            began = log.seconds
             with interruption.raising():
-                found = self._evaluator.evaluate(part)
-            self._trial_seconds = (record.seconds - began) / len(part)
-            for device_of_op, outcome in zip(part, found, strict=True):
-                record.add(self._stage.name, device_of_op, outcome)
-            outcomes += found
+                answers = self._evaluator.evaluate(part)
+            self._trial_seconds = (log.seconds - began) / len(part)
+            for device_of_op, outcome in zip(part, answers, strict=True):
+                log.add(self._stage.name, device_of_op, outcome)
+            outcomes += answers
         return outcomes
 
     def _num_affordable(self) -> int | None:
         """How many trials are expected to end in time, at least one; None for any number."""
-        left = self._limits.budget_seconds - self._record.seconds
+        left = self._limits.budget_seconds - self._log.seconds
         if self._trial_seconds <= 0.0 or not math.isfinite(left):
             return None
         return max(int(left / self._trial_seconds), 1)
 
-    def _progress(self, scalars: Mapping[str, float], outcomes: Sequence[Outcome]) -> SearchMoment:
-        record = self._record
+    def _moment(self, scalars: Mapping[str, float], outcomes: Sequence[Outcome]) -> SearchMoment:
+        log = self._log
         steps = [o.step_seconds for o in outcomes if isinstance(o, Measurement)]
         return SearchMoment(
             self._stage.name,
-            record.num_trials,
-            record.num_infeasible,
-            record.seconds,
-            record.best_seconds,
+            log.num_trials,
+            log.num_infeasible,
+            log.seconds,
+            log.best_seconds,
             scalars,
             sum(steps) / len(steps) if steps else math.nan,
         )

@@ -1,10 +1,11 @@
-"""What a search has seen so far, and that it is put together again from what was kept."""
+"""The trials of a search as they come, and what the search found in the end."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,8 +16,44 @@ from tfplace.search.kept.state import SearchState, StageStart
 from tfplace.search.trial import Trial
 
 
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+    """What a search found.
+
+    Attributes:
+      best: the best feasible trial, None where there was none.
+      best_stage: the stage that found it.
+      least_infeasible: an infeasible trial to explain a failure with, or None.
+      num_trials: evaluated placements.
+      num_infeasible: how many of them can't run.
+      seconds: wall time.
+      history: [[trial, seconds, best_step_seconds]...], one row per improvement and the end.
+      interrupted: whether Ctrl-C or SIGTERM ended it.
+      notes: why stages ended early, a sentence each.
+      stages: [(name, trials of the search, its seconds)...] at the end of each stage that ran.
+    """
+
+    best: Trial | None
+    best_stage: str
+    least_infeasible: Trial | None
+    num_trials: int
+    num_infeasible: int
+    seconds: float
+    history: Sequence[tuple[int, float, float]]
+    interrupted: bool
+    notes: Sequence[str] = ()
+    stages: Sequence[tuple[str, int, float]] = ()
+
+
 class TrialLog:
-    """Trials as they come."""
+    """Counts and times of a running search, its best trial and its history.
+
+    Attributes:
+      started: time.monotonic() when the search began, earlier runs' seconds before it.
+      on_trial: called with each trial, or None.
+      best, best_stage, least_infeasible, num_trials, num_infeasible, history, notes, stages: as
+        in SearchResult, so far.
+    """
 
     def __init__(self, started: float, on_trial: Callable[[Trial], None] | None):
         self.started = started
@@ -30,47 +67,20 @@ class TrialLog:
         self.notes: list[str] = []
         self.stages: list[tuple[str, int, float]] = []
 
-    def state(self, stage: StageStart, policy: Snapshot) -> SearchState:
-        """All of it, between two updates of a policy."""
-        return SearchState(
-            stage=stage,
-            policy=policy,
-            num_trials=self.num_trials,
-            num_infeasible=self.num_infeasible,
-            seconds=self.seconds,
-            best=self.best,
-            best_stage=self.best_stage,
-            least_infeasible=self.least_infeasible,
-            history=list(self.history),
-            notes=list(self.notes),
-            stages=list(self.stages),
-        )
-
-    def go_on(self, state: SearchState) -> None:
-        """Is where `state` was taken; its seconds count as this search's."""
-        self.started -= state.seconds
-        self.num_trials, self.num_infeasible = state.num_trials, state.num_infeasible
-        self.best, self.best_stage = state.best, state.best_stage
-        self.least_infeasible = state.least_infeasible
-        self.history, self.notes = list(state.history), list(state.notes)
-        self.stages = list(state.stages)
-
-    def stage_start(self, number: int) -> StageStart:
-        """A stage that begins here."""
-        best = None if self.best is None else self.best.placement.device_of_op
-        return StageStart(number, self.num_trials, self.seconds, best)
-
     @property
     def seconds(self) -> float:
+        """Since the search began; seconds of earlier runs that it continues are counted."""
         return time.monotonic() - self.started
 
     @property
     def best_seconds(self) -> float:
+        """Step time of the best feasible trial; inf before there is one."""
         if self.best is None or not isinstance(self.best.outcome, Measurement):
             return math.inf
         return self.best.outcome.step_seconds
 
     def add(self, stage: str, device_of_op: IntArray, outcome: Outcome) -> None:
+        """Takes the outcome of one placement i4[N] that a stage proposed."""
         index = self.num_trials
         self.num_trials += 1
         if isinstance(outcome, Infeasible) or not math.isfinite(outcome.step_seconds):
@@ -86,9 +96,59 @@ class TrialLog:
         if self.on_trial is not None:
             self.on_trial(Trial(index, self.seconds, Placement(device_of_op), outcome))
 
+    def stage_start(self, number: int) -> StageStart:
+        """The start of a stage that begins now."""
+        best = None if self.best is None else self.best.placement.device_of_op
+        return StageStart(number, self.num_trials, self.seconds, best)
+
+    def end_stage(self, name: str) -> None:
+        """Notes that a stage ends now."""
+        self.stages.append((name, self.num_trials, self.seconds))
+
+    def state(self, stage: StageStart, policy: Snapshot) -> SearchState:
+        """All of it, between two updates of the policy whose state is `policy`."""
+        return SearchState(
+            stage=stage,
+            policy=policy,
+            num_trials=self.num_trials,
+            num_infeasible=self.num_infeasible,
+            seconds=self.seconds,
+            best=self.best,
+            best_stage=self.best_stage,
+            least_infeasible=self.least_infeasible,
+            history=list(self.history),
+            notes=list(self.notes),
+            stages=list(self.stages),
+        )
+
+    def resume(self, state: SearchState) -> None:
+        """Goes back to where `state` was taken; its seconds count as this search's."""
+        self.started -= state.seconds
+        self.num_trials, self.num_infeasible = state.num_trials, state.num_infeasible
+        self.best, self.best_stage = state.best, state.best_stage
+        self.least_infeasible = state.least_infeasible
+        self.history, self.notes = list(state.history), list(state.notes)
+        self.stages = list(state.stages)
+
+    def result(self, interrupted: bool) -> SearchResult:
+        """What the search found; its history ends with a row of now."""
+        end = (max(self.num_trials - 1, 0), self.seconds, self.best_seconds)
+        return SearchResult(
+            best=self.best,
+            best_stage=self.best_stage,
+            least_infeasible=self.least_infeasible,
+            num_trials=self.num_trials,
+            num_infeasible=self.num_infeasible,
+            seconds=self.seconds,
+            history=(*self.history, end),
+            interrupted=interrupted,
+            notes=tuple(self.notes),
+            stages=tuple(self.stages),
+        )
+
 
 def _less_bad(outcome: Infeasible, trial: Trial | None) -> bool:
-    """A placement that only lacks memory says more than one that breaks a constraint."""
+    """Whether an outcome explains a failure better: lacking memory says more than a constraint."""
     if trial is None:
         return True
     other = trial.outcome

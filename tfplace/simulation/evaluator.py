@@ -53,13 +53,13 @@ class SimulatingEvaluator:
     def judge(self, device_of_op: IntArray, makespan: float, peak: LongArray) -> Outcome:
         """The outcome of one placement i4[N] whose simulated makespan and peaks i8[D] are known."""
         peak_bytes = tuple(peak.tolist())
-        found = self._broken_pin(device_of_op)
-        if found is None and np.isinf(makespan):
-            found = self._missing_kernel(device_of_op)
-        if found is None:
-            found = self._split_colocation(device_of_op)
-        if found is not None:
-            return Infeasible(*found, peak_bytes, makespan)
+        obstacle = self._broken_pin(device_of_op)
+        if obstacle is None and np.isinf(makespan):
+            obstacle = self._missing_kernel(device_of_op)
+        if obstacle is None:
+            obstacle = self._split_colocation(device_of_op)
+        if obstacle is not None:
+            return Infeasible(*obstacle, peak_bytes, makespan)
         if np.any(peak > self._usable):
             return Infeasible("memory", self._memory_message(peak), peak_bytes, makespan)
         return Measurement(makespan, peak_bytes, "simulated")

@@ -6,17 +6,11 @@ caller owns the arrays and the count; each function returns the new count.
 
 from __future__ import annotations
 
-import numba
-
+from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, LongArray
 
-# For functions that only read and write arrays of their caller. Without `_nrt=False` Numba counts
-# references, with atomic instructions, at each touch of an array that lies in a named tuple: the
-# simulation takes 15 times as long. Such functions can't allocate, which slices and x[:] = 0 do.
-compiled = numba.njit(cache=True, nogil=True, error_model="numpy", _nrt=False)
 
-
-@compiled
+@compiled_part
 def push_event(times: FloatArray, keys: LongArray, count: int, time: float, key: int) -> int:
     """Adds (time, key) to the `count` events of a heap."""
     hole = count
@@ -32,7 +26,7 @@ def push_event(times: FloatArray, keys: LongArray, count: int, time: float, key:
     return count + 1
 
 
-@compiled
+@compiled_part
 def pop_event(times: FloatArray, keys: LongArray, count: int) -> int:
     """Removes the least event, which is times[0], keys[0]."""
     count -= 1
@@ -58,7 +52,7 @@ def pop_event(times: FloatArray, keys: LongArray, count: int) -> int:
     return count
 
 
-@compiled
+@compiled_part
 def push_key(keys: LongArray, first: int, count: int, key: int) -> int:
     """Adds a key to the heap that lies in keys[first : first + count]."""
     hole = count
@@ -72,7 +66,7 @@ def push_key(keys: LongArray, first: int, count: int, key: int) -> int:
     return count + 1
 
 
-@compiled
+@compiled_part
 def pop_key(keys: LongArray, first: int, count: int) -> int:
     """Removes the least key, which is keys[first]."""
     count -= 1

@@ -1,4 +1,4 @@
-"""One placement, predicted in full: step time, peaks, what each device and link does."""
+"""What a person, or a program that uses the API, reads of one simulated placement."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ class Prediction:
 
     Attributes:
       step_seconds: the makespan; None where it can't run at all.
-      feasible: whether it fits memory, kernels, pins and colocation.
-      reason: why not, else empty.
-      peak_bytes, ops_per_device, busy_share: {device: ...}.
+      feasible: whether it keeps to memory, kernels, pins and colocation.
+      reason: why it doesn't, as one sentence, else empty.
+      peak_bytes: {device: the most bytes that it holds at once}.
+      ops_per_device: {device: how many ops lie on it}.
+      busy_share: {device: share of the step in which it computes}.
       memory_bytes: {device: all of its memory}.
-      transfers, transfer_bytes: of one step.
+      transfers: how many tensors a step moves between devices.
+      transfer_bytes: how many bytes these are.
       communication: the channel rule; a predicted time means nothing without it.
     """
 
@@ -46,7 +49,7 @@ def predict(problem: Problem, device_of_op: IntArray) -> Prediction:
 
 
 def prediction_of(placed: Simulated) -> Prediction:
-    """What was simulated, as a person or a program that uses the API reads it."""
+    """What was simulated, by the devices' names."""
     names = placed.problem.device_names
     seconds = placed.outcome.step_seconds
     return Prediction(
@@ -90,10 +93,11 @@ class Best:
 
     Attributes:
       step_seconds: predicted.
-      peak_bytes: {device: bytes}.
-      ops_per_device: {device: ops}.
+      peak_bytes: {device: the most bytes that it holds at once}.
+      ops_per_device: {device: how many ops lie on it}.
       busy_share: {device: share of the step in which it computes}.
-      transfers, transfer_bytes: of one step.
+      transfers: how many tensors a step moves between devices.
+      transfer_bytes: how many bytes these are.
     """
 
     step_seconds: float

@@ -16,7 +16,8 @@ class Transfers:
 
     Attributes:
       tensor: i4[X].
-      source, target: i4[X] devices.
+      source: i4[X] the device that sends it.
+      target: i4[X] the device that receives it.
       start: f8[X] seconds; the copy's bytes are held from here.
       release: f8[X] when the link's channels are free again.
       arrival: f8[X] when the tensor is there.
@@ -51,10 +52,11 @@ class Schedule:
 
     Attributes:
       makespan: seconds.
-      device_of_op: i4[N].
-      op_start, op_end: f8[N] seconds.
+      device_of_op: i4[N] the placement.
+      op_start: f8[N] seconds.
+      op_end: f8[N] seconds.
       transfers: what was moved.
-      peak_bytes: i8[D].
+      peak_bytes: i8[D] the most that a device holds at once.
     """
 
     makespan: float
@@ -72,7 +74,8 @@ class HeldIntervals:
     Attributes:
       device: i4[H].
       op: i4[H] the producer, for copies too.
-      start, end: f8[H] seconds, half-open; end = start where nothing is held.
+      start: f8[H] seconds.
+      end: f8[H] seconds, half-open; end = start where nothing is held.
       bytes: i8[H].
     """
 
@@ -84,7 +87,7 @@ class HeldIntervals:
 
 
 def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
-    """What each device holds over the run (SPEC section 6, rule 6), from the schedule alone.
+    """What each device holds over the run (the contract, section 6, rule 6), by the schedule.
 
     Returns:
       [D]; the maximum of each is the simulation's peak.
@@ -108,7 +111,7 @@ def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
 
 
 def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
-    """When each output, received copy and temp buffer is held (SPEC section 6, rule 6)."""
+    """When each output, received copy and temp buffer is held (the contract, section 6, rule 6)."""
     graph, transfers = problem.graph, schedule.transfers
     size = problem.num_devices
     made_on = schedule.device_of_op[graph.tensor_producer]
@@ -136,3 +139,16 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
         end=np.concatenate([output_end, copy_end, schedule.op_end]),
         bytes=np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
     )
+
+
+def alive_at_peak(held: HeldIntervals, device: int) -> LongArray:
+    """i8[A]: which of the intervals hold bytes on a device when most are held there."""
+    here = np.flatnonzero((held.device == device) & (held.end > held.start) & (held.bytes > 0))
+    if not len(here):
+        return here
+    start, end, size = held.start[here], held.end[here], held.bytes[here]
+    instants, instant_of_change = np.unique(np.concatenate([start, end]), return_inverse=True)
+    net = np.zeros(len(instants), dtype=np.int64)
+    np.add.at(net, instant_of_change, np.concatenate([size, -size]))
+    peak = instants[np.argmax(np.cumsum(net))]
+    return here[(start <= peak) & (peak < end)]

@@ -1,24 +1,27 @@
-"""Predicts the makespan and peak memory of placements (SPEC section 6)."""
+"""Predicts the makespan and peak memory of placements (the contract, section 6).
+
+The contract is `tfplace/docs/contract.md`.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.simulation.arrays import Scratch, new_scratch, simulation_arrays
+from tfplace.simulation.arrays import simulation_arrays
 from tfplace.simulation.kernel import simulate, simulate_batch
 from tfplace.simulation.schedule import Schedule, Transfers
+from tfplace.simulation.scratch import TRANSFERS, Scratch, new_scratch
 
 
 class Simulator:
-    """SPEC section 6 for one problem; the rules and their reading stand in simulation_kernel.
-
-    `run` and `schedule` share scratch: one thread at a time. `run_many` may be called from any.
+    """Section 6 of the contract for one problem; may be called from any thread.
 
     Attributes:
       problem: what is simulated.
@@ -33,11 +36,11 @@ class Simulator:
           num_threads: threads of `run_many`; as many as this process may use cores if None.
 
         Raises:
-          ValueError: if the problem breaks one of SPEC section 6's promises.
+          ValueError: if the problem breaks one of the promises of the contract, section 6.
         """
         self.problem = problem
         self.arrays = simulation_arrays(problem)
-        self._scratch: Scratch = new_scratch(self.arrays, 0)
+        self._of_thread = threading.local()
         self._num_threads = num_threads or len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self._num_threads, "simulator")
 
@@ -51,8 +54,9 @@ class Simulator:
           ValueError: if that is not a device for each op.
         """
         placement = self._checked(device_of_op, 1)
-        makespan = simulate(self.arrays, self._scratch, placement)
-        return float(makespan), self._scratch.peak.copy()
+        scratch = self._scratch()
+        makespan = simulate(self.arrays, scratch, placement)
+        return float(makespan), scratch.peak.copy()
 
     def run_many(self, device_of_op: IntArray) -> tuple[FloatArray, LongArray]:
         """Makespans f8[B] and peak bytes i8[B, D] of placements i4[B, N], on all cores."""
@@ -64,16 +68,24 @@ class Simulator:
         parts = [slice(*pair) for pair in itertools.pairwise(bounds)]
         # The caller's thread takes the first part: a single placement never changes threads.
         others = [
-            self._pool.submit(
-                simulate_batch, self.arrays, placements[part], makespans[part], peaks[part]
-            )
+            self._pool.submit(self._run_part, placements[part], makespans[part], peaks[part])
             for part in parts[1:]
         ]
         for part in parts[:1]:
-            simulate_batch(self.arrays, placements[part], makespans[part], peaks[part])
+            self._run_part(placements[part], makespans[part], peaks[part])
         for other in others:
             other.result()
         return makespans, peaks
+
+    def _run_part(self, placements: IntArray, makespans: FloatArray, peaks: LongArray) -> None:
+        simulate_batch(self.arrays, self._scratch(), placements, makespans, peaks)
+
+    def _scratch(self) -> Scratch:
+        """This thread's own."""
+        if not hasattr(self._of_thread, "scratch"):
+            self._of_thread.scratch = new_scratch(self.arrays)
+        scratch: Scratch = self._of_thread.scratch
+        return scratch
 
     def schedule(self, device_of_op: IntArray) -> Schedule:
         """When each op runs and each tensor moves; under an executor's first order.
@@ -92,7 +104,7 @@ class Simulator:
     def run_in_full(self, device_of_op: IntArray) -> tuple[float, LongArray, Schedule | None]:
         """What `run` returns, and the schedule; None for that where an op never ends."""
         placement = self._checked(device_of_op, 1)
-        scratch: Scratch = new_scratch(self.arrays, int(self.arrays.sizes[1]))
+        scratch = new_scratch(self.arrays, logs=True)
         makespan = float(simulate(self.arrays, scratch, placement))
         if np.isinf(makespan):
             return makespan, scratch.peak, None
@@ -109,7 +121,7 @@ class Simulator:
     def _transfers(self, scratch: Scratch, device_of_op: IntArray) -> Transfers:
         """The log of a run as a value."""
         graph, num_devices = self.problem.graph, self.problem.num_devices
-        count = int(scratch.counts[3])
+        count = int(scratch.counts[TRANSFERS])
         tensor = (scratch.log_key[:count] // num_devices).astype(np.int32)
         times = scratch.log_time[:count]
         return Transfers(

@@ -115,11 +115,11 @@ def _link_tracks(problem: Problem, schedule: Schedule) -> list[tuple[Track, str]
     lanes = _lanes([place[pair] for pair in pairs], transfers.start, transfers.arrival, len(place))
     keys = sorted({(place[pair], lane) for pair, lane in zip(pairs, lanes, strict=True)})
     thread = {key: number for number, key in enumerate(keys, 1)}
-    found = []
+    tracks = []
     for pair, lane in zip(pairs, lanes, strict=True):
         label = f"{names[pair[0]]} → {names[pair[1]]}" + (f" ({lane + 1})" if lane else "")
-        found.append(((problem.num_devices + 1, thread[place[pair], lane]), label))
-    return found
+        tracks.append(((problem.num_devices + 1, thread[place[pair], lane]), label))
+    return tracks
 
 
 def _link_events(

@@ -9,6 +9,7 @@ from graphs.building.shapes import infer
 from graphs.errors import FetchError, ModelError
 from graphs.flat_graph import Origin
 from graphs.source_model import TensorSpec
+from tests.graphs.small_graphs import run
 
 
 def traced(function, *specs):
@@ -20,13 +21,6 @@ def traced(function, *specs):
         tf.identity(function(*inputs), name="out")
     feeds = [TensorSpec(f"x{i}:0", s.dtype.name, tuple(s.shape)) for i, s in enumerate(specs)]
     return graph.as_graph_def(), feeds
-
-
-def run(graph_def, feeds, fetches):
-    with tf.Graph().as_default():
-        tf.import_graph_def(graph_def, name="")
-        with tf.compat.v1.Session() as session:
-            return session.run(fetches, feeds)
 
 
 def test_nested_calls_become_single_ops_that_compute_the_same():
@@ -44,8 +38,8 @@ def test_nested_calls_become_single_ops_that_compute_the_same():
     assert "PartitionedCall" not in types and types.count("Tanh") == 2
     assert not flat.graph_def.library.function
     value = [[0.1, 0.2, 0.3], [1.0, 2.0, 3.0]]
-    given = run(graph_def, {"x0:0": value}, "out:0")
-    assert run(flat.graph_def, {"x0:0": value}, flat.fetches[0]).tolist() == given.tolist()
+    given = run(graph_def, "out:0", {"x0:0": value})
+    assert run(flat.graph_def, flat.fetches[0], {"x0:0": value}).tolist() == given.tolist()
     tanh = [o for o, n in zip(flat.origins, flat.graph_def.node, strict=True) if n.op == "Tanh"]
     assert {o.node for o in tanh} == {"Tanh"}
     assert all(o.function.startswith("__inference_inner") and len(o.calls) == 2 for o in tanh)
@@ -261,3 +255,26 @@ def test_feeding_a_tensor_in_the_middle_cuts_the_graph_there():
         ("out", "Exp"),
     ]
     assert flat.origins[1] == Origin("", "out")
+
+
+def test_side_effects_of_a_call_have_one_order_in_every_process():
+    """A proto map, which control_ret is, has another order in each; caches go by the flat graph."""
+    graph_def = tf.compat.v1.GraphDef()
+    function = graph_def.library.function.add()
+    function.signature.name = "step"
+    function.signature.input_arg.add(name="x", type=tf.float32.as_datatype_enum)
+    function.signature.output_arg.add(name="y", type=tf.float32.as_datatype_enum)
+    function.ret["y"] = "x"
+    for i in range(9):
+        function.node_def.add(name=f"effect_{i}", op="NoOp")
+        function.signature.control_output.append(f"effect_{i}")
+        function.control_ret[f"effect_{i}"] = f"effect_{i}"
+    x = graph_def.node.add(name="x", op="Placeholder")
+    x.attr["dtype"].type = tf.float32.as_datatype_enum
+    call = graph_def.node.add(name="call", op="StatefulPartitionedCall", input=["x"])
+    call.attr["f"].func.name = "step"
+    flat = flatten(graph_def, [TensorSpec("x:0", "float32", ())], ["call"])
+    (end,) = (node for node in flat.graph_def.node if node.name == "call/output_control")
+    assert [name for name in end.input if "effect" in name] == [
+        f"^call/effect_{i}" for i in range(9)
+    ]

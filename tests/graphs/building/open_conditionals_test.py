@@ -9,6 +9,7 @@ from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
 from graphs.flat_graph import Origin
 from graphs.source_model import TensorSpec
+from tests.graphs.small_graphs import run
 
 v1 = tf.compat.v1
 X, P = np.array([0.25, -0.5], np.float32), (0, 1, 2, 7)
@@ -47,12 +48,6 @@ def _flat(graph_def):
     return flatten(graph_def, feeds, ["out:0"])
 
 
-def _run(graph_def, fetches, p):
-    with tf.Graph().as_default(), v1.Session() as session:
-        tf.import_graph_def(graph_def, name="")
-        return session.run(fetches, {"x:0": X, "p:0": p})[0]
-
-
 @pytest.mark.parametrize("build", [_calls_and_cases, _gradients])
 def test_every_branch_computes_the_same(build):
     graph_def = _graph(build)
@@ -61,8 +56,10 @@ def test_every_branch_computes_the_same(build):
         node.op for node in flat.graph_def.node if node.name not in flat.unit_of_node
     }
     for p in P:
-        given = _run(graph_def, ["out:0"], p)
-        np.testing.assert_array_equal(_run(flat.graph_def, list(flat.fetches), p), given)
+        given = run(graph_def, ["out:0"], {"x:0": X, "p:0": p})[0]
+        np.testing.assert_array_equal(
+            run(flat.graph_def, list(flat.fetches), {"x:0": X, "p:0": p})[0], given
+        )
 
 
 def _small(x, p):

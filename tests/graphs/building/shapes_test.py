@@ -6,21 +6,17 @@ import tensorflow as tf
 from graphs.building import shapes
 from graphs.errors import ModelError
 from graphs.source_model import TensorSpec
+from tests.graphs.small_graphs import matmul_graph
 
 v1 = tf.compat.v1
 
 
 def _matmul_graph():
-    with tf.Graph().as_default() as graph:
-        x = v1.placeholder(tf.float32, [None, 3], name="x")
-        w = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[3, 5], shared_name="w", name="w")
-        read = tf.raw_ops.ReadVariableOp(resource=w, dtype=tf.float32, name="read")
-        product = tf.raw_ops.MatMul(a=x, b=read, name="product")
-        tf.raw_ops.Split(
-            axis=tf.constant(0, name="axis"), value=product, num_split=2, name="halves"
-        )
-        tf.raw_ops.AsString(input=product, name="text")
-    return graph.as_graph_def()
+    def halves(product):
+        axis = tf.constant(0, name="axis")
+        tf.raw_ops.Split(axis=axis, value=product, num_split=2, name="halves")
+
+    return matmul_graph(3, 5, halves)
 
 
 def test_complete_feed_makes_everything_known():

@@ -46,13 +46,13 @@ class _Writer:
 
     def add_chunk(self, records, brotli):
         """Appends a simple chunk and returns its position."""
-        sizes = b"".join(_varint(len(record)) for record in records)
+        sizes = b"".join(varint(len(record)) for record in records)
         values = b"".join(records)
         if brotli:
-            packed = _varint(len(sizes)) + _brotli(sizes)
-            data = b"b" + _varint(len(packed)) + packed + _varint(len(values)) + _brotli(values)
+            packed = varint(len(sizes)) + _brotli(sizes)
+            data = b"b" + varint(len(packed)) + packed + varint(len(values)) + _brotli(values)
         else:
-            data = b"\0" + _varint(len(sizes)) + sizes + values
+            data = b"\0" + varint(len(sizes)) + sizes + values
         header = (
             len(data).to_bytes(8, "little")
             + riegeli.highway_hash(data)
@@ -81,7 +81,8 @@ class _Writer:
         return begin
 
 
-def _varint(value):
+def varint(value):
+    """A number as protocol buffers and Riegeli write it."""
     parts = []
     while value >= 0x80:
         parts.append(value & 0x7F | 0x80)

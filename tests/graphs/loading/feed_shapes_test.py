@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import FeedError, FetchError
+from graphs.graph_view import GraphView
 from graphs.loading.feed_shapes import find_feeds, write_shapes
-from graphs.loading.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import Signature, TensorSpec
 
@@ -49,8 +49,8 @@ def test_unknown_dimensions_are_guessed(shape, expected, num_guesses):
 
 def test_arrays_to_feed_tell_their_shapes():
     options = LoadOptions(fed_shape={"x": (7, 3)})
-    found = _find(lambda: _placeholder(None, 3), options)
-    assert found.specs[0].shape == (7, 3) and found.guessed == ()
+    feeds = _find(lambda: _placeholder(None, 3), options)
+    assert feeds.specs[0].shape == (7, 3) and feeds.guessed == ()
     told = dataclasses.replace(options, input_shape={"x": (5, 3)})
     assert _find(lambda: _placeholder(None, 3), told).specs[0].shape == (5, 3)
     wrong = LoadOptions(fed_shape={"x": (7, 4), "y": (2,)})  # which read_feeds tells

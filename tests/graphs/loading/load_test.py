@@ -160,8 +160,10 @@ def test_a_training_step_of_reference_variables(served_v1):
 def test_tags_choose(folder):
     path = folder / "two_tags"
     model_files.write_saved_model_v1(path, ("train",), ("gpu", "serve"))
-    assert load(path, LoadOptions(tags=("serve", "gpu"), mode="inference")).mode == "inference"
-    with pytest.raises(ModelError, match=r"\{train\} \{gpu,serve\}, wanted \{serve\}"):
+    for tags, fetch in ((("train",), "y:0"), (("serve", "gpu"), "z:0")):
+        assert load(path, LoadOptions(tags=tags, mode="inference")).fetches == (fetch,)
+    wanted = r"\{train\} \{gpu,serve\}, wanted \{serve\}; name one with --tags=A,B"
+    with pytest.raises(ModelError, match=wanted):
         load(path)
 
 

@@ -1,9 +1,21 @@
 """Tiny models in every format, for the tests of loading them."""
 
+import io
+import zipfile
+
 import numpy as np
 import tensorflow as tf
 
 v1 = tf.compat.v1
+
+
+def zipped(names):
+    """The bytes of a zip archive of files that hold "x"."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    return buffer.getvalue()
 
 
 class Dense(tf.Module):
@@ -78,7 +90,10 @@ def training_graph(optimizer=None, resource=True):
 
 
 def write_saved_model_v1(directory, tags=("serve",), more_tags=None):
-    """A TensorFlow 1 SavedModel that computes y = x w, w all ones."""
+    """A TensorFlow 1 SavedModel that computes y = x w, w all ones.
+
+    With `more_tags` it has a second MetaGraphDef, which computes z = x w + x w besides.
+    """
     graph = tf.Graph()
     with graph.as_default(), v1.Session() as session:
         x = v1.placeholder(tf.float32, [None, 4], name="x")
@@ -91,6 +106,8 @@ def write_saved_model_v1(directory, tags=("serve",), more_tags=None):
             session, list(tags), {"serving_default": signature}, strip_default_attrs=True
         )
         if more_tags:
+            z = tf.add(y, y, name="z")
+            signature = v1.saved_model.predict_signature_def({"x": x}, {"z": z})
             builder.add_meta_graph(list(more_tags), {"serving_default": signature})
         builder.save()
 

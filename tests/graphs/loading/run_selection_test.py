@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.errors import FetchError, ModelError
-from graphs.loading.graph_view import GraphView
+from graphs.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run, sinks
 from graphs.loading.variable_updates import OptimizerUpdates
@@ -172,13 +172,3 @@ def test_nothing_to_run_and_nothing_of_that_name():
         select_run(_sources(_forward(), {"f": "gone:0"}), LoadOptions(signature="f"))
     with pytest.raises(FetchError, match="the model has no signatures"):
         select_run(_sources(_forward()), LoadOptions(signature="a"))
-
-
-def test_damaged_graphs():
-    graph_def = tf.compat.v1.GraphDef()
-    graph_def.node.add(name="a", op="Neg", input=["b"])
-    with pytest.raises(ModelError, match="'a' uses 'b', which is not defined"):
-        GraphView(graph_def)
-    graph_def.node.add(name="a", op="NoOp")
-    with pytest.raises(ModelError, match="two ops have the same name"):
-        GraphView(graph_def)

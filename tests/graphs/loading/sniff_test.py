@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import zipfile
 
 import numpy as np
 import pytest
@@ -12,6 +11,8 @@ from graphs.errors import ModelError
 from graphs.loading.riegeli import SIGNATURE
 from graphs.loading.sniff import new_message, sniff
 from graphs.loading.wire_format import LENGTH, VARINT, CutOffError, outermost_fields
+from tests.graphs.loading.chunked_writer import varint
+from tests.graphs.loading.model_files import zipped
 
 
 def _graph(num_nodes=2):
@@ -53,9 +54,9 @@ def test_messages_under_a_name_that_says_nothing(tmp_path, kind, text):
         path.write_text("# a comment\n" + text_format.MessageToString(message))
     else:
         path.write_bytes(message.SerializeToString())
-    found = sniff(path)
-    assert (found.kind, found.proto) == (kind, message)
-    assert found.directory == (str(tmp_path) if kind == "saved_model" else "")
+    file = sniff(path)
+    assert (file.kind, file.proto) == (kind, message)
+    assert file.directory == (str(tmp_path) if kind == "saved_model" else "")
 
 
 def test_the_smallest_messages(tmp_path):
@@ -76,29 +77,18 @@ def test_saved_model_directory(tmp_path, name):
         (tmp_path / name).write_text(text_format.MessageToString(message))
     else:
         (tmp_path / name).write_bytes(message.SerializeToString())
-    found = sniff(tmp_path)
-    assert (found.kind, found.path) == ("saved_model", str(tmp_path))
-    assert found.directory == str(tmp_path)
+    file = sniff(tmp_path)
+    assert (file.kind, file.path) == ("saved_model", str(tmp_path))
+    assert file.directory == str(tmp_path)
     assert sniff(tmp_path / name).directory == str(tmp_path)
 
 
 def test_keras(tmp_path):
     path = tmp_path / "model"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("config.json", "{}")
+    path.write_bytes(zipped(["config.json"]))
     assert sniff(path).kind == "keras_zip"
     path.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     assert sniff(path).kind == "keras_hdf5"
-
-
-def _zip(names):
-    import io
-
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        for name in names:
-            archive.writestr(name, "x")
-    return buffer.getvalue()
 
 
 def _deep():
@@ -106,20 +96,12 @@ def _deep():
     graph = _graph()
     value = b""
     for _ in range(200):  # AttrValue.func.attr["a"] = the one before
-        entry = b"\x0a\x01a\x12" + _length(value) + value
-        func = b"\x0a\x01f\x12" + _length(entry) + entry
-        value = b"\x52" + _length(func) + func
-    entry = b"\x0a\x01a\x12" + _length(value) + value
-    node = b"\x0a\x01d\x12\x04NoOp\x2a" + _length(entry) + entry
-    return graph.SerializeToString() + b"\x0a" + _length(node) + node
-
-
-def _length(content):
-    size, parts = len(content), []
-    while size >= 0x80:
-        parts.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([*parts, size])
+        entry = b"\x0a\x01a\x12" + varint(len(value)) + value
+        func = b"\x0a\x01f\x12" + varint(len(entry)) + entry
+        value = b"\x52" + varint(len(func)) + func
+    entry = b"\x0a\x01a\x12" + varint(len(value)) + value
+    node = b"\x0a\x01d\x12\x04NoOp\x2a" + varint(len(entry)) + entry
+    return graph.SerializeToString() + b"\x0a" + varint(len(node)) + node
 
 
 def _nameless():
@@ -143,9 +125,9 @@ NO_MODELS = {
     "deep text": (lambda: b"node { " + b"attr { value { func { " * 3000, "nested too deep"),
     "empty text": (lambda: b"versions { producer: 3 }", "without a single op"),
     "gzip": (lambda: gzip.compress(b"model"), "a gzip archive; unpack it"),
-    "zip": (lambda: _zip(["a.txt"]), "a .keras file has a config.json"),
-    "zipped directory": (lambda: _zip(["m/saved_model.pb"]), "unpack it and pass the directory"),
-    "cut zip": (lambda: _zip(["config.json"])[:40], "a zip file that can't be read"),
+    "zip": (lambda: zipped(["a.txt"]), "a .keras file has a config.json"),
+    "zipped directory": (lambda: zipped(["m/saved_model.pb"]), "unpack it and pass the directory"),
+    "cut zip": (lambda: zipped(["config.json"])[:40], "a zip file that can't be read"),
     "cut chunks": (lambda: SIGNATURE + bytes(20), "a chunk header that is cut off"),
     "no chunks": (lambda: SIGNATURE, "its chunks don't fit together"),
     "lite": (lambda: b"\x1c\0\0\0TFL3" + bytes(100), "TensorFlow Lite"),

@@ -1,6 +1,7 @@
 """Made-up strings that a run can decode, and components that fit together."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from graphs.loading.feeds import generate_feeds
@@ -66,7 +67,7 @@ def test_other_strings_are_numbers():
     assert all(0 <= int(word) < 100 for word in words)
 
 
-def test_sparse_components_fit_together_and_into_a_product():
+def test_components_of_a_sparse_placeholder_fit_together():
     def build():
         x = v1.sparse_placeholder(tf.float32, [None, 7], name="x")
         return tf.sparse.sparse_dense_matmul(x, v1.get_variable("w", [7, 2], use_resource=True))
@@ -79,18 +80,43 @@ def test_sparse_components_fit_together_and_into_a_product():
     feeds = _feeds(build, specs[:2])
     assert feeds["x/values:0"].shape == (3,)
 
-    def build_2():
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        lambda: v1.get_variable("w", [7, 2], use_resource=True),
+        lambda: tf.ones([7, 2]),
+        lambda: tf.sqrt(v1.placeholder_with_default(tf.ones([7, 2]), [7, 2])),
+    ],
+)
+def test_components_of_a_sparse_argument_fit_a_product(weights):
+    def build():
         indices = v1.placeholder(tf.int64, [3, 2], name="x")
         values = v1.placeholder(tf.float32, [3], name="x_1")
         shape = v1.placeholder(tf.int64, [2], name="x_2")
         sparse = tf.SparseTensor(indices, values, shape)
-        weights = v1.get_variable("w", [7, 2], use_resource=True)
-        return tf.sparse.sparse_dense_matmul(sparse, weights)
+        return tf.sparse.sparse_dense_matmul(sparse, weights())
 
     names = [("x:0", "int64", (3, 2)), ("x_1:0", "float32", (3,)), ("x_2:0", "int64", (2,))]
-    feeds = _feeds(build_2, [TensorSpec(*name) for name in names])
+    feeds = _feeds(build, [TensorSpec(*name) for name in names])
     assert feeds["x:0"].tolist() == [[0, 0], [0, 1], [0, 2]]
     assert feeds["x_2:0"].tolist() == [3, 7]
+
+
+def test_a_sparse_input_of_a_wide_product_takes_no_more_memory_than_its_values():
+    """Its cells are numbered; 3 x 2^40 of them would take 24 TiB."""
+
+    def build():
+        indices = v1.placeholder(tf.int64, [3, 2], name="x")
+        values = v1.placeholder(tf.float32, [3], name="x_1")
+        shape = v1.placeholder(tf.int64, [2], name="x_2")
+        weights = v1.get_variable("w", [2**40, 1], use_resource=True, initializer=tf.zeros)
+        return tf.sparse.sparse_dense_matmul(tf.SparseTensor(indices, values, shape), weights)
+
+    names = [("x:0", "int64", (3, 2)), ("x_1:0", "float32", (3,)), ("x_2:0", "int64", (2,))]
+    feeds = _feeds(build, [TensorSpec(*name) for name in names])
+    assert feeds["x_2:0"].tolist() == [3, 2**40]
+    assert feeds["x:0"].tolist() == [[0, 0], [0, 1], [0, 2]]
 
 
 def test_row_splits_of_ragged_tensors_fit_their_values():

@@ -82,12 +82,12 @@ def test_loops_count_as_often_as_constants_say(build, control_flow_v2, trips, pr
     flat, properties = _opened(build, control_flow_v2)
     asked = node_work(flat, properties)
     assert sorted(asked.trip_counts.values()) == trips
-    found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE, asked)
-    assert products <= found.flops / PRODUCT < products * 1.1
-    assert any("trip counts" in note for note in found.notes) == (not trips)
+    priced = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE, asked)
+    assert products <= priced.flops / PRODUCT < products * 1.1
+    assert any("trip counts" in note for note in priced.notes) == (not trips)
     kind = "a loop" if control_flow_v2 else "a v1 loop"
     said = [f"{kind}, {trips[-1]} iterations" if trips else kind]
-    assert list(found.units(flat).values()) == said
+    assert list(priced.units(flat).values()) == said
 
 
 def test_a_loop_over_the_batch_counts_its_rows():
@@ -97,13 +97,13 @@ def test_a_loop_over_the_batch_counts_its_rows():
 
 def test_a_branch_of_an_opened_conditional_counts_as_one_of_so_many():
     flat, properties = _opened(_one_of_two, control_flow_v2=True)
-    found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
-    assert 1.0 <= found.flops / PRODUCT < 1.1
+    priced = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
+    assert 1.0 <= priced.flops / PRODUCT < 1.1
     nodes = list(flat.graph_def.node)
     products = [i for i, node in enumerate(nodes) if "MatMul" in node.op]
     assert {nodes[i].name[: len("cond/then")] for i in products} == {"cond/then", "cond/else"}
-    assert (found.op_seconds[products, 0] > PRODUCT / 32e6 / 2).all()
-    assert found.covered[products].all()
+    assert (priced.op_seconds[products, 0] > PRODUCT / 32e6 / 2).all()
+    assert priced.covered[products].all()
 
 
 def test_a_loop_in_a_branch_counts_as_often_as_both_say():
@@ -111,15 +111,15 @@ def test_a_loop_in_a_branch_counts_as_often_as_both_say():
         return tf.cond(tf.reduce_sum(x) > 0.0, lambda: _ten(x), lambda: x)
 
     flat, properties = _opened(build, control_flow_v2=True)
-    found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
-    assert 5.0 <= found.flops / PRODUCT < 5.5
+    priced = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
+    assert 5.0 <= priced.flops / PRODUCT < 5.5
 
 
 def test_a_unit_costs_what_is_inside_it_once():
     flat, properties = _opened(_whole, control_flow_v2=True)
-    found = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
-    assert 1.0 <= found.flops / PRODUCT < 1.1
+    priced = price(flat, properties, np.arange(len(flat.graph_def.node)), ONE)
+    assert 1.0 <= priced.flops / PRODUCT < 1.1
     (unit,) = flat.unit_reason
     index = [node.name for node in flat.graph_def.node].index(unit)
-    assert found.op_seconds[index, 0] > PRODUCT / 32e6
-    assert found.covered[index]
+    assert priced.op_seconds[index, 0] > PRODUCT / 32e6
+    assert priced.covered[index]

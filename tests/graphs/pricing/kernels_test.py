@@ -27,8 +27,7 @@ def table(request):
     for op, kernel in read_kernels(SHIPPED):
         shipped.setdefault(op, []).append(kernel)
     cpu = {
-        op: [k for k in found if k.device_type != "GPU"]
-        for op, found in kernel_table().of_op.items()
+        op: [k for k in own if k.device_type != "GPU"] for op, own in kernel_table().of_op.items()
     }
     both = {op: [*cpu.get(op, ()), *shipped.get(op, ())] for op in {*cpu, *shipped}}
     return KernelTable(both, "shipped")
@@ -101,9 +100,6 @@ def test_shipped_kernels_are_those_of_the_build_they_name():
     if f"TensorFlow {tf.__version__}" not in SHIPPED[0]:
         pytest.skip("this is another TensorFlow than the shipped kernels are from")
     registered = (
-        (op, k)
-        for op, found in kernel_table().of_op.items()
-        for k in found
-        if k.device_type == "GPU"
+        (op, k) for op, own in kernel_table().of_op.items() for k in own if k.device_type == "GPU"
     )
     assert written_kernels(registered) == SHIPPED[1:]

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from graphs.zoo import attention, moe, nmt, recurrent
@@ -54,11 +55,32 @@ def test_lstm_cell() -> None:
     np.testing.assert_allclose(new_h, np.tanh(wanted) * _sigmoid(o), rtol=1e-4, atol=1e-5)
 
 
-def test_softmax_loss_is_the_mean_over_the_batch() -> None:
-    states, labels = _array(2, 3), np.array([4, 0], np.int32)
-    (loss,), values = _run(lambda network: [recurrent.Softmax(network, 3, 5).loss(states, labels)])
-    chances = _softmax(states @ values["kernel"] + values["bias"])
-    np.testing.assert_allclose(loss, -np.log(chances[[0, 1], labels]).mean(), rtol=1e-4)
+def test_softmax_loss_is_the_sum_over_steps_of_the_mean_over_the_batch() -> None:
+    states = [_array(2, 3), _array(2, 3, seed=5)]
+    labels = np.array([[4, 0], [1, 2]], np.int32)  # of each step
+    (loss,), values = _run(
+        lambda network: [recurrent.softmax_loss(network, states, labels.T, vocab_size=5)]
+    )
+    means = [
+        -np.log(_softmax(x @ values["kernel"] + values["bias"])[[0, 1], y]).mean()
+        for x, y in zip(states, labels, strict=True)
+    ]
+    np.testing.assert_allclose(loss, sum(means), rtol=1e-4)
+
+
+@pytest.mark.parametrize("is_residual", [False, True])
+def test_an_lstm_layer_hands_its_state_from_step_to_step(is_residual: bool) -> None:
+    steps = [_array(2, 4), _array(2, 4, seed=2)]
+    (first, second), values = _run(
+        lambda network: list(recurrent.lstm_layer(network, steps, 4, is_residual))
+    )
+    c = h = np.zeros((2, 4))
+    for x, output in zip(steps, (first, second), strict=True):
+        z = np.concatenate([x, h], 1) @ values["kernel"] + values["bias"]
+        i, j, f, o = np.split(z, 4, axis=1)
+        c = c * _sigmoid(f + 1) + _sigmoid(i) * np.tanh(j)
+        h = np.tanh(c) * _sigmoid(o)
+        np.testing.assert_allclose(output, h + x * is_residual, rtol=1e-4, atol=1e-5)
 
 
 def test_additive_attention() -> None:

@@ -49,9 +49,9 @@ def test_saved_model_trains_through_its_signature(tmp_path: Path) -> None:
         wanted = [session.run([graph.loss, graph.train_op], feeds)[0] for _ in range(2)]
     train_step = tf.saved_model.load(str(tmp_path / "model")).signatures["train_step"]
     arguments = {name.removesuffix(":0"): tf.constant(array) for name, array in feeds.items()}
-    found = [train_step(**arguments)["loss"].numpy() for _ in range(2)]
-    np.testing.assert_allclose(found, wanted, rtol=1e-5)
-    assert found[1] < found[0]
+    losses = [train_step(**arguments)["loss"].numpy() for _ in range(2)]
+    np.testing.assert_allclose(losses, wanted, rtol=1e-5)
+    assert losses[1] < losses[0]
     assert len(graph.graph.get_operations()) == num_ops
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 

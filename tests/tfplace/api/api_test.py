@@ -4,6 +4,7 @@ import doctest
 import json
 import subprocess
 import sys
+import typing
 
 import keras
 import numpy as np
@@ -12,8 +13,9 @@ import tensorflow as tf
 
 import tfplace
 from graphs.clusters.named_clusters import named
-from tfplace.api import commands, placed_step
+from tfplace.api import commands, flags, placed_step
 from tfplace.api.flags import flag_values
+from tfplace.commands.command_table import COMMANDS
 
 QUICK = {"cluster": "k80x2", "max_trials": 5, "budget_seconds": 2.0, "algorithm": "local_search"}
 
@@ -78,6 +80,20 @@ def test_keywords_are_the_flags_of_the_command():
         flag_values("optimize", ["m.pb"], {"max_trial": 3}),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    ("keywords", "command", "left_out"),
+    [
+        (flags.ModelFlags, "inspect", set()),
+        (flags.SimulateFlags, "simulate", {"placement", "repeat"}),
+        (flags.OptimizeFlags, "optimize", set()),
+    ],
+)
+def test_every_flag_is_a_keyword_that_editors_know(keywords, command, left_out):
+    """A placement is an argument; printing and speed are the command line's."""
+    wanted = {flag.name for flag in COMMANDS[command].flags} - {"format", "verbosity"}
+    assert set(typing.get_type_hints(keywords)) == wanted - left_out
 
 
 def test_a_cluster_of_ones_own_is_taken_by_value(tiny_rnnlm):

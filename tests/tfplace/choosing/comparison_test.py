@@ -9,7 +9,8 @@ import pytest
 from graphs.placement import Infeasible
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement import run_measurement
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.training_run import (
     PreparedRun,
     PrepareRequest,
@@ -74,7 +75,7 @@ class _Process:
             return answer
         if isinstance(request, PrepareRequest):
             through = "tf.function" if request.through == "auto" else request.through
-            return PreparedRun(through, "", {})
+            return PreparedRun(through, {})
         return np.array([float(len(self.log))])
 
 
@@ -82,9 +83,9 @@ def _measure(
     monkeypatch: pytest.MonkeyPatch, process: _Process, names: Sequence[str], steps: int
 ) -> dict[str, Timings | Infeasible]:
     monkeypatch.setattr(run_measurement, "MeasuringProcess", process)
-    config = MeasureConfig(warmup_steps=1, min_steps=steps, max_steps=steps)
+    limits = exactly(steps, warmup_steps=1)
     variants = {name: _Graph(name) for name in names}
-    return measure_variants(variants, TrainingRun({}, []), cluster_of(LOGICAL_CPUS), config)
+    return measure_variants(variants, TrainingRun({}, []), cluster_of(LOGICAL_CPUS), limits)
 
 
 def test_steps_are_interleaved_after_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,9 +147,9 @@ def _runs_until_clear(
         return np.array([seconds(name, process.log.count(f"S{name}"))])
 
     monkeypatch.setattr(run_measurement, "MeasuringProcess", _Process(timed))
-    config = MeasureConfig(min_steps=10, max_steps=100, compared="B")
+    limits, cluster = StepLimits(min_steps=10, max_steps=100), cluster_of(LOGICAL_CPUS)
     variants = {name: _Graph(name) for name in "AB"}
-    results = measure_variants(variants, TrainingRun({}, []), cluster_of(LOGICAL_CPUS), config)
+    results = measure_variants(variants, TrainingRun({}, []), cluster, limits, compared="B")
     return {name: len(r.step_seconds) for name, r in results.items() if isinstance(r, Timings)}
 
 
@@ -174,7 +175,7 @@ def test_equal_graphs_on_a_quiet_machine_stop_early(monkeypatch: pytest.MonkeyPa
 def test_all_go_through_a_session_where_one_has_to(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_function_of_b(process: _Process, request: Request, name: str) -> Any:
         through_session = isinstance(request, PrepareRequest) and name == "B"
-        return PreparedRun("session", "no function holds it", {}) if through_session else None
+        return PreparedRun("session", {}) if through_session else None
 
     process = _Process(no_function_of_b)
     results = _measure(monkeypatch, process, "AB", 1)

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from graphs.errors import OutputError
-from tfplace import optimizing as optimize_module
-from tfplace.choosing import baselines
+from tfplace.choosing import baselines, proof
 from tfplace.cli import main
 from tfplace.progress import LineProgress
 
@@ -19,7 +18,7 @@ class Killed(BaseException):
 def run(tiny_rnnlm, tmp_path, monkeypatch):
     """Runs optimize; returns its report, None where it was killed after some updates."""
     monkeypatch.setattr(baselines, "NAMES", ("given", "single", "etf"))
-    monkeypatch.setattr(optimize_module, "verified", lambda *_: optimize_module.NOT_VERIFIED)
+    monkeypatch.setattr(proof, "verified", lambda *_: proof.NOT_VERIFIED)
 
     def run(name, *flags, num_updates=None, seed=3, model=tiny_rnnlm):
         left = [num_updates]

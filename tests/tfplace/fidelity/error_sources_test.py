@@ -34,9 +34,8 @@ def trace(rows):
     names, seconds, moves = zip(*rows, strict=True)
     ends = np.cumsum(seconds)
     return StepTrace(
-        names, [""] * len(rows), [""] * len(rows), ends - np.array(seconds), ends,
-        np.zeros(len(rows), np.int64), np.array(moves),
-    )  # fmt: skip
+        names, [""] * len(rows), [""] * len(rows), ends - np.array(seconds), ends, np.array(moves)
+    )
 
 
 def test_compute_and_dispatch_are_the_step_of_all_devices():

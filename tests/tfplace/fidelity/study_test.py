@@ -39,7 +39,7 @@ def on_workers(tiny_rnnlm):
 
 
 def _timings(*seconds, background_share=0.01):
-    return Timings(np.array(seconds), "tf.function", "", {}, True, background_share)
+    return Timings(np.array(seconds), "tf.function", {}, True, background_share)
 
 
 def _pair(kind, name, predicted, measured, p10=None, p90=None):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_graph, build_problem, chain
-from tfplace.algorithms.annealing.walk import Ground
+from tfplace.algorithms.annealing.levels import coarse_to_fine
 from tfplace.grouping.roles import role_groups, roles
 
 MACHINE = Machine(num_devices=2, latency=0.0, bandwidth=1.0)
@@ -67,7 +67,7 @@ def test_a_role_is_type_and_neighbours_and_bytes():
 
 def test_levels_by_role_split_no_role_while_there_are_fewer_groups():
     problem = _recurrent()
-    levels = Ground(problem).levels([3], 0, by_role=True)
+    levels = coarse_to_fine(problem, [3], 0, by_role=True)
     coarse = dict(zip(problem.graph.op_names, levels.group_of_op[0], strict=True))
     assert len({coarse[f"p{step}"] for step in range(1, 9)}) == 1
     assert len({coarse[f"t{step}"] for step in range(8)}) == 1

@@ -11,12 +11,13 @@ from graphs.clusters.discovery import find_cluster
 from graphs.placement import Infeasible
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
 from tfplace.measurement import measuring_child, presence
-from tfplace.measurement.allocator import memory_of_devices
+from tfplace.measurement.allocator import peaks_of_devices
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.peak_memory import measure_peaks
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_runner import _session_config
-from tfplace.measurement.training_run import PrepareRequest, RunMemory, RuntimeConfig, TrainingRun
+from tfplace.measurement.training_run import PrepareRequest, RuntimeConfig, TrainingRun
 
 v1 = tf.compat.v1
 MIB = 2**20
@@ -48,10 +49,9 @@ def test_the_child_splits_the_first_gpu(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_session_splits_the_gpu_alike() -> None:
     runtime = RuntimeConfig(["/device:CPU:0", *HALVES], [""] * 3)
-    request = PrepareRequest(0, b"", TrainingRun({}, []))
-    assert not _session_config(request, runtime).gpu_options.experimental.virtual_devices
+    assert not _session_config(runtime).gpu_options.experimental.virtual_devices
     split = dataclasses.replace(runtime, gpu_memory_bytes=(300 * MIB, 200 * MIB))
-    (virtual,) = _session_config(request, split).gpu_options.experimental.virtual_devices
+    (virtual,) = _session_config(split).gpu_options.experimental.virtual_devices
     assert list(virtual.memory_limit_mb) == [300, 200]
 
 
@@ -75,19 +75,19 @@ def test_memory_is_asked_of_each_gpu_and_reset_after(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", counts.__getitem__)
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", resets.append)
     names = ["/device:CPU:0", *HALVES, "/job:worker/task:1/device:CPU:0"]
-    uses = {
-        "/device:CPU:0": RunMemory(1, 2),
-        HALVES[0]: RunMemory(3, 4),
-        HALVES[1]: RunMemory(5, 6),
+    peaks = {
+        "/device:CPU:0": 2,
+        HALVES[0]: 4,
+        HALVES[1]: 6,
     }
-    assert memory_of_devices(names, reset=False) == uses
+    assert peaks_of_devices(names, reset=False) == peaks
     assert resets == []
-    assert memory_of_devices(names, reset=True) == uses
+    assert peaks_of_devices(names, reset=True) == peaks
     assert resets == ["CPU:0", "GPU:0", "GPU:1"]
 
 
 def test_cpus_of_one_process_share_an_allocator() -> None:
-    assert memory_of_devices(["/device:CPU:0", "/device:CPU:1"], reset=False) == {}
+    assert peaks_of_devices(["/device:CPU:0", "/device:CPU:1"], reset=False) == {}
 
 
 @NEEDS_GPU
@@ -98,11 +98,11 @@ def test_a_gpu_runs_placements_and_tells_its_peak(spec: str) -> None:
         "single": towers([HALVES[0]] * 2),
         "placed": towers([HALVES[0], cluster.device_names[-1]]),
     }
-    config = MeasureConfig(min_steps=3, max_steps=3)
-    for timings in measure_variants(variants, towers_run(), cluster, config).values():
+    limits = exactly(3, warmup_steps=3)
+    for timings in measure_variants(variants, towers_run(), cluster, limits).values():
         assert isinstance(timings, Timings)
         assert timings.first_outputs == {"loss:0": 60.0}
-    for peaks in measure_peaks(variants, towers_run(), cluster, config).values():
+    for peaks in measure_peaks(variants, towers_run(), cluster, limits).values():
         assert not isinstance(peaks, Infeasible)
         assert peaks[HALVES[0]] > 0
 

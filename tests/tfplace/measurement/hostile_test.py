@@ -4,11 +4,11 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 
 from graphs.placement import Infeasible
@@ -20,7 +20,6 @@ from tests.tfplace.measurement.measure_graphs import (
     towers,
     towers_run,
 )
-from tfplace.measurement import measuring_child
 from tfplace.measurement.machine_load import CpuClocks, LoadMeter, read_clocks
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
@@ -75,47 +74,32 @@ def test_a_worker_killed_amid_a_step_is_a_crash_and_the_next_run_gets_new_ones(
 
 def _kill_when_busy(worker: int) -> None:
     """Kills a process once it has computed for a tenth of a second more than now."""
-    clocks = read_clocks([worker])
-    while clocks is not None:
-        now = read_clocks([worker])
-        if now is None or now.own_seconds > clocks.own_seconds + 0.1:
-            break
+    before = read_clocks([worker]).own_seconds
+    while read_clocks([worker]).own_seconds <= before + 0.1:
+        pass
     os.kill(worker, signal.SIGKILL)
 
 
-def test_a_child_ends_with_its_pipe_also_amid_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended: list[int] = []
-    monkeypatch.setattr(os, "_exit", ended.append)
-    ours, theirs = Pipe()
-    assert isinstance(theirs, Connection)
-    ours.send("not read yet")
-    watch = threading.Thread(target=measuring_child._end_with, args=(theirs.fileno(),))
-    watch.start()
-    assert ended == []
-    ours.close()
-    watch.join(30)
-    assert ended == [0]
-
-
-def _proc(folder: Path, ticks: str, own_ticks: int) -> Path:
-    folder.mkdir()
-    (folder / "stat").write_text(f"cpu  {ticks}\ncpu0 1 2 3\n")
-    (folder / "7").mkdir()
-    (folder / "7" / "stat").write_text(f"7 (a (b) c) S 1 {'0 ' * 9}{own_ticks} 0 0 0\n")
-    return folder
-
-
-def test_clocks_are_read_in_seconds(tmp_path: Path) -> None:
-    proc = _proc(tmp_path / "proc", "100 20 30 400 50 0 10 5 90 0", own_ticks=60)
-    tick = 1.0 / os.sysconf("SC_CLK_TCK")
-    clocks = read_clocks([7, 8], proc)
-    assert clocks is not None
-    wanted = CpuClocks(615 * tick, 165 * tick, 60 * tick)
-    np.testing.assert_allclose(
-        [clocks.all_seconds, clocks.busy_seconds, clocks.own_seconds],
-        [wanted.all_seconds, wanted.busy_seconds, wanted.own_seconds],
+def test_clocks_are_the_machines_and_those_of_our_processes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    machine = psutil.cpu_times()._replace(
+        user=100.0,
+        nice=20.0,
+        system=30.0,
+        idle=400.0,
+        iowait=50.0,
+        irq=0.0,
+        softirq=10.0,
+        steal=5.0,
+        guest=90.0,
+        guest_nice=7.0,
     )
-    assert read_clocks([7], tmp_path / "absent") is None
+    monkeypatch.setattr(psutil, "cpu_times", lambda: machine)
+    assert read_clocks([]) == CpuClocks(615.0, 165.0, 0.0)
+    own = sum(os.times()[:2])
+    clocks = read_clocks([os.getpid(), 2**22 + 1])  # no process has the second number
+    assert own - 0.02 <= clocks.own_seconds <= sum(os.times()[:2])
 
 
 def test_background_is_what_others_took_while_our_processes_stayed(

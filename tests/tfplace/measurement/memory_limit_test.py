@@ -11,7 +11,7 @@ import tensorflow as tf
 from graphs.loading.load_options import LoadOptions
 from graphs.placement import Infeasible, Measurement
 from tfplace.choosing.compare import MemoryPeak, compare_memory
-from tfplace.measurement.run_measurement import MeasureConfig
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -22,7 +22,7 @@ DEVICES = ("/job:worker/task:0/device:CPU:0", "/job:worker/task:1/device:CPU:0")
 
 
 @pytest.fixture
-def found(tmp_path: Path) -> PreparedModel:
+def prepared(tmp_path: Path) -> PreparedModel:
     """Two variables of 32 MiB; each of two workers has 60 MiB."""
     with tf.Graph().as_default() as graph:
         sums = []
@@ -61,7 +61,7 @@ def test_what_is_predicted_not_to_fit_really_does_not(prepared: PreparedModel) -
     predicted = SimulatingEvaluator(prepared.problem).evaluate(np.stack(list(placements.values())))
     assert isinstance(predicted[0], Infeasible) and predicted[0].reason == "memory"
     assert isinstance(predicted[1], Measurement)
-    measured = compare_memory(prepared, placements, MeasureConfig())
+    measured = compare_memory(prepared, placements, StepLimits())
     assert isinstance(measured["together"], str) and "OOM" in measured["together"]
     apart = measured["apart"]
     assert not isinstance(apart, str)

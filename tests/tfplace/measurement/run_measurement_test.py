@@ -24,18 +24,19 @@ from tests.tfplace.measurement.measure_graphs import (
 from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.run_graph import subgraph
-from tfplace.measurement.run_measurement import MeasureConfig, Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
 
 v1 = tf.compat.v1
 
 WAYS = pytest.mark.parametrize("through", ["tf.function", "session"])
-BRIEF = MeasureConfig(warmup_steps=1, min_steps=3, max_steps=3, num_logical_cpus=2)
+BRIEF = exactly(3, warmup_steps=1)
 
 
 @pytest.fixture(scope="module")
 def process() -> Iterator[MeasuringProcess]:
-    with MeasuringProcess(cluster_of(LOGICAL_CPUS), num_logical_cpus=2) as running:
+    with MeasuringProcess(cluster_of(LOGICAL_CPUS)) as running:
         yield running
 
 
@@ -51,7 +52,7 @@ def test_both_kinds_of_variable_train(
 ) -> None:
     graph = towers(LOGICAL_CPUS, use_resource)
     prepared = _prepare(process, graph, towers_run(), through)
-    assert prepared == PreparedRun(through, "", {"loss:0": 60.0})
+    assert prepared == PreparedRun(through, {"loss:0": 60.0})
     assert process.request(StepRequest(0, 2), 100).shape == (2,)
 
 

@@ -9,8 +9,9 @@ from google.protobuf import text_format
 from tensorflow.core.framework.step_stats_pb2 import StepStats
 
 from tests.tfplace.measurement.measure_graphs import INPUT, cluster_of
+from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_stats import parse_step_stats
-from tfplace.measurement.trace import TraceConfig, trace_run
+from tfplace.measurement.trace import trace_run
 from tfplace.measurement.training_run import TrainingRun
 
 _WORKERS_STATS = """
@@ -142,7 +143,6 @@ def test_rows_of_worker_processes() -> None:
     assert trace.devices == (names[0], names[0], names[1])
     np.testing.assert_allclose(trace.start_seconds, [0, 3.5e-6, 6e-6], atol=1e-15)
     np.testing.assert_allclose(trace.end_seconds, [1e-6, 5.5e-6, 116e-6], atol=1e-15)
-    np.testing.assert_array_equal(trace.output_bytes, [0, 16, 0])
     np.testing.assert_array_equal(trace.is_transfer, [False, False, True])
 
 
@@ -155,11 +155,6 @@ def test_a_gpu_op_counts_once_as_what_ran_on_the_gpu() -> None:
         ("mm", "MatMul", "/device:GPU:0", 300.0, False),
         ("redzone_checker", "", "/device:GPU:0", 7.0, False),
     ]
-
-
-def test_a_gpu_op_keeps_the_bytes_that_its_host_row_tells() -> None:
-    trace = parse_step_stats(_stats(_ONE_GPU), GPUS)
-    assert dict(zip(trace.op_names, trace.output_bytes.tolist(), strict=True))["mm"] == 64
 
 
 def test_a_kernel_belongs_to_the_logical_gpu_that_launched_it() -> None:
@@ -183,8 +178,7 @@ def test_a_real_gpu_tells_its_kernels() -> None:
         with tf.device("/device:GPU:0"):
             tf.matmul(x, x, name="product")
     run = TrainingRun({"x:0": INPUT}, ["product:0"])
-    config = TraceConfig(num_traces=2, warmup_steps=1)
-    traces = trace_run(graph.as_graph_def(), run, cluster_of(GPUS[:2]), config)
+    traces = trace_run(graph.as_graph_def(), run, cluster_of(GPUS[:2]), exactly(2, warmup_steps=1))
     assert isinstance(traces, list)
     rows = dict(zip(traces[-1].op_names, traces[-1].devices, strict=True))
     assert rows["product"] == "/device:GPU:0"

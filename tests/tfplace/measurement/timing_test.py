@@ -9,7 +9,7 @@ from tfplace.measurement.timing import (
     NO_DIFFERENCE,
     SLOWER,
     Speedup,
-    Summary,
+    Timing,
     confidence_of_look,
     drift,
     is_precise,
@@ -21,7 +21,7 @@ from tfplace.measurement.timing import (
 
 
 def test_summary_of_eleven_runs() -> None:
-    assert summarize(np.arange(1.0, 12.0)) == Summary(6.0, 2.0, 10.0, 11)
+    assert summarize(np.arange(1.0, 12.0)) == Timing(6.0, 2.0, 10.0, 11)
 
 
 def test_an_outlier_does_not_move_the_median() -> None:

@@ -14,7 +14,8 @@ import tensorflow as tf
 from graphs.placement import Infeasible
 from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import WORKERS, cluster_of
-from tfplace.measurement.run_measurement import MeasureConfig, measure_variants
+from tfplace.measurement.run_measurement import measure_variants
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import speedup, summarize
 from tfplace.measurement.training_run import TrainingRun
 
@@ -55,8 +56,8 @@ def main() -> None:
         "two": product_towers(WORKERS, args.width, args.depth),
     }
     for _ in range(args.rounds):
-        config = MeasureConfig(max_steps=40, budget_seconds=15.0)
-        results = measure_variants(variants, run, cluster_of(WORKERS), config)
+        limits = StepLimits(max_steps=40, budget_seconds=15.0)
+        results = measure_variants(variants, run, cluster_of(WORKERS), limits)
         seconds = []
         for name, result in results.items():
             if isinstance(result, Infeasible):

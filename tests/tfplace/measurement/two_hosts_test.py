@@ -1,25 +1,24 @@
-"""README's example of two hosts: its server on two addresses, a placement that spans both."""
+"""The documents' example of two hosts: its server on two addresses, a placement on both."""
 
 import contextlib
 import json
-import os
 import re
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
-from graphs.host.child_process import child_environment, end_process
+from graphs.host.child import child_environment, start_process
 from tests.tfplace.measurement.measure_graphs import towers, towers_run
 from tfplace.measurement.presence import is_present
-from tfplace.measurement.trace import TraceConfig, devices_used, trace_run
+from tfplace.measurement.step_limits import exactly
+from tfplace.measurement.trace import devices_used, trace_run
 
 HOSTS = ("127.0.0.1", "127.0.0.2")
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "tfplace" / "docs" / "multiple_hosts.md"
 
 
 def free_address(host):
@@ -30,21 +29,21 @@ def free_address(host):
 
 @pytest.fixture
 def addresses(tmp_path):
-    """Of README's server, running on each host."""
-    (script,) = re.findall(r"```python\n(# serve\.py.*?)```", README.read_text(), re.DOTALL)
+    """Of the page's server, running on each host."""
+    (script,) = re.findall(r"```python\n(# serve\.py.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "serve.py").write_text(script)
     found = [free_address(host) for host in HOSTS]
     servers = []
     for index in range(len(HOSTS)):
         task = {"type": "worker", "index": index}
         config = json.dumps({"cluster": {"worker": found}, "task": task})
-        words = [sys.executable, "-m", "graphs.host.dies_with_parent", str(os.getpid()), "serve"]
-        environment = {**child_environment(), "TF_CONFIG": config}
-        environment["PYTHONPATH"] += f":{tmp_path}"
-        servers.append(subprocess.Popen(words, env=environment, stderr=subprocess.DEVNULL))
+        search = f"{child_environment()['PYTHONPATH']}:{tmp_path}"
+        environment = {"TF_CONFIG": config, "PYTHONPATH": search}
+        servers.append(start_process("serve", (), "/", environment, stderr=subprocess.DEVNULL))
     yield found
     for server in servers:
-        end_process(server)
+        server.kill()
+        server.wait()
 
 
 def test_a_placement_runs_on_both_hosts(addresses, monkeypatch):
@@ -54,7 +53,6 @@ def test_a_placement_runs_on_both_hosts(addresses, monkeypatch):
     assert cluster_from_json(cluster_to_json(cluster)).devices == cluster.devices
     assert is_present(cluster)
     names = list(cluster.device_names)
-    config = TraceConfig(num_traces=1, warmup_steps=1)
-    used = devices_used(trace_run(towers(names), towers_run(), cluster, config))
+    used = devices_used(trace_run(towers(names), towers_run(), cluster, exactly(1, 1)))
     assert set(used) == set(names)
     assert all(use.num_ops >= 3 for use in used.values())

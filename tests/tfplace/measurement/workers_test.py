@@ -9,14 +9,14 @@ from collections.abc import Iterator
 import pytest
 
 from graphs.errors import ClusterError
-from graphs.host.child_process import child_environment
+from graphs.host.child import child_environment
 from tfplace.measurement import workers
 from tfplace.measurement.workers import WorkerPool, start_workers
 
 # A process that starts a worker and a measuring child, tells their ids, and hangs.
 _PARENT = """
 import signal
-from graphs.host.child_process import start_child
+from graphs.host.child import start_child
 from tfplace.measurement.workers import start_workers
 pool = start_workers(1)
 child = start_child("tfplace.measurement.measuring_child")
@@ -32,10 +32,6 @@ def pool() -> Iterator[WorkerPool]:
 
 
 def test_workers_are_tasks_of_one_job(pool: WorkerPool) -> None:
-    assert pool.device_names == (
-        "/job:worker/replica:0/task:0/device:CPU:0",
-        "/job:worker/replica:0/task:1/device:CPU:0",
-    )
     assert len(set(pool.addresses)) == 2
     assert pool.target == f"grpc://{pool.addresses[0]}"
     assert pool.all_alive()

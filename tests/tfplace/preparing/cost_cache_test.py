@@ -9,16 +9,9 @@ import numpy as np
 import pytest
 
 from graphs.errors import OutputError
-from graphs.pricing.grappler_costs import OpWork
-from graphs.pricing.node_work import NodeWork
 from tfplace.preparing import cost_cache
-from tfplace.preparing.cached_values import (
-    node_work_arrays,
-    node_work_from,
-    traced_arrays,
-    traced_from,
-)
-from tfplace.preparing.cost_cache import CacheKey, CostCache, default_directory
+from tfplace.preparing.cached_values import traced_arrays, traced_from
+from tfplace.preparing.cost_cache import CacheKey, CostCache
 from tfplace.preparing.node_seconds import TracedNodes
 
 KEY = CacheKey("traced", {"graph": "abc", "tensorflow": "2.21.0"}, {"model": "m.pb"})
@@ -114,7 +107,7 @@ def test_without_a_folder_nothing_is_kept() -> None:
 def test_clearing_removes_entries_and_leftovers_and_nothing_else(cache: CostCache) -> None:
     cache.write(KEY, ARRAYS)
     folder = _only_file(cache).parent
-    (folder / "abc.costs.npz.tmp").write_text("half")
+    (folder / ".traced-abc.costs.npz.x7w").write_text("half")
     (folder / "notes.txt").write_text("mine")
     (removed,) = cache.clear()
     assert removed.description == {"kind": "traced", **KEY.parts, **KEY.labels}
@@ -131,37 +124,12 @@ def test_an_entry_that_can_not_be_removed(cache: CostCache) -> None:
         cache.clear()
 
 
-def test_where_the_cache_lies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TFPLACE_CACHE_DIR", "/own")
-    assert default_directory() == Path("/own")
-    monkeypatch.delenv("TFPLACE_CACHE_DIR")
-    monkeypatch.setenv("XDG_CACHE_HOME", "/xdg")
-    assert default_directory() == Path("/xdg/tfplace")
-    monkeypatch.setenv("HOME", "/home/me")
-    for unusable in ("", "relative"):
-        monkeypatch.setenv("XDG_CACHE_HOME", unusable)
-        assert default_directory() == Path("/home/me/.cache/tfplace")
-
-
-WORK = NodeWork(
-    OpWork(np.array([1.0, np.nan]), np.array([2.0, np.nan]), ("said so",)),
-    {"CPU": np.array([True, True]), "GPU": np.array([True, False])},
-    {"CPU": np.array([False, False]), "GPU": np.array([True, False])},
-    "these kernels",
-)
 TRACED = TracedNodes(
     np.array([1.0, np.nan]), np.array([False, True]), np.array([7, -1]), 0.5, 0.9, 5, 1, 0.125
 )
 
 
 def test_values_survive_the_cache(cache: CostCache) -> None:
-    cache.write(KEY, node_work_arrays(WORK))
-    found = node_work_from(cache.read(KEY) or {}, 2)
-    assert found is not None
-    assert (found.work.notes, found.kernel_source) == (("said so",), "these kernels")
-    np.testing.assert_array_equal(found.work.flops, WORK.work.flops)
-    np.testing.assert_array_equal(found.has_kernel["GPU"], [True, False])
-    np.testing.assert_array_equal(found.launches["GPU"], [True, False])
     cache.write(KEY, traced_arrays(TRACED))
     traced = traced_from(cache.read(KEY) or {}, 2)
     assert traced is not None
@@ -171,7 +139,6 @@ def test_values_survive_the_cache(cache: CostCache) -> None:
 
 
 def test_arrays_of_another_graph_are_refused() -> None:
-    assert node_work_from(node_work_arrays(WORK), 3) is None
     assert traced_from(traced_arrays(TRACED), 3) is None
     assert traced_from({**traced_arrays(TRACED), "seconds": np.array([1.0, -1.0])}, 2) is None
     assert traced_from({"seconds": TRACED.seconds}, 2) is None

@@ -15,18 +15,20 @@ from graphs.loading.load import load
 from graphs.placement import Infeasible
 from graphs.pricing.costs import Provenance
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing import find_costs as module
 from tfplace.preparing.cost_cache import CostCache
-from tfplace.preparing.executed_run import ExecuteConfig
-from tfplace.preparing.find_costs import PricedRun, find_costs
+from tfplace.preparing.find_costs import find_costs
+from tfplace.preparing.loaded_model import LoadedModel
+from tfplace.preparing.node_seconds import TracedNodes
 
 v1 = tf.compat.v1
-BRIEF = ExecuteConfig(max_steps=3, min_steps=2, warmup_steps=1, num_logical_cpus=2)
+BRIEF = StepLimits(warmup_steps=1, min_steps=2, max_steps=3, budget_seconds=15.0)
 CLUSTER = cluster_of(LOGICAL_CPUS)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> PricedRun:
+def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     """relu(x·w + b) and its sum; Grappler fuses the first three ops into one."""
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, [64, 128], name="x")
@@ -40,7 +42,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PricedRun:
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     properties = infer(flat)
     feeds = {"x:0": np.ones((64, 128), np.float32)}
-    return PricedRun(source, flat, properties, build_op_graph(flat, properties), feeds)
+    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds)
 
 
 def _never(*_: Any) -> Any:
@@ -48,12 +50,12 @@ def _never(*_: Any) -> Any:
 
 
 def test_costs_are_found_once(
-    run: PricedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BUSY_SHARE", 1.0)  # other tests may run beside this one
     cache = CostCache(tmp_path)
-    first = find_costs(run, CLUSTER, True, cache, BRIEF)
-    names = run.built.graph.op_names
+    first = find_costs(model, CLUSTER, True, cache, BRIEF)
+    names = model.built.graph.op_names
     assert first.provenance is not None
     known = dict(zip(names, first.provenance[:, 0].tolist(), strict=True))
     assert known["product"] == Provenance.ABSENT
@@ -61,44 +63,48 @@ def test_costs_are_found_once(
     seconds = dict(zip(names, first.op_seconds[:, 0].tolist(), strict=True))
     assert seconds["product"] > seconds["active"] > 0.0
     np.testing.assert_array_equal(first.op_seconds[:, 0], first.op_seconds[:, 1])
-    assert sorted(e.description["kind"] for e in cache.entries()) == ["traced", "work"]
+    assert sorted(e.description["kind"] for e in cache.entries()) == ["traced"]
     monkeypatch.setattr(module, "execute", _never)
-    monkeypatch.setattr(module, "node_work", _never)
-    again = find_costs(run, CLUSTER, True, cache, BRIEF)
+    again = find_costs(model, CLUSTER, True, cache, BRIEF)
     np.testing.assert_array_equal(again.op_seconds, first.op_seconds)
     assert (again.source, again.notes) == (first.source, first.notes)
 
 
 def test_a_device_that_can_not_be_traced_is_told(
-    run: PricedRun, monkeypatch: pytest.MonkeyPatch
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "execute", lambda *_: Infeasible("crash", "it crashed"))
-    found = find_costs(run, CLUSTER, True, CostCache(None), BRIEF)
+    found = find_costs(model, CLUSTER, True, CostCache(None), BRIEF)
     assert found.source == "analytic"
     assert "/device:CPU:0 could not be traced: it crashed" in found.notes
 
 
-def test_without_devices_nothing_is_traced(run: PricedRun, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_devices_nothing_is_traced(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "execute", _never)
-    found = find_costs(run, CLUSTER, False, CostCache(None), BRIEF)
+    found = find_costs(model, CLUSTER, False, CostCache(None), BRIEF)
     assert (found.source, found.provenance) == ("analytic", None)
 
 
 @pytest.mark.parametrize("change", ["nothing", "feeds", "content"])
 def test_another_graph_has_other_costs(
-    run: PricedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
+    model: LoadedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
+    num_nodes = len(model.flat.graph_def.node)
+    seconds, absent = np.ones(num_nodes), np.zeros(num_nodes, dtype=np.bool_)
+    traced = TracedNodes(seconds, absent, np.arange(num_nodes), 0.0, 1.0, 3, 0, 0.0)
+    traces: list[int] = []
+    monkeypatch.setattr(module._Tracer, "_trace", lambda self, d, kind: traces.append(d) or traced)
     cache = CostCache(tmp_path)
-    find_costs(run, CLUSTER, False, cache, BRIEF)
-    graph_def = v1.GraphDef.FromString(run.flat.graph_def.SerializeToString())
-    feeds = list(run.flat.feeds)
+    find_costs(model, CLUSTER, True, cache, BRIEF)
+    assert traces == [0]
+    graph_def = v1.GraphDef.FromString(model.flat.graph_def.SerializeToString())
+    feeds = list(model.flat.feeds)
     if change == "content":
         graph_def.node[-1].attr["keep_dims"].b = True
     elif change == "feeds":
         feeds[0] = dataclasses.replace(feeds[0], shape=(32, 128))
-    other = dataclasses.replace(run.flat, graph_def=graph_def, feeds=feeds)
-    priced: list[Any] = []
-    real = module.node_work
-    monkeypatch.setattr(module, "node_work", lambda *a: priced.append(a) or real(*a))
-    find_costs(dataclasses.replace(run, flat=other), CLUSTER, False, cache, BRIEF)
-    assert len(priced) == (change != "nothing")
+    other = dataclasses.replace(model.flat, graph_def=graph_def, feeds=feeds)
+    find_costs(dataclasses.replace(model, flat=other), CLUSTER, True, cache, BRIEF)
+    assert traces == ([0] if change == "nothing" else [0, 0])

@@ -36,7 +36,6 @@ def _trace(*rows: tuple[str, str, float, float]) -> StepTrace:
         tuple(device for _, device, _, _ in rows),
         np.array([start for _, _, start, _ in rows]),
         np.array([end for _, _, _, end in rows]),
-        np.zeros(len(rows), np.int64),
         np.array([op.startswith("edge") for op, _, _, _ in rows], bool),
     )
 

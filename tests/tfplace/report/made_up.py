@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from graphs.problem import Problem
+from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.proof import Verified
 from tfplace.measurement.timing import Timing
 from tfplace.report.explaining.explained import Explained, explain
 from tfplace.report.report import Measured, Report

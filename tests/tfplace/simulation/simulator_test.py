@@ -1,6 +1,7 @@
-"""Worked examples of SPEC section 6, and the reference implementation on random problems."""
+"""Worked examples of the contract, section 6, and the reference on random problems."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.builders import (
     random_executor,
     random_problem,
     two_towers,
+    unrolled_lstm,
     with_executor,
 )
 from tests.reference_simulator import reference_run
@@ -148,6 +150,19 @@ def test_many_are_as_one_each_in_any_number_of_threads():
     assert [x.shape for x in one.run_many(placements[:0])] == [(0,), (0, 2)]
 
 
+def test_threads_do_not_disturb_one_another():
+    problem = unrolled_lstm(2, 3)
+    rng = np.random.default_rng(0)
+    placements = rng.integers(0, 2, (40, problem.num_ops)).astype(np.int32)
+    simulator = Simulator(problem, num_threads=2)
+    wanted = [simulator.run(placement)[0] for placement in placements]
+    with ThreadPoolExecutor(4) as pool:
+        alone = pool.map(lambda placement: simulator.run(placement)[0], placements)
+        together = pool.submit(simulator.run_many, placements)
+        assert list(alone) == wanted
+        assert together.result()[0].tolist() == wanted
+
+
 @settings(max_examples=400, deadline=None)
 @given(st.integers(0, 2**32))
 def test_agrees_with_the_reference(seed):
@@ -159,9 +174,9 @@ def test_agrees_with_the_reference(seed):
     makespan, peaks = reference_run(problem, placement.tolist())
     simulator = Simulator(problem, num_threads=1)
     for _ in range(2):  # scratch is used again
-        found, found_peaks = simulator.run(placement)
-        assert found == pytest.approx(makespan, rel=1e-9, abs=0)
-        assert found_peaks.tolist() == peaks
+        seconds, peak_bytes = simulator.run(placement)
+        assert seconds == pytest.approx(makespan, rel=1e-9, abs=0)
+        assert peak_bytes.tolist() == peaks
     schedule = simulator.schedule(placement)
     assert [int(use.bytes.max()) for use in memory_use(problem, schedule)] == peaks
 

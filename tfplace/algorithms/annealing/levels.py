@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed
+from tfplace.grouping.coarsen import coarsen
+from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed, group_sums
+from tfplace.grouping.roles import role_groups
+
+# Keeping roles together is of use only if that leaves at most this share of the units.
+MOST_ROLES = 0.8
 
 
 class Levels(NamedTuple):
@@ -18,13 +24,18 @@ class Levels(NamedTuple):
 
     Attributes:
       group_of_op: i4[L, N].
-      member_row: i8[G+1], member: i4[N*L] the ops of each group, ascending.
-      free_row: i8[L+1], free: i4[F] groups that may use more than one device, in graph order.
-      edge_row: i8[L+1], edge_source, edge_target: i4[E] groups at the ends of each use that
-        leaves a group, of which one at least is free.
+      member_row: i8[G+1] a group's ops are member[member_row[group] : member_row[group + 1]].
+      member: i4[N*L] the ops of each group, ascending.
+      free_row: i8[L+1] a level's free groups begin there.
+      free: i4[F] groups that may use more than one device, in graph order.
+      edge_row: i8[L+1] a level's edges begin there.
+      edge_source: i4[E] the group that each use that leaves a group comes from.
+      edge_target: i4[E] the group that it goes to; one of the two at least is free.
       allowed: bool[G, D].
       device_limits: f8[G, D] running sums of each device's share in random moves.
-      unit_of_op: i4[N], unit_row: i8[V+1], unit_member: i4[N] colocation units.
+      unit_of_op: i4[N] colocation units.
+      unit_row: i8[V+1] a unit's ops begin there.
+      unit_member: i4[N] the ops of each unit, ascending.
       op_allowed: bool[N, D].
     """
 
@@ -42,6 +53,29 @@ class Levels(NamedTuple):
     unit_row: LongArray
     unit_member: IntArray
     op_allowed: BoolArray
+
+
+def coarse_to_fine(
+    problem: Problem, sizes: Sequence[int], seed: int, by_role: bool = False
+) -> Levels:
+    """Minimum cuts into ever more groups, colocation units last.
+
+    Args:
+      problem: N ops.
+      sizes: groups per level, ascending; what the problem has too few units for is left out.
+      seed: of the cuts: where the borders of coarse groups lie decides what a coarse move can do.
+      by_role: whether coarse groups keep together what repeats itself, where much does.
+    """
+    units = colocation_units(problem.graph)
+    roles = role_groups(problem, seed) if by_role else units
+    if roles.num_groups > MOST_ROLES * units.num_groups:
+        roles = units
+    groupings = [
+        coarsen(problem, size, seed, start=roles if size < roles.num_groups else units)
+        for size in sizes
+        if size < units.num_groups
+    ]
+    return levels_of(problem, [*groupings, units])
 
 
 def levels_of(problem: Problem, groupings: Sequence[Grouping]) -> Levels:
@@ -70,12 +104,12 @@ def levels_of(problem: Problem, groupings: Sequence[Grouping]) -> Levels:
     return Levels(
         group_of_op=np.array(group_of_op, dtype=np.int32).reshape(-1, problem.num_ops),
         member_row=_rows(np.concatenate(sizes)),
-        member=_whole(members),
-        free_row=_rows(np.array([len(each) for each in frees])),
-        free=_whole(frees),
-        edge_row=_rows(np.array([len(each) for each in sources])),
-        edge_source=_whole(sources),
-        edge_target=_whole(targets),
+        member=_joined(members),
+        free_row=_rows([len(each) for each in frees]),
+        free=_joined(frees),
+        edge_row=_rows([len(each) for each in sources]),
+        edge_source=_joined(sources),
+        edge_target=_joined(targets),
         allowed=np.concatenate(alloweds),
         device_limits=np.concatenate(
             [_device_limits(problem, *pair) for pair in zip(groupings, alloweds, strict=True)]
@@ -89,18 +123,16 @@ def levels_of(problem: Problem, groupings: Sequence[Grouping]) -> Levels:
 
 def _device_limits(problem: Problem, grouping: Grouping, allowed: BoolArray) -> FloatArray:
     """f8[G, D]: running sums of 1 / seconds, so that a group is seldom sent where it is slow."""
-    seconds = np.zeros(allowed.shape)
     finite = np.where(np.isfinite(problem.op_seconds), problem.op_seconds, 0.0)
-    np.add.at(seconds, grouping.group_of_op, finite)
-    speed = np.where(allowed, 1.0 / (seconds + 1e-9), 0.0)
+    # The nanosecond lets groups of no time go anywhere alike.
+    speed = np.where(allowed, 1.0 / (group_sums(finite, grouping) + 1e-9), 0.0)
     return np.cumsum(speed, axis=1)
 
 
-def _rows(sizes: LongArray) -> LongArray:
-    rows = np.zeros(len(sizes) + 1, dtype=np.int64)
-    np.cumsum(sizes, out=rows[1:])
-    return rows
+def _rows(sizes: npt.ArrayLike) -> LongArray:
+    """i8[K+1]: where each of K parts of the given sizes begins, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-def _whole(parts: Sequence[LongArray]) -> IntArray:
+def _joined(parts: Sequence[LongArray]) -> IntArray:
     return np.ascontiguousarray(np.concatenate(parts), dtype=np.int32)

@@ -1,7 +1,7 @@
 """Default hyper-parameters of the learned algorithms: unit, range and source of each.
 
-"PUBLISHED.md" is this project's digest of the papers; where it marks a figure "memory" or the
-paper is silent, the value here is tfplace's choice, tuned in the simulator.
+`tfplace/docs/published.md` is this project's digest of the papers; where it marks a figure "memory"
+or the paper is silent, the value here is tfplace's choice, tuned in the simulator.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What policies are told about ops and groups: pure functions of a problem.
 
-Source: ColocRL and HDP as PUBLISHED.md has them: op type, output shapes, neighbours; for a group
-the counts of its types, its summed output shapes, its neighbours. Departures: sizes go in as
-logarithms, because raw ones span nine orders of magnitude; seconds and bytes are added for a
+Source: ColocRL and HDP as `tfplace/docs/published.md` has them: op type, output shapes, neighbours;
+for a group the counts of its types, its summed output shapes, its neighbours. Departures: sizes go
+in as logarithms, because raw ones span nine orders of magnitude; seconds and bytes are added for a
 group, because the costs are known here.
 """
 

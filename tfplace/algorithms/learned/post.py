@@ -31,7 +31,7 @@ class Post:
     frequencies among the elite, the best tenth of the last N placements, and then
     f ← (1 − ε) f + ε/D.
 
-    Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the penalty form of
+    Departures, where `published.md` says nothing: the groups (minimum cuts), the penalty form of
     the proximal objective, the moving-average baseline, advantages over their median size in a
     batch, a linear fall of ε. With `start`, which no paper has, the search goes on from a
     placement: see there.

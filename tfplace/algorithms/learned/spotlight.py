@@ -30,7 +30,7 @@ class Spotlight:
     policy, uniform at first, is improved from each batch by ten ascent steps on
     E[ π_θ(d|s) / π_old(d|s) · A − β · KL(π_old(·|s) ‖ π_θ(·|s)) ].
 
-    Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the size of the
+    Departures, where `published.md` says nothing: the groups (minimum cuts), the size of the
     network, Adam and its rate, the batch of ten, the moving-average baseline, advantages over
     their median size in a batch. Rewards as in `tfplace.algorithms.learned.reward`. With `start`,
     which no paper has, the search goes on from a placement: see there.

@@ -5,14 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from graphs.op_graph import IntArray
-from tfplace.algorithms.placers.legal import legal
-from tfplace.algorithms.placers.list_scheduling import earliest_task_first, list_problem
-from tfplace.algorithms.placers.memory import repaired
-from tfplace.algorithms.placers.one_shot import OneShot
+from graphs.problem import Problem
+from tfplace.algorithms.placers.earliest_start import NOBODY, earliest_task_first
+from tfplace.algorithms.placers.memory import made_to_fit
 from tfplace.simulation.simulator import Simulator
 
 
-class EarliestTaskFirst(OneShot):
+def m_etf(problem: Problem, seed: int = 0) -> IntArray:
     """Starts, again and again, the op and device with the earliest possible start.
 
       (i, d) = argmin max(free(d), max over inputs j of end(j) + [d(j) ≠ d] c_ji)
@@ -24,13 +23,10 @@ class EarliestTaskFirst(OneShot):
     co-placement). Departures: bytes are the estimate of `placers.memory`; ops with a kernel on an
     accelerator never go to the CPU, which ETF would fill because it is idle; what doesn't fit in
     the end is repaired.
-    """
 
-    def place(self) -> IntArray:
-        """i4[1, N]."""
-        simulator = Simulator(self.problem, num_threads=1)
-        no_favourites = np.full(self.problem.num_ops, -1, dtype=np.int32)
-        placement = earliest_task_first(
-            simulator.arrays, list_problem(simulator, only_working=True), no_favourites
-        )
-        return repaired(simulator, legal(self.problem, placement), self.seed)[None]
+    Returns:
+      i4[1, N].
+    """
+    simulator = Simulator(problem, num_threads=1)
+    no_favourites = np.full(problem.num_ops, NOBODY, dtype=np.int32)
+    return made_to_fit(simulator, earliest_task_first(simulator, no_favourites), seed)[None]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphs.host.compiled import compiled
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.algorithms.placers.legal import legal
-from tfplace.algorithms.placers.list_scheduling import earliest_finish, list_problem
-from tfplace.algorithms.placers.memory import repaired
-from tfplace.algorithms.placers.one_shot import OneShot
+from graphs.problem import Problem
+from tfplace.algorithms.placers.earliest_finish import earliest_finish
+from tfplace.algorithms.placers.memory import made_to_fit
 from tfplace.grouping.quotient import transfer_seconds
 from tfplace.simulation.arrays import SimulationArrays
-from tfplace.simulation.event_heap import compiled
 from tfplace.simulation.simulator import Simulator
 
 
-class Heft(OneShot):
+def heft(problem: Problem, seed: int = 0) -> IntArray:
     """Ops by upward rank, each to the device where it ends first, in a gap if one is wide enough.
 
       rank(i) = mean_d w_id + max over users j of (c_ij + rank(j))
@@ -23,20 +22,18 @@ class Heft(OneShot):
     Source: Topcuoglu, Hariri, Wu, TPDS 2002. Departures: memory as in m-ETF; a colocation group
     goes where its first op goes; a gap is looked for among the first thousand after the op is
     ready.
-    """
 
-    def place(self) -> IntArray:
-        """i4[1, N]."""
-        simulator = Simulator(self.problem, num_threads=1)
-        allowed = self.problem.allowed()
-        seconds = np.where(allowed, self.problem.op_seconds, 0.0).sum(axis=1)
-        mean_seconds = seconds / np.maximum(allowed.sum(axis=1), 1)
-        rank = upward_rank(simulator.arrays, mean_seconds, transfer_seconds(self.problem))
-        # Ties in rank fall back on op order, which is topological.
-        order = np.argsort(-rank, kind="stable").astype(np.int32)
-        problem = list_problem(simulator, only_working=False)
-        placement = earliest_finish(simulator.arrays, problem, order)
-        return repaired(simulator, legal(self.problem, placement), self.seed)[None]
+    Returns:
+      i4[1, N].
+    """
+    simulator = Simulator(problem, num_threads=1)
+    allowed = problem.allowed()
+    seconds = np.where(allowed, problem.op_seconds, 0.0).sum(axis=1)
+    mean_seconds = seconds / np.maximum(allowed.sum(axis=1), 1)
+    rank = upward_rank(simulator.arrays, mean_seconds, transfer_seconds(problem))
+    # Ties in rank fall back on op order, which is topological.
+    order = np.argsort(-rank, kind="stable").astype(np.int32)
+    return made_to_fit(simulator, earliest_finish(simulator, order), seed)[None]
 
 
 def upward_rank(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from graphs.op_graph import IntArray
@@ -38,7 +40,7 @@ def fallback_order(problem: Problem) -> IntArray:
     return np.array(order, dtype=np.int32)
 
 
-def legal(problem: Problem, wanted: IntArray, allowed: BoolArray | None = None) -> IntArray:
+def legal(problem: Problem, wanted: IntArray) -> IntArray:
     """i4[N]: what was wanted where that is possible, the nearest possible thing elsewhere.
 
     A colocation group goes where most of its seconds are wanted; what can't lie where it is
@@ -47,9 +49,8 @@ def legal(problem: Problem, wanted: IntArray, allowed: BoolArray | None = None) 
     Args:
       problem: kernels, pins, colocation.
       wanted: i4[N].
-      allowed: bool[N, D] as problem.allowed() says, where it is at hand.
     """
-    allowed = problem.allowed() if allowed is None else allowed
+    allowed = problem.allowed()
     placed = _united(problem, np.asarray(wanted, dtype=np.int32), allowed)
     order = fallback_order(problem)
     choices = order[placed]
@@ -71,3 +72,10 @@ def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
     united = wanted.copy()
     united[member] = votes.argmax(axis=1)[group[member]]
     return united
+
+
+def distinct(placements: Sequence[IntArray]) -> IntArray:
+    """i4[B, N]: several placements i4[N], in their order, of equal ones the first."""
+    stacked = np.stack(placements)
+    _, first = np.unique(stacked, axis=0, return_index=True)
+    return stacked[np.sort(first)]

@@ -15,8 +15,8 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Grouping
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.grouping.coarsen import coarsen
-from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed
-from tfplace.simulation.schedule import held_intervals
+from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed, group_sums
+from tfplace.simulation.schedule import alive_at_peak, held_intervals
 from tfplace.simulation.simulator import Simulator
 
 # A repair takes at most this many steps.
@@ -42,11 +42,9 @@ def op_bytes_estimate(simulator: Simulator) -> FloatArray:
     return persistent + min(max(share, 0.0), 1.0) * allocated
 
 
-def sum_by_group(grouping: Grouping, amounts: FloatArray) -> FloatArray:
-    """f8[G]: the sum of f8[N] over each group's ops."""
-    sums = np.zeros(grouping.num_groups)
-    np.add.at(sums, grouping.group_of_op, amounts)
-    return sums
+def made_to_fit(simulator: Simulator, wanted: IntArray, seed: int = 0) -> IntArray:
+    """i4[N]: what was wanted, made legal, and repaired where it lacks memory."""
+    return repaired(simulator, legal(simulator.problem, wanted), seed)
 
 
 def repaired(simulator: Simulator, device_of_op: IntArray, seed: int = 0) -> IntArray:
@@ -105,7 +103,7 @@ def _candidates(
         allowed = group_allowed(problem.allowed(), grouping)
         here = device_of_op == worst
         # What is here only as a copy leaves with its users, not with its producer.
-        held = sum_by_group(grouping, np.where(here, held_by_op, 0.0))
+        held = group_sums(np.where(here, held_by_op, 0.0), grouping)
         allowed[:, worst] = False
         largest = np.argsort(-held, kind="stable")[:NUM_LARGEST]
         changes = [
@@ -128,17 +126,10 @@ def _held_at_peak(simulator: Simulator, device_of_op: IntArray, device: int) -> 
     """f8[N]: bytes that each op's tensors and variables hold on a device when it is fullest."""
     problem = simulator.problem
     held = held_intervals(problem, simulator.schedule(device_of_op))
-    here = np.flatnonzero((held.device == device) & (held.end > held.start))
-    start, end, size = held.start[here], held.end[here], held.bytes[here]
-    instants, position = np.unique(np.concatenate([start, end]), return_inverse=True)
-    net = np.zeros(len(instants), dtype=np.int64)
-    np.add.at(net, position, np.concatenate([size, -size]))
     persistent = problem.graph.op_persistent_bytes.astype(np.float64)
     bytes_of_op = np.where(device_of_op == device, persistent, 0.0)
-    if len(instants):
-        peak = instants[np.argmax(np.cumsum(net))]
-        alive = (start <= peak) & (peak < end)
-        np.add.at(bytes_of_op, held.op[here[alive]], size[alive].astype(np.float64))
+    alive = alive_at_peak(held, device)
+    np.add.at(bytes_of_op, held.op[alive], held.bytes[alive].astype(np.float64))
     return bytes_of_op
 
 

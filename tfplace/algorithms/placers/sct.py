@@ -7,10 +7,8 @@ from scipy import optimize, sparse
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.legal import legal
-from tfplace.algorithms.placers.list_scheduling import earliest_task_first, list_problem
-from tfplace.algorithms.placers.memory import repaired
-from tfplace.algorithms.placers.one_shot import OneShot
+from tfplace.algorithms.placers.earliest_start import NOBODY, earliest_task_first
+from tfplace.algorithms.placers.memory import made_to_fit
 from tfplace.grouping.quotient import fastest_seconds, transfer_seconds
 from tfplace.simulation.simulator import Simulator
 
@@ -22,7 +20,7 @@ WINDOW_OPS = 500
 FAVOURITE_BELOW = 0.5
 
 
-class SmallCommunicationTimes(OneShot):
+def m_sct(problem: Problem, seed: int = 0) -> IntArray:
     """Favourite children by linear programming, then earliest task first that waits for them.
 
       minimise w subject to
@@ -36,28 +34,24 @@ class SmallCommunicationTimes(OneShot):
     graph of more than WINDOW_OPS ops is cut into windows of its topological order, one program
     each, because x only matters between neighbours and a program of 10,000 ops takes minutes; for
     memory and the rest see m-ETF.
-    """
 
-    def place(self) -> IntArray:
-        """i4[1, N]."""
-        simulator = Simulator(self.problem, num_threads=1)
-        placement = earliest_task_first(
-            simulator.arrays,
-            list_problem(simulator, only_working=True),
-            favourite_children(self.problem),
-        )
-        return repaired(simulator, legal(self.problem, placement), self.seed)[None]
+    Returns:
+      i4[1, N].
+    """
+    simulator = Simulator(problem, num_threads=1)
+    placement = earliest_task_first(simulator, favourite_children(problem))
+    return made_to_fit(simulator, placement, seed)[None]
 
 
 def favourite_children(problem: Problem, window_ops: int = WINDOW_OPS) -> IntArray:
-    """i4[N]: each op's favourite child, -1 for none; no op is the favourite of two.
+    """i4[N]: each op's favourite child, or NOBODY; no op is the favourite of two.
 
     Raises:
       RuntimeError: if the solver fails, which a program that is always feasible rules out.
     """
     source, target, cost = _op_edges(problem)
     seconds = fastest_seconds(problem, problem.allowed())
-    favourite = np.full(problem.num_ops, -1, dtype=np.int32)
+    favourite = np.full(problem.num_ops, NOBODY, dtype=np.int32)
     for first in range(0, problem.num_ops, window_ops):
         last = min(first + window_ops, problem.num_ops)
         inside = np.flatnonzero((source >= first) & (target < last))

@@ -1,8 +1,7 @@
-"""Times probes in turn, so that all of them see the same machine."""
+"""Times probes in turn, round by round, so that all of them see the same machine."""
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Hashable, Mapping
 from typing import Any, TypeVar
@@ -16,32 +15,27 @@ from graphs.placement import Infeasible
 from tfplace.measurement.calibration.probe_graphs import Probe
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
+from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import PrepareRequest, ReleaseRequest, StepRequest
 
 Key = TypeVar("Key", bound=Hashable)
+PROBE_STEPS = StepLimits(warmup_steps=2, min_steps=5, max_steps=25, timeout_seconds=60.0)
+"""Of each probe; preparing one may take no longer than a step."""
 
 
-@dataclasses.dataclass(frozen=True)
-class ProbingLimits:
-    """How often and how long.
+def median_difference(seconds: FloatArray, less: FloatArray) -> float:
+    """What one probe takes longer than another: the median over rounds f8[R] of both.
 
-    Attributes:
-      warmup_steps: steps of each probe that are not counted, >= 1.
-      min_rounds: rounds even if they exceed the budget, >= 3.
-      max_rounds: rounds at most.
-      timeout_seconds: the longest that preparing a probe or one step may take.
+    They differ round by round, so that what is equal in both (a step's dispatch) and what drifts
+    on the machine drop out.
     """
-
-    warmup_steps: int = 2
-    min_rounds: int = 5
-    max_rounds: int = 25
-    timeout_seconds: float = 60.0
+    return float(np.median(seconds - less))
 
 
 class Prober:
     """Runs probes on the devices of one cluster, through tf.function as measured steps run."""
 
-    def __init__(self, process: MeasuringProcess, cluster: Cluster, limits: ProbingLimits) -> None:
+    def __init__(self, process: MeasuringProcess, cluster: Cluster, limits: StepLimits) -> None:
         self._process = process
         self._cluster = cluster
         self._limits = limits
@@ -52,7 +46,7 @@ class Prober:
 
         Args:
           probes: by whatever tells them apart.
-          budget_seconds: no round starts after it, once there are min_rounds.
+          budget_seconds: no round starts after it, once there are min_steps.
 
         Raises:
           ClusterError: a probe could not be run, because a device or a link does not work.
@@ -67,8 +61,8 @@ class Prober:
             self._request(StepRequest(slots[key], self._limits.warmup_steps))
         self.load.read(self._process.process_ids)
         seconds: dict[Key, list[float]] = {key: [] for key in probes}
-        for round_index in range(self._limits.max_rounds):
-            if round_index >= self._limits.min_rounds and time.monotonic() > end:
+        for round_index in range(self._limits.max_steps):
+            if round_index >= self._limits.min_steps and time.monotonic() > end:
                 break
             for key, slot in slots.items():
                 seconds[key].append(float(self._request(StepRequest(slot, 1))[0]))

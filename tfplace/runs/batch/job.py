@@ -7,20 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 
-
-@dataclasses.dataclass(frozen=True)
-class JobLimits:
-    """What a job may take; None for no limit.
-
-    Attributes:
-      time_limit_seconds: wall time of an attempt.
-      memory_limit_bytes: of its processes together.
-      num_gpus: that it needs for itself.
-    """
-
-    time_limit_seconds: float | None = None
-    memory_limit_bytes: int | None = None
-    num_gpus: int = 0
+from tfplace.runs.executors.program import ProcessLimits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +15,16 @@ class Job:
     """A line of JOBS.
 
     Attributes:
-      name: unique in its batch, and that of its folder.
-      line_number, line: where and how it was written.
-      command: a name of tfplace's commands, "optimize" where none was written.
+      name: unique in its batch; also the name of its folder.
+      line_number: where it stands.
+      line: how it was written.
+      command: one of tfplace's commands, "optimize" where none was written.
       words: its arguments and flags, those of flagfiles among them.
-      places: flags that the batch adds: where a job writes that doesn't say so.
-      outputs: paths that it writes, where its line says or the batch does.
+      added_flags: flags that the batch adds, such as --output_dir, where the line does not say
+        where the job writes.
+      outputs: the paths that it writes.
       has_overwrite: whether its command refuses to replace them unless told --overwrite.
-      limits: see there.
+      limits: what it may take.
       error: why it can't run, "" if it can.
     """
 
@@ -44,13 +33,18 @@ class Job:
     line: str
     command: str = "optimize"
     words: Sequence[str] = ()
-    places: Sequence[str] = ()
+    added_flags: Sequence[str] = ()
     outputs: Sequence[str] = ()
     has_overwrite: bool = False
-    limits: JobLimits = JobLimits()
+    limits: ProcessLimits = dataclasses.field(default_factory=ProcessLimits)
     error: str = ""
 
     @property
+    def full_words(self) -> list[str]:
+        """The command with all its arguments and flags."""
+        return [self.command, *self.words, *self.added_flags]
+
+    @property
     def fingerprint(self) -> str:
-        """Of all that decides what comes out: another one means that it has to be done again."""
+        """Of all that decides what comes out: a job with another one has to be done again."""
         return hashlib.sha256(json.dumps([self.command, *self.words]).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""What is known of a job between two runs of its batch: a file that is whole or not there."""
+"""What is kept of a job between two runs of its batch: a file that is whole or not there."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 
 State = Literal["waiting", "running", "done", "failed"]
+JOBS_FOLDER, CHECKPOINT_FOLDER = "jobs", "checkpoint"
 STATE_FILE, LOG_FILE, RESULT_FILE = "state.json", "log.txt", "result.json"
-CHECKPOINT_FOLDER = "checkpoint"
 GOES_ON_BY_ITSELF = ("bench", "train")  # with what an interrupted run of theirs left
 
 
@@ -26,12 +26,13 @@ class JobState:
     Attributes:
       fingerprint: of the job that this was said of.
       state: "running" is also what a batch leaves that was killed.
-      attempts: how often it was begun, since it is what it is.
+      attempts: how often it was begun since its line is what it is.
       own_outputs: outputs that were not there before this job, so that it may replace them.
-      exit_status, error: of the last attempt; None and "" where it did not end.
-      seconds: of the last attempt.
-      host: where that ran.
-      ended: when, in seconds since 1970; None where it did not.
+      exit_status: of the last attempt; None where that did not end.
+      error: why the last attempt failed; "" where it did not.
+      seconds: how long the last attempt took.
+      host: where the last attempt ran.
+      ended: when the last attempt ended, in seconds since 1970.
     """
 
     fingerprint: str
@@ -44,10 +45,6 @@ class JobState:
     host: str = ""
     ended: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """All fields."""
-        return dataclasses.asdict(self)
-
 
 class JobFolder:
     """The folder of a job in its batch: state, log, result."""
@@ -57,17 +54,20 @@ class JobFolder:
         self.log = path / LOG_FILE
         self.result = path / RESULT_FILE
 
-    def state_of(self, job: Job) -> JobState:
-        """What is known of this job; what was said of another line under its name is not.
+    def state_of(self, job: Job, resume: bool) -> JobState:
+        """The job's state at the beginning of a batch: done or waiting.
 
-        A state that can't be read counts as none: the job is done again.
+        Args:
+          job: one whose line has changed since its state was written has to be done again; so has
+            one whose state can't be read.
+          resume: False where every job has to be done again.
         """
-        before = self._read()
-        if before is None:
-            return JobState(job.fingerprint)
-        if before.fingerprint != job.fingerprint:
-            return JobState(job.fingerprint, own_outputs=before.own_outputs)
-        return before
+        before = self._read() or JobState(job.fingerprint)
+        is_same = resume and before.fingerprint == job.fingerprint
+        if is_same and before.state == "done":
+            return before
+        attempts = before.attempts if is_same else 0
+        return JobState(job.fingerprint, "waiting", attempts, before.own_outputs)
 
     def begun(self, job: Job, before: JobState) -> JobState:
         """Notes that an attempt begins, and which outputs will be the job's own.
@@ -90,7 +90,7 @@ class JobFolder:
 
     def write(self, state: JobState) -> None:
         """Replaces what was noted before, at one instant."""
-        content = json.dumps(state.to_json(), indent=1, allow_nan=False) + "\n"
+        content = json.dumps(vars(state), indent=1, allow_nan=False) + "\n"
         write_file(str(self.path / STATE_FILE), content.encode(), overwrite=True)
 
     def read_result(self) -> Any:
@@ -102,8 +102,7 @@ class JobFolder:
 
     def _read(self) -> JobState | None:
         try:
-            found = json.loads((self.path / STATE_FILE).read_text(encoding="utf-8"))
-            state = JobState(**found)
+            state = JobState(**json.loads((self.path / STATE_FILE).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
         return state if state.state in get_args(State) else None

@@ -1,4 +1,4 @@
-"""Runs the jobs that are not done, several at a time; one that fails does not end the others.
+"""Runs the jobs of a batch that are not done.
 
 What is known of a job is written before it begins and after it has ended, so a batch that is
 killed at any moment goes on: what is done stays done, what ran is begun again.
@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import logging
 import os
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,65 +16,97 @@ from pathlib import Path
 from graphs.errors import OutputError
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.job_file import JOBS_FOLDER
-from tfplace.runs.batch.job_state import JobFolder, JobState, may_replace
+from tfplace.runs.batch.job_state import JOBS_FOLDER, JobFolder, JobState, may_replace
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
-from tfplace.runs.executors.pool import run_all
-from tfplace.runs.executors.work_item import Ended, Executor, WorkItem
+from tfplace.runs.executors.program import Executor, Program
+from tfplace.runs.resumable import ResumableRun
 from tfplace.search.kept.lock import locked_folder
-
-_LOGGER = logging.getLogger(__name__)
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchOptions:
-    """How a batch runs.
-
-    Attributes:
-      output_dir: where summary, logs and states lie.
-      parallel: jobs at a time.
-      resume: whether jobs that are done stay done.
-    """
-
-    output_dir: str
-    parallel: int = 1
-    resume: bool = True
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchResult:
-    """Attributes: a row for each job, in their order; interrupted: by Ctrl-C or SIGTERM."""
-
-    rows: Sequence[JobRow]
-    interrupted: bool
 
 
 class Listener:
-    """Told what goes on, from several threads; says nothing."""
+    """Is told what goes on; says nothing."""
 
-    def begin(self, rows: Sequence[JobRow]) -> None:
-        """The batch begins, with some jobs done by an earlier run."""
+    @contextlib.contextmanager
+    def watching(self, rows: Sequence[JobRow]) -> Iterator[None]:
+        """Around the batch, which replaces the rows of jobs that begin and end."""
+        yield
 
-    def change(self, index: int, row: JobRow) -> None:
-        """A job has begun or ended."""
+    def change(self, row: JobRow, num_ended: int, num_jobs: int) -> None:
+        """A job has begun or ended; never called by two threads at a time."""
+
+
+class BatchRun(ResumableRun[JobRow]):
+    """Jobs, each with a folder that holds what is known of it."""
+
+    def __init__(
+        self, jobs: Sequence[Job], executor: Executor, listener: Listener, root: Path, resume: bool
+    ) -> None:
+        """Reads what is known of the jobs; for the arguments see run_batch."""
+        self._folders = [JobFolder(root / JOBS_FOLDER / job.name) for job in jobs]
+        rows = [_first_row(*each, resume) for each in zip(jobs, self._folders, strict=True)]
+        super().__init__(rows, executor, listener.change)
+        self._root = root
+
+    def is_ended(self, row: JobRow) -> bool:
+        return row.state.state in ("done", "failed")
+
+    def work(self, index: int) -> Iterator[JobRow]:
+        job, folder = self.rows[index].job, self._folders[index]
+        state = folder.begun(job, self.rows[index].state)
+        began = time.monotonic()
+        yield JobRow(job, state, began=began)
+        with folder.log.open("a", encoding="utf-8") as log:
+            log.write(f"== attempt {state.attempts}, {time.strftime('%Y-%m-%d %H:%M:%S')}: "
+                      f"tfplace {' '.join(job.full_words)}\n")  # fmt: skip
+        ended = self._ended(lambda: _program(job, state, folder))
+        if ended is None:
+            return
+        if ended.output:
+            write_file(str(folder.result), ended.output, overwrite=True)
+        failure = ended.failure()
+        state = dataclasses.replace(
+            state,
+            state="failed" if failure else "done",
+            exit_status=ended.status,
+            error=failure,
+            seconds=time.monotonic() - began,
+            host=ended.host,
+            ended=time.time(),
+        )
+        folder.write(state)
+        yield JobRow(job, state, folder.read_result())
+
+    def keep(self) -> None:
+        write_summary(self._root, self.rows)
 
 
 def run_batch(
-    jobs: Sequence[Job], executor: Executor, options: BatchOptions, listener: Listener
-) -> BatchResult:
-    """Runs what is not done and writes the summary after every job.
+    jobs: Sequence[Job],
+    executor: Executor,
+    listener: Listener,
+    output_dir: str,
+    parallel: int = 1,
+    resume: bool = True,
+) -> BatchRun:
+    """Runs what is not done and writes the summary after every change.
+
+    Args:
+      jobs: in the order in which they begin.
+      executor: where they run.
+      listener: told what goes on.
+      output_dir: where summary, logs and states lie.
+      parallel: jobs at a time.
+      resume: whether jobs that are done stay done.
 
     Raises:
       OutputError: output_dir is something else, can't be written, or is another batch's just now.
     """
-    root = Path(options.output_dir)
+    root = Path(output_dir)
     with _owned(root):
-        batch = _Batch(jobs, executor, root, options.resume, listener)
-        batch.write_summary()
-        listener.begin(batch.rows)
-        interrupted = run_all(batch.run, batch.todo(), options.parallel, executor.stop)
-        batch.write_summary()
-        return BatchResult(batch.rows, interrupted)
+        batch = BatchRun(jobs, executor, listener, root, resume)
+        with listener.watching(batch.rows):
+            batch.run(parallel)
+    return batch
 
 
 @contextlib.contextmanager
@@ -93,95 +123,21 @@ def _owned(root: Path) -> Iterator[None]:
         yield
 
 
-class _Batch:
-    """Jobs with what is known of each."""
-
-    def __init__(
-        self, jobs: Sequence[Job], executor: Executor, root: Path, resume: bool, listener: Listener
-    ) -> None:
-        self._executor, self._root, self._listener = executor, root, listener
-        self._lock = threading.Lock()
-        self._folders = [JobFolder(root / JOBS_FOLDER / job.name) for job in jobs]
-        self.rows = [
-            self._first_row(job, folder, resume)
-            for job, folder in zip(jobs, self._folders, strict=True)
-        ]
-
-    def todo(self) -> list[int]:
-        """Positions of the jobs that have to run."""
-        return [
-            index
-            for index, row in enumerate(self.rows)
-            if row.state.state != "done" and not row.job.error
-        ]
-
-    def run(self, index: int) -> None:
-        """One job from its beginning to its end; it stays "running" where it was stopped."""
-        job, folder, before = self.rows[index].job, self._folders[index], self.rows[index].state
-        state = folder.begun(job, before)
-        self._change(index, JobRow(job, state))
-        with folder.log.open("a", encoding="utf-8") as log:
-            log.write(f"== attempt {state.attempts}, {time.strftime('%Y-%m-%d %H:%M:%S')}: "
-                      f"tfplace {job.command} {' '.join([*job.words, *job.places])}\n")  # fmt: skip
-        began = time.monotonic()
-        ended = self._ended(_work(job, state, folder))
-        if ended is None:
-            return
-        if ended.output:
-            write_file(str(folder.result), ended.output, overwrite=True)
-        failure = ended.failure()
-        state = dataclasses.replace(
-            state,
-            state="failed" if failure else "done",
-            exit_status=ended.status,
-            error=failure,
-            seconds=time.monotonic() - began,
-            host=ended.host,
-            ended=time.time(),
-        )
-        folder.write(state)
-        self._change(index, JobRow(job, state, folder.read_result()))
-        self.write_summary()
-
-    def write_summary(self) -> None:
-        """Replaces summary.json, .csv and .md."""
-        with self._lock:
-            write_summary(self._root, self.rows)
-
-    def _first_row(self, job: Job, folder: JobFolder, resume: bool) -> JobRow:
-        if job.error:
-            failed = JobState(job.fingerprint, "failed", exit_status=1, error=job.error)
-            return JobRow(job, failed)
-        state = folder.state_of(job)
-        if state.state == "done" and resume:
-            return JobRow(job, state, folder.read_result(), was_done=True)
-        attempts = state.attempts if resume else 0
-        again = JobState(job.fingerprint, "waiting", attempts, state.own_outputs)
-        return JobRow(job, again)
-
-    def _ended(self, work: WorkItem) -> Ended | None:
-        try:
-            return self._executor.run(work)
-        except Exception as error:  # a defect met by one job must not end the others
-            _LOGGER.exception("running %s", work.arguments)
-            return Ended(-1, b"", "", f"a defect of tfplace: {type(error).__name__}: {error}")
-
-    def _change(self, index: int, row: JobRow) -> None:
-        with self._lock:
-            self.rows[index] = row
-        self._listener.change(index, row)
+def _first_row(job: Job, folder: JobFolder, resume: bool) -> JobRow:
+    if job.error:
+        return JobRow(job, JobState(job.fingerprint, "failed", exit_status=1, error=job.error))
+    state = folder.state_of(job, resume)
+    was_done = state.state == "done"
+    return JobRow(job, state, folder.read_result() if was_done else None, was_done)
 
 
-def _work(job: Job, state: JobState, folder: JobFolder) -> WorkItem:
+def _program(job: Job, state: JobState, folder: JobFolder) -> Program:
     """`tfplace COMMAND …` as a process, with its result as JSON on stdout."""
     replace = ["--overwrite"] if may_replace(job, state) else []
-    limits = job.limits
-    return WorkItem(
+    return Program(
         module="tfplace",
-        arguments=[job.command, *job.words, *job.places, *replace, "--format=json"],
+        arguments=[*job.full_words, *replace, "--format=json"],
         directory=os.getcwd(),
         log=str(folder.log),
-        time_limit_seconds=limits.time_limit_seconds,
-        memory_limit_bytes=limits.memory_limit_bytes,
-        num_gpus=limits.num_gpus,
+        **vars(job.limits),
     )

@@ -11,20 +11,30 @@ from typing import Any
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import JobState
-from tfplace.runs.csv_text import csv_text
+from tfplace.runs.tables import csv_text, markdown_table
 from tfplace.units_text import seconds_text
 from tfplace.version import __version__
 
 SCHEMA_VERSION = 1
 SUMMARY_FILE = "summary.json"
-FIGURES = (
-    "verdict", "algorithm", "cluster", "step_seconds", "given_step_seconds",
-    "single_step_seconds", "lower_bound_seconds", "num_trials", "measured_speedup",
-)  # fmt: skip
+# Figures of an optimisation, and where they stand in its report.
+FIGURES = {
+    "verdict": ("verdict",),
+    "algorithm": ("algorithm",),
+    "cluster": ("cluster", "name"),
+    "step_seconds": ("best", "step_seconds"),
+    "given_step_seconds": ("baselines", "given", "step_seconds"),
+    "single_step_seconds": ("baselines", "single", "step_seconds"),
+    "lower_bound_seconds": ("lower_bound_seconds",),
+    "num_trials": ("search", "num_trials"),
+    "measured_speedup": ("measured", "speedup"),
+}
 COLUMNS = (
     "name", "state", "command", "model", "seconds", "attempts", *FIGURES, "exit_status", "error",
     "host", "output",
 )  # fmt: skip
+_OF_JOB = ("name", "line", "line_number", "command")
+_OF_STATE = ("attempts", "seconds", "exit_status", "error", "host", "ended")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,55 +42,36 @@ class JobRow:
     """A job in the table.
 
     Attributes:
-      job, state: see there.
-      result: what the job printed as JSON, None where it did not.
-      was_done: by an earlier run of the batch.
+      job: the job.
+      state: how far it is.
+      result: what it printed as JSON, None where it did not.
+      was_done: whether an earlier run of the batch did it.
+      began: time.monotonic() when its attempt began, None where it isn't running.
     """
 
     job: Job
     state: JobState
     result: Any = None
     was_done: bool = False
+    began: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A job of summary.json."""
-        job, state = self.job, self.state
+        words, outputs = self.job.words, self.job.outputs
         return {
-            "name": job.name,
-            "line": job.line,
-            "line_number": job.line_number,
-            "command": job.command,
-            "model": job.words[0] if job.words and not job.words[0].startswith("-") else None,
-            "state": state.state,
+            **{key: getattr(self.job, key) for key in _OF_JOB},
+            "model": words[0] if words and not words[0].startswith("-") else None,
+            "state": self.state.state,
             "was_done": self.was_done,
-            "attempts": state.attempts,
-            "seconds": state.seconds,
-            "exit_status": state.exit_status,
-            "error": state.error,
-            "host": state.host,
-            "ended": state.ended,
-            "output": job.outputs[0] if job.outputs else None,
+            **{key: getattr(self.state, key) for key in _OF_STATE},
+            "output": outputs[0] if outputs else None,
             **self.figures(),
         }
 
     def figures(self) -> dict[str, Any]:
         """What an optimisation found; of other commands there is nothing to compare."""
-        found = self.result
-        if self.job.command != "optimize" or not isinstance(found, Mapping):
-            return dict.fromkeys(FIGURES)
-        measured = found.get("measured") or {}
-        baselines = found.get("baselines") or {}
-        return {
-            "verdict": found.get("verdict"),
-            "algorithm": found.get("algorithm"),
-            "cluster": _of(found.get("cluster"), "name"),
-            "step_seconds": _of(found.get("best"), "step_seconds"),
-            "given_step_seconds": _of(baselines.get("given"), "step_seconds"),
-            "single_step_seconds": _of(baselines.get("single"), "step_seconds"),
-            "lower_bound_seconds": found.get("lower_bound_seconds"),
-            "num_trials": _of(found.get("search"), "num_trials"),
-            "measured_speedup": measured.get("speedup"),
-        }
+        report = self.result if self.job.command == "optimize" else None
+        return {name: _value_at(report, keys) for name, keys in FIGURES.items()}
 
     def sentence(self) -> str:
         """What came of it, in a few words."""
@@ -96,9 +87,17 @@ class JobRow:
         verdict = str(figures["verdict"]).replace("_", " ")
         return f"{verdict}, {seconds_text(step)} a step{share}{measured}"
 
+    def cells(self) -> tuple[str, str, str, str]:
+        """Name, state, time and sentence: what a person is shown."""
+        state = self.state
+        return self.job.name, state.state, seconds_text(state.seconds), self.sentence()
 
-def _of(value: Any, key: str) -> Any:
-    return value.get(key) if isinstance(value, Mapping) else None
+
+def _value_at(value: Any, keys: Sequence[str]) -> Any:
+    """value[key][key]..., None where there is no such thing."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
 
 
 def summary(rows: Sequence[JobRow]) -> dict[str, Any]:
@@ -117,25 +116,16 @@ def summary(rows: Sequence[JobRow]) -> dict[str, Any]:
 
 def write_summary(folder: Path, rows: Sequence[JobRow]) -> None:
     """Replaces the three files, each at one instant; the first also says whose folder this is."""
-    found = summary(rows)
-    text = json.dumps(found, indent=1, allow_nan=False) + "\n"
-    files = {"json": text, "csv": csv_text(COLUMNS, found["jobs"]), "md": as_markdown(rows)}
+    counts = summary(rows)
+    head = f"{len(rows)} jobs: {counts['num_done']} done, {counts['num_failed']} failed.\n\n"
+    table = markdown_table(
+        ("job", "state", "took", "found"), ("took",), [row.cells() for row in rows]
+    )
+    files = {
+        "json": json.dumps(counts, indent=1, allow_nan=False) + "\n",
+        "csv": csv_text(COLUMNS, counts["jobs"]),
+        "md": head + table,
+    }
     for ending, content in files.items():
         path = str((folder / SUMMARY_FILE).with_suffix(f".{ending}"))
         write_file(path, content.encode(), overwrite=True)
-
-
-def as_markdown(rows: Sequence[JobRow]) -> str:
-    """Counts and a table."""
-    found = summary(rows)
-    lines = [
-        f"{found['num_jobs']} jobs: {found['num_done']} done, {found['num_failed']} failed.",
-        "",
-        "| job | state | took | found |",
-        "|---|---|---:|---|",
-    ]
-    for row in rows:
-        sentence = row.sentence().replace("|", "\\|").replace("\n", " ")
-        took = seconds_text(row.state.seconds)
-        lines.append(f"| {row.job.name} | {row.state.state} | {took} | {sentence} |")
-    return "\n".join(lines) + "\n"

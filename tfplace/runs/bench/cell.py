@@ -21,33 +21,33 @@ def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
     """Runs one search and returns what its row has beside the key.
 
     Args:
-      request: task (a folder that write_task made), algorithm, seed, max_trials,
-        budget_seconds, num_threads.
+      request: the cell's fields (see tfplace.runs.bench.grid), "instance", a folder that
+        write_instance made, and "num_threads".
     """
     from tfplace.algorithms.table import stages_of
     from tfplace.bounds.lower_bound import lower_bound_seconds
     from tfplace.choosing.baselines import best_single
-    from tfplace.search.instance import read_task
+    from tfplace.search.instance import read_instance
     from tfplace.search.search import Limits, search
     from tfplace.simulation.evaluator import SimulatingEvaluator
 
-    task = read_task(request["task"])
-    evaluator = SimulatingEvaluator(task.problem, request["num_threads"])
-    evaluator.evaluate(task.given[None])  # compiles, or loads what was compiled before
-    single = best_single(task, evaluator)
+    instance = read_instance(request["instance"])
+    evaluator = SimulatingEvaluator(instance.problem, request["num_threads"])
+    evaluator.evaluate(instance.given[None])  # compiles, or loads what was compiled before
+    single = best_single(instance, evaluator)
     began = time.monotonic()
-    stages = stages_of(request["algorithm"], task, request["seed"], None)
+    stages = stages_of(request["algorithm"], instance, request["seed"], None)
     result = search(stages, evaluator, Limits(request["budget_seconds"], request["max_trials"]))
-    outcome = None if result.best is None else result.best.outcome
-    feasible = isinstance(outcome, Measurement)
+    best = None if result.best is None else result.best.outcome
+    step_seconds = best.step_seconds if isinstance(best, Measurement) else None
     return {
         "trials": result.num_trials,
         "infeasible_trials": result.num_infeasible,
         "seconds": time.monotonic() - began,
-        "step_seconds": outcome.step_seconds if isinstance(outcome, Measurement) else None,
-        "feasible": feasible,
+        "step_seconds": step_seconds,
+        "feasible": step_seconds is not None,
         "single_step_seconds": single.step_seconds if math.isfinite(single.step_seconds) else None,
-        "lower_bound_seconds": lower_bound_seconds(task.problem),
+        "lower_bound_seconds": lower_bound_seconds(instance.problem),
         "history": [list(row) for row in result.history if math.isfinite(row[2])],
     }
 

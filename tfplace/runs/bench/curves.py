@@ -16,20 +16,16 @@ def draw_curves(rows: Sequence[Row], path: str) -> None:
     A line for each seed, one color per algorithm; dotted is the best single device, dashed the
     lower bound. Where the cells had no limit of trials, the axis is seconds: what was equal.
     """
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
+    from matplotlib import colormaps
+    from matplotlib.figure import Figure
 
     places = list(dict.fromkeys(map(place_of, rows)))
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
-    colors = {name: pyplot.get_cmap("tab10")(i % 10) for i, name in enumerate(algorithms)}
+    colors = {name: colormaps["tab10"](i % 10) for i, name in enumerate(algorithms)}
     columns = min(3, len(places))
     lines = math.ceil(len(places) / columns)
-    figure, axes = pyplot.subplots(
-        lines, columns, figsize=(5 * columns, 3.6 * lines + 0.5), squeeze=False,
-        layout="constrained",
-    )  # fmt: skip
+    figure = Figure(figsize=(5 * columns, 3.6 * lines + 0.5), layout="constrained")
+    axes = figure.subplots(lines, columns, squeeze=False)
     for axis, place in zip(axes.flat, places, strict=False):
         _panel(axis, [row for row in rows if place_of(row) == place], colors)
         axis.set_title(" on ".join(place))
@@ -44,7 +40,6 @@ def draw_curves(rows: Sequence[Row], path: str) -> None:
             list(legend.values()), list(legend), loc="outside upper center", ncols=3 * columns
         )
     write_whole(path, lambda file: figure.savefig(file, dpi=110, format="png"))
-    pyplot.close(figure)
 
 
 def _panel(axis: Any, rows: Sequence[Row], colors: dict[str, Any]) -> None:

@@ -6,15 +6,31 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphs.errors import OutputError, UsageError
+from graphs.errors import OutputError
 from tfplace.output_paths import write_file
 
-KEY = ("model", "cluster", "algorithm", "seed")
-LIMIT_KEY = ("max_trials", "budget_seconds")
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One search: a model on a cluster by an algorithm with a seed, and its limits.
+
+    Its fields are the first columns of its row: by them a row of an earlier run is known.
+    """
+
+    model: str
+    cluster: str
+    algorithm: str
+    seed: int
+    max_trials: int | None
+    budget_seconds: float
+
+    def matches(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row is this cell's, run under the same limits."""
+        return all(row.get(key) == value for key, value in vars(self).items())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +39,9 @@ class Grid:
 
     Attributes:
       models: names of benchmark graphs, "nmt:num_layers=4", or paths.
-      clusters, algorithms, seeds: what each model is run with.
+      clusters: on which each model is placed.
+      algorithms: that place it.
+      seeds: with which each algorithm runs.
       max_trials: evaluated placements of each cell; None for no limit.
       budget_seconds: wall time of each cell's search.
       memory_reserve: fraction of memory kept free.
@@ -39,28 +57,10 @@ class Grid:
     memory_reserve: float = 0.1
     parallel: int = 1
 
-
-@dataclasses.dataclass(frozen=True)
-class Cell:
-    """One search: a model on a cluster by an algorithm with a seed."""
-
-    model: str
-    cluster: str
-    algorithm: str
-    seed: int
-
-    def matches(self, row: Mapping[str, Any], grid: Grid) -> bool:
-        """Whether a row is this cell's, run under the same limits."""
-        same = all(row.get(key) == getattr(self, key) for key in KEY)
-        return same and all(row.get(key) == getattr(grid, key) for key in LIMIT_KEY)
-
-
-def cells_of(grid: Grid) -> list[Cell]:
-    """All cells, those of one model and cluster together."""
-    return [
-        Cell(*parts)
-        for parts in itertools.product(grid.models, grid.clusters, grid.algorithms, grid.seeds)
-    ]
+    def cells(self) -> list[Cell]:
+        """All cells, those of one model and cluster together; what is named twice runs once."""
+        keys = itertools.product(self.models, self.clusters, self.algorithms, self.seeds)
+        return [Cell(*key, self.max_trials, self.budget_seconds) for key in dict.fromkeys(keys)]
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:
@@ -90,34 +90,3 @@ def write_rows(path: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Writes all rows, whole or not at all."""
     text = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     write_file(path, f"[\n{text}\n]\n".encode(), overwrite=True)
-
-
-def split_names(text: str, flag: str) -> list[str]:
-    """ "A,B:x=1,y=2,C" -> ["A", "B:x=1,y=2", "C"]: an option belongs to the name before it.
-
-    Raises:
-      UsageError: nothing is named.
-    """
-    names: list[str] = []
-    for part in (part.strip() for part in text.split(",")):
-        if names and "=" in part and ":" not in part and ":" in names[-1]:
-            names[-1] += f",{part}"
-        elif part:
-            names.append(part)
-    if not names:
-        raise UsageError(f"reading {flag}: found nothing; wanted names with commas between them")
-    return names
-
-
-def whole_numbers(words: Iterable[str], flag: str) -> list[int]:
-    """Seeds, as numbers.
-
-    Raises:
-      UsageError: one of them is no number of at least 0.
-    """
-    numbers = []
-    for word in words:
-        if not word.isdigit():
-            raise UsageError(f"reading {flag}: {word!r} is no whole number; wanted 1,2,3")
-        numbers.append(int(word))
-    return numbers

@@ -1,110 +1,91 @@
-"""Runs the cells that are not done, several at a time; one that fails is a row that says why."""
+"""Runs the cells of a bench that are not done; one that fails is a row that says why."""
 
 from __future__ import annotations
 
 import dataclasses
-import logging
+import json
 import os
 import tempfile
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphs.errors import TfplaceError
-from tfplace.runs.bench.cell_instances import Tasks
-from tfplace.runs.bench.cell_process import run_cell_process
-from tfplace.runs.bench.grid import Cell, Grid, cells_of, write_rows
-from tfplace.runs.executors.local import LocalExecutor
-from tfplace.runs.executors.pool import run_all
-from tfplace.runs.executors.work_item import Executor
+from tfplace.runs.bench.grid import Cell, Grid, write_rows
+from tfplace.runs.bench.instances import PreparedInstances
+from tfplace.runs.executors.program import Executor, Program
+from tfplace.runs.resumable import ResumableRun, Tell
 
 Row = dict[str, Any]
 
-_LOGGER = logging.getLogger(__name__)
+SETUP_SECONDS = 600.0  # what a cell may take beyond its budget: imports, compiling, one batch
 
 
-@dataclasses.dataclass(frozen=True)
-class GridResult:
-    """Attributes: rows of this grid that are done, in its order; interrupted: by a Ctrl-C."""
+class BenchRun(ResumableRun[Row | None]):
+    """Cells, each with its row, None where it is not done."""
 
-    rows: list[Row]
-    interrupted: bool
+    def __init__(
+        self, grid: Grid, path: str, earlier: Sequence[Row], executor: Executor, tell: Tell[Any]
+    ) -> None:
+        """Takes from the rows of an earlier run what belongs to the grid.
 
+        Args:
+          grid: the bench.
+          path: FILE.json, written after every cell.
+          earlier: rows that it held before; those that belong to other grids stay in the file, and
+            cells that failed are tried again.
+          executor: where the cells run.
+          tell: see ResumableRun.
+        """
+        self._grid, self._path = grid, path
+        self._cells = grid.cells()
+        self._others = [row for row in earlier if not any(c.matches(row) for c in self._cells)]
+        done = [row for row in earlier if "error" not in row]
+        row_of = {cell: row for row in done for cell in self._cells if cell.matches(row)}
+        super().__init__([row_of.get(cell) for cell in self._cells], executor, tell)
 
-def run_grid(
-    grid: Grid,
-    path: str,
-    rows: list[Row],
-    on_row: Callable[[Row, int, int], None],
-    executor: Executor | None = None,
-) -> GridResult:
-    """Runs what `rows` lack and writes `path` after every cell.
+    @property
+    def done(self) -> list[Row]:
+        """The rows of cells that are done, in the grid's order."""
+        return [row for row in self.rows if row is not None]
 
-    Args:
-      grid: the bench.
-      path: FILE.json.
-      rows: of an earlier run; those that belong to other grids stay in the file, and cells
-        that failed are tried again.
-      on_row: told each new row, and how many of how many are done.
-      executor: where the cells run; processes of this host if None.
-    """
-    cells = cells_of(grid)
-    rows = [r for r in rows if "error" not in r or not any(c.matches(r, grid) for c in cells)]
-    todo = [cell for cell in cells if not any(cell.matches(row, grid) for row in rows)]
-    lock = threading.Lock()
-    executor = executor or LocalExecutor()
-    with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
-        tasks = Tasks(scratch, grid.memory_reserve)
+    def is_ended(self, row: Row | None) -> bool:
+        return row is not None
 
-        def run(cell: Cell) -> None:
-            row = _row(cell, grid, tasks, executor)
-            if row is None:
-                return
-            with lock:
-                rows.append(row)
-                write_rows(path, rows)
-                done = sum(any(c.matches(r, grid) for r in rows) for c in cells)
-                on_row(row, done, len(cells))
+    def run(self, parallel: int) -> None:
+        with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
+            self._instances = PreparedInstances(scratch, self._grid.memory_reserve)
+            super().run(parallel)
 
-        interrupted = run_all(run, todo, grid.parallel, executor.stop)
-    own = [row for cell in cells for row in rows if cell.matches(row, grid)]
-    others = [row for row in rows if not any(cell.matches(row, grid) for cell in cells)]
-    write_rows(path, own + others)
-    return GridResult(own, interrupted)
+    def work(self, index: int) -> Iterator[Row]:
+        cell = self._cells[index]
+        ended = self._ended(lambda: self._program(cell))
+        if ended is None:
+            return
+        failure = ended.failure()
+        row = _failed(failure) if failure else json.loads(ended.output.splitlines()[-1])
+        yield {**dataclasses.asdict(cell), **row}
 
+    def keep(self) -> None:
+        write_rows(self._path, [*self.done, *self._others])
 
-def _row(cell: Cell, grid: Grid, tasks: Tasks, executor: Executor) -> Row | None:
-    """The row of a cell, one with an "error" where it fails; None where it was stopped."""
-    row: Row = {
-        "model": cell.model,
-        "cluster": cell.cluster,
-        "algorithm": cell.algorithm,
-        "seed": cell.seed,
-        "max_trials": grid.max_trials,
-        "budget_seconds": grid.budget_seconds,
-    }
-    try:
-        folder = tasks.folder(cell.model, cell.cluster)
-    except TfplaceError as error:
-        return {**row, **_failed(str(error))}
-    except Exception as error:  # a defect met by one model must not end the others
-        _LOGGER.exception("preparing %s on %s", cell.model, cell.cluster)
-        return {**row, **_failed(f"a defect of tfplace: {type(error).__name__}: {error}")}
-    request = {
-        "task": folder,
-        "algorithm": cell.algorithm,
-        "seed": cell.seed,
-        "max_trials": grid.max_trials,
-        "budget_seconds": grid.budget_seconds,
-        "num_threads": max(1, len(os.sched_getaffinity(0)) // grid.parallel),
-    }
-    found = run_cell_process(executor, request)
-    if found is None:
-        return None
-    return {**row, **(_failed(found) if isinstance(found, str) else found)}
+    def _program(self, cell: Cell) -> Program:
+        """`python -m tfplace.runs.bench.cell REQUEST`, whose last line on stdout is the row.
+
+        Raises:
+          TfplaceError: the cell's instance can't be prepared.
+        """
+        num_threads = max(1, len(os.sched_getaffinity(0)) // self._grid.parallel)
+        request = {**dataclasses.asdict(cell), "instance": "{instance}", "num_threads": num_threads}
+        return Program(
+            module="tfplace.runs.bench.cell",
+            arguments=[json.dumps(request)],
+            environment={"OMP_NUM_THREADS": str(num_threads)},
+            folders={"instance": self._instances.folder(cell.model, cell.cluster)},
+            time_limit_seconds=2 * cell.budget_seconds + SETUP_SECONDS,
+        )
 
 
 def _failed(why: str) -> Row:
+    """What the row of a cell holds that failed, beside its key."""
     return {
         "trials": 0,
         "infeasible_trials": 0,

@@ -1,14 +1,15 @@
-"""The rows of a bench as CSV, as a Markdown table with geometric means, and as text."""
+"""The rows of a bench as a Markdown table with geometric means, and as text."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfplace.runs.csv_text import csv_text
+from tfplace.runs.tables import markdown_table
 
 COLUMNS = (
     "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "trials",
@@ -47,52 +48,39 @@ def place_of(row: Row) -> Place:
     return row["model"], row["cluster"]
 
 
-def as_csv(rows: Sequence[Row]) -> str:
-    """One line for each row, without its history."""
-    return csv_text(COLUMNS, rows)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """exp(mean(log)); nan where there are none."""
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
-
-
 def summary(rows: Sequence[Row]) -> TableSummary:
     """The means that the tables show."""
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
     places = list(dict.fromkeys(map(place_of, rows)))
     shares = {place: _shares([r for r in rows if place_of(r) == place]) for place in places}
-    full = [found for found in shares.values() if all(a in found for a in algorithms)]
-    means = {a: geometric_mean([found[a] for found in full]) for a in algorithms if full}
+    full = [share for share in shares.values() if all(a in share for a in algorithms)]
+    means = {a: statistics.geometric_mean([s[a] for s in full]) for a in algorithms if full}
     return TableSummary(algorithms, shares, means, _limits(rows))
 
 
-def as_markdown(found: TableSummary) -> str:
+def as_markdown(table: TableSummary) -> str:
     """A line for each model and cluster, the best in bold, "-" where an algorithm found nothing."""
-    header = ["model", "cluster", *found.algorithms, "bound"]
+    numbers = [*table.algorithms, "bound"]
     lines = [
-        f"Step time over the best single device's, geometric mean over seeds; {found.limits}.",
-        "",
-        _line(header),
-        "|---|---|" + "---:|" * (len(header) - 2),
+        [*place, *_cells(table.algorithms, shares), _cell(shares, "bound")]
+        for place, shares in table.shares.items()
     ]
-    for place, shares in found.shares.items():
-        lines.append(_line([*place, *_cells(found.algorithms, shares), _cell(shares, "bound")]))
-    if found.means:
-        lines.append(_line(["geometric mean", "", *_cells(found.algorithms, found.means), ""]))
-    return "\n".join(lines) + "\n"
+    if table.means:
+        lines.append(["geometric mean", "", *_cells(table.algorithms, table.means), ""])
+    head = f"Step time over the best single device's, geometric mean over seeds; {table.limits}."
+    return f"{head}\n\n{markdown_table(['model', 'cluster', *numbers], numbers, lines)}"
 
 
-def as_text(found: TableSummary) -> str:
+def as_text(table: TableSummary) -> str:
     """The same for a terminal of 80 columns."""
     lines = textwrap.wrap(
-        f"step time over the best single device's, geometric mean over seeds; {found.limits}",
+        f"step time over the best single device's, geometric mean over seeds; {table.limits}",
         TEXT_WIDTH,
     )
-    for place, shares in found.shares.items():
-        lines += [" on ".join(place), *_wrapped([*found.algorithms, "bound"], shares)]
-    if found.means and len(found.shares) > 1:
-        lines += ["geometric mean", *_wrapped(found.algorithms, found.means)]
+    for place, shares in table.shares.items():
+        lines += [" on ".join(place), *_wrapped([*table.algorithms, "bound"], shares)]
+    if table.means and len(table.shares) > 1:
+        lines += ["geometric mean", *_wrapped(table.algorithms, table.means)]
     return "\n".join(lines) + "\n"
 
 
@@ -100,10 +88,6 @@ def _wrapped(names: Sequence[str], shares: Mapping[str, float]) -> list[str]:
     words = [f"{name}\N{NO-BREAK SPACE}{_cell(shares, name)}" for name in names]
     indented = textwrap.wrap("  ".join(words), TEXT_WIDTH - 2, break_on_hyphens=False)
     return ["  " + line.replace("\N{NO-BREAK SPACE}", " ") for line in indented]
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def _cells(algorithms: Sequence[str], shares: Mapping[str, float]) -> list[str]:
@@ -126,7 +110,7 @@ def _shares(rows: Sequence[Row]) -> dict[str, float]:
     for algorithm in {row["algorithm"] for row in rows}:
         own = [row["step_seconds"] for row in rows if row["algorithm"] == algorithm]
         if all(own):
-            shares[algorithm] = geometric_mean([seconds / unit for seconds in own])
+            shares[algorithm] = statistics.geometric_mean([seconds / unit for seconds in own])
     bounds = [row["lower_bound_seconds"] for row in rows if row["lower_bound_seconds"]]
     if bounds and not math.isnan(unit):
         shares["bound"] = max(bounds) / unit

@@ -1,1 +1,1 @@
-"""Where work that is independent of each other runs: processes of this host, or of Ray's nodes."""
+"""Where independent pieces of work run: in processes of this host, or on the nodes of Ray."""

@@ -1,8 +1,8 @@
-"""Work spread over the nodes of a Ray cluster (`pip install tfplace[ray]`).
+"""Spreads work over the nodes of a Ray cluster (`pip install tfplace[ray]`).
 
-A piece of work is a Ray task that runs the process on its node as LocalExecutor does, with the same
-limits. A task whose node is lost is begun again on another one, by Ray. Paths that work reads or
-writes have to mean the same on all nodes, but for WorkItem.folders, which travel with it.
+Each program is a Ray task that runs it on a node as LocalExecutor does, with the same limits. Ray
+begins a task whose node is lost again on another one. Paths that a program reads or writes have
+to mean the same on all nodes, but for Program.folders, which travel with it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from typing import Any
 
 from graphs.errors import UsageError
 from tfplace.runs.executors.local import LocalExecutor
-from tfplace.runs.executors.work_item import Ended, WorkItem
+from tfplace.runs.executors.program import Ended, Program
 
-LOST_NODES = 5  # a piece of work is given up when it has lost so many
+LOST_NODES = 5  # a program is given up when it has lost so many
 LOG_BYTES = 4 * 2**20  # of a log's end that comes back
 
 
 class RayExecutor:
-    """Runs work on a Ray cluster, from several threads at a time, until it is told to stop."""
+    """Runs programs on a Ray cluster, from several threads at a time, until it is told to stop."""
 
     def __init__(self, address: str | None) -> None:
-        """Connects.
+        """Connects to the cluster.
 
         Args:
           address: HOST:PORT of the head node; None for $RAY_ADDRESS or a cluster on this host.
@@ -47,26 +47,26 @@ class RayExecutor:
 
     @property
     def num_cpus(self) -> int:
-        """Of the whole cluster, at least 1: how much work can run at a time."""
+        """Of the whole cluster, at least 1: how many programs can run at a time."""
         return max(int(self._ray.cluster_resources().get("CPU", 1)), 1)
 
-    def run(self, work: WorkItem) -> Ended | None:
+    def run(self, program: Program) -> Ended | None:
         """Runs it to its end or to a limit, on whichever nodes it takes; None where it was stopped.
 
         Raises:
           OSError: its log can't be written.
         """
-        refusal = self._refusal(work)
+        refusal = self._refusal(program)
         if refusal:
             return Ended(1, b"", "", refusal)
-        packed = {name: pack(path) for name, path in work.folders.items()}
+        packed = {name: pack(path) for name, path in program.folders.items()}
         with self._lock:
             if self._is_stopped:
                 return None
             task = self._task.options(
-                num_cpus=1, num_gpus=work.num_gpus, max_retries=LOST_NODES, name=work.module
+                num_cpus=1, num_gpus=program.num_gpus, max_retries=LOST_NODES, name=program.module
             )
-            reference = task.remote(work, packed)
+            reference = task.remote(program, packed)
             self._running.add(reference)
         try:
             ended, said = self._ray.get(reference)
@@ -80,8 +80,8 @@ class RayExecutor:
         finally:
             with self._lock:
                 self._running.discard(reference)
-        if work.log is not None:
-            with open(work.log, "ab") as log:
+        if program.log is not None:
+            with open(program.log, "ab") as log:
                 log.write(said)
         return None if self._is_stopped else ended
 
@@ -96,32 +96,32 @@ class RayExecutor:
         """Leaves the cluster."""
         self._ray.shutdown()
 
-    def _refusal(self, work: WorkItem) -> str:
+    def _refusal(self, program: Program) -> str:
         """Why no node can ever run it, "" if one can: Ray would wait forever."""
         gpus = [int(node["Resources"].get("GPU", 0)) for node in self._ray.nodes() if node["Alive"]]
-        if work.num_gpus <= max(gpus, default=0):
+        if program.num_gpus <= max(gpus, default=0):
             return ""
         return (
-            f"asking Ray for {work.num_gpus} GPUs: its largest node has {max(gpus, default=0)}; "
+            f"asking Ray for {program.num_gpus} GPUs: its largest node has {max(gpus, default=0)}; "
             "give a smaller --num_gpus, or add a node"
         )
 
 
-def run_on_node(work: WorkItem, packed: Mapping[str, bytes]) -> tuple[Ended, bytes]:
+def run_on_node(program: Program, packed: Mapping[str, bytes]) -> tuple[Ended, bytes]:
     """On a node: the process from beginning to end, and the end of what it wrote on stderr.
 
     Args:
-      work: its folders and log are those of another host.
+      program: its folders and log are those of another host.
       packed: the folders' contents.
     """
     with tempfile.TemporaryDirectory(prefix="tfplace_work_") as scratch:
         folders = {name: unpack(content, Path(scratch, name)) for name, content in packed.items()}
         log = Path(scratch, "log")
-        here = dataclasses.replace(work, folders=folders, log=str(log), num_gpus=0)
+        here = dataclasses.replace(program, folders=folders, log=str(log), num_gpus=0)
         host = _node_name()
-        if not os.path.isdir(work.directory):
+        if not os.path.isdir(program.directory):
             reason = (
-                f"{host} has no folder {work.directory}: all nodes need the same paths, as on a "
+                f"{host} has no folder {program.directory}: all nodes need the same paths, as on a "
                 "shared file system"
             )
             return Ended(1, b"", "", reason, host), b""
@@ -132,7 +132,7 @@ def run_on_node(work: WorkItem, packed: Mapping[str, bytes]) -> tuple[Ended, byt
 
 
 def pack(folder: str) -> bytes:
-    """A folder's files."""
+    """Puts a folder's files into an archive."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
         archive.add(folder, arcname=".")
@@ -169,7 +169,7 @@ def _connected(address: str | None) -> Any:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """Ray takes SIGTERM for itself; it stays with whoever had it."""
+    """Gives SIGTERM back to whoever had it: Ray takes it for itself."""
     before = signal.getsignal(signal.SIGTERM)
     try:
         yield

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.builders import Machine, Op, build_problem, chain
-from tfplace.algorithms.placers.heft import Heft, upward_rank
-from tfplace.algorithms.placers.list_scheduling import earliest_task_first, list_problem
+from tfplace.algorithms.placers.earliest_start import earliest_task_first
+from tfplace.algorithms.placers.heft import heft, upward_rank
 from tfplace.algorithms.placers.sct import favourite_children
 from tfplace.simulation.arrays import simulation_arrays
 from tfplace.simulation.simulator import Simulator
@@ -14,11 +14,8 @@ GPUS = Machine(2, types=("GPU", "GPU"), latency=0.5, bandwidth=1.0)
 
 
 def _etf(problem, favourite):
-    simulator = Simulator(problem, num_threads=1)
     favourite = np.array(favourite, dtype=np.int32)
-    return earliest_task_first(
-        simulator.arrays, list_problem(simulator, only_working=True), favourite
-    ).tolist()
+    return earliest_task_first(Simulator(problem, num_threads=1), favourite).tolist()
 
 
 def test_earliest_task_first_follows_the_data():
@@ -81,6 +78,6 @@ def test_heft_uses_the_faster_device_and_fills_gaps():
     ]
     machine = Machine(2, types=("GPU", "GPU"), latency=0.5)
     problem = build_problem(ops, machine)
-    placement = Heft(problem).place()[0]
+    placement = heft(problem)[0]
     assert placement.tolist() == [1, 0, 1, 1]
     assert Simulator(problem).run(placement)[0] == pytest.approx(7.5)

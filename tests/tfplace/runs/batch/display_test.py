@@ -1,14 +1,26 @@
 """Tests of tfplace.runs.batch.display and of the command: what a person sees, and the status."""
 
+import dataclasses
 import io
 import json
+import sys
+import time
 
+import pytest
 from rich.console import Console
 
 from tfplace.cli import main
-from tfplace.runs.batch.display import LineListener, TableListener
+from tfplace.runs.batch import display
+from tfplace.runs.batch.display import (
+    LineListener,
+    TableListener,
+    final_table,
+    listener_for,
+    live_table,
+)
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import JobState
+from tfplace.runs.batch.run_jobs import Listener
 from tfplace.runs.batch.summary import JobRow
 
 
@@ -16,11 +28,18 @@ def row(name, state, error="", **fields):
     return JobRow(Job(name, 1, name, error=error), JobState("", state, error=error, **fields))
 
 
-def test_lines_count_what_has_ended(capsys):
+def printed(table):
+    console = Console(file=io.StringIO(), width=60, force_terminal=False)
+    console.print(table)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_lines_say_what_begins_and_what_has_ended(capsys):
     listener = LineListener()
-    listener.begin([row("a", "waiting"), row("b", "failed", "no flag --y"), row("c", "done")])
-    listener.change(0, row("a", "running", attempts=2))
-    listener.change(0, row("a", "failed", seconds=1.5, error="it is no model"))
+    rows = [row("a", "waiting"), row("b", "failed", "no flag --y"), row("c", "done")]
+    with listener.watching(rows):
+        listener.change(row("a", "running", attempts=2), 2, 3)
+        listener.change(row("a", "failed", seconds=1.5, error="it is no model"), 3, 3)
     assert capsys.readouterr().err.splitlines() == [
         "tfplace: 3 jobs, 0 of them done before",
         "tfplace: line 1 can't run: no flag --y",
@@ -30,21 +49,45 @@ def test_lines_count_what_has_ended(capsys):
 
 
 def test_the_table_shows_first_what_runs_or_failed():
-    console = Console(file=io.StringIO(), width=60, force_terminal=False)
-    listener = TableListener(console)
-    listener.begin([row(f"job{number}", "done", seconds=2.0) for number in range(30)])
-    listener.change(29, row("job29", "failed", "it is no model"))
-    listener.change(28, row("job28", "waiting"))
-    listener.change(27, row("job27", "running"))
-    console.print(listener.table())
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    rows = [row(f"job{number}", "done", seconds=2.0) for number in range(27)]
+    began = time.monotonic() - 2000.0
+    rows.append(dataclasses.replace(row("job27", "running"), began=began))
+    rows += [row("job28", "waiting"), row("job29", "failed", "it is no model")]
+    lines = printed(live_table(rows))
     assert lines[0] == "1 waiting, 1 running, 27 done, 1 failed"
     assert lines[1].split() == ["job", "state", "time", "found"]
     assert lines[2].split() == ["job0", "done", "2", "s"]
-    assert [line.split()[:2] for line in lines[-4:]] == [
-        ["job27", "running"], ["job28", "waiting"], ["job29", "failed"], ["…", "10"],
+    assert [line.split()[:3] for line in lines[-4:]] == [
+        ["job27", "running", "2,000"], ["job28", "waiting", "-"], ["job29", "failed", "-"],
+        ["…", "10", "more"],
     ]  # fmt: skip
     assert len(lines) == 2 + 20 + 1
+
+
+def test_the_last_table_has_all_rows_and_no_time_of_what_did_not_end():
+    rows = [row(f"job{number}", "done", seconds=2.0) for number in range(30)]
+    rows[3] = dataclasses.replace(row("job3", "running"), began=time.monotonic())
+    lines = printed(final_table(rows))
+    assert lines[0].split() == ["job", "state", "took", "found"]
+    assert lines[4].split() == ["job3", "running", "-"]
+    assert len(lines) == 1 + 30
+
+
+@pytest.mark.parametrize(("verbosity", "is_terminal", "kind"), [
+    (0, True, TableListener), (1, False, LineListener), (-1, True, Listener)])  # fmt: skip
+def test_what_is_shown_fits_stderr(verbosity, is_terminal, kind, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    assert type(listener_for(verbosity)) is kind
+
+
+def test_a_terminals_table_is_gone_at_the_end(monkeypatch):
+    screen = io.StringIO()
+    console = Console(file=screen, width=60, force_terminal=True, color_system=None)
+    monkeypatch.setattr(display, "Console", lambda **options: console)
+    with TableListener().watching([row("a", "waiting")]):
+        pass
+    shown = screen.getvalue()
+    assert "1 waiting" in shown and shown.endswith("\x1b[2K")  # its last line is cleared
 
 
 def test_the_command_prints_and_ends_as_its_jobs_did(tmp_path, monkeypatch, capsys):

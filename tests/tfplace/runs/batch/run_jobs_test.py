@@ -15,11 +15,10 @@ import pytest
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.errors import OutputError
-from tfplace.runs.batch import job_state
-from tfplace.runs.batch import run_jobs as batch_run
+from tfplace.runs.batch import job_state, run_jobs, summary
 from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.run_jobs import BatchOptions, Listener, run_batch
-from tfplace.runs.executors.work_item import Ended
+from tfplace.runs.batch.run_jobs import Listener, run_batch
+from tfplace.runs.executors.program import Ended
 
 REPORT = {
     "verdict": "placed",
@@ -65,9 +64,8 @@ def run(tmp_path):
 
     def run(jobs, executor=None, listener=None, **options):
         executor = executor or Scripted()
-        options = BatchOptions(str(tmp_path / "out"), **options)
-        result = run_batch(jobs, executor, options, listener or Listener())
-        states = {row.job.name: row.state.state for row in result.rows}
+        batch = run_batch(jobs, executor, listener or Listener(), str(tmp_path / "out"), **options)
+        states = {row.job.name: row.state.state for row in batch.rows}
         return states, executor.ran
 
     return run
@@ -149,11 +147,11 @@ class Killed(BaseException):
     """Stands for kill -9: nothing after it is written."""
 
 
-@pytest.mark.parametrize("kill_at", range(1, 17))
+@pytest.mark.parametrize("kill_at", range(1, 34))
 def test_killed_at_any_write_the_next_run_does_the_rest(run, tmp_path, monkeypatch, kill_at):
-    """Each job writes 6 files and the batch 6 more: beyond the last one nothing is killed."""
+    """Each of 3 jobs writes 3 files and 2 summaries of 3 files, the batch 2 summaries more."""
     writes = []
-    write_file = batch_run.write_file
+    write_file = run_jobs.write_file
 
     def write(path, content, overwrite):
         writes.append(path)
@@ -163,7 +161,7 @@ def test_killed_at_any_write_the_next_run_does_the_rest(run, tmp_path, monkeypat
 
     jobs = jobs_of("a", "b", "c")
     with monkeypatch.context() as patched:
-        for module in (batch_run, job_state, sys.modules["tfplace.runs.batch.summary"]):
+        for module in (run_jobs, job_state, summary):
             patched.setattr(module, "write_file", write)
         with pytest.raises(Killed):
             run(jobs)
@@ -198,8 +196,8 @@ def test_ctrl_c_ends_it_and_the_next_run_goes_on(run, tmp_path):
     class Press(Listener):
         """In the main thread's stead: the signal goes to the process."""
 
-        def change(self, index, row):
-            if index == 2:
+        def change(self, row, num_ended, num_jobs):
+            if row.job.name == "c":
                 os.kill(os.getpid(), signal.SIGINT)
 
     jobs = jobs_of("a", "b", "c", "d")

@@ -8,24 +8,40 @@ import pytest
 from graphs.errors import ModelError
 from tfplace.runs.bench import run_cells
 from tfplace.runs.bench.grid import Grid, read_rows
+from tfplace.runs.bench.run_cells import BenchRun
+from tfplace.runs.executors.program import Ended
 
 ROW_KEYS = {
-    "model", "cluster", "algorithm", "seed", "trials", "seconds", "step_seconds", "feasible",
-    "single_step_seconds", "lower_bound_seconds", "history",
+    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "trials",
+    "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
+    "lower_bound_seconds", "history",
 }  # fmt: skip
 GRID = Grid(["good", "bad"], ["k80x2"], ["random", "post"], [1, 2], 10, 60.0, parallel=2)
 
 
+class Scripted:
+    """Cells that answer at once; each that ran is noted. Some end badly."""
+
+    def __init__(self):
+        self.ran = []
+
+    def run(self, work):
+        (request,) = map(json.loads, work.arguments)
+        self.ran.append((request["algorithm"], request["seed"]))
+        assert request["instance"] == "{instance}" and work.folders == {"instance": "good"}
+        assert work.time_limit_seconds == 2 * request["budget_seconds"] + 600.0
+        row = {"trials": 10, "step_seconds": 1.0, "num": len(self.ran)}
+        return Ended(0, f"said by a library\n{json.dumps(row)}\n".encode(), "")
+
+    def stop(self):
+        pass
+
+
 @pytest.fixture
-def asked(monkeypatch):
-    """The requests of cells, which answer at once; the model "bad" can't be read."""
-    requests = []
+def run(tmp_path, monkeypatch):
+    """Runs a grid; returns the bench and what ran. The models "bad" and "broken" can't be read."""
 
-    def run_cell_process(executor, request):
-        requests.append((request["algorithm"], request["seed"]))
-        return {"trials": 10, "step_seconds": 1.0, "num": len(requests)}
-
-    class Tasks:
+    class Instances:
         def __init__(self, scratch, memory_reserve):
             pass
 
@@ -36,57 +52,62 @@ def asked(monkeypatch):
                 raise ZeroDivisionError("float division")
             return model
 
-    monkeypatch.setattr(run_cells, "run_cell_process", run_cell_process)
-    monkeypatch.setattr(run_cells, "Tasks", Tasks)
-    return requests
+    def run(grid, earlier=(), tell=lambda *row: None):
+        executor = Scripted()
+        bench = BenchRun(grid, str(tmp_path / "bench.json"), earlier, executor, tell)
+        bench.run(grid.parallel)
+        return bench, executor.ran
+
+    monkeypatch.setattr(run_cells, "PreparedInstances", Instances)
+    return run
 
 
-def test_a_failing_model_is_a_row_and_the_rest_goes_on(asked, tmp_path):
-    path = str(tmp_path / "bench.json")
+def test_a_failing_model_is_a_row_and_the_rest_goes_on(run, tmp_path):
     told = []
-    result = run_cells.run_grid(GRID, path, [], lambda row, done, total: told.append((done, total)))
-    assert not result.interrupted
-    assert [(r["model"], r["algorithm"], r["seed"]) for r in result.rows] == [
+    bench, _ = run(GRID, tell=lambda row, done, total: told.append((done, total)))
+    assert not bench.is_interrupted
+    assert [(r["model"], r["algorithm"], r["seed"]) for r in bench.done] == [
         (model, algorithm, seed)
         for model in ("good", "bad")
         for algorithm in ("random", "post")
         for seed in (1, 2)
     ]
-    assert [r.get("error") for r in result.rows] == [None] * 4 + ["reading bad: it is no model"] * 4
+    assert [r.get("error") for r in bench.done] == [None] * 4 + ["reading bad: it is no model"] * 4
     assert told == [(number, 8) for number in range(1, 9)]
-    assert run_cells.num_failed(result.rows) == 4
-    assert all(row.keys() >= ROW_KEYS for row in result.rows[4:])
-    assert read_rows(path) == result.rows
+    assert run_cells.num_failed(bench.done) == 4
+    assert all(row.keys() == ROW_KEYS | {"error"} for row in bench.done[4:])
+    assert read_rows(str(tmp_path / "bench.json")) == bench.done
 
 
-def test_a_defect_in_one_model_does_not_end_the_others(asked, tmp_path):
-    grid = Grid(["broken", "good"], ["k80x2"], ["post"], [1], 10, 60.0)
-    result = run_cells.run_grid(grid, str(tmp_path / "b.json"), [], lambda *row: None)
-    assert "ZeroDivisionError" in result.rows[0]["error"]
-    assert result.rows[1]["step_seconds"] == 1.0
+def test_a_defect_in_one_model_does_not_end_the_others(run):
+    bench, _ = run(Grid(["broken", "good"], ["k80x2"], ["post"], [1], 10, 60.0))
+    assert bench.done[0]["error"] == "a defect of tfplace: ZeroDivisionError: float division"
+    assert bench.done[1]["step_seconds"] == 1.0
 
 
-def test_only_what_is_missing_or_failed_runs_again(asked, tmp_path):
-    path = tmp_path / "bench.json"
-    first = run_cells.run_grid(GRID, str(path), [], lambda *row: None).rows
-    other = {**first[0], "max_trials": 99}
+def test_what_is_named_twice_runs_once(run):
+    bench, ran = run(Grid(["good", "good"], ["k80x2"], ["post"], [1, 1], 10, 60.0))
+    assert ran == [("post", 1)] and len(bench.rows) == 1
+
+
+def test_only_what_is_missing_or_failed_runs_again(run, tmp_path):
+    first = run(GRID)[0].done
+    others = [{**first[0], "max_trials": 99}, {**first[-1], "budget_seconds": 61.0}]
     kept = [row for row in first if (row["algorithm"], row["seed"]) != ("post", 2)]
-    asked.clear()
-    again = run_cells.run_grid(GRID, str(path), [*kept, other], lambda *row: None).rows
-    assert asked == [("post", 2)]
-    assert [row.get("num") for row in again[:3]] == [row.get("num") for row in first[:3]]
-    assert json.loads(path.read_text())[-1] == other
+    again, ran = run(GRID, [others[0], *kept, others[1]])
+    assert ran == [("post", 2)]
+    assert again.done[:3] == first[:3] and again.done[4:] == first[4:]
+    assert json.loads((tmp_path / "bench.json").read_text()) == [*again.done, *others]
 
 
-def test_ctrl_c_keeps_what_is_done(asked, tmp_path):
-    path = str(tmp_path / "bench.json")
+def test_ctrl_c_keeps_what_is_done(run, tmp_path):
     grid = Grid(["good"], ["k80x2"], ["post"], list(range(50)), 10, 60.0)
 
     def press(row, done, total):
         if done == 3:
             signal.raise_signal(signal.SIGINT)
 
-    result = run_cells.run_grid(grid, path, [], press)
-    assert result.interrupted
-    assert 3 <= len(result.rows) < 50
-    assert read_rows(path) == result.rows
+    bench, _ = run(grid, tell=press)
+    assert bench.is_interrupted
+    assert 3 <= len(bench.done) < 50
+    assert read_rows(str(tmp_path / "bench.json")) == bench.done

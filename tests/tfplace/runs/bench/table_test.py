@@ -4,7 +4,8 @@ import csv
 import io
 
 from tfplace.runs.bench.curves import draw_curves
-from tfplace.runs.bench.table import as_csv, as_markdown, as_text, geometric_mean, summary
+from tfplace.runs.bench.table import COLUMNS, as_markdown, as_text, summary
+from tfplace.runs.tables import csv_text
 
 
 def row(model, algorithm, seed, step_seconds, single=4.0, max_trials=10):
@@ -54,10 +55,6 @@ each, seeds 1, 2.
 """
 
 
-def test_geometric_mean():
-    assert geometric_mean([1.0, 4.0]) == 2.0
-
-
 def test_markdown_whole():
     # Means over a and b only: (½ · 3)^½ and (¼ · 2)^½.
     assert as_markdown(summary(ROWS)) == MARKDOWN
@@ -77,7 +74,7 @@ def test_text_fits_a_terminal():
 
 
 def test_csv_has_a_line_per_row():
-    lines = list(csv.DictReader(io.StringIO(as_csv(ROWS))))
+    lines = list(csv.DictReader(io.StringIO(csv_text(COLUMNS, ROWS))))
     assert len(lines) == len(ROWS)
     assert (lines[0]["step_seconds"], lines[9]["step_seconds"]) == ("4.0", "")
     assert "history" not in lines[0]

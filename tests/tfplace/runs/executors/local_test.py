@@ -1,13 +1,14 @@
 """Tests of runs.executors.local: what comes back, limits, and that nothing is left behind."""
 
+import mmap
 import os
+import sys
 import threading
 
 import pytest
 
-from tfplace.runs.executors.local import LocalExecutor
-from tfplace.runs.executors.process_tree import descendants, memory_bytes
-from tfplace.runs.executors.work_item import Ended, WorkItem
+from tfplace.runs.executors.local import LocalExecutor, memory_bytes
+from tfplace.runs.executors.program import Ended, Program
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def run(tmp_path):
                        "PYTHONDONTWRITEBYTECODE": "1", **fields.pop("environment", {})}  # fmt: skip
         environment["PYTHONPATH"] += os.pathsep + os.getcwd()
         arguments = fields.pop("arguments", [])
-        work = WorkItem("scripted", arguments, environment=environment, **fields)
+        work = Program("scripted", arguments, environment=environment, **fields)
         return (executor or LocalExecutor()).run(work)
 
     return run
@@ -67,7 +68,7 @@ def test_at_the_time_limit_it_is_killed_with_what_it_started(run, tmp_path):
     )
     ended = run(script, time_limit_seconds=0.8)
     assert ended.failure() == "no end within 0.8 s: it was killed" and ended.status == -9
-    assert memory_bytes([int(ended.output)]) == 0
+    assert memory_bytes(int(ended.output)) == 0
 
 
 def test_memory_counts_children_and_ends_at_the_limit(run):
@@ -94,18 +95,12 @@ def test_stop_ends_what_runs_and_starts_nothing(run, tmp_path):
     assert run("", executor) is None
 
 
-def test_descendants_and_memory_are_read_from_proc(tmp_path):
-    def process(number, parent, kilobytes):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        (folder / "stat").write_text(f"{number} (a) b) S {parent} 1 1 0")
-        (folder / "status").write_text(f"Name:\tx\nRssAnon:\t{kilobytes} kB\nRssFile:\t9 kB\n"
-                                       "RssShmem:\t1 kB\n")  # fmt: skip
-
-    for row in ((10, 1, 4), (11, 10, 8), (12, 11, 16), (13, 1, 32)):
-        process(*row)
-    (tmp_path / "14").mkdir()  # ended between two readings
-    (tmp_path / "self").mkdir()
-    assert sorted(descendants(10, tmp_path)) == [10, 11, 12]
-    assert memory_bytes([10, 11, 12, 99], tmp_path) == (4 + 8 + 16 + 3) * 1024
-    assert descendants(99, tmp_path) == [99]
+def test_memory_is_what_a_process_has_for_itself():
+    before = memory_bytes(os.getpid())
+    size = 64 << 20
+    block = bytearray(size)
+    grown = memory_bytes(os.getpid()) - before
+    with open(sys.executable, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as m:
+        assert sum(m[::4096]) > 0  # pages of a file are shared with everybody who maps them
+        assert memory_bytes(os.getpid()) - before - grown < 1 << 20
+    assert 0.9 * size < grown < 1.1 * size and len(block) == size

@@ -14,15 +14,15 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.errors import UsageError
 from tfplace.cli import main
-from tfplace.runs.batch.job import Job, JobLimits
-from tfplace.runs.batch.run_jobs import BatchOptions, Listener, run_batch
+from tfplace.runs.batch.job import Job
+from tfplace.runs.batch.run_jobs import Listener, run_batch
 from tfplace.runs.bench.grid import Grid
-from tfplace.runs.bench.run_cells import run_grid
+from tfplace.runs.bench.run_cells import BenchRun
 from tfplace.runs.executors import ray_cluster
-from tfplace.runs.executors.executor_of_name import executor_for
+from tfplace.runs.executors.by_name import executor_for
 from tfplace.runs.executors.local import LocalExecutor
+from tfplace.runs.executors.program import Ended, ProcessLimits, Program
 from tfplace.runs.executors.ray_cluster import RayExecutor, pack, run_on_node, unpack
-from tfplace.runs.executors.work_item import Ended, WorkItem
 
 SHOW = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), *map(open, sys.argv[1:]))"
 
@@ -35,7 +35,7 @@ def scripted(tmp_path):
         (tmp_path / "scripted.py").write_text(script)
         paths = [str(tmp_path), os.getcwd()]
         environment = {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}
-        return WorkItem("scripted", fields.pop("arguments", []), environment=environment, **fields)
+        return Program("scripted", fields.pop("arguments", []), environment=environment, **fields)
 
     return work
 
@@ -186,17 +186,15 @@ def test_a_node_killed_in_the_middle_all_jobs_are_done_once(two_nodes, tmp_path,
         os.mkfifo(path)
     jobs = [Job(f"hangs{i}", i, "", "devices", (f"--cluster={p}",)) for i, p in enumerate(pipes)]
     jobs += [Job(f"quick{i}", i, "", "cache", (f"--cost_cache_dir={tmp_path}/{i}",),
-                 limits=JobLimits(60.0)) for i in (2, 3)]  # fmt: skip
+                 limits=ProcessLimits(time_limit_seconds=60.0)) for i in (2, 3)]  # fmt: skip
     box = json.dumps(cluster_to_json(named("k80x2")))
     found = []
     with executor_for("ray", cluster.address) as (executor, capacity):
         assert capacity == 2
         shown = executor.run(scripted(SHOW, num_gpus=1))
         assert shown.failure() == "" and shown.output in (b"0\n", b"1\n")
-        options = BatchOptions(str(tmp_path / "out"), parallel=2)
-        thread = threading.Thread(
-            target=lambda: found.append(run_batch(jobs, executor, options, Listener()))
-        )
+        words = (jobs, executor, Listener(), str(tmp_path / "out"), 2)
+        thread = threading.Thread(target=lambda: found.append(run_batch(*words)))
         thread.start()
         writers = [open(path, "w") for path in pipes]  # noqa: SIM115 - each opens when its job has
         poll = select.poll()
@@ -223,10 +221,15 @@ def test_a_node_killed_in_the_middle_all_jobs_are_done_once(two_nodes, tmp_path,
 def test_bench_cells_find_the_same_as_on_this_host(two_nodes, tmp_path):
     cluster, _ = two_nodes
     grid = Grid(["cifar10:size=tiny"], ["k80x2"], ["random", "post"], [1], 40, 60.0, parallel=2)
-    local = run_grid(grid, str(tmp_path / "local.json"), [], lambda *row: None).rows
+
+    def found(executor, name):
+        bench = BenchRun(grid, str(tmp_path / name), [], executor, lambda *row: None)
+        bench.run(grid.parallel)
+        return bench.done
+
+    local = found(LocalExecutor(), "local.json")
     with executor_for("ray", cluster.address) as (executor, _):
-        path = str(tmp_path / "ray.json")
-        remote = run_grid(grid, path, [], lambda *row: None, executor).rows
+        remote = found(executor, "ray.json")
     for rows in (local, remote):
         for row in rows:
             assert "error" not in row

@@ -11,14 +11,14 @@ from graphs.errors import CheckpointError, OutputError
 from graphs.placement import Infeasible, Measurement, Placement
 from tests.builders import Machine, two_towers
 from tests.fakes import NEVER_FITS
-from tfplace.algorithms.annealing.multilevel import Multilevel
 from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.post import Post
-from tfplace.algorithms.placers.fixed import Fixed
-from tfplace.algorithms.placers.local_search import LocalSearch
+from tfplace.algorithms.placers.one_shot import OneShot
 from tfplace.algorithms.placers.random import Random
-from tfplace.algorithms.placers.single import Single
+from tfplace.algorithms.placers.single import single_devices
+from tfplace.algorithms.table import policy_of
 from tfplace.grouping.grouped_problem import GroupingConfig
+from tfplace.search.instance import Instance
 from tfplace.search.kept.folder import SearchFolder, problem_digest
 from tfplace.search.kept.lock import locked_folder
 from tfplace.search.kept.state import SearchState, StageStart
@@ -28,6 +28,7 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 PROBLEM = two_towers(5, machine=Machine(2, bandwidth=1e6, types=["GPU", "GPU"]))
 ZEROS = np.zeros(PROBLEM.num_ops, dtype=np.int32)
+INSTANCE = Instance(PROBLEM, ZEROS)
 POST = PostConfig(GroupingConfig(max_groups=6), elite_period=20)
 IDENTITY = {"model": "m", "seed": 3}
 
@@ -36,14 +37,20 @@ def post(best):
     return Post(PROBLEM, 3, POST, start=best)
 
 
+def known(name, share=1.0):
+    return Stage(name, lambda best: policy_of(name, INSTANCE, 3, best), share)
+
+
 STAGES = {
     "random": [Stage("random", lambda best: Random(PROBLEM, 3, batch_size=7))],
-    "local_search": [Stage("local_search", lambda best: LocalSearch(PROBLEM, 3, best))],
+    "local_search": [
+        Stage("local_search", lambda best: policy_of("local_search", INSTANCE, 3, best))
+    ],
     "post": [Stage("post", post)],
     "fixed, single, annealing, post": [
-        Stage("fixed", lambda best: Fixed(ZEROS)),
-        Stage("single", lambda best: Single(PROBLEM)),
-        Stage("annealing", lambda best: Multilevel(PROBLEM, 3, [best]), 0.8),
+        Stage("fixed", lambda best: OneShot(lambda: ZEROS[None])),
+        Stage("single", lambda best: OneShot(lambda: single_devices(PROBLEM))),
+        known("annealing", 0.8),
         Stage("post", post),
     ],
 }
@@ -65,7 +72,7 @@ def run(name, folder, max_trials, num_updates=None):
                 raise Killed
 
     evaluator = SimulatingEvaluator(PROBLEM, 1)
-    return search(STAGES[name], evaluator, Limits(1e6, max_trials), update, kept.note_trial, kept)
+    return search(STAGES[name], evaluator, Limits(1e6, max_trials), update, kept)
 
 
 def trials_in(folder):
@@ -118,7 +125,7 @@ def test_seconds_of_all_runs_count(tmp_path):
     kept = SearchFolder(str(tmp_path / "x"), IDENTITY)
     kept.save(dataclasses.replace(kept.state, seconds=50.0))
     kept = SearchFolder(str(tmp_path / "x"), IDENTITY)
-    result = search(STAGES["random"], NEVER_FITS, Limits(40.0), folder=kept)
+    result = search(STAGES["random"], NEVER_FITS, Limits(40.0), keeper=kept)
     assert result.num_trials == 70 and result.seconds >= 50.0
     assert [row[:2] for row in result.stages] == [("random", 70)]
 
@@ -187,7 +194,7 @@ def test_a_policy_of_another_size_is_an_error_in_words(tmp_path):
     smaller = PostConfig(GroupingConfig(max_groups=2), elite_period=20)
     stage = Stage("post", lambda best: Post(PROBLEM, 3, smaller))
     with pytest.raises(CheckpointError, match="post can't take up the state"):
-        search([stage], SimulatingEvaluator(PROBLEM, 1), Limits(1e6, 99), folder=kept)
+        search([stage], SimulatingEvaluator(PROBLEM, 1), Limits(1e6, 99), keeper=kept)
 
 
 def test_a_problem_is_known_by_all_but_its_costs():

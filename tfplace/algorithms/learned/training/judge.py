@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -12,8 +13,9 @@ from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto
+from tfplace.algorithms.placers.one_shot import OneShot
 from tfplace.algorithms.placers.random import Random
-from tfplace.algorithms.placers.single import Single
+from tfplace.algorithms.placers.single import single_devices
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Trial
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -42,7 +44,7 @@ class HeldOut:
         self._evaluator = SimulatingEvaluator(problem)
         self._placeto = Placeto(problem, seed, config)
         self._begin = self._placeto.state()
-        stage = Stage("single", lambda best: Single(problem))
+        stage = Stage("single", lambda best: OneShot(lambda: single_devices(problem)))
         self._single = _seconds_of_best(search([stage], self._evaluator, Limits(math.inf)).best)
 
     @property
@@ -84,10 +86,10 @@ def judged(tasks: Sequence[HeldOut], weights: Mapping[str, np.ndarray]) -> dict[
 
 
 def geometric_mean(values: Sequence[float]) -> float | None:
-    """exp(mean(log x)); None where a value is not finite: some placement did not run."""
+    """The geometric mean; None where a value is not finite: some placement did not run."""
     if not all(0.0 < value < math.inf for value in values):
         return None
-    return float(np.exp(np.mean(np.log(values))))
+    return statistics.geometric_mean(values)
 
 
 def _seconds(outcome: Outcome) -> float:

@@ -1,0 +1,77 @@
+"""The functions of a GraphDef: which ones a node calls or refers to, and which calls stay whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from graphs.op_types import CALLS, CONDITIONALS
+
+KEPT_WHOLE = {
+    "_XlaMustCompile": "compiled by XLA",
+    "api_implements": "a function that TensorFlow may swap for another implementation",
+    "_noinline": "a function that says _noinline",
+}
+
+
+def library_of(graph_def: Any) -> dict[str, Any]:
+    """{name: FunctionDef} of all functions that a GraphDef defines."""
+    return {function.signature.name: function for function in graph_def.library.function}
+
+
+def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
+    """The function of the library that a node calls; None where it calls none."""
+    name = node.attr["f"].func.name if node.op in CALLS else node.op
+    return name if name in library else None
+
+
+def kept_whole(node: Any, function: Any) -> str:
+    """Why a call stays one unit; empty for calls that are opened.
+
+    TensorFlow never opens calls with these attributes: XLA compiles the whole function; a
+    function with `api_implements` may be swapped for another one (cuDNN's LSTM) at run time.
+    """
+    for key, reason in KEPT_WHOLE.items():  # reading a missing key of a proto map would add it
+        for each in (node, function):
+            if key in each.attr and (each.attr[key].b or each.attr[key].s):
+                return reason
+    return ""
+
+
+def named_functions(node: Any) -> Iterator[str]:
+    """The functions that a node's attributes name, also those that are not defined."""
+    for _, value in sorted(node.attr.items()):  # a proto map has another order in each process
+        kind = value.WhichOneof("value")
+        if kind == "func":
+            yield value.func.name
+        elif kind == "list":
+            yield from (function.name for function in value.list.func)
+
+
+def referred_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> Iterator[str]:
+    """The functions of the library that nodes name: as their op or in an attribute."""
+    for node in nodes:
+        if node.op in library:
+            yield node.op
+        yield from (name for name in named_functions(node) if name in library)
+
+
+def callees(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """(function, the input at which its arguments begin) of each function that a node runs.
+
+    The first input of a conditional is its condition and not an argument.
+    """
+    first = 1 if node.op in CONDITIONALS else 0
+    return [(name, first) for name in referred_functions([node], library)]
+
+
+def reached_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:
+    """The functions that nodes refer to and that these refer to in turn, each once."""
+    pending = list(referred_functions(nodes, library))
+    reached: dict[str, None] = {}
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached[name] = None
+            pending.extend(referred_functions(library[name].node_def, library))
+    return list(reached)

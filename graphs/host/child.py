@@ -1,0 +1,222 @@
+"""Child processes: one way to start them, to talk to them and to end them.
+
+A child is `python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGUMENTS`. It leads a
+session of its own, so that it gets no signals of the terminal, and it dies with the thread that
+started it, even when that one is killed. `start_child` and `ask_child` talk to it through an
+inherited pipe, in messages that are pickled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import IO, Any
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+_TAIL_BYTES = 2000
+_STACK_TRACE_BYTES = 20_000  # TensorFlow puts the trace of a failed check after what failed
+
+
+class ChildError(Exception):
+    """A child crashed, failed or took too long; the message says which.
+
+    Attributes:
+      last_message: the last that it sent before; None if it sent nothing.
+      is_timeout: whether it took too long.
+    """
+
+    def __init__(self, message: str, last_message: Any = None, is_timeout: bool = False) -> None:
+        super().__init__(message)
+        self.last_message = last_message
+        self.is_timeout = is_timeout
+
+
+@dataclasses.dataclass(frozen=True)
+class Child:
+    """A running child and what connects us with it.
+
+    Attributes:
+      process: the process.
+      connection: our end of the pipe.
+      stderr: the file that it writes its complaints to.
+    """
+
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    stderr: IO[bytes]
+
+    def ask(self, message: Any, timeout_seconds: float) -> Any:
+        """Sends a message and waits for the answer; raises as `receive` does."""
+        try:
+            self.connection.send(message)
+        except ConnectionError:
+            raise EOFError from None
+        return self.receive(timeout_seconds)
+
+    def receive(self, timeout_seconds: float) -> Any:
+        """The next message of the child.
+
+        Raises:
+          TimeoutError: none came in time.
+          EOFError: the child has ended, or is about to.
+        """
+        try:
+            if not self.connection.poll(max(0.0, timeout_seconds)):
+                raise TimeoutError
+            return self.connection.recv()
+        except ConnectionError:
+            raise EOFError from None
+
+    def end(self) -> None:
+        """Kills the child and waits for its end; harmless when it has ended already."""
+        self.process.kill()
+        self.process.wait()
+        self.connection.close()
+        self.stderr.close()
+
+    def end_text(self) -> str:
+        """How the child ended and its last words: "killed by SIGSEGV: it said nothing"."""
+        return f"{end_cause(self.process.wait())}: {self.last_words()}"
+
+    def last_words(self) -> str:
+        """The line on stderr that tells best why the child ended."""
+        lines = file_tail(self.stderr, _STACK_TRACE_BYTES).splitlines()
+        said = [line.strip() for line in lines if line.strip()]
+        for line in said:
+            if "Check failed" in line:
+                return line
+        return said[-1] if said else "it said nothing"
+
+
+def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
+    """Runs `python -m module`, which receives the request and sends its answer.
+
+    The child may send what it knows so far, too: its last message is the answer. It runs in an
+    empty folder that goes with it.
+
+    Args:
+      module: its `main` calls `connect_to_parent` first.
+      request: what can be pickled.
+      timeout_seconds: from the start to the end of the child, which is killed then.
+
+    Raises:
+      ChildError: the child was killed, ended with another status than 0, sent nothing or took too
+        long.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    answer = status = None
+    with tempfile.TemporaryDirectory(prefix="tfplace_") as folder:
+        child = start_child(module, directory=folder)
+        try:
+            answer = child.ask(request, timeout_seconds)
+            while True:
+                answer = child.receive(deadline - time.monotonic())
+        except TimeoutError:
+            pass
+        except EOFError:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = child.process.wait(max(0.0, deadline - time.monotonic()))
+        finally:
+            last_words = child.last_words()
+            child.end()
+    if status is None:
+        raise ChildError(f"it took more than {timeout_seconds:g} s", answer, is_timeout=True)
+    if status or answer is None:
+        cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
+        raise ChildError(f"{cause}: {last_words}", answer)
+    return answer
+
+
+def start_child(module: str, arguments: Sequence[str] = (), directory: str = "/") -> Child:
+    """Starts `python -m module` with a pipe to it.
+
+    Args:
+      module: its `main` calls `connect_to_parent` first.
+      arguments: what follows the pipe in its argv.
+      directory: as for `start_process`.
+    """
+    ours, theirs = Pipe(duplex=True)
+    stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
+    process = start_process(
+        module,
+        [str(theirs.fileno()), *arguments],
+        directory,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        pass_fds=[theirs.fileno()],
+    )
+    theirs.close()
+    return Child(process, ours, stderr)
+
+
+def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:
+    """In a child: opens the pipe.
+
+    Returns:
+      The pipe and the arguments that are the module's own.
+    """
+    descriptor, *arguments = argv
+    return Connection(int(descriptor)), arguments
+
+
+def start_process(
+    module: str,
+    arguments: Sequence[str] = (),
+    directory: str = "/",
+    environment: Mapping[str, str] | None = None,
+    **streams: Any,
+) -> subprocess.Popen[bytes]:
+    """Starts `python -m module ARGUMENTS` in a process that dies with the thread that calls this.
+
+    Args:
+      module: what runs.
+      arguments: its argv.
+      directory: the working directory; packages called `graphs` or `rewrite` may lie in the
+        user's own, so that by default it is the root.
+      environment: variables beside those of `child_environment`.
+      **streams: stdout, stderr and pass_fds, as for subprocess.Popen.
+    """
+    # -P keeps Python from looking for packages in the working directory.
+    tied = [sys.executable, "-P", "-m", "graphs.host.dies_with_parent", str(os.getpid())]
+    return subprocess.Popen(
+        [*tied, module, *arguments],
+        cwd=directory,
+        env={**child_environment(), **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        **streams,
+    )
+
+
+def child_environment() -> dict[str, str]:
+    """This environment, with the project's packages importable and TensorFlow quiet."""
+    search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(search),
+        "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
+        # A process that takes all of a GPU's memory leaves nothing to the others.
+        "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
+    }
+
+
+def end_cause(status: int) -> str:
+    """A returncode in words: "killed by SIGSEGV", "status 3"."""
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+
+
+def file_tail(file: IO[bytes], num_bytes: int = _TAIL_BYTES, begin: int = 0) -> str:
+    """The last bytes of a file, and none before `begin`, as text."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(max(begin, size - num_bytes))
+    return file.read().decode(errors="replace")

@@ -1,0 +1,142 @@
+"""What `verify` asks of its child process and what that answers: values that are pickled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
+
+from graphs.source_model import Initialization, Variable
+
+SESSION = "v1 Session"
+LOAD = "tf.saved_model.load"
+LOAD_ON_DEVICES = "tf.saved_model.load, variables on their devices"
+OutcomeKind = Literal["compared", "placed_failed", "given_failed", "damaged", "left_out"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SavedModel:
+    """A SavedModel, and the way to run it.
+
+    Attributes:
+      directory: where it is.
+      tags: of the MetaGraphDef to load.
+      signature: one that has to be there, which is called unless it runs in a session; or "".
+      way: SESSION, LOAD or LOAD_ON_DEVICES.
+    """
+
+    directory: str
+    tags: Sequence[str]
+    signature: str = ""
+    way: str = SESSION
+
+
+@dataclasses.dataclass(frozen=True)
+class BareGraph:
+    """A GraphDef that runs in a v1 Session.
+
+    Attributes:
+      graph_def: serialized.
+      initialization: how its variables get their values.
+      variables: all of them.
+      checkpoint: prefix of the files with the values that they get after that, or "".
+    """
+
+    graph_def: bytes
+    initialization: Initialization
+    variables: Sequence[Variable]
+    checkpoint: str
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ModelRun:
+    """A model, with what is fed and what is read.
+
+    Attributes:
+      model: what runs.
+      feeds: {tensor, or input of the signature that is called: array} of every step.
+      fetches: {name of the value: tensor, or output of the signature that is called}.
+      ops: ops that are run besides.
+      num_steps: how often it is run; the values of each step count.
+      variables: those whose values after the last step count, too.
+    """
+
+    model: SavedModel | BareGraph
+    feeds: Mapping[str, np.ndarray]
+    fetches: Mapping[str, str]
+    ops: Sequence[str] = ()
+    num_steps: int = 1
+    variables: Sequence[Variable] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A run of the model as it came, and the run of the emitted model that must give the same."""
+
+    label: str
+    given: ModelRun
+    placed: ModelRun
+
+
+@dataclasses.dataclass(frozen=True)
+class VerifyRequest:
+    """What the child is to do.
+
+    Attributes:
+      checks: made in this order.
+      target: what sessions connect to; "" for the child itself.
+      num_cpus: CPU devices that the child needs where it has no target.
+      narrowest: the least precise float type that the model computes with; "" for float32.
+      budget_seconds: no further check is begun that would likely end after it.
+    """
+
+    checks: Sequence[Check]
+    target: str
+    num_cpus: int
+    narrowest: str
+    budget_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ComparedValue:
+    """One value of a check.
+
+    Attributes:
+      name: how it is called.
+      max_abs_diff: largest absolute difference.
+      is_equal: whether both models agree within the tolerance.
+      is_random: whether two runs of the model as it came differ, so that nothing can be compared.
+    """
+
+    name: str
+    max_abs_diff: float
+    is_equal: bool
+    is_random: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckOutcome:
+    """What came of a check.
+
+    Attributes:
+      label: of the check.
+      kind: "compared"; or what happened instead: one of the models failed, the variables of the
+        model as it came are damaged, or there was no time left.
+      why: what is behind that; "" where values were compared.
+      values: what was compared.
+    """
+
+    label: str
+    kind: OutcomeKind
+    why: str = ""
+    values: Sequence[ComparedValue] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ChecksSoFar:
+    """The outcomes of the checks that are done, and whether the emitted model runs at present."""
+
+    outcomes: Sequence[CheckOutcome] = ()
+    runs_placed: bool = False

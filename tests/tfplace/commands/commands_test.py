@@ -1,0 +1,123 @@
+"""The smaller commands, in process: what they print and write."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tfplace.cli import main
+
+ROOT = Path(__file__).parents[3]
+
+
+def printed_json(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+def test_inspect_counts_what_is_there(tiny_rnnlm, capsys):
+    assert main(["inspect", tiny_rnnlm, "--cluster=k80x2", "--format=json"]) == 0
+    found = printed_json(capsys)
+    assert found["kind"] == "graph_def" and found["mode"] == "train"
+    assert sum(row["num_ops"] for row in found["op_types"]) == found["num_ops"]
+    assert found["devices_asked"] == {"": found["num_ops"]}
+    assert found["num_colocation_groups"] > 0 and found["flops"] > 0
+    assert main(["inspect", tiny_rnnlm]) == 0
+    printed = capsys.readouterr().out
+    assert "MatMul" in printed and max(map(len, printed.splitlines())) <= 80
+
+
+def test_simulate_predicts_a_placement_and_writes_its_timeline(tiny_rnnlm, tmp_path, capsys):
+    timeline = tmp_path / "timeline.json"
+    words = ["simulate", tiny_rnnlm, "--cluster=k80x2", "--format=json"]
+    assert main([*words, f"--timeline={timeline}", "--repeat=3"]) == 0
+    given = printed_json(capsys)
+    assert given["feasible"] and given["transfers"] == 0 and given["placements_per_second"] > 0
+    assert json.loads(timeline.read_text())["traceEvents"]
+    placement = tmp_path / "placement.json"
+    placement.write_text(json.dumps({"loss": "/device:CPU:0"}))
+    assert main([*words, f"--placement={placement}"]) == 0
+    moved = printed_json(capsys)
+    assert moved["ops_per_device"]["/device:CPU:0"] == given["ops_per_device"]["/device:CPU:0"] + 1
+    assert moved["transfers"] > 0
+
+
+@pytest.mark.parametrize("ending", ["", ".pb", ".pbtxt", ".meta"])
+def test_graph_writes_every_format_and_never_over_what_is_there(ending, tmp_path, capsys):
+    output = tmp_path / f"cifar10{ending}"
+    words = ["graph", "cifar10", "--size=tiny", f"--output={output}", "--format=json"]
+    assert main(words) == 0
+    assert printed_json(capsys)["num_parameters"] > 0
+    assert output.exists()
+    assert main(words) == 2
+    assert "exists already" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["graph", "cifar11", "--output=x.pb"], "cifar10"),
+        (["graph", "cifar10"], "--output is missing"),
+        (["graph", "cifar10", "--num_layers=3", "--output=x.pb"], "num_layers"),
+        (["bench", "--output=x.txt"], "FILE.json"),
+        (["bench", "--output=x.json", "--seeds=a"], "whole number"),
+        (["bench", "--output=x.json", "--algorithms=rondom"], "random"),
+    ],
+)
+def test_usage_errors(words, found, capsys):
+    assert main(words) == 1
+    assert found in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", [["train", "--family=rnnlm"], ["bench", "--models=rnnlm"]])
+def test_where_nothing_can_be_written_no_work_begins(command, capsys):
+    output = "/proc/x.npz" if command[0] == "train" else "/proc/x.json"
+    assert main([*command, f"--output={output}"]) == 2
+    assert "the folder /proc can't be written to" in capsys.readouterr().err
+
+
+def test_devices_lists_clusters(capsys):
+    assert main(["devices", "--cluster=k80x4", "--format=json"]) == 0
+    found = printed_json(capsys)
+    assert len(found["cluster"]["devices"]) == 5 and "v100x8" in found["named_clusters"]
+    assert main(["devices"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_bench_goes_on_where_it_was_and_one_failing_cell_does_not_end_it(tmp_path, capsys):
+    output = tmp_path / "bench.json"
+    words = ["bench", "--models=cifar10:size=tiny,/nowhere.pb", "--algorithms=random,etf"]
+    words += ["--max_trials=5", "--budget_seconds=20", f"--output={output}", "--format=json"]
+    assert main(words) == 2
+    printed = capsys.readouterr()
+    rows = json.loads(printed.out)
+    assert printed.err.splitlines()[-1] == (
+        f"tfplace: error: running a bench: 2 of 4 cells failed; {output} says why; the same "
+        "command tries them again"
+    )
+    assert [(r["algorithm"], r["trials"], r["feasible"]) for r in rows[:2]] == [
+        ("random", 5, True),
+        ("etf", 1, True),
+    ]
+    assert all("nowhere" in row["error"] for row in rows[2:])
+    assert {path.name for path in tmp_path.iterdir()} == {f"bench.{e}" for e in
+                                                          ("json", "csv", "md", "png")}  # fmt: skip
+    before = output.read_text()
+    assert main(words) == 2
+    assert output.read_text() == before
+
+
+def test_as_a_process_it_keeps_tensorflows_lines_off_the_terminal(tiny_rnnlm):
+    done = subprocess.run(
+        [sys.executable, "-m", "tfplace", "simulate", tiny_rnnlm, "--cluster=k80x2"],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert done.stdout.startswith("predicted ")

@@ -1,0 +1,90 @@
+"""The search of `optimize`: the baselines, then the algorithm from the best of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+from tfplace.algorithms.table import stages_of
+from tfplace.choosing.baselines import (
+    LEAST_SECONDS,
+    Candidate,
+    baseline_candidates,
+    best_of,
+)
+from tfplace.choosing.evaluators import evaluator_for
+from tfplace.choosing.finalists import SEARCH_SHARE, SLOWER_LINKS, has_finalists
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+from tfplace.search.kept.folder import SearchFolder
+from tfplace.search.search import Limits, search
+from tfplace.search.trial_log import SearchResult
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+    """What was found.
+
+    Attributes:
+      baselines: all of them, tried or not.
+      candidates: the baselines and the algorithm's best, each predicted by the simulator.
+      result: of the algorithm's search.
+    """
+
+    baselines: Sequence[Candidate]
+    candidates: Sequence[Candidate]
+    result: SearchResult
+
+
+def find_placement(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    trained: Checkpoint | None,
+    folder: SearchFolder | None,
+    progress: Progress,
+) -> Searched:
+    """Tries the baselines, then searches on from the best of them, all within one budget.
+
+    Args:
+      prepared: the problem.
+      options: algorithm, evaluator, limits and seed.
+      trained: what --policy names, or None.
+      folder: where the search is kept, or None.
+      progress: is told what goes on.
+    """
+    problem, instance = prepared.problem, prepared.instance
+    progress.say(f"trying the baselines on {prepared.cluster.name}")
+    simulator = SimulatingEvaluator(problem)
+    simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
+    began = time.monotonic()
+    baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
+    stages = []
+    if problem.num_devices > 1:
+        best = best_of(baselines)
+        start = None if best is None else best.device_of_op
+        if folder is not None:
+            start = folder.start(start)
+        stages = stages_of(
+            options.algorithm,
+            instance,
+            options.seed,
+            start,
+            trained,
+            is_simulated=options.evaluator != "measure",
+        )
+    left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
+    if has_finalists(prepared, options):  # they are searched for within the same budget
+        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
+    with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
+        limits = Limits(left, options.max_trials)
+        result = search(stages, evaluator, limits, progress.search, folder)
+    candidates = list(baselines)
+    if result.best is not None:
+        placement = result.best.placement.device_of_op
+        outcome = simulator.evaluate(placement[None])[0]
+        candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
+    return Searched(baselines, candidates, result)

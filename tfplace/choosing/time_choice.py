@@ -1,0 +1,64 @@
+"""Real runs of what the search chose, where the devices are present: they have the last word."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfplace.choosing.choose import Choice, confirmed
+from tfplace.choosing.compare import Comparison, compare, placements_to_compare
+from tfplace.choosing.finalists import finalists, has_finalists, of_measured_search, quickest
+from tfplace.choosing.find_placement import Searched
+from tfplace.interruption import interruptible
+from tfplace.measurement.step_limits import StepLimits
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+
+
+def time_choice(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    searched: Searched,
+    choice: Choice,
+    progress: Progress,
+) -> tuple[Choice, Comparison | None]:
+    """What is written after real runs, and these; None where there were none.
+
+    After Ctrl-C the choice is the prediction's.
+
+    Args:
+      prepared: the problem.
+      options: evaluator, budget and seed.
+      searched: what given, single and the other candidates are.
+      choice: by prediction.
+      progress: is told what goes on.
+    """
+    if not prepared.is_present or prepared.problem.num_devices == 1:
+        return choice, None
+    if options.evaluator == "simulate":
+        return choice, None
+    untimed: tuple[Choice, Comparison | None] = choice, None
+    with interruptible() as interruption:
+        return interruption.unless_seen(
+            lambda: _timed(prepared, options, searched, choice, progress), untimed
+        )
+
+
+def _timed(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    searched: Searched,
+    choice: Choice,
+    progress: Progress,
+) -> tuple[Choice, Comparison | None]:
+    name, seed = prepared.cluster.name, options.seed
+    if choice.verdict == "placed" and has_finalists(prepared, options):
+        progress.say(f"timing the best few placements on {name}")
+        rivals = finalists(prepared, choice.candidate, options.budget_seconds, seed)
+        choice = dataclasses.replace(choice, candidate=quickest(prepared, rivals, seed))
+    if options.evaluator == "measure":
+        choice = of_measured_search(prepared, searched.candidates, choice, seed)
+    progress.say(f"timing given, single and placed on {name}")
+    placements = placements_to_compare(searched.candidates, choice.candidate)
+    timings = compare(prepared, placements, StepLimits(seed=seed), seed)
+    return confirmed(choice, searched.candidates, timings), timings

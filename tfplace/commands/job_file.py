@@ -1,0 +1,247 @@
+"""Reading JOBS: one flagfile line per job, with defaults, includes and templates.
+
+    # a comment
+    --cluster=k80x4 --flagfile=common.flags
+    rnnlm.pb --seed=1 --output_dir=placed/{name}
+    simulate rnnlm.pb --placement=hand_made.json --name=by-hand
+
+A line of flags alone holds for the lines after it. `{name}` is the job's name, `{model}` its first
+argument's stem, `{seed}` the value of that flag, likewise for every flag of the job's command. A
+job's name is made of its first argument and of the values of the flags on its own line, so that
+it stays the same whatever other lines come and go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from graphs.clusters.cluster_file import parse_bytes
+from graphs.errors import OutputError, TfplaceError, UsageError
+from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
+from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.flag_table import JOB
+from tfplace.commands.from_flags import given_flags
+from tfplace.commands.parse import parse
+from tfplace.runs.batch.job import Job
+from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER
+from tfplace.runs.executors.program import ProcessLimits
+
+DEFAULT_COMMAND = "optimize"
+OWN_FLAGS = tuple(flag.name for flag in JOB)  # of the job, not of its command
+OUTPUT_FLAGS = ("output_dir", "output", "dump_problem", "timeline", "picture")
+PLACE_FLAGS = (*OUTPUT_FLAGS, "checkpoint_dir")
+LONGEST_NAME = 80
+_TEMPLATE = re.compile(r"\{([a-z_]+)\}")
+_UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobFile:
+    """A file of jobs, and what its lines are read with.
+
+    Attributes:
+      path: of the file.
+      output_dir: the batch's folder.
+      limits: those of jobs whose line sets none.
+    """
+
+    path: str
+    output_dir: str
+    limits: ProcessLimits
+
+    def read(self) -> list[Job]:
+        """The jobs in their order; one that can't run has an `error`.
+
+        Raises:
+          UsageError: there is no such file, or no job in it.
+        """
+        jobs: list[Job] = []
+        defaults: list[str] = []
+        for number, line in enumerate(self._lines(), start=1):
+            try:
+                words = _words(line)
+                if words and all(word.startswith("-") for word in words):
+                    defaults += words
+                elif words:
+                    job = self._job(number, line.strip(), words, defaults)
+                    self._require_apart(job, jobs)
+                    jobs.append(job)
+            except TfplaceError as error:
+                jobs.append(Job(f"line-{number}", number, line.strip(), error=str(error)))
+        if not jobs:
+            raise UsageError(
+                f"reading the jobs in {self.path}: found none; wanted lines `MODEL --flags`"
+            )
+        return jobs
+
+    def _lines(self) -> list[str]:
+        try:
+            return Path(self.path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+            raise UsageError(
+                f"reading the jobs in {self.path}: {why}; wanted a text file with a line "
+                f"`MODEL --flags` for each job{did_you_mean_file(self.path)}"
+            ) from None
+
+    def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:
+        has_command = words[0] in COMMANDS and words[0] != "batch"
+        command = words[0] if has_command else DEFAULT_COMMAND
+        arguments, values = parse(command, [*defaults, *words[has_command:]], JOB)
+        facts = _facts(arguments, values)
+        name = _fitting(_filled(values.name, facts) if values.name else _default_name(words))
+        facts["name"] = name
+        given = given_flags(values, without=(*OWN_FLAGS, "format"))
+        own_words = tuple(_filled(word, facts) for word in [*arguments, *given])
+        places = {
+            key: _filled(values[key].value or "", facts) for key in PLACE_FLAGS if key in values
+        }
+        added = []
+        for flag, folder in (("output_dir", "placed"), ("checkpoint_dir", CHECKPOINT_FOLDER)):
+            if places.get(flag) == "":
+                places[flag] = str(Path(self.output_dir, JOBS_FOLDER, name, folder))
+                added.append(f"--{flag}={places[flag]}")
+        return Job(
+            name=name,
+            line_number=number,
+            line=line,
+            command=command,
+            words=own_words,
+            added_flags=tuple(added),
+            outputs=tuple(path for key, path in places.items() if path and key != "checkpoint_dir"),
+            has_overwrite="overwrite" in values,
+            limits=self._limits(values),
+        )
+
+    def _limits(self, values: flags.FlagValues) -> ProcessLimits:
+        own = vars(job_limits(values))
+        given = {name: limit for name, limit in own.items() if limit is not None}
+        return dataclasses.replace(self.limits, **given)
+
+    def _require_apart(self, job: Job, others: Sequence[Job]) -> None:
+        """Makes sure that a job has its name and its outputs for itself.
+
+        Raises:
+          UsageError: it has the name of another one.
+          OutputError: it writes where another one does.
+        """
+        doing = f"reading line {job.line_number} of {self.path}"
+        outputs = set(map(os.path.abspath, job.outputs))
+        for other in others:
+            if other.name == job.name:
+                raise UsageError(
+                    f"{doing}: line {other.line_number} has the same name {job.name!r}; give one "
+                    "of them --name=…"
+                )
+            shared = outputs & set(map(os.path.abspath, other.outputs))
+            if shared:
+                raise OutputError(
+                    f"{doing}: line {other.line_number} writes {min(shared)} too; give each its "
+                    "own, as with --output_dir=placed/{name}"
+                )
+
+
+def job_limits(values: flags.FlagValues) -> ProcessLimits:
+    """What --time_limit_seconds, --memory_limit and --num_gpus say, None where one isn't given.
+
+    Raises:
+      UsageError: --memory_limit is no size.
+    """
+    memory = values.memory_limit
+    try:
+        memory_bytes = None if memory is None else parse_bytes("--memory_limit", memory)
+    except TfplaceError as error:
+        raise UsageError(f"reading the flags: {error}") from None
+    return ProcessLimits(
+        time_limit_seconds=values.time_limit_seconds,
+        memory_limit_bytes=memory_bytes,
+        num_gpus=values.num_gpus,
+    )
+
+
+def _words(line: str) -> list[str]:
+    """The line as a shell splits it, up to a word that begins with #; none if it begins with //."""
+    if line.lstrip().startswith(("#", "//")):
+        return []
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(
+            f"reading the line `{line.strip()}`: {error}; quote words as in a shell"
+        ) from None
+    comment = next((i for i, word in enumerate(words) if word.startswith("#")), len(words))
+    return words[:comment]
+
+
+def _facts(arguments: Sequence[str], values: flags.FlagValues) -> dict[str, str]:
+    """{name: value} of what templates may name, but for the job's name."""
+    facts = {key: _text(values[key].value) for key in values if key not in OWN_FLAGS}
+    if arguments:
+        facts["model"] = _stem(arguments[0])
+    return facts
+
+
+def _text(value: Any) -> str:
+    words = value if isinstance(value, list) else [value]
+    return ",".join(_stem(str(word)) for word in words if word is not None)
+
+
+def _filled(text: str, facts: dict[str, str]) -> str:
+    """The text with its templates filled in.
+
+    Raises:
+      UsageError: a template names nothing.
+    """
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in facts:
+            raise UsageError(
+                f"filling in `{text}`: there is nothing called {{{name}}} here"
+                f"{did_you_mean(name, facts)}; wanted {{name}}, {{model}} or a flag of the command"
+            )
+        return facts[name]
+
+    return _TEMPLATE.sub(fill, text)
+
+
+def _default_name(words: Sequence[str]) -> str:
+    """ "a/rnnlm.pb --cluster=k80x4 --seed=2" -> "rnnlm-k80x4-2"."""
+    parts = []
+    for word in words:
+        flag, has_value, value = word.partition("=")
+        if not word.startswith("-"):
+            parts.append(_stem(word))
+        elif flag.lstrip("-") not in (*OWN_FLAGS, *PLACE_FLAGS, "overwrite", "format"):
+            parts.append(_stem(value) if has_value else flag.lstrip("-"))
+    return "-".join(part for part in parts if part)
+
+
+def _stem(path: str) -> str:
+    """ "models/rnnlm.pb" -> "rnnlm"; a name without an ending, as "nmt:num_layers=2", as it is."""
+    name = path.rstrip("/").rpartition("/")[2]
+    stem, dot, ending = name.rpartition(".")
+    return stem if dot and ending.isalnum() and not ending.isdigit() and stem else name
+
+
+def _fitting(name: str) -> str:
+    """The name as that of a folder; a long one ends with a digest of the whole.
+
+    Raises:
+      UsageError: nothing is left of it.
+    """
+    fit = _UNFIT.sub("_", name).strip("._-")
+    if not fit:
+        raise UsageError(f"naming a job {name!r}: wanted letters or digits; give it --name=…")
+    if len(fit) > LONGEST_NAME:
+        fit = f"{fit[:LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    return fit

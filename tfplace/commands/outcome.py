@@ -1,0 +1,57 @@
+"""How a command ends: its result on stdout, one line on stderr if it failed, an exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from absl import flags
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+# Of the contract, section 2; graphs/errors.py has the others.
+EXIT_USAGE, EXIT_BAD_INPUT, EXIT_INTERRUPTED, EXIT_DEFECT = 1, 2, 5, 70
+LONGEST_WORD = 300  # of an error line: a path may be long, a name in a damaged file endless
+LONGEST_LINE = 2000
+
+
+def text_output(values: flags.FlagValues, result: Any) -> Console | None:
+    """Prints the result with --format=json; else returns where to print it for a person."""
+    if values.format == "json":
+        from tfplace.report.report import plain
+
+        json.dump(plain(result), sys.stdout, indent=2, allow_nan=False)
+        print()
+        return None
+    from tfplace.report.text import console
+
+    return console()
+
+
+def plain_table(title: str, *columns: str) -> Table:
+    """A table without lines."""
+    from rich.table import Table
+
+    return Table(*columns, box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
+
+
+def failed(message: str, status: int) -> int:
+    """Prints `tfplace: error: MESSAGE` on stderr and returns the exit status."""
+    print(f"tfplace: error: {one_line(message)}", file=sys.stderr)
+    return status
+
+
+def one_line(text: str) -> str:
+    """The text in one line that a person can read, whatever names are in it."""
+    line = " ".join(_shortened(word, LONGEST_WORD) for word in text.split())
+    return _shortened(line, LONGEST_LINE)
+
+
+def _shortened(text: str, length: int) -> str:
+    """At most `length` characters: the first two thirds and the end, where the remedy stands."""
+    if len(text) <= length:
+        return text
+    return f"{text[: length * 2 // 3]}...{text[3 - length // 3 :]}"

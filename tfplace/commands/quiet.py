@@ -1,0 +1,77 @@
+"""Keeps a user's terminal free of what TensorFlow writes there, as far as --verbosity wants it.
+
+TensorFlow has two ways: Python's `logging`, and its C++ code, which writes to file descriptor 2.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+from typing import IO
+
+LOUD = 2  # the --verbosity from which on TensorFlow's own lines are shown
+TAIL_BYTES = 2000
+_NOISE = re.compile(
+    r"[IW]\d{4} |WARNING: All log messages before|To enable the following instructions"
+    r"|E\d{4} .*(cuInit|Unable to register cu|computation_placer)"
+)
+
+
+class LogLines(logging.Handler):
+    """Prints log records as lines on stderr; looks up sys.stderr each time, as it may change."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(f"tfplace: {record.getMessage()}", file=sys.stderr, flush=True)
+
+
+def quiet_tensorflow(verbosity: int) -> None:
+    """Sets the loggers and TensorFlow's environment; call it before TensorFlow is imported.
+
+    Args:
+      verbosity: below 0 shows errors, 0 warnings too, 1 all log lines of tfplace, LOUD all.
+    """
+    # Whatever this process does on a GPU must leave memory to the process that measures.
+    os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
+    if verbosity < LOUD:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        os.environ.setdefault("GLOG_minloglevel", "3")
+        logging.getLogger("tensorflow").setLevel(logging.ERROR)
+    level = logging.INFO if verbosity > 0 else logging.ERROR if verbosity < 0 else logging.WARNING
+    for package in ("graphs", "rewrite", "tfplace"):
+        logger = logging.getLogger(package)
+        logger.handlers = [LogLines()]
+        logger.setLevel(level)
+
+
+class NativeStderr:
+    """From `divert` on, lines of C++ code go to a file, which `tail` reads when something breaks.
+
+    TensorFlow 2.21 writes lines at its start before any variable or function can stop them.
+    Python's own sys.stderr goes on writing where it always did.
+    """
+
+    def __init__(self) -> None:
+        self._file: IO[bytes] | None = None
+
+    def divert(self) -> None:
+        """Sends descriptor 2 to a temporary file and sys.stderr to where descriptor 2 led."""
+        try:
+            terminal = os.dup(2)
+        except OSError:  # started with a closed stderr: nothing to keep clean
+            return
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        sys.stderr.flush()
+        os.dup2(self._file.fileno(), 2)
+        sys.stderr = os.fdopen(terminal, "w", buffering=1, encoding="utf-8", errors="replace")
+
+    def tail(self) -> str:
+        """The end of what was diverted, without the lines that TensorFlow always writes."""
+        if self._file is None:
+            return ""
+        size = os.fstat(self._file.fileno()).st_size
+        content = os.pread(self._file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
+        lines = content.decode(errors="replace").splitlines()
+        return "".join(f"{line}\n" for line in lines if line.strip() and not _NOISE.match(line))

@@ -1,0 +1,46 @@
+"""Minimum cuts by METIS: parts of equal weight that exchange as little as possible.
+
+Source: Karypis and Kumar 1998 (multilevel k-way partitioning).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pymetis
+from scipy import sparse
+
+from graphs.op_graph import FloatArray, IntArray
+
+# METIS sums weights in 32 bits: all vertices together, and all edges together, stay below this.
+_TOTAL_WEIGHT = 500_000_000
+
+
+def minimum_cut(
+    edges: sparse.csr_array, weights: FloatArray, num_parts: int, imbalance: float, seed: int
+) -> IntArray:
+    """i4[V]: part of each vertex, 0 to num_parts - 1 in no order; a part may be empty.
+
+    Args:
+      edges: f8[V, V] symmetric, without a diagonal: what cutting each edge costs.
+      weights: f8[V], not negative; any unit.
+      num_parts: at least 2.
+      imbalance: how much heavier than the mean a part may be, as a share of the mean.
+      seed: the same seed gives the same parts. METIS seeds the C library's generator, for which
+        0 and 1 are the same.
+    """
+    partition = pymetis.part_graph(
+        num_parts,
+        xadj=edges.indptr.astype(np.int32),
+        adjncy=edges.indices.astype(np.int32),
+        eweights=_whole_weights(edges.data),
+        vweights=_whole_weights(weights),
+        options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
+        recursive=False,
+    )
+    return np.asarray(partition.vertex_part, dtype=np.int32)
+
+
+def _whole_weights(weights: FloatArray) -> IntArray:
+    """Positive whole numbers in proportion to f8 weights, small enough to be summed in 32 bits."""
+    total = max(float(weights.sum()), 1e-30)
+    return (np.rint(weights * (_TOTAL_WEIGHT / total)) + 1).astype(np.int32)

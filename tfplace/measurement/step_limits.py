@@ -1,0 +1,34 @@
+"""How many steps of a run are made, and how long they may take."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class StepLimits:
+    """How many steps to make, and how long to wait for them.
+
+    Attributes:
+      warmup_steps: steps after the first that are not counted, >= 0.
+      min_steps: steps to count even if they exceed the budget, >= 1; the contract, section 5,
+        wants 10 where a step time is reported.
+      max_steps: steps to count at most.
+      budget_seconds: once min_steps are counted, no step starts after this time.
+      timeout_seconds: the longest that one step may take.
+      prepare_timeout_seconds: the longest that import, initialization and first step may take.
+      seed: of the values of variables that nothing initialises, and of what is drawn besides.
+    """
+
+    warmup_steps: int = 3
+    min_steps: int = 10
+    max_steps: int = 100
+    budget_seconds: float = 30.0
+    timeout_seconds: float = 120.0
+    prepare_timeout_seconds: float = 300.0
+    seed: int = 0
+
+
+def exactly(num_steps: int, warmup_steps: int, seed: int = 0) -> StepLimits:
+    """Limits for a fixed number of steps."""
+    return StepLimits(warmup_steps, min_steps=num_steps, max_steps=num_steps, seed=seed)

@@ -1,0 +1,72 @@
+"""A model loaded, opened down to single ops, as arrays, with what is fed to a run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.building.build import BuiltGraph, build_op_graph
+from graphs.building.flatten import flatten
+from graphs.building.shapes import TensorProperties, infer
+from graphs.flat_graph import FlatGraph
+from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
+from graphs.loading.load import load
+from graphs.source_model import SourceModel
+from tfplace.measurement.training_run import TrainingRun
+from tfplace.preparing.options import ProblemOptions
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadedModel:
+    """A model and one run of it, whatever devices there may be.
+
+    Attributes:
+      source: the model as it came.
+      flat: its run graph with function calls opened.
+      properties: shapes and dtypes of the opened graph's tensors.
+      built: the opened graph as arrays.
+      feeds: {tensor: array} of one run.
+    """
+
+    source: SourceModel
+    flat: FlatGraph
+    properties: TensorProperties
+    built: BuiltGraph
+    feeds: Mapping[str, Any]
+
+    def training_run(self) -> TrainingRun:
+        """What one run of the model is, for the measuring process."""
+        return TrainingRun(
+            feeds=self.feeds,
+            fetches=self.source.fetches,
+            initialization=self.source.initialization,
+        )
+
+    def opened_run(self) -> TrainingRun:
+        """The same run with function calls opened, so that every op can have its own device."""
+        return dataclasses.replace(
+            self.training_run(), fetches=self.flat.fetches, source_graph=self.source.graph_def
+        )
+
+
+def load_model(options: ProblemOptions) -> LoadedModel:
+    """Loads a model, opens it, and finds or makes what is fed.
+
+    Raises:
+      ModelError, FeedError, UsageError: bad input.
+    """
+    load_options = options.load
+    if options.feed_file is not None:  # the arrays to feed decide unknown dimensions
+        shapes = read_feed_shapes(options.feed_file)
+        load_options = dataclasses.replace(load_options, fed_shape=shapes)
+    source = load(options.model, load_options)
+    # A made training step has rewritten the model's conditionals: their ops are not the model's.
+    is_own = source.origins is None
+    flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
+    properties = infer(flat)
+    if options.feed_file is not None:
+        feeds = read_feeds(options.feed_file, source.feeds)
+    else:
+        feeds = feeds_of_opened(flat, properties, source.feeds, options.seed)
+    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds)
