@@ -316,7 +316,7 @@ def with_executor(
 def random_executor(rng: np.random.Generator, problem: Problem) -> Problem:
     """The problem under an executor with random figures that provoke ties."""
     shape = (problem.num_devices, problem.num_devices, 2)
-    executor = ExecutorModel(
+    executor = ExecutorModel(  # type: ignore[call-arg]
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([0.0, 0.5, 0.25], shape),
         rng.choice([True, False], problem.num_ops),

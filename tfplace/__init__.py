@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import re
 from typing import TYPE_CHECKING, Any
 
 from tfplace.version import __version__
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from graphs.cluster import Cluster, Device
     from graphs.errors import TfplaceError
     from tfplace.api.commands import cluster, inspect, optimize, run, simulate
+    from tfplace.api.load import load
     from tfplace.api.placed_step import PlacedStep, place
     from tfplace.report.report import Report
     from tfplace.simulation.prediction import Prediction
@@ -62,12 +62,12 @@ _HOMES = {
     "TfplaceError": "graphs.errors",
     "cluster": "tfplace.api.commands",
     "inspect": "tfplace.api.commands",
+    "load": "tfplace.api.load",
     "optimize": "tfplace.api.commands",
     "place": "tfplace.api.placed_step",
     "run": "tfplace.api.commands",
     "simulate": "tfplace.api.commands",
 }
-_MISSING_DEVICE = re.compile(r"[Cc]ould not satisfy device specification '([^']+)'")
 
 
 def __getattr__(name: str) -> Any:
@@ -78,38 +78,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
-
-
-def load(path: str, tags: Any = None) -> Any:
-    """Loads an emitted SavedModel with its variables on the devices that their ops want.
-
-    It is `tf.saved_model.load` with the one option that makes TensorFlow honour the variable
-    devices which tfplace wrote; loaded without it, every variable lies on the default device
-    and its value may travel at every step.
-
-    Args:
-      path: a SavedModel directory.
-      tags: as for tf.saved_model.load.
-
-    Raises:
-      ClusterError: this process doesn't see a device that a variable was placed on.
-    """
-    import tensorflow as tf
-
-    from graphs.errors import ClusterError
-
-    options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
-    try:
-        return tf.saved_model.load(path, tags=tags, options=options)
-    except tf.errors.InvalidArgumentError as error:
-        missing = _MISSING_DEVICE.search(error.message)
-        if missing is None:
-            raise
-        seen = ", ".join(device.name for device in tf.config.list_logical_devices())
-        raise ClusterError(
-            f"loading {path}: it has variables on {missing.group(1)}, which this process doesn't "
-            f"see; it sees {seen}; connect to the cluster first "
-            "(tf.config.experimental_connect_to_cluster, an example is in "
-            "tfplace/docs/multiple_hosts.md), or load with tf.saved_model.load, which puts every "
-            "variable here"
-        ) from None

@@ -185,7 +185,7 @@ def test_a_graph_whose_variables_cannot_be_initialised_is_refused(graph_def, tmp
 
 def test_what_the_disk_did_not_keep_is_found_out(tf2, tmp_path, monkeypatch):
     """The written file is not the one that is read back."""
-    sniff_file = emit_module.sniff
+    sniff_file = emit_module.sniff  # type: ignore[attr-defined]
     monkeypatch.setattr(
         emit_module, "sniff", lambda path: sniff_file(tf2.source.path if path == tmp_path else path)
     )

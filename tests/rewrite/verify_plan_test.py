@@ -6,7 +6,7 @@ from graphs.errors import ModelError
 from graphs.source_model import Initialization, Signature, SourceModel, TensorSpec
 from rewrite import verify_plan
 from rewrite.verify_plan import Plan
-from tests.rewrite.graphs import add_op, graph_pb2
+from tests.rewrite.graphs import add_op, graph_pb2  # type: ignore[attr-defined]
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def source():
 
 @pytest.mark.parametrize("wanted", [0, 2])
 def test_an_input_of_unknown_rank_gets_the_first_that_runs(source, tmp_path, monkeypatch, wanted):
-    made = verify_plan.generate_feeds
+    made = verify_plan.generate_feeds  # type: ignore[attr-defined]
 
     def picky(graph_def, specs, fetches, seed):
         if len(specs[0].shape) != wanted:

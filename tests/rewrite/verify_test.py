@@ -50,9 +50,9 @@ def test_tf2_computes_the_same_however_it_is_loaded(tf2):
             value
             for signature in signatures
             for how in ("v1 Session", *LOADS)
-            for value in values(*signature, how)
+            for value in values(*signature, how)  # type: ignore[call-arg]
         ),
-        *(v for s in signatures for v in values(*s, "v1 Session, empty batch")),
+        *(v for s in signatures for v in values(*s, "v1 Session, empty batch")),  # type: ignore[call-arg]
     ]
 
 

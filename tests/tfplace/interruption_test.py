@@ -82,7 +82,7 @@ def run(tiny_rnnlm, tmp_path):
 
 
 def test_during_the_baselines_what_is_known_is_written(run, monkeypatch, tmp_path):
-    policy_of = baselines.policy_of
+    policy_of = baselines.policy_of  # type: ignore[attr-defined]
 
     def interrupted(name, *arguments):
         if name == "etf":
@@ -106,7 +106,7 @@ def test_during_the_baselines_what_is_known_is_written(run, monkeypatch, tmp_pat
 
 
 def test_at_the_first_evaluation_the_given_placement_is_kept(run, monkeypatch):
-    class Interrupting(find_placement.SimulatingEvaluator):
+    class Interrupting(find_placement.SimulatingEvaluator):  # type: ignore[name-defined]
         def __init__(self, problem):
             super().__init__(problem)
             interrupt()
@@ -137,7 +137,7 @@ def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path, capsys):
 
 
 def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, capsys):
-    emit = optimize_module.emit
+    emit = optimize_module.emit  # type: ignore[attr-defined]
 
     def interrupted_twice(*arguments):
         emit(*arguments)

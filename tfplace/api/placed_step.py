@@ -14,10 +14,10 @@ from typing import Any, Unpack
 import numpy as np
 import tensorflow as tf
 
-import tfplace
 from graphs.errors import ModelError, UsageError
 from tfplace.api.commands import optimize
 from tfplace.api.flags import OptimizeFlags
+from tfplace.api.load import load
 from tfplace.report.report import Report
 
 TRAIN, INFER = "train_step", "serving_default"
@@ -107,7 +107,7 @@ def place(
             "mode": mode,
         }
         report = optimize(given, **chosen)
-        return PlacedStep(report, tfplace.load(placed), flat)
+        return PlacedStep(report, load(placed), flat)
 
 
 class _FlatStep:

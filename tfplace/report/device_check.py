@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.devices_asked import matching_devices
 from graphs.host.did_you_mean import did_you_mean
-from graphs.pricing.kernels import KernelTable, kernel_table
+from graphs.pricing.kernels import kernel_table
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import op_path
 from tfplace.preparing.prepare import PreparedModel
@@ -112,12 +112,17 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
     names = prepared.cluster.device_names
     matches = {device: matching_devices(device, names) for device in {a.node.device for a in asked}}
     matches[""] = list(range(len(names)))
-    checker = _Checker(kernel_table(), names, prepared.problem.device_types, matches)
+    kernels, types = kernel_table(), prepared.problem.device_types
+
+    def can_run(node: Any, device: int) -> bool:
+        return kernels.matching(node, types[device]) is not None
+
     # A call is no op by itself: what it calls is checked, opened or as a function's body.
     calls = {function.signature.name for function in prepared.source.graph_def.library.function}
-    misplaced = [
-        wrong for a in asked if a.node.op not in calls and (wrong := checker.check(a)) is not None
+    alone = [
+        _wrong(a, matches[a.node.device], names, can_run) for a in asked if a.node.op not in calls
     ]
+    misplaced = [wrong for wrong in alone if wrong is not None]
     named = {wrong.op for wrong in misplaced}
     misplaced += _contradictions(prepared, [a for a in asked if a.path not in named], matches)
     usable = given.problem.usable_bytes().astype(np.int64).tolist()
@@ -152,39 +157,30 @@ def _asked(prepared: PreparedModel) -> Iterator[_Asked]:
                 yield _Asked(op_path(function, node.name), node, -1)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Checker:
-    """Judges ops one by one.
+def _wrong(
+    asked: _Asked,
+    matches: Sequence[int],
+    names: Sequence[str],
+    can_run: Callable[[Any, int], bool],
+) -> Misplaced | None:
+    """What is wrong with one op, whatever the others ask for; None for nothing.
 
-    Attributes:
-      kernels: TensorFlow's.
-      device_names: [D].
-      device_types: [D].
-      matches: {device string: numbers of the devices that it may mean}.
+    Args:
+      asked: the op.
+      matches: numbers of the devices that its device string may mean.
+      names: [D].
+      can_run: whether a NodeDef has a kernel on a device.
     """
-
-    kernels: KernelTable
-    device_names: Sequence[str]
-    device_types: Sequence[str]
-    matches: Mapping[str, Sequence[int]]
-
-    def check(self, asked: _Asked) -> Misplaced | None:
-        """What is wrong with one op, whatever the others ask for; None for nothing."""
-        node = asked.node
-        there = self.matches[node.device]
-        if not there:
-            hint = did_you_mean(node.device, self.device_names)
-            has = hint or f"; it has {_few(self.device_names)}"
-            message = f"the cluster has no such device{has}"
-            return Misplaced(asked.path, node.op, node.device, UNKNOWN_DEVICE, message)
-        if any(self._has_kernel(node, device) for device in there):
-            return None
-        others = [n for d, n in enumerate(self.device_names) if self._has_kernel(node, d)]
-        message = f"no kernel for its dtypes there; it has one on {_few(others) or 'no device'}"
-        return Misplaced(asked.path, node.op, node.device, NO_KERNEL, message)
-
-    def _has_kernel(self, node: Any, device: int) -> bool:
-        return self.kernels.matching(node, self.device_types[device]) is not None
+    node = asked.node
+    if not matches:
+        hint = did_you_mean(node.device, names) or f"; it has {_few(names)}"
+        message = f"the cluster has no such device{hint}"
+        return Misplaced(asked.path, node.op, node.device, UNKNOWN_DEVICE, message)
+    if any(can_run(node, device) for device in matches):
+        return None
+    others = [name for device, name in enumerate(names) if can_run(node, device)]
+    message = f"no kernel for its dtypes there; it has one on {_few(others) or 'no device'}"
+    return Misplaced(asked.path, node.op, node.device, NO_KERNEL, message)
 
 
 def _contradictions(

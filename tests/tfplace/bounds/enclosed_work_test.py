@@ -16,7 +16,7 @@ from tfplace.bounds.enclosed_work import (
     reversed_in_time,
 )
 from tfplace.bounds.load_bound import DualWeights
-from tfplace.bounds.lower_bound import LowerBound, lower_bound
+from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.bounds.relaxation import device_classes, forward_edges
 
 EVEN = DualWeights(np.array([0.5]), np.zeros(1))  # of one class of two devices
@@ -55,7 +55,7 @@ def test_no_schedule_has_less_between_two_ops_of_the_chain(problem: Problem) -> 
 def test_forks_one_after_another_each_take_their_work() -> None:
     # 1 + 4/2 + 1 + 4/2 + 1. Path alone: 5, all work on two devices: 5.5, the best window: 6.5.
     problem = _forks(2, width=4)
-    assert lower_bound(problem) == LowerBound(pytest.approx(7.0), "path")
+    assert lower_bound_seconds(problem) == pytest.approx(7.0)
     assert optimum_seconds(problem) == 7.0
 
 
@@ -66,6 +66,18 @@ def test_table_holds_what_lies_enclosed() -> None:
     expected[0, 2:] = [1.5, 2.0, 3.5]  # a fork's three branches, the fork in the middle, all
     expected[1, 3:] = [0.5, 2.0]  # not the other branches: they may run before branch 1 ends
     expected[2, 4] = 1.5
+    np.testing.assert_allclose(np.triu(enclosed.seconds, 1), expected, atol=1e-12)
+
+
+def test_an_op_lies_after_the_last_op_of_the_chain_that_it_waits_for() -> None:
+    ops = [Op("first"), Op("second", 2.0, ("first:0",)), Op("aside", 1.0, ("first:0",))]
+    ops += [Op("third", 2.0, ("second:0",)), Op("inner", 1.0, ("second:0", "aside:0"))]
+    ops.append(Op("last", 1.0, ("third:0", "inner:0")))
+    enclosed = _enclosed(build_problem(ops, Machine(2)), EVEN)
+    assert enclosed.chain.tolist() == [0, 1, 3, 5]
+    expected = np.zeros((4, 4))
+    expected[0, 2:] = [1.0, 3.0]  # second; and third, aside, inner
+    expected[1, 3] = 1.5  # third and inner, but not aside
     np.testing.assert_allclose(np.triu(enclosed.seconds, 1), expected, atol=1e-12)
 
 

@@ -1,5 +1,6 @@
 """The study from made-up timings, its result as JSON, text and picture; once with real runs."""
 
+import dataclasses
 import io
 import json
 
@@ -9,6 +10,7 @@ import pytest
 
 from graphs.errors import ClusterError
 from graphs.placement import Infeasible
+from tests.builders import with_executor
 from tfplace.cli import main
 from tfplace.fidelity.error_sources import Amount, OpTypeError, TracedStep
 from tfplace.fidelity.picture import scatter_png
@@ -89,6 +91,27 @@ def test_the_result_is_what_was_predicted_and_measured(on_workers):
     assert study.speedup.predicted == study.speedup.measured >= 1.0
     assert study.background_share == 0.3
     assert (study.is_calibrated, study.traced) == (False, [])
+
+
+def test_what_is_judged_is_what_the_search_ranks_by(on_workers):
+    """With several orders that is their mean, not the first order's schedule."""
+    rng = np.random.default_rng(0)
+    turns = [rng.permutation(on_workers.problem.num_ops).tolist() for _ in range(2)]
+    problem = with_executor(on_workers.problem, turn=turns)
+    prepared = dataclasses.replace(on_workers, problem=problem)
+    placements = []
+
+    def measure(chosen):
+        placements.extend(chosen)
+        return [_timings(1.0)] * len(chosen)
+
+    study = study_fidelity(
+        prepared, FidelityConfig(num_placements=6, num_traced=0), measure=measure
+    )
+    simulator = Simulator(problem)
+    predicted = [pair.predicted_seconds for pair in study.pairs]
+    assert predicted == [simulator.run(placement)[0] for placement in placements]
+    assert predicted != [simulator.schedule(placement).makespan for placement in placements]
 
 
 def test_a_cluster_that_is_not_here_and_no_run_at_all_are_errors(on_workers, tiny_rnnlm, capsys):

@@ -252,7 +252,7 @@ def test_an_interrupt_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
         children.append(child)
         return dataclasses.replace(child, connection=_Interrupting(child.connection))
 
-    start_child = measuring_process.start_child
+    start_child = measuring_process.start_child  # type: ignore[attr-defined]
     monkeypatch.setattr(measuring_process, "start_child", start)
     process = MeasuringProcess(cluster_of(LOGICAL_CPUS))
     with pytest.raises(KeyboardInterrupt):

@@ -65,9 +65,9 @@ def test_more_workers_than_cores_share_and_it_is_logged(
     monkeypatch.setattr(workers, "start_child", _FakeChild)
     monkeypatch.setattr(workers, "_wait_until_ready", lambda children, deadline: [])
     running = start_workers(3)
-    assert [child.core for child in running.children] == ["4", "6", "4"]
-    assert [child.task for child in running.children] == ["0", "1", "2"]
-    assert {child.addresses for child in running.children} == {",".join(running.addresses)}
+    assert [child.core for child in running.children] == ["4", "6", "4"]  # type: ignore[attr-defined]
+    assert [child.task for child in running.children] == ["0", "1", "2"]  # type: ignore[attr-defined]
+    assert {child.addresses for child in running.children} == {",".join(running.addresses)}  # type: ignore[attr-defined]
     assert "3 workers on 2 cores" in caplog.text
 
 
@@ -95,7 +95,7 @@ def test_an_exception_in_the_context_ends_the_workers() -> None:
 def test_an_interrupt_while_they_start_ends_them(monkeypatch: pytest.MonkeyPatch) -> None:
     started = []
 
-    def interrupted(children: list[workers.Child], deadline: float) -> list[str]:
+    def interrupted(children: list[workers.Child], deadline: float) -> list[str]:  # type: ignore[name-defined]
         started.extend(children)
         raise KeyboardInterrupt
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from graphs.op_graph import FloatArray
 from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.learning.baseline import over_root_mean_square
+from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, policy_gradient_loss
+from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.policies.graph_embedding import GraphEmbedding, GraphState
 from tfplace.algorithms.learned.policies.placement_features import (
     DEVICE_WIDTH,
@@ -24,24 +23,11 @@ from tfplace.algorithms.learned.policies.placement_features import (
     episode_features,
     graph_relations,
 )
-from tfplace.algorithms.learned.policies.seq2seq import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.reward import penalised_seconds, reference_seconds
+from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal
-
-
-@dataclasses.dataclass(frozen=True)
-class Visit:
-    """One step of an episode.
-
-    Attributes:
-      state: what the policy saw, S = 1.
-      device: what it chose.
-    """
-
-    state: GraphState
-    device: int
 
 
 class Placeto:
@@ -70,11 +56,7 @@ class Placeto:
         self._priors = log_prior(self.grouped.allowed)
         widths = GROUP_WIDTH, DEVICE_WIDTH
         self._policy = GraphEmbedding(widths, self.config.units, self.config.rounds, seed)
-        self._optimizer = tf_keras.optimizers.Adam(
-            self.config.optimizer.learning_rate,
-            global_clipnorm=self.config.optimizer.gradient_clip,
-        )
-        self._optimizer.build(self._policy.trainable_variables)
+        self._descent = Descent(self._policy, self.config.optimizer)
         self._rng = np.random.default_rng(seed)
         self._reference = reference_seconds(problem)
         seconds = np.where(self.grouped.allowed, self._features.seconds, np.inf)
@@ -82,7 +64,8 @@ class Placeto:
         self._best_seconds = np.inf
         self._returns = np.zeros((0, self.grouped.grouping.num_groups))
         self._num_episodes = 0
-        self._visits: list[Visit] = []
+        self._states: list[GraphState] = []  # what the policy saw at each visit of the episode
+        self._devices: list[int] = []  # and chose
         self._seconds: list[float] = []
         self._begin_episode()
         self._log_distributions = tf.function(self._policy.log_distributions)
@@ -93,7 +76,7 @@ class Placeto:
         if self._num_episodes > 0 and not self.grouped.has_choice:
             return None
         if self._seconds:
-            self._visit(len(self._visits))
+            self._visit(len(self._devices))
         return Proposal(self.grouped.device_of_op(self._placement[np.newaxis]))
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
@@ -104,7 +87,7 @@ class Placeto:
         self._seconds.append(seconds)
         if isinstance(outcome, Measurement) and seconds < self._best_seconds:
             self._best, self._best_seconds = self._placement.copy(), seconds
-        if self.grouped.has_choice and len(self._visits) < len(self._placement):
+        if self.grouped.has_choice and len(self._devices) < len(self._placement):
             return {"relative_seconds": seconds}
         scalars = self._end_episode() if self.grouped.has_choice else {}
         self._num_episodes += 1
@@ -113,17 +96,15 @@ class Placeto:
 
     def state(self) -> snapshot.Snapshot:
         """Weights, optimizer, random generator, baselines and the episode so far."""
-        chosen = [visit.device for visit in self._visits]
         return {
-            **snapshot.of_variables("policy", self._policy.variables),
-            **snapshot.of_variables("optimizer", self._optimizer.variables),
+            **self._descent.state(),
             "rng": snapshot.of_generator(self._rng),
             "returns": self._returns,
             "num_episodes": np.array(self._num_episodes),
             "best": self._best,
             "best_seconds": np.array(self._best_seconds),
             "episode_start": self._start,
-            "episode_devices": np.array(chosen, dtype=np.int32),
+            "episode_devices": np.array(self._devices, dtype=np.int32),
             "episode_seconds": np.array(self._seconds),
         }
 
@@ -133,8 +114,7 @@ class Placeto:
         Raises:
           ValueError: the arrays are of another problem or configuration.
         """
-        self.set_weights(state)
-        snapshot.into_variables("optimizer", self._optimizer.variables, state)
+        self._descent.set_state(state)
         snapshot.into_generator(self._rng, state["rng"])
         self._returns = state["returns"]
         self._num_episodes = int(state["num_episodes"])
@@ -142,7 +122,7 @@ class Placeto:
         self._best_seconds = float(state["best_seconds"])
         self._start = state["episode_start"]
         self._placement = self._start.copy()
-        self._visits = []
+        self._states, self._devices = [], []
         for group, device in enumerate(state["episode_devices"]):
             self._move(group, self._graph_state(group), int(device))
         self._seconds = [float(value) for value in state["episode_seconds"]]
@@ -160,7 +140,7 @@ class Placeto:
         if first or self.config.start_from_best:
             self._start = self._best.copy()
         self._placement = self._start.copy()
-        self._visits = []
+        self._states, self._devices = [], []
         self._seconds = []
 
     def _visit(self, group: int) -> None:
@@ -171,7 +151,8 @@ class Placeto:
         self._move(group, state, int(np.argmax(logs + self._rng.gumbel(size=len(logs)))))
 
     def _move(self, group: int, state: GraphState, device: int) -> None:
-        self._visits.append(Visit(state, device))
+        self._states.append(state)
+        self._devices.append(device)
         self._placement[group] = device
 
     def _graph_state(self, group: int) -> GraphState:
@@ -194,26 +175,24 @@ class Placeto:
         self._returns = np.stack(recent)
         progress = min(self._num_episodes / self.config.decay_episodes, 1.0)
         first, last = self.config.optimizer.learning_rate, self.config.last_learning_rate
-        self._optimizer.learning_rate.assign(first + (last - first) * progress)
+        self._descent.optimizer.learning_rate.assign(first + (last - first) * progress)
         advantages = over_root_mean_square(returns - baseline)
-        states = [visit.state for visit in self._visits]
         loss, entropy = self._descend(
-            GraphState(*(tf.concat(part, axis=0) for part in zip(*states, strict=True))),
-            tf.constant([visit.device for visit in self._visits]),
+            GraphState(*(tf.concat(part, axis=0) for part in zip(*self._states, strict=True))),
+            tf.constant(self._devices),
             tf.constant(advantages, tf.float32),
         )
         scalars = {"loss": float(loss), "entropy": float(entropy)}
         require_finite("Placeto", scalars)
         return {**scalars, "return": float(returns[0])}
 
-    def _descent_step(self, states: GraphState, devices: Any, advantage: Any) -> Any:
+    def _descent_step(self, states: GraphState, devices: Tensor, advantage: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
             logs = self._policy.log_distributions(self._relations, states)[:, tf.newaxis]
             chosen = chosen_log_probs(logs, devices[:, tf.newaxis])
             entropy = mean_entropy(logs)
             loss = policy_gradient_loss(chosen, advantage) - self.config.entropy_weight * entropy
-        variables = self._policy.trainable_variables
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self._descent.step(tape, loss)
         return loss, entropy
 
 

@@ -1,4 +1,4 @@
-"""A cluster that is present, with measured figures in place of assumed ones."""
+"""Calibrates a cluster that is present: measures it, and replaces assumed figures."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def calibrate(
 def _measured(
     cluster: Cluster, budget_seconds: float, prober: Prober, tell: Callable[[str], None]
 ) -> Figures:
-    """Each stage in turn, within its share of the budget."""
+    """Measures stage after stage, each within its share of the budget."""
     seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
     names = cluster.device_names
     pairs = list(itertools.permutations(names, 2))
@@ -149,13 +149,9 @@ def _measured(
 
 def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:
     """The cluster with measured figures; what was not measured stays as it was."""
-    cluster = with_contention(cluster, figures.contention)
     devices = [
         _calibrated_device(
-            device,
-            figures.ops[device.name],
-            step_seconds,
-            _stream_rate_of_host(cluster, device, figures.ops),
+            device, step_seconds, figures, _stream_rate_of_host(cluster, device, figures.ops)
         )
         for device, step_seconds in zip(cluster.devices, figures.steps.device_seconds, strict=True)
     ]
@@ -178,15 +174,6 @@ def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:
     )
 
 
-def with_contention(cluster: Cluster, contention: Mapping[str, Contention]) -> Cluster:
-    """The cluster with its devices' slowdowns; 0 for those that share no memory."""
-    devices = [
-        dataclasses.replace(device, **vars(contention.get(device.name, Contention())))
-        for device in cluster.devices
-    ]
-    return dataclasses.replace(cluster, devices=tuple(devices))
-
-
 def _stream_rate_of_host(cluster: Cluster, device: Device, ops: Mapping[str, OpFigures]) -> float:
     """Bytes per second that an op of this device streams; 0 where that was not measured.
 
@@ -201,8 +188,10 @@ def _stream_rate_of_host(cluster: Cluster, device: Device, ops: Mapping[str, OpF
 
 
 def _calibrated_device(
-    device: Device, ops: OpFigures, step_seconds: float, stream_rate: float
+    device: Device, step_seconds: float, figures: Figures, stream_rate: float
 ) -> Device:
+    ops = figures.ops[device.name]
+    contention = figures.contention.get(device.name, Contention())  # 0: it shares no memory
     measured = "slots, op and step overhead measured by tfplace calibrate"
     source = device.source if measured in device.source else f"{device.source}; {measured}"
     rate = device.bandwidth_bytes_per_second
@@ -215,6 +204,8 @@ def _calibrated_device(
         bandwidth_bytes_per_second=rate,
         op_seconds=ops.op_seconds,
         step_seconds=step_seconds,
+        compute_slowdown=contention.compute_slowdown,
+        memory_slowdown=contention.memory_slowdown,
         source=source.removeprefix("; "),
     )
 
@@ -222,7 +213,7 @@ def _calibrated_device(
 def warnings_about(
     background_share: float | None, spread: float, links: Mapping[NamePair, LinkFigures]
 ) -> list[str]:
-    """What makes the figures doubtful: other work on the machine, noise, poor fits."""
+    """Sentences on what makes the figures doubtful: other work on the machine, noise, poor fits."""
     warnings = []
     if background_share is not None and background_share > BUSY_MACHINE_SHARE:
         warnings.append(

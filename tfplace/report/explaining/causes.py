@@ -32,7 +32,7 @@ class Causes:
 
 @dataclasses.dataclass(frozen=True)
 class Span:
-    """What a chain of causes does for a while.
+    """A stretch of time in a chain of causes, and what happens in it.
 
     Attributes:
       kind: OP: an op runs, or is ready and waits for its busy device. TRANSFER: a tensor is on

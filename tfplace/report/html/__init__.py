@@ -1,1 +1,1 @@
-"""report.html: one file for a person, which needs no network, no mouse and no light."""
+"""report.html: one file for a person; it needs no network and no mouse, and can be dark."""

@@ -13,11 +13,11 @@ from tfplace.units_text import bytes_text, seconds_text, share_text
 WIDTH, HEIGHT = 360, 84
 MAX_POINTS = 360
 NEAR_LIMIT = 0.3
-"""From this share of the limit on, the limit is in the picture; else only its figure."""
+"""Share of the limit; of a peak below it the limit is told, but not drawn."""
 
 
 def memory_charts(explained: Explained) -> str:
-    """The section; devices that hold nothing are left out."""
+    """The section of the page; devices that hold nothing are left out."""
     problem, schedule = explained.problem, explained.schedule
     colour = colours(problem)
     limits = problem.usable_bytes()

@@ -28,8 +28,8 @@ def html_report(report: Report, explained: Explained) -> str:
     """The page.
 
     Args:
-      report: what was found.
-      explained: the placement that was written, simulated.
+      report: of the run.
+      explained: the step of the placement that was written.
     """
     title = f"{report.model['path']} on {report.cluster['name']}"
     parts = [

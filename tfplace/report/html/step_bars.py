@@ -17,7 +17,7 @@ NAMES = {
 
 
 def step_bars(report: Report) -> str:
-    """The section: predicted bars, the bound, measured times."""
+    """The section of the page: predicted bars, the bound, measured times."""
     single = report.baselines.get("single")
     reference = single.step_seconds if single and single.feasible else None
     rows = [

@@ -32,7 +32,7 @@ MAX_SLOTS = 8
 
 
 def timeline_data(explained: Explained) -> dict[str, Any]:
-    """A value for JSON; `rows` first those of devices, slot by slot, then those of links."""
+    """What the script gets; its `rows` are those of devices, slot by slot, then those of links."""
     schedule, graph = explained.schedule, explained.problem.graph
     moved, scale = schedule.transfers, NUM_TICKS / (schedule.makespan or 1.0)
     slots = np.minimum(slot_of_op(schedule, explained.problem.num_devices), MAX_SLOTS - 1)

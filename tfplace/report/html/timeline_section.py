@@ -19,7 +19,7 @@ BUTTONS = (
 
 
 def timeline(explained: Explained) -> str:
-    """The section; all of it is in the file timeline.json too, for other viewers."""
+    """The section of the page; timeline.json holds the same schedule for other viewers."""
     buttons = "".join(
         f"<button type='button' data-do='{action}' title='{hint}'>{label}</button>"
         for action, label, hint in BUTTONS

@@ -11,11 +11,11 @@ from tfplace.report.html.elements import colours, section, swatch, text
 from tfplace.units_text import seconds_text, share_text
 
 LABEL_SHARE = 0.1
-"""Narrower parts of a bar hold no figure."""
+"""Share of the step; parts of a bar that are narrower hold no figure."""
 
 
 def waiting_bars(explained: Explained) -> str:
-    """The section."""
+    """The section of the page: a summary, a bar for each device, and the longest chain."""
     rows = "".join(_device_bar(explained, device) for device in range(len(explained.names)))
     return section(
         "waiting",

@@ -1,7 +1,7 @@
 """Writes what goes on in a search, and how it ended, as TensorFlow's event files.
 
-A row is one summary with all its values, and at most one in EVERY_SECONDS: a search that evaluates
-thousands of placements a second isn't slowed down by it.
+A row is one summary with all its values. At most one row is written in EVERY_SECONDS, so that a
+search that evaluates thousands of placements a second isn't slowed down.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger("tfplace")
 
 
 def run_folder(options: OptimizeOptions, now: float) -> str:
-    """LOGDIR/MODEL-CLUSTER-ALGORITHM-seedN-DATE: runs stay apart, and say what they are.
+    """LOGDIR/MODEL-CLUSTER-ALGORITHM-seedN-DATE, so that runs stay apart and say what they are.
 
     Args:
       options: with a logdir.
@@ -47,10 +47,10 @@ def run_folder(options: OptimizeOptions, now: float) -> str:
 
 
 class SearchLog(Progress):
-    """Writes what another progress only shows.
+    """Writes into an event file what another progress shows to a person.
 
     Attributes:
-      folder: where the events lie.
+      folder: where the event file lies.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class SearchLog(Progress):
 
         Args:
           folder: of one run; it is made.
-          shown: told everything, too.
+          shown: the other progress; it is told everything, too.
           hparams: {name: value}.
           clock: seconds; for tests.
         """
@@ -123,11 +123,11 @@ class SearchLog(Progress):
         self._writer.close()
 
     def _write_row(self) -> None:
-        progress = self._latest
-        assert progress is not None
-        row = row_of(progress, self._written)
-        self._write(_scalars(row), progress.num_trials)
-        self._written, self._last_written = progress, self._clock()
+        moment = self._latest
+        assert moment is not None
+        row = row_of(moment, self._written)
+        self._write(_scalars(row), moment.num_trials)
+        self._written, self._last_written = moment, self._clock()
 
     def _write(self, summary: Any, step: int) -> None:
         with self._writer.as_default():
@@ -135,7 +135,7 @@ class SearchLog(Progress):
 
 
 def _hparams_plugin() -> ModuleType | None:
-    """What TensorBoard's plugin for hyper-parameters is told with; None without TensorBoard."""
+    """TensorBoard's maker of summaries for its plugin; None where TensorBoard is not installed."""
     try:
         from tensorboard.plugins.hparams import summary
     except ImportError:
@@ -147,22 +147,22 @@ def _hparams_plugin() -> ModuleType | None:
     return summary
 
 
-def row_of(progress: SearchMoment, before: SearchMoment | None) -> dict[str, float | None]:
+def row_of(moment: SearchMoment, before: SearchMoment | None) -> dict[str, float | None]:
     """{tag: value} of one moment; shares and rates are since the row before.
 
     Args:
-      progress: now.
-      before: at the last row; None at the first.
+      moment: of the search, now.
+      before: that of the last row; None at the first.
     """
-    trials = progress.num_trials - (before.num_trials if before else 0)
-    infeasible = progress.num_infeasible - (before.num_infeasible if before else 0)
-    seconds = progress.seconds - (before.seconds if before else 0.0)
+    trials = moment.num_trials - (before.num_trials if before else 0)
+    infeasible = moment.num_infeasible - (before.num_infeasible if before else 0)
+    seconds = moment.seconds - (before.seconds if before else 0.0)
     return {
-        "search/best_step_seconds": progress.best_step_seconds,
-        "search/mean_step_seconds": progress.mean_step_seconds,
+        "search/best_step_seconds": moment.best_step_seconds,
+        "search/mean_step_seconds": moment.mean_step_seconds,
         "search/infeasible_share": infeasible / trials if trials else None,
         "search/trials_per_second": trials / seconds if seconds > 0 else None,
-        **{f"policy/{name}": value for name, value in progress.scalars.items()},
+        **{f"policy/{name}": value for name, value in moment.scalars.items()},
     }
 
 

@@ -10,7 +10,8 @@ from graphs.placement import Infeasible, Measurement
 from tests.builders import Machine, Op, build_problem, random_graph, two_towers, unrolled_lstm
 from tests.fakes import WantedDevices
 from tests.tfplace.algorithms.learned.search import search
-from tfplace.algorithms.annealing.local_search import LocalSearch, LocalSearchConfig
+from tfplace.algorithms.annealing.config import LocalSearchConfig
+from tfplace.algorithms.annealing.local_search import LocalSearch
 from tfplace.algorithms.table import one_shot_starts
 from tfplace.search.instance import Instance
 from tfplace.simulation.evaluator import SimulatingEvaluator

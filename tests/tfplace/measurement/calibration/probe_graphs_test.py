@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tfplace.measurement.calibration.probe_graphs import (
 A, B = "/device:CPU:0", "/device:CPU:1"
 
 
-def _step_nodes(probe: Probe) -> dict[str, object]:
+def _step_nodes(probe: Probe) -> dict[str, Any]:
     """{name: node} of what one step runs, without the variables' initial values."""
     nodes = {node.name: node for node in probe.graph_def.node}
     todo, needed = [name.split(":")[0] for name in probe.run.fetches], {}

@@ -17,12 +17,12 @@ from tfplace.report.tensorboard.search_log import SearchLog, row_of, run_folder
 from tfplace.search.search import SearchMoment
 
 
-def progress(trials, infeasible, seconds, best=2.0, mean=3.0, **scalars):
+def moment(trials, infeasible, seconds, best=2.0, mean=3.0, **scalars):
     return SearchMoment("post", trials, infeasible, seconds, best, scalars, mean)
 
 
 def test_shares_and_rates_are_since_the_row_before():
-    first = progress(10, 5, 2.0, math.inf, math.nan)
+    first = moment(10, 5, 2.0, math.inf, math.nan)
     assert row_of(first, None) == pytest.approx(
         {
             "search/best_step_seconds": math.inf,
@@ -32,7 +32,7 @@ def test_shares_and_rates_are_since_the_row_before():
         },
         nan_ok=True,
     )
-    second = progress(30, 10, 2.5, kl=0.25, entropy=1.5)
+    second = moment(30, 10, 2.5, kl=0.25, entropy=1.5)
     assert row_of(second, first) == {
         "search/best_step_seconds": 2.0,
         "search/mean_step_seconds": 3.0,
@@ -49,14 +49,14 @@ def test_rows_are_few_and_the_last_is_among_them(tmp_path):
     now, seen = [0.0], []
 
     class Shown(Progress):
-        def search(self, progress):
-            seen.append(progress.num_trials)
+        def search(self, moment):
+            seen.append(moment.num_trials)
 
     log = SearchLog(str(tmp_path / "run"), Shown(), {"seed": 3}, lambda: now[0])
     with log.working(1.0):
         for trial in range(1, 8):
             now[0] = trial * 0.1
-            log.search(progress(trial, 0, now[0], best=math.inf if trial < 4 else 2.0))
+            log.search(moment(trial, 0, now[0], best=math.inf if trial < 4 else 2.0))
     log._writer.close()
     assert seen == list(range(1, 8))
     (file,) = (tmp_path / "run").iterdir()

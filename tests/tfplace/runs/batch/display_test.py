@@ -31,7 +31,7 @@ def row(name, state, error="", **fields):
 def printed(table):
     console = Console(file=io.StringIO(), width=60, force_terminal=False)
     console.print(table)
-    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
 
 
 def test_lines_say_what_begins_and_what_has_ended(capsys):

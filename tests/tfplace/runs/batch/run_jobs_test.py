@@ -151,7 +151,7 @@ class Killed(BaseException):
 def test_killed_at_any_write_the_next_run_does_the_rest(run, tmp_path, monkeypatch, kill_at):
     """Each of 3 jobs writes 3 files and 2 summaries of 3 files, the batch 2 summaries more."""
     writes = []
-    write_file = run_jobs.write_file
+    write_file = run_jobs.write_file  # type: ignore[attr-defined]
 
     def write(path, content, overwrite):
         writes.append(path)

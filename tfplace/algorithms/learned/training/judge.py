@@ -1,4 +1,4 @@
-"""What a policy is worth on graphs that it has never seen, without learning on them."""
+"""Judges what a policy is worth on graphs that it has never seen, without learning on them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class HeldOut:
     """One held-out problem: what one device, random placements and policies reach on it."""
 
     def __init__(self, problem: Problem, config: PlacetoConfig, seed: int) -> None:
-        """Prepares the problem; one device is the measure."""
+        """Prepares the problem; the best single device is the measure."""
         self._problem = problem
         self._seed = seed
         self._evaluator = SimulatingEvaluator(problem)
@@ -76,9 +76,11 @@ class HeldOut:
         return min(map(_seconds, outcomes)) / self._single
 
 
-def judged(tasks: Sequence[HeldOut], weights: Mapping[str, np.ndarray]) -> dict[str, float | None]:
+def judged(
+    held_out: Sequence[HeldOut], weights: Mapping[str, np.ndarray]
+) -> dict[str, float | None]:
     """Geometric means over held-out problems, JSON-ready: {"final", "best"}; null for infinite."""
-    scores = [task.policy(weights) for task in tasks]
+    scores = [instance.policy(weights) for instance in held_out]
     return {
         "final": geometric_mean([score.final for score in scores]),
         "best": geometric_mean([score.best for score in scores]),
@@ -97,6 +99,6 @@ def _seconds(outcome: Outcome) -> float:
 
 
 def _seconds_of_best(trial: Trial | None) -> float:
-    """Of the best single device; 1.0 where none can run all, which keeps ratios finite."""
+    """Step time of the best single device; 1.0 where none runs all ops: ratios stay finite."""
     seconds = math.inf if trial is None else _seconds(trial.outcome)
     return seconds if seconds < math.inf else 1.0

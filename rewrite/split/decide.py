@@ -1,0 +1,112 @@
+"""What becomes of every op of a step, and in which state every tensor is."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.names import parse_input, with_index
+from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
+from rewrite.split.rules.table import RULES
+from rewrite.split.states import WHOLE, Sharded, State
+
+
+@dataclasses.dataclass(frozen=True)
+class Decisions:
+    """How a step is split.
+
+    Attributes:
+      batch: how many entries the batch has.
+      axis_of_feed: {fed tensor "op:0": which axis is its batch}; feeds that stay whole are left
+        out.
+      answer_of_op: {op: what becomes of it}.
+      state_of_tensor: {"op:i": state}.
+      values: of tensors that no run can change.
+    """
+
+    batch: int
+    axis_of_feed: Mapping[str, int]
+    answer_of_op: Mapping[str, Answer]
+    state_of_tensor: Mapping[str, State]
+    values: KnownValues
+
+
+def decide(
+    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+) -> Decisions:
+    """Asks the rules for every op, in the order of the graph.
+
+    Args:
+      flat: the step with its calls opened.
+      properties: of its tensors, at this batch size.
+      batch: how many entries the batch has.
+      axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+    """
+    states: dict[str, State] = {}
+    answers: dict[str, Answer] = {}
+    values = KnownValues(flat, properties)
+    for node in flat.graph_def.node:
+        outputs = properties.dtype_of[node.name]
+        answer = _answer(flat, properties, values, states, batch, node)
+        answers[node.name] = answer
+        for index in range(len(outputs)):
+            tensor = f"{node.name}:{index}"
+            if tensor in axis_of_feed:
+                states[tensor] = Sharded(axis_of_feed[tensor])
+            else:
+                states[tensor] = answer.outputs[index] if isinstance(answer, Split) else WHOLE
+    return Decisions(batch, dict(axis_of_feed), answers, states, values)
+
+
+def _answer(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    values: KnownValues,
+    states: Mapping[str, State],
+    batch: int,
+    node: object,
+) -> Answer:
+    view = _view(properties, values, states, batch, node)
+    if all(state == WHOLE for state in view.states):
+        return StayWhole()
+    if view.node.name in flat.unit_of_node:
+        unit = flat.unit_of_node[view.node.name]
+        return StayWhole(f"it is part of {flat.unit_reason.get(unit, 'a unit')}")
+    if view.node.op in SHAPE_OPS:
+        return StayWhole()
+    rule = RULES.get(view.node.op)
+    if rule is None:
+        return StayWhole("there is no rule for this op type")
+    answer = rule(view)
+    if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
+        return StayWhole("a size that it needs is not known before the run")
+    return answer
+
+
+def _view(
+    properties: TensorProperties,
+    values: KnownValues,
+    states: Mapping[str, State],
+    batch: int,
+    node: object,
+) -> OpView:
+    inputs = []
+    for name in node.input:  # type: ignore[attr-defined]
+        if name.startswith("^"):
+            continue
+        source = parse_input(name)
+        tensor = with_index(source.tensor)
+        inputs.append(
+            InputView(
+                # An input that comes later closes a loop, which is a unit.
+                states.get(tensor, WHOLE),
+                properties.shape_of[source.op][source.output],
+                properties.dtype_of[source.op][source.output],
+                values.value(tensor),
+            )
+        )
+    name = node.name  # type: ignore[attr-defined]
+    return OpView(node, batch, inputs, properties.shape_of[name], properties.dtype_of[name])

@@ -1,0 +1,79 @@
+"""A graph of ops as the body of a function, where inputs have other names than in a main graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.building.op_outputs import op_definition
+from graphs.names import parse_input
+
+
+def as_body(
+    graph_def: Any, argument_of: Mapping[str, str], library: Mapping[str, Any]
+) -> list[Any]:
+    """NodeDefs of a function body for the ops of a main graph.
+
+    Args:
+      graph_def: the ops; what they read of each other is named "op:i".
+      argument_of: {op that is left out: the function's argument that stands for its output 0}.
+      library: {name: FunctionDef} of functions that ops call by name.
+
+    Raises:
+      ValueError: an op reads an output that its producer doesn't have.
+    """
+    outputs = {
+        node.name: _output_names(node, library)
+        for node in graph_def.node
+        if node.name not in argument_of
+    }
+    body = []
+    for node in graph_def.node:
+        if node.name in argument_of:
+            continue
+        new = type(node)()
+        new.CopyFrom(node)
+        del new.input[:]
+        controls = []
+        for name in node.input:
+            source = parse_input(name)
+            if source.output < 0:  # a control input
+                if source.op not in argument_of:  # an argument is there before the body runs
+                    controls.append(name)
+            elif source.op in argument_of:
+                new.input.append(argument_of[source.op])
+            else:
+                new.input.append(f"{source.op}:{output_name(outputs, source.op, source.output)}")
+        new.input.extend(controls)
+        body.append(new)
+    return body
+
+
+def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:
+    """ "argument:i", as a function body names output `index` of an op."""
+    names = outputs[op]
+    if index >= len(names):
+        raise ValueError(f"naming output {index} of {op!r}: it has {len(names)} outputs")
+    return names[index]
+
+
+def output_names(graph_def: Any, library: Mapping[str, Any]) -> dict[str, list[str]]:
+    """{op: ["argument:i" of each of its outputs]} of a main graph."""
+    return {node.name: _output_names(node, library) for node in graph_def.node}
+
+
+def _output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
+    if node.op in library:
+        signature = library[node.op].signature
+    else:
+        signature = op_definition(node.op, node.name)
+    names: list[str] = []
+    for argument in signature.output_arg:
+        if argument.number_attr:
+            count = node.attr[argument.number_attr].i
+        elif argument.type_list_attr:
+            count = len(node.attr[argument.type_list_attr].list.type)
+        else:
+            count = 1
+        names.extend(f"{argument.name}:{i}" for i in range(count))
+    return names

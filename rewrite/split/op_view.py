@@ -1,0 +1,118 @@
+"""What a rule is shown of an op, and what it answers."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rewrite.split.states import WHOLE, Partial, Sharded, State
+
+Shape = tuple[int, ...] | None
+
+
+@dataclasses.dataclass(frozen=True)
+class InputView:
+    """A data input of an op.
+
+    Attributes:
+      state: what the tensor is in the split step.
+      shape: of the whole tensor at the batch size that the step is placed for; None or a
+        negative dimension where TensorFlow can't say.
+      dtype: name of its dtype.
+      value: the whole tensor's value, where no run can change it; else None. Values that are
+        derived from shapes are those at the batch size that the step is placed for.
+    """
+
+    state: State
+    shape: Shape
+    dtype: str
+    value: np.ndarray | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every dimension is known."""
+        return self.shape is not None and all(size >= 0 for size in self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class OpView:
+    """An op of the unsplit step.
+
+    Attributes:
+      node: its NodeDef.
+      batch: how many entries the batch has.
+      inputs: its data inputs.
+      output_shapes: of the whole outputs.
+      output_dtypes: of its outputs.
+    """
+
+    node: Any
+    batch: int
+    inputs: Sequence[InputView]
+    output_shapes: Sequence[Shape]
+    output_dtypes: Sequence[str]
+
+    @property
+    def states(self) -> tuple[State, ...]:
+        """States of the inputs."""
+        return tuple(each.state for each in self.inputs)
+
+    @property
+    def sharded(self) -> tuple[int, ...]:
+        """Which inputs are sharded."""
+        return tuple(i for i, each in enumerate(self.inputs) if isinstance(each.state, Sharded))
+
+    @property
+    def partial(self) -> tuple[int, ...]:
+        """Which inputs are partial."""
+        return tuple(i for i, each in enumerate(self.inputs) if isinstance(each.state, Partial))
+
+    def attr(self, name: str) -> Any:
+        """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
+        return self.node.attr[name]
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """An op gets one copy per shard.
+
+    Attributes:
+      inputs: the state that each data input must have; the step is changed where an input has
+        another one: parts are joined or summed, whole tensors are cut.
+      outputs: the state of each output.
+      shape_inputs: {input: {entry: Sharded}}, inputs that hold sizes (a shape, a slice's end):
+        this entry of a 1-D input (entry 0 of a scalar) counts batch entries, outer * B * inner
+        of them, and is outer * n_m * inner for shard m. A -1, which TensorFlow infers, stays.
+      attrs: {name: AttrValue} that all copies have instead of the op's own.
+      is_mean: whether each copy's outputs are averages over its own part of the batch: they are
+        multiplied by n_m / B, so that their sum is the average over the whole batch.
+    """
+
+    inputs: tuple[State, ...]
+    outputs: tuple[State, ...]
+    shape_inputs: Mapping[int, Mapping[int, Sharded]] = dataclasses.field(default_factory=dict)
+    attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_mean: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class StayWhole:
+    """An op stays one op; its inputs are joined or summed.
+
+    Attributes:
+      reason: why it can't be split, a sentence that a person understands; empty where nothing
+        that it reads is split.
+    """
+
+    reason: str = ""
+
+
+Answer = Split | StayWhole
+
+
+def whole_inputs(view: OpView) -> tuple[State, ...]:
+    """All inputs whole."""
+    return (WHOLE,) * len(view.inputs)

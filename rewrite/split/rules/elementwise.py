@@ -1,0 +1,97 @@
+"""Ops that compute each element of their output of the elements at the same place."""
+
+from __future__ import annotations
+
+from rewrite.split.factors import Factors, Labels, split_by_factors
+from rewrite.split.op_view import Answer, OpView, Shape, StayWhole
+
+UNKNOWN_SHAPE = StayWhole("the shape of a tensor is not known before the run")
+
+
+def axes(rank: int) -> list[str]:
+    """A label for each dimension of a tensor: d0, d1, ..."""
+    return [f"d{axis}" for axis in range(rank)]
+
+
+def broadcast(shape: Shape, result: Shape) -> Labels:
+    """Labels of an operand that is broadcast to `result`; a stretched dimension has none."""
+    assert shape is not None and result is not None
+    offset = len(result) - len(shape)
+    return [
+        f"d{offset + axis}" if size == result[offset + axis] else None
+        for axis, size in enumerate(shape)
+    ]
+
+
+def elementwise(view: OpView, adds_up: bool = False) -> Answer:
+    """All inputs are broadcast together, and all outputs have that shape."""
+    result = view.output_shapes[0]
+    if result is None or any(each.shape is None for each in view.inputs):
+        return UNKNOWN_SHAPE
+    inputs = [broadcast(each.shape, result) for each in view.inputs]
+    return split_by_factors(
+        view, Factors(inputs, [axes(len(result))] * len(view.output_shapes), adds_up=adds_up)
+    )
+
+
+def additive(view: OpView) -> Answer:
+    """Elementwise, and adding up: Identity, AddN, Sub. Terms of different shapes do not add up."""
+    shapes = {each.shape for each in view.inputs}
+    return elementwise(view, adds_up=len(shapes) == 1)
+
+
+def identity_n(view: OpView) -> Answer:
+    """Input i is output i, whatever its shape."""
+    if any(each.shape is None for each in view.inputs):
+        return UNKNOWN_SHAPE
+    # Inputs may be sharded along different axes: no factor ties them together.
+    from rewrite.split.op_view import Split
+
+    return Split(view.states, view.states)
+
+
+def with_vector(view: OpView) -> Answer:
+    """BiasAdd: input 1 runs along the channels of input 0."""
+    shape = view.inputs[0].shape
+    if shape is None:
+        return UNKNOWN_SHAPE
+    labels = axes(len(shape))
+    channel = 1 if view.attr("data_format").s == b"NCHW" else len(shape) - 1
+    return split_by_factors(view, Factors([labels, [labels[channel]]], [labels]))
+
+
+def along_last_axis(view: OpView) -> Answer:
+    """Softmax and its like: rows are apart, the last axis is not."""
+    rows = []
+    for each in view.inputs:
+        if each.shape is None:
+            return UNKNOWN_SHAPE
+        rows.append([*axes(len(each.shape) - 1), None])
+    outputs = []
+    for shape in view.output_shapes:
+        if shape is None:
+            return UNKNOWN_SHAPE
+        outputs.append([*axes(len(shape) - 1), None])
+    return split_by_factors(view, Factors(rows, outputs))
+
+
+def cross_entropy(view: OpView) -> Answer:
+    """(Sparse)SoftmaxCrossEntropyWithLogits: loss [B], gradient [B, C] of logits [B, C]."""
+    rows = view.output_shapes[0]
+    if rows is None or any(each.shape is None for each in view.inputs):
+        return UNKNOWN_SHAPE
+    inputs: list[Labels] = [  # one row for all entries is broadcast
+        [*broadcast((each.shape or ())[:1], rows), *[None] * (len(each.shape or ()) - 1)]
+        for each in view.inputs
+    ]
+    return split_by_factors(view, Factors(inputs, [["d0"], ["d0", None]]))
+
+
+def select(view: OpView) -> Answer:
+    """Select: the condition may be a vector that chooses whole rows."""
+    condition, result = view.inputs[0].shape, view.output_shapes[0]
+    if condition is None or result is None:
+        return UNKNOWN_SHAPE
+    labels = axes(len(result))
+    first = labels if len(condition) == len(result) else labels[: len(condition)]
+    return split_by_factors(view, Factors([first, labels, labels], [labels]))

@@ -1,0 +1,318 @@
+"""Ops that move elements without computing: reshape, transpose, slice, concatenate, gather ..."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from rewrite.split.factors import Factors, Labels, split_by_factors
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole, whole_inputs
+from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, broadcast
+from rewrite.split.rules.reductions import UNKNOWN_AXES, known_axes
+from rewrite.split.states import Partial, Sharded
+
+ALONG_THE_BATCH = StayWhole("it works along the axis that is cut")
+NOT_APART = StayWhole("it spreads the batch over several dimensions")
+
+
+def reshape(view: OpView) -> Answer:
+    """Follows the batch by its place in the row-major order of the elements, never by its size.
+
+    The batch takes the elements from stride R to stride R * B, where R counts what lies inside of
+    one entry. A dimension of the result holds it if its own span [s, s * size) contains that and
+    both ends divide.
+    """
+    state, shape, result = view.inputs[0].state, view.inputs[0].shape, view.output_shapes[0]
+    if shape is None or result is None or min((*shape, *result), default=1) < 1:
+        return UNKNOWN_SHAPE
+    if isinstance(state, Partial):
+        return Split((state, *whole_inputs(view)[1:]), (state,))
+    assert isinstance(state, Sharded)
+    stride = math.prod(shape[state.axis + 1 :]) * state.inner
+    landed = placed_in(result, stride, view.batch)
+    if landed is None:
+        return NOT_APART
+    shapes: Mapping[int, Mapping[int, Sharded]] = {}
+    if view.node.op == "Reshape":
+        shapes = {1: {landed.axis: landed}}
+    return Split((state, *whole_inputs(view)[1:]), (landed,), shapes)
+
+
+def placed_in(shape: tuple[int, ...], stride: int, batch: int) -> Sharded | None:
+    """Where in a shape a batch lies whose entries are `stride` elements apart; None if nowhere."""
+    own = 1  # elements inside of one step along this axis
+    for axis in range(len(shape) - 1, -1, -1):
+        end = own * shape[axis]
+        if own <= stride and end >= stride * batch and end > own:
+            if stride % own or end % (stride * batch):
+                return None
+            return Sharded(axis, end // (stride * batch), stride // own)
+        own = end
+    return None
+
+
+def squeeze(view: OpView) -> Answer:
+    """A Reshape; the copies name their axes, since a part may have a dimension of 1 of its own."""
+    answer = reshape(view)
+    shape = view.inputs[0].shape
+    if not isinstance(answer, Split) or shape is None or view.attr("squeeze_dims").list.i:
+        return answer
+    attr = type(view.attr("squeeze_dims"))()
+    attr.list.i.extend(axis for axis, size in enumerate(shape) if size == 1)
+    return dataclasses.replace(answer, attrs={"squeeze_dims": attr})
+
+
+def transpose(view: OpView) -> Answer:
+    """Input 1 says which dimension goes where."""
+    shape, order = view.inputs[0].shape, view.inputs[1].value
+    if shape is None or order is None:
+        return UNKNOWN_AXES
+    labels = axes(len(shape))
+    moved = [labels[int(axis)] for axis in order]
+    return split_by_factors(view, Factors([labels, None], [moved], adds_up=True))
+
+
+def pack(view: OpView) -> Answer:
+    """Stacks its inputs along a new axis."""
+    result = view.output_shapes[0]
+    if result is None:
+        return UNKNOWN_SHAPE
+    axis = view.attr("axis").i % len(result)
+    labels = axes(len(result) - 1)
+    out: Labels = [*labels[:axis], None, *labels[axis:]]
+    return split_by_factors(view, Factors([labels] * len(view.inputs), [out], adds_up=True))
+
+
+def unpack(view: OpView) -> Answer:
+    """Takes its input apart along an axis, which goes."""
+    shape = view.inputs[0].shape
+    if shape is None:
+        return UNKNOWN_SHAPE
+    axis = view.attr("axis").i % len(shape)
+    labels = axes(len(shape))
+    row: Labels = [None if a == axis else label for a, label in enumerate(labels)]
+    out = [label for a, label in enumerate(labels) if a != axis]
+    return split_by_factors(view, Factors([row], [out] * len(view.output_shapes), adds_up=True))
+
+
+def concat(view: OpView) -> Answer:
+    """ConcatV2: the last input names the axis."""
+    return _along(view, len(view.inputs) - 1)
+
+
+def split(view: OpView) -> Answer:
+    """Split: input 0 names the axis, input 1 is cut."""
+    return _along(view, 0)
+
+
+def split_v(view: OpView) -> Answer:
+    """SplitV: input 2 names the axis, input 1 the sizes."""
+    return _along(view, 2, parameters=(1, 2))
+
+
+def _along(view: OpView, position: int, parameters: tuple[int, ...] = ()) -> Answer:
+    """All tensors keep their dimensions; along one axis, which an input names, they don't match."""
+    result = view.output_shapes[0]
+    value = view.inputs[position].value
+    if result is None:
+        return UNKNOWN_SHAPE
+    if value is None:
+        return UNKNOWN_AXES
+    axis = int(value) % len(result)
+    labels: Labels = [None if a == axis else x for a, x in enumerate(axes(len(result)))]
+    skipped = {position, *parameters}
+    inputs = [None if i in skipped else labels for i in range(len(view.inputs))]
+    return split_by_factors(view, Factors(inputs, [labels] * len(view.output_shapes), adds_up=True))
+
+
+def slice_(view: OpView) -> Answer:
+    """Slice: the batch axis must be taken whole; its size becomes the shard's."""
+    shape, result = view.inputs[0].shape, view.output_shapes[0]
+    begin, size = view.inputs[1].value, view.inputs[2].value
+    if shape is None or result is None or begin is None or size is None:
+        return UNKNOWN_AXES
+    kept = [int(begin[a]) == 0 and shape[a] == result[a] for a in range(len(shape))]
+    labels: Labels = [x if kept[a] else None for a, x in enumerate(axes(len(shape)))]
+    answer = split_by_factors(view, Factors([labels, None, None], [labels], adds_up=True))
+    return _with_shapes(answer, {2: 0})
+
+
+def _with_shapes(answer: Answer, output_of_input: Mapping[int, int]) -> Answer:
+    """The same with inputs that hold the sizes of a sharded output's dimensions."""
+    if not isinstance(answer, Split):
+        return answer
+    shapes = {}
+    for position, output in output_of_input.items():
+        state = answer.outputs[output]
+        if isinstance(state, Sharded):
+            shapes[position] = {state.axis: state}
+    return dataclasses.replace(answer, shape_inputs=shapes)
+
+
+def strided_slice(view: OpView) -> Answer:
+    """StridedSlice: the batch axis must be taken whole, in its order."""
+    shape, result = view.inputs[0].shape, view.output_shapes[0]
+    if shape is None or result is None:
+        return UNKNOWN_SHAPE
+    spec = _strides(view, 1, shape)
+    if spec is None:
+        return UNKNOWN_AXES
+    rows, outs, ends = spec
+    answer = split_by_factors(view, Factors([rows, None, None, None], [outs], adds_up=True))
+    if not isinstance(answer, Split) or not isinstance(answer.inputs[0], Sharded):
+        return answer
+    end = ends.get(answer.inputs[0].axis)
+    if end is None:  # the mask says that the end doesn't count
+        return answer
+    return dataclasses.replace(answer, shape_inputs={2: {end: answer.inputs[0]}})
+
+
+def strided_slice_gradient(view: OpView) -> Answer:
+    """StridedSliceGrad: puts input 4 into zeros of the shape that input 0 holds."""
+    result = view.output_shapes[0]
+    if result is None:
+        return UNKNOWN_SHAPE
+    spec = _strides(view, 1, result)
+    if spec is None:
+        return UNKNOWN_AXES
+    rows, outs, ends = spec
+    answer = split_by_factors(view, Factors([None, None, None, None, outs], [rows], adds_up=True))
+    if not isinstance(answer, Split) or not isinstance(answer.outputs[0], Sharded):
+        return answer
+    state = answer.outputs[0]
+    shapes = {0: {state.axis: state}}
+    end = ends.get(state.axis)
+    if end is not None:
+        shapes[2] = {end: state}
+    return dataclasses.replace(answer, shape_inputs=shapes)
+
+
+def _strides(
+    view: OpView, first: int, shape: tuple[int, ...]
+) -> tuple[list[str | None], list[str | None], dict[int, int]] | None:
+    """Labels of what is sliced and of the slice; {axis: entry of `end` that names its size}.
+
+    Args:
+      view: an op with begin, end and strides at `first` and behind it.
+      first: the position of begin.
+      shape: of what is sliced.
+    """
+    begin, end, strides = (view.inputs[first + i].value for i in range(3))
+    if begin is None or end is None or strides is None:
+        return None
+    mask = {name: view.attr(f"{name}_mask").i for name in
+            ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
+    rows: list[str | None] = [f"d{a}" for a in range(len(shape))]
+    outs: list[str | None] = []
+    ends: dict[int, int] = {}
+    axis = 0
+    for entry in range(len(begin)):
+        if mask["ellipsis"] >> entry & 1:
+            later = sum(not mask["new_axis"] >> i & 1 for i in range(entry + 1, len(begin)))
+            while axis < len(shape) - later:
+                outs.append(rows[axis])
+                axis += 1
+        elif mask["new_axis"] >> entry & 1:
+            outs.append(None)
+        elif mask["shrink_axis"] >> entry & 1:
+            rows[axis] = None
+            axis += 1
+        else:
+            is_all = bool(mask["begin"] >> entry & 1) or int(begin[entry]) in (0, -shape[axis])
+            is_end_open = bool(mask["end"] >> entry & 1)
+            is_all = is_all and (is_end_open or int(end[entry]) >= shape[axis])
+            if not is_all or int(strides[entry]) != 1:
+                rows[axis] = None
+            elif not is_end_open:
+                ends[axis] = entry
+            outs.append(rows[axis])
+            axis += 1
+    outs.extend(rows[axis:])
+    return rows, outs, ends
+
+
+def pad(view: OpView) -> Answer:
+    """Pad, PadV2, MirrorPad: axes that are not padded are apart."""
+    shape, paddings = view.inputs[0].shape, view.inputs[1].value
+    if shape is None or paddings is None:
+        return UNKNOWN_AXES
+    labels: Labels = [
+        x if not paddings[axis].any() else None for axis, x in enumerate(axes(len(shape)))
+    ]
+    inputs = [labels if i == 0 else None for i in range(len(view.inputs))]
+    return split_by_factors(view, Factors(inputs, [labels]))
+
+
+def tile(view: OpView) -> Answer:
+    """Tile: axes that are not repeated are apart."""
+    shape, multiples = view.inputs[0].shape, view.inputs[1].value
+    if shape is None or multiples is None:
+        return UNKNOWN_AXES
+    labels: Labels = [
+        x if int(multiples[axis]) == 1 else None for axis, x in enumerate(axes(len(shape)))
+    ]
+    return split_by_factors(view, Factors([labels, None], [labels], adds_up=True))
+
+
+def broadcast_to(view: OpView) -> Answer:
+    """BroadcastTo: input 1 holds the shape of the result."""
+    shape, result = view.inputs[0].shape, view.output_shapes[0]
+    if shape is None or result is None:
+        return UNKNOWN_SHAPE
+    return split_by_factors(
+        view,
+        Factors([broadcast(shape, result), None], [axes(len(result))], shape_inputs={1: 0}),
+    )
+
+
+def reverse(view: OpView) -> Answer:
+    """ReverseV2, Roll: input 1 (or 2) names the axes along which elements move."""
+    shape = view.inputs[0].shape
+    if shape is None:
+        return UNKNOWN_SHAPE
+    moved = known_axes(view, 2 if view.node.op == "Roll" else 1, len(shape))
+    if moved is None:
+        return UNKNOWN_AXES
+    labels: Labels = [None if a in moved else x for a, x in enumerate(axes(len(shape)))]
+    inputs = [labels if i == 0 else None for i in range(len(view.inputs))]
+    return split_by_factors(view, Factors(inputs, [labels]))
+
+
+def gather(view: OpView) -> Answer:
+    """GatherV2: rows of input 0 along an axis, by input 1."""
+    shape, ids, axis = view.inputs[0].shape, view.inputs[1].shape, view.inputs[2].value
+    if shape is None or ids is None:
+        return UNKNOWN_SHAPE
+    if axis is None:
+        return UNKNOWN_AXES
+    at, batch_dims = int(axis) % len(shape), view.attr("batch_dims").i
+    labels, of_ids = axes(len(shape)), [f"i{a}" for a in range(len(ids))]
+    for shared in range(batch_dims):
+        of_ids[shared] = labels[shared]
+    row: Labels = [None if a == at else x for a, x in enumerate(labels)]
+    out: Labels = [*labels[:at], *of_ids[batch_dims:], *labels[at + 1 :]]
+    return split_by_factors(view, Factors([row, of_ids, None], [out]))
+
+
+def resource_gather(view: OpView) -> Answer:
+    """ResourceGather: rows of a variable, by input 1."""
+    if view.attr("batch_dims").i:
+        return ALONG_THE_BATCH
+    ids, result = view.inputs[1].shape, view.output_shapes[0]
+    if ids is None or result is None:
+        return UNKNOWN_SHAPE
+    labels = axes(len(ids))
+    out: Labels = [*labels, *[None] * (len(result) - len(ids))]
+    return split_by_factors(view, Factors([None, labels], [out]))
+
+
+def one_hot(view: OpView) -> Answer:
+    """OneHot: a new axis in the result."""
+    shape, result = view.inputs[0].shape, view.output_shapes[0]
+    if shape is None or result is None:
+        return UNKNOWN_SHAPE
+    axis = view.attr("axis").i % len(result)
+    labels = axes(len(shape))
+    out: Labels = [*labels[:axis], None, *labels[axis:]]
+    return split_by_factors(view, Factors([labels, None, None, None], [out]))

@@ -1,0 +1,94 @@
+"""One rule for each op type. An op type that is not here stays whole."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+from rewrite.split.op_view import Answer, OpView
+from rewrite.split.rules import contractions, elementwise, layout, reductions, windows
+
+Rule = Callable[[OpView], Answer]
+
+_ELEMENTWISE = """
+Abs Acos Acosh Asin Asinh Atan Atan2 Atanh Ceil Cos Cosh Digamma Elu EluGrad Equal Erf Erfc Erfinv
+Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Inv InvGrad IsFinite IsInf IsNan LeakyRelu
+LeakyReluGrad Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod
+Mul MulNoNan NotEqual Pow RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Rint Round
+Rsqrt RsqrtGrad Selu SeluGrad SelectV2 Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad
+Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv
+TruncateMod Xdivy Xlogy Div DivNoNan ClipByValue ZerosLike OnesLike CheckNumerics Cast Xlog1py
+BitwiseAnd
+BitwiseOr BitwiseXor
+"""
+_ADDITIVE = """
+Add AddN AddV2 Identity Neg Snapshot StopGradient PreventGradient Sub
+"""
+_IMAGES = """
+AvgPool AvgPool3D LRN LRNGrad MaxPool MaxPoolV2 MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolGradGrad
+MaxPool3DGrad ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeBilinearGrad
+"""
+
+RULES: Mapping[str, Rule] = {
+    **dict.fromkeys(_ELEMENTWISE.split(), elementwise.elementwise),
+    **dict.fromkeys(_ADDITIVE.split(), elementwise.additive),
+    **dict.fromkeys(_IMAGES.split(), windows.images),
+    "IdentityN": elementwise.identity_n,
+    "BiasAdd": elementwise.with_vector,
+    "Softmax": elementwise.along_last_axis,
+    "LogSoftmax": elementwise.along_last_axis,
+    "SoftmaxCrossEntropyWithLogits": elementwise.cross_entropy,
+    "SparseSoftmaxCrossEntropyWithLogits": elementwise.cross_entropy,
+    "Select": elementwise.select,
+    "MatMul": contractions.matmul,
+    "BatchMatMul": contractions.batch_matmul,
+    "BatchMatMulV2": contractions.batch_matmul,
+    "BatchMatMulV3": contractions.batch_matmul,
+    "Einsum": contractions.einsum,
+    "BiasAddGrad": contractions.bias_add_grad,
+    "Sum": reductions.sum_,
+    "Mean": reductions.mean,
+    "Max": functools.partial(reductions.reduction, combine="max"),
+    "Min": functools.partial(reductions.reduction, combine="min"),
+    "Prod": functools.partial(reductions.reduction, combine="prod"),
+    "All": functools.partial(reductions.reduction, combine="all"),
+    "Any": functools.partial(reductions.reduction, combine="any"),
+    "L2Loss": reductions.l2_loss,
+    "Cumsum": reductions.along_axis,
+    "Cumprod": reductions.along_axis,
+    "ArgMax": reductions.along_axis,
+    "ArgMin": reductions.along_axis,
+    "Conv2D": windows.convolution,
+    "Conv3D": windows.convolution,
+    "DepthwiseConv2dNative": windows.convolution,
+    "Conv2DBackpropInput": windows.input_gradient,
+    "DepthwiseConv2dNativeBackpropInput": windows.input_gradient,
+    "Conv3DBackpropInputV2": windows.input_gradient,
+    "Conv2DBackpropFilter": windows.filter_gradient,
+    "DepthwiseConv2dNativeBackpropFilter": windows.filter_gradient,
+    "Conv3DBackpropFilterV2": windows.filter_gradient,
+    "AvgPoolGrad": windows.average_pool_gradient,
+    "AvgPool3DGrad": windows.average_pool_gradient,
+    "Reshape": layout.reshape,
+    "ExpandDims": layout.reshape,
+    "Squeeze": layout.squeeze,
+    "Transpose": layout.transpose,
+    "Pack": layout.pack,
+    "Unpack": layout.unpack,
+    "ConcatV2": layout.concat,
+    "Split": layout.split,
+    "SplitV": layout.split_v,
+    "Slice": layout.slice_,
+    "StridedSlice": layout.strided_slice,
+    "StridedSliceGrad": layout.strided_slice_gradient,
+    "Pad": layout.pad,
+    "PadV2": layout.pad,
+    "MirrorPad": layout.pad,
+    "Tile": layout.tile,
+    "BroadcastTo": layout.broadcast_to,
+    "ReverseV2": layout.reverse,
+    "Roll": layout.reverse,
+    "GatherV2": layout.gather,
+    "ResourceGather": layout.resource_gather,
+    "OneHot": layout.one_hot,
+}

@@ -1,0 +1,54 @@
+"""What a tensor of a split step can be: whole, sharded, or partial."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """One tensor, as in the unsplit step."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharded:
+    """One part per shard, cut along one axis.
+
+    The batch may be only a factor of that axis: of a merged dimension [T, B, k] -> [T * B * k] it
+    is the middle one, with outer = T and inner = k. Part m then holds, for each of the `outer`
+    blocks, its own n_m * inner elements.
+
+    Attributes:
+      axis: which dimension; never negative.
+      outer: how many blocks lie outside of the batch in this dimension.
+      inner: how many elements lie inside of one batch entry in this dimension.
+    """
+
+    axis: int
+    outer: int = 1
+    inner: int = 1
+
+    def size(self, batch: int) -> int:
+        """The size of the dimension in the tensor, or in a part that has `batch` entries."""
+        return self.outer * batch * self.inner
+
+
+@dataclasses.dataclass(frozen=True)
+class Partial:
+    """One term per shard, each of the whole's shape; the value is what they combine to.
+
+    Attributes:
+      combine: "sum", "max", "min", "prod", "all" or "any".
+    """
+
+    combine: str = "sum"
+
+
+State = Whole | Sharded | Partial
+WHOLE = Whole()
+SUM = Partial()
+
+
+def shard_sizes(batch: int, num_shards: int) -> tuple[int, ...]:
+    """How many entries of the batch each shard gets: they differ by at most one, larger first."""
+    return tuple(batch // num_shards + (m < batch % num_shards) for m in range(num_shards))

@@ -1,0 +1,40 @@
+"""Whole training steps, split: loss and variables after two steps are those of the unsplit step."""
+
+import numpy as np
+import pytest
+
+from graphs import zoo
+from graphs.building.flatten import flatten
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from rewrite.split.op_view import Split
+from tests.rewrite.split.run_step import run, split_step
+
+
+@pytest.fixture(scope="module", params=["cifar10", "rnnlm"])
+def step(request, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("zoo") / "model.pb")
+    zoo.write(zoo.build(request.param, size="tiny", batch_size=5), path)
+    source = load(path, LoadOptions())
+    return flatten(source.graph_def, source.feeds, source.fetches)
+
+
+@pytest.mark.parametrize("num_shards", [2, 3])
+def test_two_steps_are_the_same(step, num_shards):
+    rng = np.random.default_rng(3)
+    feeds = {
+        f"{spec.tensor.partition(':')[0]}:0": (
+            rng.integers(0, 2, spec.shape) if "int" in spec.dtype else rng.normal(size=spec.shape)
+        ).astype(spec.dtype)
+        for spec in step.feeds
+    }
+    decisions, split = split_step(step, 5, num_shards, dict.fromkeys(feeds, 0))
+    assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 30
+    whole, after = run(step.graph_def, step.fetches, feeds, num_steps=2)
+    parts, split_after = run(split.graph_def, split.fetches, feeds, num_steps=2)
+    for one, other in zip(whole, parts, strict=True):
+        if one is not None:
+            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+    assert set(after) == set(split_after)
+    for name, value in after.items():
+        np.testing.assert_allclose(split_after[name], value, rtol=1e-3, atol=2e-5, err_msg=name)
