@@ -1,12 +1,15 @@
-"""What has to run between two ops of a chain: a fork's branches do, however they are spread.
+"""Argument 4 of the path bound: what has to run between two ops of a chain takes all devices' time.
 
-Let x_1 .. x_P be ops each of which waits for all before it. An op that waits for x_i and that x_j
-waits for runs between the end of x_i and the start of x_j, wherever it lies. Give a second of
-class k the weight w_k >= 0, sum_k w_k slots_k count_k = 1 (`work`): all devices together then have
-L to give in L seconds, and an op takes at least min_k w_k seconds[n, k] of it. So x_j starts no
-sooner than the end of x_i plus the sum of these minima over all ops between, for each i < j. Other
-than a window of `work.best_window` this can be said of many pieces of one path, one after another,
-and what waits for x_j has the gain of all pieces before it.
+Let x_1 .. x_P be ops each of which waits for all before it. An op that waits for x_i, and for
+which x_j waits, runs between the end of x_i and the start of x_j, wherever it lies. Give a second
+of class k the weight w_k >= 0 with sum_k w_k slots_k count_k = 1 (as in load_bound.py): all devices
+together then have L to give in L seconds, and op n takes at least min_k w_k seconds[n, k] of it. So
+
+    start(x_j) - end(x_i) >= sum of min_k w_k seconds[n, k] over the ops n between, for each i < j,
+
+however a fork's branches are spread. A window (window_bound.py) says the same of one piece of the
+step; this can be said of many pieces of one path, one after another, and what waits for x_j has
+the gain of all pieces before it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray, LongArray
-from tfplace.bounds.load_bound import Weights, least_costs
+from tfplace.bounds.load_bound import DualWeights, least_costs
 from tfplace.bounds.relaxation import DeviceClasses, Edges
 from tfplace.simulation.event_heap import compiled
 
@@ -26,7 +29,7 @@ MAX_CHAIN = 1000
 
 
 @dataclasses.dataclass(frozen=True)
-class Between:
+class EnclosedWork:
     """A chain and what lies between its ops.
 
     Attributes:
@@ -38,7 +41,9 @@ class Between:
     seconds: FloatArray
 
 
-def between(classes: DeviceClasses, edges: Edges, weights: Sequence[Weights]) -> Between:
+def enclosed_work(
+    classes: DeviceClasses, edges: Edges, weights: Sequence[DualWeights]
+) -> EnclosedWork:
     """The longest chain by the ops' least seconds, and the most that any of `weights` shows.
 
     Args:
@@ -57,16 +62,17 @@ def between(classes: DeviceClasses, edges: Edges, weights: Sequence[Weights]) ->
     for each in weights:
         cost = least_costs(classes.seconds, each)
         table = np.bincount(cell, weights=cost[is_inner], minlength=size * size).astype(np.float64)
+        # An op between chain[a] and chain[u] lies between i and j for all i <= a and j >= u.
         inner = table.reshape(size, size)[::-1].cumsum(axis=0)[::-1].cumsum(axis=1)
         links = np.cumsum(cost[chain])
         inner += np.maximum(links[None, :] - cost[chain][None, :] - links[:, None], 0.0)
         np.maximum(seconds, inner, out=seconds)
-    return Between(chain, seconds)
+    return EnclosedWork(chain, seconds)
 
 
-def reversed_between(forward: Between, num_ops: int) -> Between:
-    """The same with time reversed: op n stands for op num_ops - 1 - n."""
-    return Between(
+def reversed_in_time(forward: EnclosedWork, num_ops: int) -> EnclosedWork:
+    """The same of the graph with time reversed: op n stands for op num_ops - 1 - n."""
+    return EnclosedWork(
         chain=np.ascontiguousarray(num_ops - 1 - forward.chain[::-1]),
         seconds=np.ascontiguousarray(forward.seconds[::-1, ::-1].T),
     )
@@ -121,7 +127,7 @@ def _longest_path(
 def _spread(
     row: LongArray, source: LongArray, place: LongArray, after: LongArray, until: LongArray
 ) -> None:
-    """The last op of the chain that each op waits for, and the first that waits for it."""
+    """The last op of the chain for which each op waits, and the first that waits for it."""
     num_ops = len(place)
     for op in range(num_ops):
         if place[op] < 0:

@@ -1,4 +1,4 @@
-"""The step time that no placement can beat, under SPEC section 6's rules."""
+"""The step time that no placement can beat, under the rules of the contract, section 6."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
-from tfplace.bounds.enclosed_work import between, reversed_between
-from tfplace.bounds.load_bound import Weights, best_weights, best_window, fits, work_of
+from tfplace.bounds.enclosed_work import enclosed_work, reversed_in_time
+from tfplace.bounds.load_bound import DualWeights, best_weights, load_of, may_fit
 from tfplace.bounds.path_bound import soonest_ends
 from tfplace.bounds.relaxation import (
     DeviceClasses,
@@ -18,12 +18,12 @@ from tfplace.bounds.relaxation import (
     device_classes,
     forward_edges,
 )
-from tfplace.grouping.quotient import colocation_units
+from tfplace.bounds.window_bound import window_bound
 
 # Sums in another order than the simulator's may come out higher by rounding.
 ROUNDING = 1e-9
 
-# So many weights of the work bound are tried on the windows.
+# So many weights of the load bound are tried on windows and on what a chain encloses.
 NUM_WEIGHTS = 8
 
 
@@ -33,7 +33,7 @@ class LowerBound:
 
     Attributes:
       seconds: of a step; inf where it is proven that no placement can run.
-      argument: which of the bounds it is: "path", "work", "window", "optimum" or "infeasible".
+      argument: which of the bounds it is: "path", "load", "window" or "infeasible".
     """
 
     seconds: float
@@ -46,51 +46,49 @@ def lower_bound_seconds(problem: Problem) -> float:
 
 
 def lower_bound(problem: Problem) -> LowerBound:
-    """The best of three bounds on the makespan of every feasible placement.
+    """The best of three bounds on the makespan of every placement that fits.
 
-    Path: what waits for each other takes its time, on one device or with transfers between, and
-    so does all that a part of the path encloses (stay_or_pay, between). Work: all ops have to fit
-    on the devices, memory included (work). Window: ops that can't start early and leave much to
-    do after them have to fit between (all three).
+    Path: what waits for each other takes its time, on one device or with transfers between
+    (path_bound). Load: all ops have to fit on the devices (load_bound). Window: ops that can't
+    start early and leave much to do after them have to fit between (window_bound).
     """
     classes = device_classes(problem)
     if not problem.num_ops:
         return LowerBound(0.0, "path")
     if np.isinf(classes.seconds).all(axis=1).any():
         return LowerBound(float("inf"), "infeasible")
-    unit = colocation_units(problem.graph).group_of_op
-    op_bytes = problem.graph.op_persistent_bytes.astype(np.float64)
-    all_work = work_of(classes, unit, op_bytes, np.ones(problem.num_ops, dtype=bool))
-    if not fits(all_work):
+    everything = load_of(classes, problem.graph, np.ones(problem.num_ops, dtype=bool))
+    if not may_fit(everything):
         return LowerBound(float("inf"), "infeasible")
-    work, weights = best_weights(all_work)
+    load, weights = best_weights(everything)
     weights = weights[:NUM_WEIGHTS]
     head, tail, path = heads_and_tails(problem, classes, weights)
     if np.isinf(path):
         return LowerBound(path, "infeasible")
-    window, first, last = best_window(classes, head, tail, weights)
-    inside = (head >= first) & (tail >= last)
-    if window > 0.0 and inside.any():
-        value, _ = best_weights(work_of(classes, unit, op_bytes, inside))
-        window = max(window, first + last + value)
-    bounds = ((path, "path"), (work, "work"), (window, "window"))
+    window = window_bound(classes, problem.graph, head, tail, weights)
+    bounds = ((path, "path"), (load, "load"), (window, "window"))
     seconds, argument = max(bounds, key=lambda bound: bound[0])
     return LowerBound(seconds * (1.0 - ROUNDING), argument)
 
 
 def heads_and_tails(
-    problem: Problem, classes: DeviceClasses, weights: Sequence[Weights]
+    problem: Problem, classes: DeviceClasses, weights: Sequence[DualWeights]
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Least seconds before each op's start f8[N], after its end f8[N], and of any path with it."""
+    """The path bound of each op, forward and backward in time.
+
+    Returns:
+      Least seconds before each op's start f8[N], least seconds after its end f8[N], and the path
+      bound: the greatest of both with the op between.
+    """
     seconds = classes.seconds
     group = problem.graph.colocation_group.astype(np.int64)
     edges = forward_edges(problem)
-    chain = between(classes, edges, weights)
-    end = soonest_ends(classes, edges, group, chain)
+    enclosed = enclosed_work(classes, edges, weights)
+    end = soonest_ends(classes, edges, group, enclosed)
     reversed_classes = dataclasses.replace(classes, seconds=np.ascontiguousarray(seconds[::-1]))
     reversed_group = np.ascontiguousarray(group[::-1])
-    chain = reversed_between(chain, problem.num_ops)
-    rest = soonest_ends(reversed_classes, backward_edges(problem), reversed_group, chain)[::-1]
+    enclosed = reversed_in_time(enclosed, problem.num_ops)
+    rest = soonest_ends(reversed_classes, backward_edges(problem), reversed_group, enclosed)[::-1]
     own = np.where(np.isinf(seconds), 0.0, seconds)
     return (
         np.min(end - own, axis=1),

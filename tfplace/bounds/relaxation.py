@@ -1,7 +1,7 @@
 """A problem without what makes it hard: what every bound here may rely on, and nothing else.
 
-Dropped are the order in which a device takes ready ops and, but for some channels, what
-transfers do to each other. Kept is what SPEC section 6 makes true of every placement's schedule:
+Dropped are the order in which a device takes ready ops and, but for some channels, what transfers
+do to each other. Kept is what the contract, section 6, makes true of every placement's schedule:
 
 * an op takes op_seconds of its device, which runs at most `slots` at once;
 * an op starts when its inputs are there: at once on the producer's device, elsewhere not before

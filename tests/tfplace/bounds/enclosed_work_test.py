@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
-from tests.tfplace.bounds.brute_force import optimum_seconds
-from tfplace.bounds.enclosed_work import Between, between, longest_chain, reversed_between
-from tfplace.bounds.load_bound import Weights
+from tests.tfplace.bounds.brute_force import optimum_seconds, small_problems, some_schedules
+from tfplace.bounds.enclosed_work import (
+    EnclosedWork,
+    enclosed_work,
+    longest_chain,
+    reversed_in_time,
+)
+from tfplace.bounds.load_bound import DualWeights
 from tfplace.bounds.lower_bound import LowerBound, lower_bound
 from tfplace.bounds.relaxation import device_classes, forward_edges
 
-EVEN = Weights(np.array([0.5]), np.zeros(1))  # of one class of two devices
+EVEN = DualWeights(np.array([0.5]), np.zeros(1))  # of one class of two devices
 
 
 def _forks(num_forks: int, width: int) -> Problem:
@@ -26,8 +32,24 @@ def _forks(num_forks: int, width: int) -> Problem:
     return build_problem(ops, Machine(2, bandwidth=np.inf))
 
 
-def _between(problem: Problem, *weights: Weights) -> Between:
-    return between(device_classes(problem), forward_edges(problem), weights)
+def _enclosed(problem: Problem, *weights: DualWeights) -> EnclosedWork:
+    return enclosed_work(device_classes(problem), forward_edges(problem), weights)
+
+
+@settings(max_examples=80, deadline=None)
+@given(small_problems(may_be_stuck=False))
+def test_no_schedule_has_less_between_two_ops_of_the_chain(problem: Problem) -> None:
+    classes = device_classes(problem)
+    size, slots = len(classes.slots), classes.slots * classes.num_devices
+    # Evenly over all devices, and all weight on each class alone.
+    shares = np.concatenate([np.full((1, size), 1.0 / slots.sum()), np.diag(1.0 / slots)])
+    weights = [DualWeights(share, np.zeros(size)) for share in shares]
+    enclosed = _enclosed(problem, *weights)
+    for schedule in some_schedules(problem):
+        start, end = schedule.op_start[enclosed.chain], schedule.op_end[enclosed.chain]
+        spare = start[None, :] - end[:, None] - enclosed.seconds
+        later = np.triu(np.ones_like(spare, dtype=bool), 1)
+        assert (spare[later] >= -1e-9 * (1.0 + schedule.makespan)).all()
 
 
 def test_forks_one_after_another_each_take_their_work() -> None:
@@ -37,27 +59,27 @@ def test_forks_one_after_another_each_take_their_work() -> None:
     assert optimum_seconds(problem) == 7.0
 
 
-def test_table_holds_what_lies_between() -> None:
-    found = _between(_forks(2, width=3), EVEN)
-    assert found.chain.tolist() == [0, 1, 4, 5, 8]  # forks, and the first branch of each
+def test_table_holds_what_lies_enclosed() -> None:
+    enclosed = _enclosed(_forks(2, width=3), EVEN)
+    assert enclosed.chain.tolist() == [0, 1, 4, 5, 8]  # forks, and the first branch of each
     expected = np.zeros((5, 5))
     expected[0, 2:] = [1.5, 2.0, 3.5]  # a fork's three branches, the fork in the middle, all
     expected[1, 3:] = [0.5, 2.0]  # not the other branches: they may run before branch 1 ends
     expected[2, 4] = 1.5
-    np.testing.assert_allclose(np.triu(found.seconds, 1), expected, atol=1e-12)
+    np.testing.assert_allclose(np.triu(enclosed.seconds, 1), expected, atol=1e-12)
 
 
 def test_most_that_any_weights_show() -> None:
     ops = [Op("a"), Op("b", (4.0, 1.0), ("a:0",)), Op("c", 1.0, ("b:0",))]
     problem = build_problem(ops)
-    cpu, gpu = (Weights(np.array(pair), np.zeros(2)) for pair in ([1.0, 0.0], [0.5, 0.5]))
-    assert _between(problem, cpu).seconds[0, 2] == 0.0
-    assert _between(problem, cpu, gpu).seconds[0, 2] == 0.5
+    cpu, gpu = (DualWeights(np.array(pair), np.zeros(2)) for pair in ([1.0, 0.0], [0.5, 0.5]))
+    assert _enclosed(problem, cpu).seconds[0, 2] == 0.0
+    assert _enclosed(problem, cpu, gpu).seconds[0, 2] == 0.5
 
 
 def test_reversed_table_is_of_the_reversed_chain() -> None:
-    forward = Between(np.array([1, 4, 5]), np.arange(9.0).reshape(3, 3))
-    backward = reversed_between(forward, 6)
+    forward = EnclosedWork(np.array([1, 4, 5]), np.arange(9.0).reshape(3, 3))
+    backward = reversed_in_time(forward, 6)
     assert backward.chain.tolist() == [0, 1, 4]
     assert backward.seconds[0, 1] == forward.seconds[1, 2]
     assert backward.seconds[0, 2] == forward.seconds[0, 2]
@@ -70,4 +92,4 @@ def test_long_chain_is_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = longest_chain(forward_edges(problem), np.ones(9))
     assert chain.tolist() == [0, 4, 8]
     # What was left out of the chain lies between those that stayed.
-    assert _between(problem, EVEN).seconds[0, 1] == pytest.approx(1.5)
+    assert _enclosed(problem, EVEN).seconds[0, 1] == pytest.approx(1.5)
