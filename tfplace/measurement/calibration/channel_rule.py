@@ -1,4 +1,4 @@
-"""Which channel rule explains best how long transfers take that go at once."""
+"""Chooses the channel rule that best explains how long transfers take that go at once."""
 
 from __future__ import annotations
 
@@ -9,12 +9,19 @@ from collections.abc import Mapping, Sequence
 from graphs.cluster import COMMUNICATION_RULES
 
 Pair = tuple[int, int]
+
+# Rules whose errors differ by less explain equally well.
 _EQUALLY_GOOD = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class TransfersAtOnce:
-    """Attributes: pairs: (source, target) of each; seconds: until all of them have arrived."""
+    """Transfers of equal size that were sent together.
+
+    Attributes:
+      pairs: (source, target) of each.
+      seconds: until all of them have arrived.
+    """
 
     pairs: Sequence[Pair]
     seconds: float
@@ -22,10 +29,12 @@ class TransfersAtOnce:
 
 @dataclasses.dataclass(frozen=True)
 class RuleChoice:
-    """Attributes:
-    rule: of COMMUNICATION_RULES; the earlier one where several explain equally well.
-    error_of_rule: {rule: mean |log(predicted / measured)|}; 0 is perfect, and where nothing
-      was measured that tells rules apart, all have the same.
+    """The rule that explains measured transfers best.
+
+    Attributes:
+      rule: of COMMUNICATION_RULES; the earlier one where several explain equally well.
+      error_of_rule: {rule: mean |log(predicted / measured)|}; 0 is perfect, and where nothing
+        was measured that tells rules apart, all have the same.
     """
 
     rule: str

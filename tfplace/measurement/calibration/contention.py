@@ -1,4 +1,4 @@
-"""How much slower ops get while the devices that share their memory work, too."""
+"""Measures how much slower ops get while other devices that share their memory work, too."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from graphs.op_graph import FloatArray
 from tfplace.measurement.calibration.probe_graphs import STREAM_BYTES, products_on, streams_on
 from tfplace.measurement.calibration.probing import Prober
 
+# Ops in a chain; the difference of a long and a short one is free of the step's dispatch.
 _SHORT, _PRODUCTS, _STREAMS = 1, 40, 33
-"""Ops in a chain; the difference of a long and a short one is free of the step's dispatch."""
+
+# Rows of the matrices: they fit into a core's cache.
 _PRODUCT_SIDE = 384
+
+# So many copies of each probe, with memory of its own. Where the pages lie can double the time of a
+# copy's streams for good, so the fastest copy counts.
 _COPIES = 3
-"""Of each probe, with memory of its own: where the pages lie can double the time of its streams
-for good, so the faster one counts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,8 +42,11 @@ def hosts(cluster: Cluster) -> list[tuple[str, ...]]:
     """Names of devices that share memory, of each host that has several."""
     shared = shares_memory(cluster)
     names = np.array(cluster.device_names)
-    groups = {tuple(names[row | (np.arange(len(row)) == d)].tolist())
-              for d, row in enumerate(shared) if row.any()}  # fmt: skip
+    groups = {
+        tuple(names[row | (np.arange(len(row)) == device)].tolist())
+        for device, row in enumerate(shared)
+        if row.any()
+    }
     return sorted(groups)
 
 

@@ -1,4 +1,4 @@
-"""Per device: what an op and a step cost beside their work, and how many ops run at once."""
+"""Measures what ops and steps cost on a device beside their work, and how many ops run at once."""
 
 from __future__ import annotations
 
@@ -12,29 +12,37 @@ from graphs.op_graph import FloatArray
 from tfplace.measurement.calibration.probe_graphs import (
     STREAM_BYTES,
     op_chains,
-    products,
+    products_on,
     step_probe,
     streams_on,
 )
-from tfplace.measurement.calibration.probing import Prober
+from tfplace.measurement.calibration.probing import Prober, median_difference
 from tfplace.measurement.calibration.slot_count import choose_slots
 
+# Tiny ops: the length of a chain, and how many run at once.
 _CHAIN_LENGTH, _NUM_CHAINS = 200, 16
+
+# Heavy ops: rows of matrices whose product takes about a millisecond, far above its dispatch; the
+# products in a chain; and how many chains run at once at most. Matrix products use several cores
+# by themselves, and traced ops ran alone: other ops would count cores twice.
 _PRODUCT_SIDE = {"CPU": 384, "GPU": 2048}
-"""Of matrices whose product takes about a millisecond: far above its dispatch."""
 _PRODUCT_DEPTH = 3
 _MOST_AT_ONCE = 16
+
+# Streams: ops in a chain, and the vectors that each moves: two are read, one is written.
 _STREAM_LENGTH = 9
-_STREAM_VECTORS = 3  # two are read, one is written
+_STREAM_VECTORS = 3
 
 
 @dataclasses.dataclass(frozen=True)
 class StepFigures:
-    """Attributes:
-    overhead_seconds: of every step, whichever devices take part.
-    fetch_seconds: of each fetched tensor.
-    device_seconds: [D] what each device adds that takes part.
-    spread: (p75 - p25) / median of equal steps, the largest of all probes: noise.
+    """What a step costs beside its ops.
+
+    Attributes:
+      overhead_seconds: of every step, whichever devices take part.
+      fetch_seconds: of each fetched tensor.
+      device_seconds: [D] what each device adds that takes part.
+      spread: (p75 - p25) / median of equal steps, the largest of all probes: noise.
     """
 
     overhead_seconds: float
@@ -45,14 +53,16 @@ class StepFigures:
 
 @dataclasses.dataclass(frozen=True)
 class OpFigures:
-    """Attributes:
-    op_seconds: of a tiny op, its dispatch included.
-    slots: ops that run at once.
-    product_seconds: of one product of matrices of `product_side`.
-    product_side: number of rows.
-    seconds_of_count: {k: seconds of k equal chains of products at once}.
-    stream_bytes_per_second: of an element-wise op on vectors of STREAM_BYTES that runs alone; 0
-      where that was not measured.
+    """What ops cost on a device.
+
+    Attributes:
+      op_seconds: of a tiny op, its dispatch included.
+      slots: ops that run at once.
+      product_seconds: of one product of matrices of `product_side`.
+      product_side: number of rows.
+      seconds_of_count: {k: seconds of k equal chains of products at once}.
+      stream_bytes_per_second: of an element-wise op on vectors of STREAM_BYTES that runs alone; 0
+        where that was not measured.
     """
 
     op_seconds: float
@@ -71,7 +81,7 @@ def measure_steps(cluster: Cluster, prober: Prober, budget_seconds: float) -> St
     probes |= {((name,), 1): step_probe((name,), num_fetches=1) for name in names}
     seconds = prober.time(probes, budget_seconds)
     alone = [float(np.median(seconds[(name,), 0])) for name in names]
-    fetches = [float(np.median(seconds[(n,), 1] - seconds[(n,), 0])) for n in names]
+    fetches = [median_difference(seconds[(name,), 1], seconds[(name,), 0]) for name in names]
     overhead, shares = split_overhead(alone, float(np.median(seconds[together, 0])))
     spread = max(_spread(of_step) for of_step in seconds.values())
     return StepFigures(overhead, max(float(np.mean(fetches)), 0.0), shares, spread)
@@ -97,21 +107,22 @@ def measure_ops(device: Device, prober: Prober, budget_seconds: float) -> OpFigu
     counts = slot_counts(device)
     probes = {("chain", 1): op_chains(device.name, 1, _NUM_CHAINS)}
     probes["chain", _CHAIN_LENGTH] = op_chains(device.name, _CHAIN_LENGTH, _NUM_CHAINS)
-    probes |= {("idle", 0): step_probe([device.name])}
+    probes["idle", 0] = step_probe([device.name])
     probes |= {
-        ("products", count): products(device.name, side, _PRODUCT_DEPTH, count) for count in counts
+        ("products", count): products_on([device.name] * count, side, _PRODUCT_DEPTH)
+        for count in counts
     }
     lengths = (1, _STREAM_LENGTH) if device.type == "CPU" else ()
     probes |= {("stream", n): streams_on([device.name], STREAM_BYTES, n) for n in lengths}
     seconds = prober.time(probes, budget_seconds)
     num_ops = (_CHAIN_LENGTH - 1) * _NUM_CHAINS
-    of_op = np.median(seconds["chain", _CHAIN_LENGTH] - seconds["chain", 1]) / num_ops
+    of_op = median_difference(seconds["chain", _CHAIN_LENGTH], seconds["chain", 1]) / num_ops
     of_count = {
-        count: float(np.median(seconds["products", count] - seconds["idle", 0])) for count in counts
+        count: max(median_difference(seconds["products", count], seconds["idle", 0]), 1e-9)
+        for count in counts
     }
-    of_count = {count: max(value, 1e-9) for count, value in of_count.items()}
     return OpFigures(
-        op_seconds=max(float(of_op), 0.0),
+        op_seconds=max(of_op, 0.0),
         slots=choose_slots(of_count),
         product_seconds=of_count[1] / _PRODUCT_DEPTH,
         product_side=side,
@@ -131,7 +142,7 @@ def _stream_rate(short: FloatArray | None = None, long: FloatArray | None = None
     if short is None or long is None:
         return 0.0
     moved = (_STREAM_LENGTH - 1) * _STREAM_VECTORS * STREAM_BYTES
-    return moved / max(float(np.median(long - short)), 1e-9)
+    return moved / max(median_difference(long, short), 1e-9)
 
 
 def _spread(seconds: FloatArray) -> float:

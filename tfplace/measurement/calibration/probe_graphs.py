@@ -1,6 +1,6 @@
-"""Small graphs that each exercise one thing: dispatch, ops, transfers, or both at once.
+"""Small graphs that each exercise one thing: dispatch, ops, transfers, or several at once.
 
-What they compute ends in assignments to variables, since Grappler removes what nothing needs, and
+Whatever they compute ends in an assignment to a variable: Grappler removes what nothing needs, and
 replaces a transfer by a control edge where only the order matters.
 """
 
@@ -17,16 +17,23 @@ from graphs.source_model import Initialization
 from tfplace.measurement.training_run import TrainingRun
 
 _FLOAT_BYTES = 4
-STREAM_BYTES = 1 << 24
-"""Of the vectors of element-wise ops that go through the memory that cores share."""
 _DONE = "done"
+
+# The size of vectors whose element-wise ops go through the memory that cores share.
+STREAM_BYTES = 1 << 24
+
+# How long a source's chain is beside its target's, so that what the target does decides.
 _PACING_SHARE = 0.7
-"""Of a target's chain: how long its source's is, so that what the target does decides."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Probe:
-    """Attributes: graph_def with devices; run: one step of it."""
+    """A graph that exercises one thing.
+
+    Attributes:
+      graph_def: with a device on each op.
+      run: one step of it.
+    """
 
     graph_def: Any
     run: TrainingRun
@@ -34,7 +41,14 @@ class Probe:
 
 @dataclasses.dataclass(frozen=True)
 class TransferProbe:
-    """Attributes: source, target: device names; num_bytes: of each; count: how many."""
+    """Equal transfers from one device to another.
+
+    Attributes:
+      source: a device's name.
+      target: a device's name.
+      num_bytes: of each.
+      count: how many.
+    """
 
     source: str
     target: str
@@ -67,15 +81,11 @@ def op_chains(device: str, length: int, count: int) -> Probe:
     return drawing.probe(device, ends)
 
 
-def products(device: str, side: int, depth: int, count: int) -> Probe:
-    """`count` independent chains of `depth` products of side x side matrices."""
-    drawing = _Drawing()
-    ends = [_product_chain(drawing, device, side, depth)[1] for _ in range(count)]
-    return drawing.probe(device, ends)
-
-
 def products_on(devices: Sequence[str], side: int, depth: int) -> Probe:
-    """A chain of `depth` products of side x side matrices on each device."""
+    """A chain of `depth` products of side x side matrices for each device that is named.
+
+    A device that is named k times has k chains, independent of each other.
+    """
     drawing = _Drawing()
     ends = [_product_chain(drawing, device, side, depth)[1] for device in devices]
     return drawing.probe(devices[0], ends)
@@ -116,9 +126,9 @@ def products_beside_transfers(
 ) -> Probe:
     """A chain of products on one end of a link while transfers go over it, evenly spread.
 
-    A product of the source releases each of them: in a training step, too, they come one by one,
-    and each wakes its threads anew, while of a burst many are handled at once. Where the device is
-    the target, a shorter chain of the source is done before its own.
+    Each transfer is released by a product of the source. In a training step, too, transfers come
+    one by one, and each wakes its threads anew, while of a burst many are handled at once. Where
+    the device is the target, the source has a shorter chain, which is done before the target's own.
     """
     drawing = _Drawing()
     source, target = transfers.source, transfers.target

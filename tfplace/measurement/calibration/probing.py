@@ -1,4 +1,4 @@
-"""Times probes in turn, so that all of them see the same machine."""
+"""Times probes in turn, round by round, so that all of them see the same machine."""
 
 from __future__ import annotations
 
@@ -36,6 +36,15 @@ class ProbingLimits:
     min_rounds: int = 5
     max_rounds: int = 25
     timeout_seconds: float = 60.0
+
+
+def median_difference(seconds: FloatArray, less: FloatArray) -> float:
+    """What one probe takes longer than another: the median over rounds f8[R] of both.
+
+    They differ round by round, so that what is equal in both (a step's dispatch) and what drifts
+    on the machine drop out.
+    """
+    return float(np.median(seconds - less))
 
 
 class Prober:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from graphs.cluster import Cluster, Device
+from graphs.cluster import Cluster
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
@@ -17,21 +17,17 @@ from graphs.errors import ClusterError
 from tfplace.cli import main
 from tfplace.measurement.calibration import link_figures as link_module
 from tfplace.measurement.calibration.calibrating import (
+    Figures,
     calibrate,
     calibrated_cluster,
     warnings_about,
 )
-from tfplace.measurement.calibration.channel_rule import choose_rule
-from tfplace.measurement.calibration.device_figures import (
-    OpFigures,
-    StepFigures,
-    slot_counts,
-    split_overhead,
-)
+from tfplace.measurement.calibration.channel_rule import RuleChoice
+from tfplace.measurement.calibration.contention import Contention
+from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.measurement.calibration.link_figures import (
     BusyFigures,
-    busy_figures,
     link_figures,
     measure_busy,
     measure_link,
@@ -144,15 +140,16 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
         BusyFigures(None, {}),
         BusyFigures(LineFit(3e-5, 1e-10, 0.0, 1.0), {64: 3e-5, 1 << 20: 3e-5 + (1 << 20) * 1e-10}),
     )
-    found = calibrated_cluster(
-        cluster,
+    figures = Figures(
         StepFigures(1e-3, 4e-4, [0.0, 6e-4], 0.05),
         ops,
         links,
-        {there: some, back: none},
-        {there: none, back: some},
-        "half_duplex",
+        senders={there: some, back: none},
+        receivers={there: none, back: some},
+        contention=dict.fromkeys(cluster.device_names, Contention(0.25, 0.5)),
+        rule=RuleChoice("half_duplex", {}),
     )
+    found = calibrated_cluster(cluster, figures)
     assert (found.name, found.origin, found.communication) == (
         "workers:2",
         "workers:2",
@@ -160,6 +157,7 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
     )
     assert [d.slots for d in found.devices] == [1, 2]
     assert [d.op_seconds for d in found.devices] == [2e-7, 3e-7]
+    assert [d.memory_slowdown for d in found.devices] == [0.5, 0.5]
     assert [d.bandwidth_bytes_per_second for d in found.devices] == [4.9e10, 9.8e10]
     assert found.dispatch_seconds(np.array([0, 1]), 1) == pytest.approx(2e-3)
     np.testing.assert_allclose(found.link_latency, [[0, 1.5e-4], [1e-4, 0]])
@@ -173,32 +171,6 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
     assert [device.address for device in again.devices] == ["", ""]  # started anew where needed
 
 
-def test_the_overhead_of_a_step_is_split() -> None:
-    overhead, shares = split_overhead([0.95e-3, 1.6e-3], 1.7e-3)
-    assert overhead == pytest.approx(0.85e-3)
-    assert shares == pytest.approx((0.1e-3, 0.75e-3))
-    assert split_overhead([2e-4], 2e-4) == (2e-4, (0.0,))
-    # All at once quicker than the least alone, by noise: nothing becomes negative.
-    assert split_overhead([1.0, 2.0], 0.5) == (1.0, (0.0, 1.0))
-
-
-def test_only_what_is_seen_in_most_rounds_counts_as_busy() -> None:
-    steady = np.array([3.0e-5, 2.9e-5, 3.1e-5, 3.0e-5])
-    noise = np.array([-1.0, 2.0, -2.0, 1.0]) * 1e-3
-    assert busy_figures({64: noise, 1 << 20: noise}).fit is None
-    fit = busy_figures({64: steady, 1 << 16: noise, 1 << 20: steady * 20}).fit
-    assert fit is not None
-    assert fit.fixed_seconds + 64 * fit.seconds_per_unit == pytest.approx(3e-5)
-    assert fit.fixed_seconds + (1 << 20) * fit.seconds_per_unit == pytest.approx(6e-4)
-
-
-def test_as_many_ops_at_once_as_twice_the_cores() -> None:
-    assert slot_counts(Device("/device:CPU:0", "CPU", 1)) == [1, 2]
-    assert slot_counts(Device("/device:CPU:0", "CPU", 1, cores=3)) == [1, 2, 3, 4, 6]
-    assert slot_counts(Device("/device:CPU:0", "CPU", 1, cores=64)) == [1, 2, 3, 4, 6, 8, 12, 16]
-    assert slot_counts(Device("/device:GPU:0", "GPU", 1, cores=80)) == [1, 2, 3, 4]
-
-
 def test_doubtful_figures_are_said_to_be() -> None:
     straight = link_figures({0: 1e-3, 1000: 2e-3, 2000: 3e-3})
     crooked = link_figures({0: 1e-3, 1000: 9e-3, 2000: 2e-3, 3000: 9e-3, 4000: 1e-3})
@@ -209,4 +181,3 @@ def test_doubtful_figures_are_said_to_be() -> None:
         "equal steps differ",
         "the link from a to b is no straight line",
     ]
-    assert choose_rule({}, []).rule == "duplex"

@@ -1,3 +1,5 @@
+"""Slowdowns of devices that share memory, and where they go."""
+
 import dataclasses
 
 import numpy as np
@@ -37,9 +39,16 @@ def test_tasks_of_one_host_share_memory_and_gpus_do_not():
 
 def test_longer_chains_show_the_slowdown_whatever_a_step_takes():
     names = find_cluster("workers:2").device_names
-    found = measure_contention(names, FakeProber({"compute": 0.25, "memory": 0.5}), 0.0)
-    assert found.compute_slowdown == pytest.approx(0.25)
-    assert found.memory_slowdown == pytest.approx(0.5)
+    slowdowns = {"compute": 0.25, "memory": 0.5}
+
+    def seconds(kind, devices, length, copy):
+        # A step takes 1 s and an op 0.1 s, longer beside others; only the last copy is undisturbed.
+        slower = (1.0 + slowdowns[kind] * (len(devices) > 1)) * (3 - copy)
+        return 1.0 + 0.1 * length * slower
+
+    measured = measure_contention(names, FakeProber(seconds), 0.0)
+    assert measured.compute_slowdown == pytest.approx(0.25)
+    assert measured.memory_slowdown == pytest.approx(0.5)
 
 
 def test_slowdowns_go_into_the_file_and_to_ops_by_their_share_of_memory():
