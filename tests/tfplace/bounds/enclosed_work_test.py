@@ -69,6 +69,18 @@ def test_table_holds_what_lies_enclosed() -> None:
     np.testing.assert_allclose(np.triu(enclosed.seconds, 1), expected, atol=1e-12)
 
 
+def test_an_op_lies_after_the_last_op_of_the_chain_that_it_waits_for() -> None:
+    ops = [Op("first"), Op("second", 2.0, ("first:0",)), Op("aside", 1.0, ("first:0",))]
+    ops += [Op("third", 2.0, ("second:0",)), Op("inner", 1.0, ("second:0", "aside:0"))]
+    ops.append(Op("last", 1.0, ("third:0", "inner:0")))
+    enclosed = _enclosed(build_problem(ops, Machine(2)), EVEN)
+    assert enclosed.chain.tolist() == [0, 1, 3, 5]
+    expected = np.zeros((4, 4))
+    expected[0, 2:] = [1.0, 3.0]  # second; and third, aside, inner
+    expected[1, 3] = 1.5  # third and inner, but not aside
+    np.testing.assert_allclose(np.triu(enclosed.seconds, 1), expected, atol=1e-12)
+
+
 def test_most_that_any_weights_show() -> None:
     ops = [Op("a"), Op("b", (4.0, 1.0), ("a:0",)), Op("c", 1.0, ("b:0",))]
     problem = build_problem(ops)

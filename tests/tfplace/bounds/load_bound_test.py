@@ -99,9 +99,13 @@ def test_slots_share_a_devices_work() -> None:
 
 
 def test_ops_that_do_not_count_still_keep_their_unit_off_a_device() -> None:
-    ops = [Op("a", (1.0, 2.0), colocation=0), Op("b", (np.inf, 4.0), colocation=0), Op("c", 8.0)]
+    ops = [
+        Op("a", (1.0, 2.0), colocation=0),
+        Op("b", (np.inf, 4.0), colocation=0),
+        Op("c", (8.0, np.inf)),
+    ]
     load = _load(build_problem(ops), np.array([True, False, False]))
-    np.testing.assert_array_equal(load.seconds, [[np.inf, 2.0], [0.0, 0.0]])
+    np.testing.assert_array_equal(load.seconds, [[np.inf, 2.0], [0.0, np.inf]])
 
 
 def test_least_costs_by_hand() -> None:

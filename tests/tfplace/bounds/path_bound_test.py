@@ -125,8 +125,8 @@ def test_the_bound_of_a_long_sum_holds_under_every_channel_rule(rule: str) -> No
 
 
 def test_an_input_that_is_on_the_path_as_well_counts_once() -> None:
-    # a, b, c one after another on the CPU; c takes a's output too, which takes 100 s to move.
-    ops = [Op("a", 1.0, outputs=(100,)), Op("b", 1.0, ("a:0",), (0,)), Op("c", 1.0, ("a:0", "b:0"))]
+    # a, b, c one after another on one device: any output takes 100 s to move. c takes a's, too.
+    ops = [Op("a", outputs=(100,)), Op("b", 1.0, ("a:0",), (100,)), Op("c", 1.0, ("a:0", "b:0"))]
     problem = build_problem(ops, Machine(2, bandwidth=1.0))
     np.testing.assert_array_equal(_ends(problem), [[1.0], [2.0], [3.0]])
 

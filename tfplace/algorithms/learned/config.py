@@ -1,7 +1,8 @@
 """Default hyper-parameters of the learned algorithms: unit, range and source of each.
 
-"PUBLISHED.md" is this project's digest of the papers; where it marks a figure "memory" or the
-paper is silent, the value here is tfplace's choice, tuned in the simulator.
+"read", "second-hand" and "memory" say how sure a figure is, as in tfplace/docs/published.md, this
+project's digest of the papers. Where that is "memory" or the paper is silent, the value here is
+tfplace's choice, tuned in the simulator.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ class Seq2SeqConfig:
 
 @dataclasses.dataclass(frozen=True)
 class AdamConfig:
-    """Adam (Kingma & Ba 2015) with clipping by global norm.
+    """Adam (Kingma & Ba 2015) with gradients clipped by their global norm.
 
     Attributes:
-      learning_rate: above 0.
-      gradient_clip: global norm, above 0.
+      learning_rate: of a step, above 0.
+      gradient_clip: the largest global norm, above 0.
     """
 
     learning_rate: float = 1e-3
@@ -53,7 +54,8 @@ class SpotlightConfig:
     """Spotlight (Gao, Chen, Li, ICML 2018).
 
     Attributes:
-      grouping, policy: see there.
+      grouping: of the ops: minimum cuts, tfplace's choice.
+      policy: sizes of the network.
       optimizer: tfplace's choice; rates of 1e-3 and 3e-3 did equally well.
       batch_size: placements per update, 1 to 1000. tfplace's choice.
       ascent_steps: per update, 1 to 100. 10: read.
@@ -104,7 +106,7 @@ class PostConfig:
     """Post (Gao, Chen, Li, NeurIPS 2018).
 
     Attributes:
-      grouping: see there.
+      grouping: of the ops: minimum cuts, tfplace's choice.
       batch_size: K, placements per proximal update. 10: memory.
       ascent_steps: per proximal update. 10: read ("about ten").
       step_size: of gradient ascent. 1: memory.
@@ -135,7 +137,7 @@ class GrouperConfig:
     """HDP's Grouper.
 
     Attributes:
-      num_groups: G. 256: second-hand; 64 gave 6 % faster placements after 1,000 trials (as below).
+      num_groups: G. 256: second-hand. 64 gave 6 % faster placements after 1,000 trials.
       units: of the hidden layer. 64: second-hand.
       type_units: of the op-type embedding. 20: second-hand.
       start: "minimum_cut": the untrained Grouper puts an op into its group of coarsen.py with
@@ -159,7 +161,7 @@ class HierarchicalConfig:
     """HDP (Mirhoseini, Goldie et al., ICLR 2018).
 
     Attributes:
-      grouper: see there.
+      grouper: sizes, start and optimizer of the Grouper.
       policy: bi-LSTM, logits 5·tanh: read. Temperature 1: tfplace's choice. With the paper's 10
         (read) no device is ever more than e times as likely as another; 1,000 trials then came
         3 % below random search's step time (geometric mean of RNNLM and Inception-V3), with 1
@@ -190,7 +192,7 @@ class PlacetoConfig:
     """Placeto (Addanki et al., NeurIPS 2019).
 
     Attributes:
-      grouping: see there.
+      grouping: of the ops: minimum cuts into at most 32 groups, tfplace's choice.
       units: of embeddings and hidden layers. tfplace's choice.
       rounds: of message passing. 8: read.
       optimizer: clip 1.25: read. First rate 3e-2: tfplace's choice. The paper's 1e-3 (read) is

@@ -1,8 +1,8 @@
 """What policies are told about ops and groups: pure functions of a problem.
 
-Source: ColocRL and HDP as PUBLISHED.md has them: op type, output shapes, neighbours; for a group
-the counts of its types, its summed output shapes, its neighbours. Departures: sizes go in as
-logarithms, because raw ones span nine orders of magnitude; seconds and bytes are added for a
+Source: ColocRL and HDP as tfplace/docs/published.md has them: op type, output shapes, neighbours;
+for a group the counts of its types, its summed output shapes, its neighbours. Departures: sizes go
+in as logarithms, because raw ones span nine orders of magnitude; seconds and bytes are added for a
 group, because the costs are known here.
 """
 
@@ -26,30 +26,9 @@ MAX_OUTPUTS = 6
 MAX_NEIGHBOURS = 6
 
 
-@dataclasses.dataclass(frozen=True)
-class Features:
-    """Named blocks of columns, side by side.
-
-    Attributes:
-      values: f4[rows, F].
-      columns: where each block lies; the slices are disjoint and cover all columns.
-    """
-
-    values: FeatureArray
-    columns: Mapping[str, slice]
-
-    def block(self, name: str) -> FeatureArray:
-        """The columns f4[rows, width] of one block."""
-        return self.values[:, self.columns[name]]
-
-
-def side_by_side(blocks: Mapping[str, npt.NDArray[np.generic]]) -> Features:
-    """Joins blocks [rows, width] in their order."""
-    columns, start = {}, 0
-    for name, block in blocks.items():
-        columns[name] = slice(start, start + block.shape[1])
-        start += block.shape[1]
-    return Features(np.concatenate(list(blocks.values()), axis=1).astype(np.float32), columns)
+def _side_by_side(blocks: Mapping[str, npt.NDArray[np.generic]]) -> FeatureArray:
+    """f4[rows, F]: named blocks [rows, width] in their order."""
+    return np.concatenate(list(blocks.values()), axis=1).astype(np.float32)
 
 
 def type_ids(op_types: Sequence[str]) -> tuple[IntArray, tuple[str, ...]]:
@@ -93,16 +72,16 @@ def _first_neighbours(num_ops: int, op: IntArray, other: IntArray) -> IntArray:
     return first
 
 
-def op_features(problem: Problem) -> Features:
-    """What HDP's Grouper sees of each op beside its type: shapes 24, neighbours 12, time 1.
+def op_features(problem: Problem) -> FeatureArray:
+    """f4[N, 37]: what HDP's Grouper sees of each op beside its type.
 
-    Neighbours are op positions divided by N, from 0 to 1, and -1 where there is none; the op's
-    own position is a column of its own.
+    Columns: its output shapes 24, its neighbours 12, its position 1. Positions are divided by N, so
+    they go from 0 to 1; -1 stands for no neighbour.
     """
     graph = problem.graph
     position = np.arange(graph.num_ops)[:, np.newaxis] / max(graph.num_ops, 1)
     beside = neighbours(graph)
-    return side_by_side(
+    return _side_by_side(
         {
             "output_shapes": output_shapes(graph) / 10.0,
             "neighbours": np.where(beside >= 0, beside / max(graph.num_ops, 1), -1.0),
@@ -158,16 +137,16 @@ def op_table(problem: Problem) -> OpTable:
     )
 
 
-def group_features(graph: OpGraph, table: OpTable, grouping: Grouping) -> Features:
-    """What the sequence-to-sequence policies see of each group, each block from 0 to 1.
+def group_features(graph: OpGraph, table: OpTable, grouping: Grouping) -> FeatureArray:
+    """f4[G, V + 26 + 2 G]: what the sequence-to-sequence policies see of each group, from 0 to 1.
 
-    Blocks: type_counts V, output_shapes 24 and output_bytes 1 (logarithms of sums over the
+    Columns: counts of types V, output shapes 24 and output bytes 1 (logarithms of sums over the
     group's ops), seconds 1 (share of all groups'), successors G and predecessors G (0 or 1).
     """
     adjacency = group_adjacency(graph, grouping)
     seconds = group_sums(table.seconds, grouping)[:, np.newaxis]
     size = group_sums(table.output_bytes, grouping)[:, np.newaxis]
-    return side_by_side(
+    return _side_by_side(
         {
             "type_counts": _log_share(group_sums(table.type_counts, grouping).toarray()),
             "output_shapes": _log_share(group_sums(table.output_shapes, grouping)),

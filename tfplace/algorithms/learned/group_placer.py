@@ -1,34 +1,40 @@
-"""A sequence-to-sequence policy over the fixed groups of one problem."""
+"""What ColocRL and Spotlight share: a sequence-to-sequence policy over the groups of a problem."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from graphs.op_graph import FloatArray
-from tfplace.algorithms.learned.config import AdamConfig, Seq2SeqConfig
+from graphs.placement import Outcome
+from tfplace.algorithms.learned.config import ColocRLConfig, SpotlightConfig
 from tfplace.algorithms.learned.features import group_features, op_table
+from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
 from tfplace.algorithms.learned.policies import seq2seq
+from tfplace.algorithms.learned.policies.distributions import gumbel_noise
 from tfplace.algorithms.learned.sequence_learner import Loss, SequenceLearner
 from tfplace.grouping.grouped_problem import GroupedProblem
+from tfplace.grouping.quotient import BoolArray
 from tfplace.search.kept import snapshot
+from tfplace.search.trial import Proposal
 
 
 class GroupPlacer:
-    """What ColocRL and Spotlight share: what the policy reads of the groups, and sampling.
+    """Batches of placements from one policy; a subclass says how it learns from them.
 
     Attributes:
       grouped: the groups.
+      num_trials: placements learned from so far.
     """
 
     def __init__(
         self,
         grouped: GroupedProblem,
         log_prior: ProbabilityArray,
-        configs: tuple[Seq2SeqConfig, AdamConfig],
+        config: ColocRLConfig | SpotlightConfig,
+        appraisal: Appraisal,
         loss: Loss,
         seed: int,
     ) -> None:
@@ -36,41 +42,68 @@ class GroupPlacer:
 
         Args:
           grouped: what is to be placed.
-          log_prior: f4[G, D] added to the logits; see seq2seq.log_prior.
-          configs: of policy and optimizer.
-          loss: of what `learn` descends.
+          log_prior: f4[G, D] added to the logits; see distributions.log_prior.
+          config: of policy, optimizer and batches.
+          appraisal: of the search's rewards.
+          loss: what learning descends.
           seed: of weights and samples.
         """
         self.grouped = grouped
+        self.num_trials = 0
+        self._batch_size = config.batch_size if grouped.has_choice else 1
+        self._appraisal = appraisal
         problem = grouped.problem
-        features = group_features(problem.graph, op_table(problem), grouped.grouping).values
+        features = group_features(problem.graph, op_table(problem), grouped.grouping)
         self._sequence = seq2seq.Sequence(tf.constant(features), tf.constant(log_prior))
         shape = (features.shape[1], problem.num_devices)
-        self._learner = SequenceLearner(shape, *configs, loss, seed)
+        self._learner = SequenceLearner(shape, (config.policy, config.optimizer), loss, seed)
         self._rng = np.random.default_rng(seed)
 
-    def sample(self, size: int) -> GroupedProposal:
-        """Placements drawn from the policy."""
-        shape = (self.grouped.grouping.num_groups, size, self.grouped.problem.num_devices)
-        noise = seq2seq.gumbel_noise(self._rng, shape)
-        devices, logs = self._learner.sample(self._sequence, noise)
-        return GroupedProposal(self.grouped.device_of_op(devices), devices, logs)
+    def propose(self) -> GroupedProposal | None:
+        """A batch of samples; one placement and then None where nothing can be chosen."""
+        if self.num_trials > 0 and not self.grouped.has_choice:
+            return None
+        groups, devices = self.grouped.allowed.shape
+        noise = gumbel_noise(self._rng, (groups, self._batch_size, devices))
+        chosen, logs = self._learner.sample(self._sequence, noise)
+        return GroupedProposal(self.grouped.device_of_op(chosen), chosen, logs)
 
-    def learn(
-        self, proposal: GroupedProposal, advantages: FloatArray, steps: int = 1
-    ) -> dict[str, float]:
-        """Optimizer steps on what was sampled, with its advantages f8[B]; loss and entropy."""
-        return self._learner.learn(self._sequence, proposal, advantages, steps)
+    def improve(
+        self,
+        proposal: Proposal,
+        outcomes: Sequence[Outcome],
+        teaches: BoolArray | None = None,
+        steps: int = 1,
+    ) -> Mapping[str, float]:
+        """Optimizer steps on one batch; returns mean reward, loss, entropy and KL.
+
+        Args:
+          proposal: of `propose`.
+          outcomes: [B].
+          teaches: bool[B] outcomes to learn from; None for all.
+          steps: 1 or more.
+        """
+        assert isinstance(proposal, GroupedProposal)
+        rewards = self._appraisal.rewards(outcomes)
+        self.num_trials += len(outcomes)
+        scalars = {"mean_reward": float(rewards.mean())}
+        if not self.grouped.has_choice or (teaches is not None and not teaches.any()):
+            return scalars
+        advantages = self._appraisal.advantages(rewards, teaches)
+        return {**scalars, **self._learner.learn(self._sequence, proposal, advantages, steps)}
 
     def state(self) -> snapshot.Snapshot:
-        """Weights, optimizer and random generator."""
-        return {**self._learner.state(), "rng": snapshot.of_generator(self._rng)}
+        """Weights, optimizer, random generator, baseline and trial count."""
+        return {
+            **self._learner.state(),
+            "rng": snapshot.of_generator(self._rng),
+            "baseline": self._appraisal.state,
+            "num_trials": np.array(self.num_trials),
+        }
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Goes on where `state()` was taken, on the same problem and configuration.
-
-        Raises:
-          ValueError: the arrays are of another problem or configuration.
-        """
+        """Goes on where `state()` was taken; ValueError if that was another problem's."""
         self._learner.set_state(state)
         snapshot.into_generator(self._rng, state["rng"])
+        self._appraisal.state = state["baseline"]
+        self.num_trials = int(state["num_trials"])

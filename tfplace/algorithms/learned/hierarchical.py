@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping, Outcome
@@ -22,13 +20,16 @@ from tfplace.algorithms.learned.features import (
     type_ids,
 )
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
+from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import policy_gradient_loss
 from tfplace.algorithms.learned.learning.proposal import GroupedProposal
-from tfplace.algorithms.learned.policies import seq2seq
-from tfplace.algorithms.learned.policies.feed_forward import Grouper
+from tfplace.algorithms.learned.policies.distributions import FORBIDDEN, gumbel_noise
+from tfplace.algorithms.learned.policies.grouper import Grouper
+from tfplace.algorithms.learned.policies.seq2seq import Sequence as GroupSequence
 from tfplace.algorithms.learned.reward import feasible
-from tfplace.algorithms.learned.sequence_learner import SequenceLearner
+from tfplace.algorithms.learned.sequence_learner import SequenceLearner, reinforce_loss
+from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import GroupedProblem, GroupingConfig, grouped_problem
 from tfplace.grouping.quotient import colocation_units, group_allowed, group_sums
 from tfplace.search.kept import snapshot
@@ -45,7 +46,7 @@ class HierarchicalProposal(GroupedProposal):
     """
 
     group_of_unit: IntArray
-    sequence: seq2seq.Sequence
+    sequence: GroupSequence
 
 
 class Hierarchical:
@@ -77,16 +78,13 @@ class Hierarchical:
         # There are more minimum cuts than asked for where there are more sets of allowed devices.
         self._num_groups = max(self.config.grouper.num_groups, start.grouping.num_groups)
         self._grouper = self._new_grouper(start.grouping, seed)
-        self._grouper_optimizer = tf_keras.optimizers.Adam(
-            self.config.grouper.optimizer.learning_rate,
-            global_clipnorm=self.config.grouper.optimizer.gradient_clip,
+        self._descent = Descent(
+            self._grouper, self.config.grouper.optimizer, names=("grouper", "grouper_optimizer")
         )
-        self._grouper_optimizer.build(self._grouper.trainable_variables)
         self._table = op_table(problem)
         width = self._group_features(start.grouping.group_of_op).shape[1]
-        self._placer = SequenceLearner(
-            (width, problem.num_devices), self.config.policy, self.config.optimizer, _loss, seed
-        )
+        configs = self.config.policy, self.config.optimizer
+        self._placer = SequenceLearner((width, problem.num_devices), configs, reinforce_loss, seed)
         self._fallback = self._fastest_devices()
         self._rng = np.random.default_rng(seed)
         self._appraisal = Appraisal(problem, self.config.baseline_decay)
@@ -104,7 +102,7 @@ class Hierarchical:
         sequence = self._sequence(groups)
         size = self.config.placements_per_grouping if self._has_choice else 1
         shape = (self._num_groups, size, self._problem.num_devices)
-        devices, logs = self._placer.sample(sequence, seq2seq.gumbel_noise(self._rng, shape))
+        devices, logs = self._placer.sample(sequence, gumbel_noise(self._rng, shape))
         return HierarchicalProposal(
             self._device_of_op(groups, devices), devices, logs, group_of_unit, sequence
         )
@@ -130,8 +128,7 @@ class Hierarchical:
         """Weights and optimizers of both parts, random generator, baseline and update count."""
         return {
             **self._placer.state(),
-            **snapshot.of_variables("grouper", self._grouper.variables),
-            **snapshot.of_variables("grouper_optimizer", self._grouper_optimizer.variables),
+            **self._descent.state(),
             "rng": snapshot.of_generator(self._rng),
             "baseline": self._appraisal.state,
             "num_updates": np.array(self._num_updates),
@@ -140,8 +137,7 @@ class Hierarchical:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Goes on where `state()` was taken; ValueError if that was another problem's."""
         self._placer.set_state(state)
-        snapshot.into_variables("grouper", self._grouper.variables, state)
-        snapshot.into_variables("grouper_optimizer", self._grouper_optimizer.variables, state)
+        self._descent.set_state(state)
         snapshot.into_generator(self._rng, state["rng"])
         self._appraisal.state = state["baseline"]
         self._num_updates = int(state["num_updates"])
@@ -157,21 +153,21 @@ class Hierarchical:
         config = dataclasses.replace(self.config.grouper, num_groups=self._num_groups)
         started = start.group_of_op[first] if config.start == "minimum_cut" else None
         ids, _ = type_ids(self._problem.graph.op_types)
-        features = op_features(self._problem).values
+        features = op_features(self._problem)
         return Grouper(ids[first], features[first], config, started, seed)
 
     def _group_features(self, groups: IntArray) -> FeatureArray:
         grouping = Grouping(groups, self._num_groups)
-        return group_features(self._problem.graph, self._table, grouping).values
+        return group_features(self._problem.graph, self._table, grouping)
 
-    def _sequence(self, groups: IntArray) -> seq2seq.Sequence:
+    def _sequence(self, groups: IntArray) -> GroupSequence:
         """What the Placer reads; noise on the logits lasts for the first updates."""
         features = self._group_features(groups)
         prior = np.zeros((len(features), self._problem.num_devices))
         if self._num_updates < self.config.noise_updates:
             prior += self._rng.normal(scale=self.config.noise_scale, size=prior.shape)
-        prior[:, ~self._allowed.any(axis=0)] = seq2seq.FORBIDDEN
-        return seq2seq.Sequence(tf.constant(features), tf.constant(prior, tf.float32))
+        prior[:, ~self._allowed.any(axis=0)] = FORBIDDEN
+        return GroupSequence(tf.constant(features), tf.constant(prior, tf.float32))
 
     def _fastest_devices(self) -> IntArray:
         """i4[N]: where an op goes that may not lie on its group's device, with its unit."""
@@ -186,15 +182,9 @@ class Hierarchical:
         fits = self._allowed[np.arange(len(groups)), wanted]
         return np.where(fits, wanted, self._fallback).astype(np.int32)
 
-    def _descent_step(self, groups: Any, advantage: Any) -> Any:
+    def _descent_step(self, groups: Tensor, advantage: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
             log_probs = self._grouper.log_probs(groups)[tf.newaxis]
             loss = policy_gradient_loss(log_probs, advantage)
-        variables = self._grouper.trainable_variables
-        gradients = tape.gradient(loss, variables)
-        self._grouper_optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        self._descent.step(tape, loss)
         return loss
-
-
-def _loss(new: Any, old: Any, devices: Any, advantage: Any) -> Any:
-    return policy_gradient_loss(seq2seq.chosen_log_probs(new, devices), advantage)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from graphs.op_graph import FloatArray
 from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.learning.baseline import over_root_mean_square
+from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, policy_gradient_loss
+from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.policies.graph_embedding import GraphEmbedding, GraphState
 from tfplace.algorithms.learned.policies.placement_features import (
     DEVICE_WIDTH,
@@ -24,8 +24,8 @@ from tfplace.algorithms.learned.policies.placement_features import (
     episode_features,
     graph_relations,
 )
-from tfplace.algorithms.learned.policies.seq2seq import chosen_log_probs, log_prior
 from tfplace.algorithms.learned.reward import penalised_seconds, reference_seconds
+from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal
@@ -70,11 +70,7 @@ class Placeto:
         self._priors = log_prior(self.grouped.allowed)
         widths = GROUP_WIDTH, DEVICE_WIDTH
         self._policy = GraphEmbedding(widths, self.config.units, self.config.rounds, seed)
-        self._optimizer = tf_keras.optimizers.Adam(
-            self.config.optimizer.learning_rate,
-            global_clipnorm=self.config.optimizer.gradient_clip,
-        )
-        self._optimizer.build(self._policy.trainable_variables)
+        self._descent = Descent(self._policy, self.config.optimizer)
         self._rng = np.random.default_rng(seed)
         self._reference = reference_seconds(problem)
         seconds = np.where(self.grouped.allowed, self._features.seconds, np.inf)
@@ -115,8 +111,7 @@ class Placeto:
         """Weights, optimizer, random generator, baselines and the episode so far."""
         chosen = [visit.device for visit in self._visits]
         return {
-            **snapshot.of_variables("policy", self._policy.variables),
-            **snapshot.of_variables("optimizer", self._optimizer.variables),
+            **self._descent.state(),
             "rng": snapshot.of_generator(self._rng),
             "returns": self._returns,
             "num_episodes": np.array(self._num_episodes),
@@ -133,8 +128,7 @@ class Placeto:
         Raises:
           ValueError: the arrays are of another problem or configuration.
         """
-        self.set_weights(state)
-        snapshot.into_variables("optimizer", self._optimizer.variables, state)
+        self._descent.set_state(state)
         snapshot.into_generator(self._rng, state["rng"])
         self._returns = state["returns"]
         self._num_episodes = int(state["num_episodes"])
@@ -194,7 +188,7 @@ class Placeto:
         self._returns = np.stack(recent)
         progress = min(self._num_episodes / self.config.decay_episodes, 1.0)
         first, last = self.config.optimizer.learning_rate, self.config.last_learning_rate
-        self._optimizer.learning_rate.assign(first + (last - first) * progress)
+        self._descent.optimizer.learning_rate.assign(first + (last - first) * progress)
         advantages = over_root_mean_square(returns - baseline)
         states = [visit.state for visit in self._visits]
         loss, entropy = self._descend(
@@ -206,14 +200,13 @@ class Placeto:
         require_finite("Placeto", scalars)
         return {**scalars, "return": float(returns[0])}
 
-    def _descent_step(self, states: GraphState, devices: Any, advantage: Any) -> Any:
+    def _descent_step(self, states: GraphState, devices: Tensor, advantage: Tensor) -> Tensor:
         with tf.GradientTape() as tape:
             logs = self._policy.log_distributions(self._relations, states)[:, tf.newaxis]
             chosen = chosen_log_probs(logs, devices[:, tf.newaxis])
             entropy = mean_entropy(logs)
             loss = policy_gradient_loss(chosen, advantage) - self.config.entropy_weight * entropy
-        variables = self._policy.trainable_variables
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self._descent.step(tape, loss)
         return loss, entropy
 
 

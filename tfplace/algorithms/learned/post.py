@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,9 +14,11 @@ from tfplace.algorithms.learned.config import PostConfig
 from tfplace.algorithms.learned.learning import cross_entropy, proximal
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.divergence import require_finite
+from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy
 from tfplace.algorithms.learned.learning.proposal import GroupedProposal
 from tfplace.algorithms.learned.policies.categorical import Categorical
-from tfplace.algorithms.learned.policies.seq2seq import chosen_log_probs, log_prior
+from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
+from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal
@@ -31,10 +32,10 @@ class Post:
     frequencies among the elite, the best tenth of the last N placements, and then
     f ← (1 − ε) f + ε/D.
 
-    Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the penalty form of
-    the proximal objective, the moving-average baseline, advantages over their median size in a
-    batch, a linear fall of ε. With `start`, which no paper has, the search goes on from a
-    placement: see there.
+    Departures, where tfplace/docs/published.md says nothing: the groups (minimum cuts), the penalty
+    form of the proximal objective, the moving-average baseline, advantages over their median size
+    in a batch, a linear fall of ε. With `start`, which no paper has, the search goes on from a
+    placement (see `__init__`).
     """
 
     def __init__(
@@ -110,9 +111,9 @@ class Post:
             )
             scalars["loss"] = float(loss)
         require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
-        before, now = proposal.log_distributions[0], self._policy.log_distributions().numpy()
-        scalars["entropy"] = -float((np.exp(now) * now).sum(axis=-1).mean())
-        scalars["kl"] = float((np.exp(before) * (before - now)).sum(axis=-1).mean())
+        now = self._policy.log_distributions()[tf.newaxis]
+        scalars["entropy"] = float(mean_entropy(now))
+        scalars["kl"] = float(tf.reduce_mean(proximal.kl_divergence(old[:1], now)))
         return scalars
 
     def state(self) -> snapshot.Snapshot:
@@ -148,7 +149,7 @@ class Post:
         self._recent_devices = self._recent_devices[:0]
         self._recent_rewards = self._recent_rewards[:0]
 
-    def _ascent_step(self, old: Any, devices: Any, advantage: Any) -> Any:
+    def _ascent_step(self, old: Tensor, devices: Tensor, advantage: Tensor) -> Tensor:
         """One plain gradient step up the penalised surrogate, against old log π f4[B, G, D]."""
         with tf.GradientTape() as tape:
             new = tf.broadcast_to(self._policy.log_distributions()[tf.newaxis], old.shape)

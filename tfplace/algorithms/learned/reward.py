@@ -10,6 +10,7 @@ import numpy as np
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
+from tfplace.grouping.quotient import BoolArray
 
 # Reward of a placement that can't run (HDP's -10), in units of the square root of the reference
 # time; a step 100 times the reference is worth no more.
@@ -26,7 +27,17 @@ def reference_seconds(problem: Problem) -> float:
     return total if total > 0.0 else 1.0
 
 
-def reward(outcome: Outcome, reference: float, usable_bytes: FloatArray | None = None) -> float:
+def ran(outcome: Outcome) -> bool:
+    """Whether a placement ran and its time is a number."""
+    return isinstance(outcome, Measurement) and 0.0 <= outcome.step_seconds < math.inf
+
+
+def feasible(outcomes: Sequence[Outcome]) -> BoolArray:
+    """bool[B]: which placements ran."""
+    return np.array([ran(outcome) for outcome in outcomes], dtype=bool)
+
+
+def reward(outcome: Outcome, reference: float, usable_bytes: FloatArray) -> float:
     """R = -sqrt(t / t_ref) of a placement that runs; -10 to -20 of one that doesn't.
 
     Source: -sqrt of the step time, Mirhoseini et al. 2017. Departure: time is relative to a
@@ -37,33 +48,18 @@ def reward(outcome: Outcome, reference: float, usable_bytes: FloatArray | None =
     Args:
       outcome: of a trial. A time that is not a positive number counts as a failure.
       reference: t_ref in seconds, above 0.
-      usable_bytes: f8[D], memory minus reserve; None where it is not known.
+      usable_bytes: f8[D], memory minus reserve.
     """
-    if isinstance(outcome, Measurement) and 0.0 <= outcome.step_seconds < math.inf:
+    if ran(outcome):
         return max(-math.sqrt(outcome.step_seconds / reference), FAILING_REWARD)
-    overflow = math.inf
-    if isinstance(outcome, Infeasible) and outcome.reason == "memory" and usable_bytes is not None:
-        overflow = _overflow(outcome.peak_bytes, usable_bytes)
+    overflow = _bytes_above(outcome, usable_bytes) / max(float(usable_bytes.sum()), 1.0)
     grade = overflow / (overflow + 1.0) if math.isfinite(overflow) else 1.0
     return FAILING_REWARD * (1.0 + grade)
 
 
-def rewards(
-    outcomes: Sequence[Outcome], reference: float, usable_bytes: FloatArray | None = None
-) -> FloatArray:
+def rewards(outcomes: Sequence[Outcome], reference: float, usable_bytes: FloatArray) -> FloatArray:
     """f8[B]: the reward of each outcome."""
     return np.array([reward(outcome, reference, usable_bytes) for outcome in outcomes])
-
-
-def feasible(outcomes: Sequence[Outcome]) -> np.ndarray:
-    """bool[B]: whether a placement ran and its time is a number."""
-    return np.array(
-        [
-            isinstance(outcome, Measurement) and 0.0 <= outcome.step_seconds < math.inf
-            for outcome in outcomes
-        ],
-        dtype=bool,
-    )
 
 
 def penalised_seconds(outcome: Outcome, reference: float, usable_bytes: FloatArray) -> float:
@@ -82,15 +78,13 @@ def penalised_seconds(outcome: Outcome, reference: float, usable_bytes: FloatArr
         seconds = 100.0 * reference
     if isinstance(outcome, Measurement):
         return seconds
-    above = math.inf
-    if outcome.reason == "memory" and len(outcome.peak_bytes) == len(usable_bytes):
-        above = float(np.maximum(np.asarray(outcome.peak_bytes) - usable_bytes, 0.0).sum()) / 1e9
-    return seconds + min(2.0 * above, 10.0)
+    return seconds + min(2.0 * _bytes_above(outcome, usable_bytes) / 1e9, 10.0)
 
 
-def _overflow(peak_bytes: Sequence[int], usable_bytes: FloatArray) -> float:
-    """Bytes above the usable ones, of all devices, relative to those; inf if unknown."""
-    if len(peak_bytes) != len(usable_bytes):
+def _bytes_above(outcome: Outcome, usable_bytes: FloatArray) -> float:
+    """Bytes above the usable ones, of all devices; inf for other failures, or if unknown."""
+    is_overflow = isinstance(outcome, Infeasible) and outcome.reason == "memory"
+    if not is_overflow or len(outcome.peak_bytes) != len(usable_bytes):
         return math.inf
-    above = np.maximum(np.asarray(peak_bytes, dtype=np.float64) - usable_bytes, 0.0).sum()
-    return float(above / max(float(usable_bytes.sum()), 1.0))
+    peaks = np.asarray(outcome.peak_bytes, dtype=np.float64)
+    return float(np.maximum(peaks - usable_bytes, 0.0).sum())

@@ -1,27 +1,31 @@
-"""A sequence-to-sequence policy with its optimizer: samples, and climbs a given loss."""
+"""A sequence-to-sequence policy with its optimizer: it samples placements and learns from them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
 
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.learned.config import AdamConfig, Seq2SeqConfig
+from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.divergence import require_finite
-from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy
+from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, policy_gradient_loss
 from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
 from tfplace.algorithms.learned.learning.proximal import kl_divergence
-from tfplace.algorithms.learned.policies import seq2seq
-from tfplace.search.kept import snapshot
-
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.policies.distributions import chosen_log_probs
+from tfplace.algorithms.learned.policies.seq2seq import Seq2Seq, Sequence
+from tfplace.algorithms.learned.tensor import Tensor
+from tfplace.search.kept.snapshot import Snapshot
 
 # (new log π f4[B, G, D], old log π f4[B, G, D], devices i4[B, G], advantages f4[B]) → scalar
 Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+def reinforce_loss(new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor) -> Tensor:
+    """REINFORCE's Loss; the old distributions don't matter to it."""
+    return policy_gradient_loss(chosen_log_probs(new, devices), advantage)
 
 
 class SequenceLearner:
@@ -33,8 +37,7 @@ class SequenceLearner:
     def __init__(
         self,
         shape: tuple[int, int],
-        policy: Seq2SeqConfig,
-        optimizer: AdamConfig,
+        configs: tuple[Seq2SeqConfig, AdamConfig],
         loss: Loss,
         seed: int,
     ) -> None:
@@ -42,21 +45,19 @@ class SequenceLearner:
 
         Args:
           shape: features per group F and devices D.
-          policy, optimizer: configurations.
-          loss: of what `learn` descends.
+          configs: of the policy and of its optimizer.
+          loss: what `learn` descends.
           seed: of the weights.
         """
-        self._policy = seq2seq.Seq2Seq(*shape, policy, seed)
-        self._optimizer = tf_keras.optimizers.Adam(
-            optimizer.learning_rate, global_clipnorm=optimizer.gradient_clip
-        )
-        self._optimizer.build(self._policy.trainable_variables)
+        policy, optimizer = configs
+        self._policy = Seq2Seq(*shape, policy, seed)
+        self._descent = Descent(self._policy, optimizer)
         self._loss = loss
         self._sample = tf.function(self._policy.sample, jit_compile=policy.compiled)
         self._descend = tf.function(self._descent_step, jit_compile=policy.compiled)
 
     def sample(
-        self, sequence: seq2seq.Sequence, noise: ProbabilityArray
+        self, sequence: Sequence, noise: ProbabilityArray
     ) -> tuple[IntArray, ProbabilityArray]:
         """Devices i4[B, G] and log π f4[B, G, D] along them, from Gumbel noise f4[G, B, D].
 
@@ -69,7 +70,7 @@ class SequenceLearner:
 
     def learn(
         self,
-        sequence: seq2seq.Sequence,
+        sequence: Sequence,
         proposal: GroupedProposal,
         advantages: FloatArray,
         steps: int = 1,
@@ -91,34 +92,25 @@ class SequenceLearner:
             tf.constant(advantages, tf.float32),
         )
         for _ in range(steps):
-            found = self._descend(sequence, *arguments)
-        scalars = {name: float(value) for name, value in found.items()}
+            tensors = self._descend(sequence, *arguments)
+        scalars = {name: float(value) for name, value in tensors.items()}
         require_finite("a sequence-to-sequence policy", scalars)
         return scalars
 
-    def state(self) -> snapshot.Snapshot:
-        """Weights ("policy/…") and the optimizer's moments ("optimizer/…")."""
-        return {
-            **snapshot.of_variables("policy", self._policy.variables),
-            **snapshot.of_variables("optimizer", self._optimizer.variables),
-        }
+    def state(self) -> Snapshot:
+        """Weights and optimizer."""
+        return self._descent.state()
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Assigns what `state` took.
-
-        Raises:
-          ValueError: the arrays are of another problem or configuration.
-        """
-        snapshot.into_variables("policy", self._policy.variables, state)
-        snapshot.into_variables("optimizer", self._optimizer.variables, state)
+        """Assigns what `state` took; ValueError if the policy has other sizes."""
+        self._descent.set_state(state)
 
     def _descent_step(
-        self, sequence: seq2seq.Sequence, old: Tensor, devices: Tensor, advantage: Tensor
+        self, sequence: Sequence, old: Tensor, devices: Tensor, advantage: Tensor
     ) -> dict[str, Tensor]:
         with tf.GradientTape() as tape:
             new = self._policy.log_distributions(sequence, devices)
             loss = self._loss(new, old, devices, advantage)
-        variables = self._policy.trainable_variables
-        self._optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        self._descent.step(tape, loss)
         kl = tf.reduce_mean(kl_divergence(old, new))
         return {"loss": loss, "entropy": mean_entropy(new), "kl": kl}

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome
@@ -15,14 +12,13 @@ from tfplace.algorithms.learned.group_placer import GroupPlacer
 from tfplace.algorithms.learned.learning import proximal
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.cross_entropy import close_to
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal
-from tfplace.algorithms.learned.policies.seq2seq import chosen_log_probs, log_prior
+from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
+from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
-from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Proposal
 
 
-class Spotlight:
+class Spotlight(GroupPlacer):
     """Proximal policy optimisation of a sequence-to-sequence policy (Gao et al., ICML 2018).
 
     Placement is a Markov decision process with one stage per group: the state s_g is the group
@@ -30,10 +26,10 @@ class Spotlight:
     policy, uniform at first, is improved from each batch by ten ascent steps on
     E[ π_θ(d|s) / π_old(d|s) · A − β · KL(π_old(·|s) ‖ π_θ(·|s)) ].
 
-    Departures, where PUBLISHED.md says nothing: the groups (minimum cuts), the size of the
-    network, Adam and its rate, the batch of ten, the moving-average baseline, advantages over
+    Departures, where tfplace/docs/published.md says nothing: the groups (minimum cuts), the size of
+    the network, Adam and its rate, the batch of ten, the moving-average baseline, advantages over
     their median size in a batch. Rewards as in `tfplace.algorithms.learned.reward`. With `start`,
-    which no paper has, the search goes on from a placement: see there.
+    which no paper has, the search goes on from a placement (see `__init__`).
     """
 
     def __init__(
@@ -64,45 +60,14 @@ class Spotlight:
             devices = grouped.device_of_group(start)
             frequencies = close_to(devices, self.config.start_epsilon, grouped.allowed)
         prior = log_prior(grouped.allowed, frequencies)
-        configs = self.config.policy, self.config.optimizer
-        self._placer = GroupPlacer(grouped, prior, configs, self._loss, seed)
-        self._appraisal = Appraisal(problem, self.config.baseline_decay)
-        self._num_trials = 0
-
-    def propose(self) -> GroupedProposal | None:
-        """A batch of samples; one placement and then None where nothing can be chosen."""
-        has_choice = self._placer.grouped.has_choice
-        if self._num_trials > 0 and not has_choice:
-            return None
-        return self._placer.sample(self.config.batch_size if has_choice else 1)
+        appraisal = Appraisal(problem, self.config.baseline_decay)
+        super().__init__(grouped, prior, self.config, appraisal, self._loss, seed)
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Ten ascent steps on the batch; returns mean reward, loss and entropy."""
-        assert isinstance(proposal, GroupedProposal)
-        rewards = self._appraisal.rewards(outcomes)
-        self._num_trials += len(outcomes)
-        scalars = {"mean_reward": float(rewards.mean())}
-        if not self._placer.grouped.has_choice:
-            return scalars
-        advantages = self._appraisal.advantages(rewards)
-        steps = self.config.ascent_steps
-        return {**scalars, **self._placer.learn(proposal, advantages, steps)}
+        return self.improve(proposal, outcomes, steps=self.config.ascent_steps)
 
-    def state(self) -> Snapshot:
-        """Weights, optimizer, random generator, baseline and trial count."""
-        return {
-            **self._placer.state(),
-            "baseline": self._appraisal.state,
-            "num_trials": np.array(self._num_trials),
-        }
-
-    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Goes on where `state()` was taken; ValueError if that was another problem's."""
-        self._placer.set_state(state)
-        self._appraisal.state = state["baseline"]
-        self._num_trials = int(state["num_trials"])
-
-    def _loss(self, new: Any, old: Any, devices: Any, advantage: Any) -> Any:
+    def _loss(self, new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor) -> Tensor:
         ratio = proximal.probability_ratio(
             chosen_log_probs(new, devices), chosen_log_probs(old, devices)
         )

@@ -61,43 +61,44 @@ def test_group_blocks_of_a_diamond():
     np.testing.assert_array_equal(
         features.group_traffic(graph, groups), [[0, 16, 0], [0, 0, 16], [0, 0, 0]]
     )
-    blocks = features.group_features(graph, table, groups)
-    np.testing.assert_allclose(blocks.block("seconds"), [[0.25], [0.5], [0.25]])
-    np.testing.assert_allclose(
-        blocks.block("type_counts"), np.log([[2], [3], [2]]) / np.log(3), rtol=1e-6
-    )
-    np.testing.assert_array_equal(blocks.block("predecessors"), [[0, 0, 0], [1, 0, 0], [0, 1, 0]])
+    # One type; no shapes are known; bytes; seconds; successors; predecessors.
+    expected = np.zeros((3, 1 + 24 + 1 + 1 + 3 + 3))
+    expected[:, 0] = np.log([2, 3, 2]) / np.log(3)
+    expected[:, 25] = np.log([9, 17, 9]) / np.log(17)
+    expected[:, 26] = [0.25, 0.5, 0.25]
+    expected[0, 28] = expected[1, 29] = 1  # group 0 is used by 1, and 1 by 2
+    expected[1, 30] = expected[2, 31] = 1
+    np.testing.assert_allclose(features.group_features(graph, table, groups), expected, rtol=1e-6)
 
 
-def test_columns_are_disjoint_and_cover_everything():
+def test_op_features_of_a_diamond():
+    expected = np.zeros((4, 24 + 12 + 1))
+    expected[:, 24:36] = -1.0  # no neighbour: first producers, then consumers
+    expected[0, 30:32] = [0.25, 0.5]
+    expected[1, [24, 30]] = expected[2, [24, 30]] = [0.0, 0.75]
+    expected[3, 24:26] = [0.25, 0.5]
+    expected[:, 36] = [0.0, 0.25, 0.5, 0.75]
+    np.testing.assert_allclose(features.op_features(diamond()), expected)
+
+
+def test_features_of_a_large_problem_are_small_numbers():
     problem = unrolled_lstm()
     halves = Grouping((np.arange(problem.num_ops) % 2).astype(np.int32), 2)
-    for table in (
-        features.op_features(problem),
-        features.group_features(problem.graph, features.op_table(problem), halves),
-    ):
-        covered = np.concatenate(
-            [np.arange(part.start, part.stop) for part in table.columns.values()]
-        )
-        np.testing.assert_array_equal(covered, np.arange(table.values.shape[1]))
-        assert table.values.dtype == np.float32
-        assert np.abs(table.values).max() <= 10.0
-
-
-def test_block_reads_the_columns_that_were_put_in():
-    table = features.side_by_side({"a": np.ones((2, 3)), "b": np.array([[5.0], [6.0]])})
-    assert table.columns == {"a": slice(0, 3), "b": slice(3, 4)}
-    np.testing.assert_array_equal(table.block("b"), [[5.0], [6.0]])
+    of_groups = features.group_features(problem.graph, features.op_table(problem), halves)
+    for table in (features.op_features(problem), of_groups):
+        assert table.dtype == np.float32
+        assert np.abs(table).max() <= 10.0
+    assert of_groups.min() == 0.0 and of_groups.max() == 1.0
 
 
 def test_an_op_without_a_kernel_leaves_features_finite():
     problem = build_problem([Op("a", seconds=(1.0, np.inf)), Op("b", seconds=(np.inf, 1.0))])
     table = features.op_table(problem)
-    assert np.isfinite(features.group_features(problem.graph, table, grouping(0, 0)).values).all()
+    assert np.isfinite(features.group_features(problem.graph, table, grouping(0, 0))).all()
 
 
 def test_an_empty_group_is_all_zero():
     problem = diamond()
     groups = Grouping(np.array([0, 0, 2, 2], dtype=np.int32), 3)
     table = features.group_features(problem.graph, features.op_table(problem), groups)
-    assert not table.values[1].any()
+    assert not table[1].any()

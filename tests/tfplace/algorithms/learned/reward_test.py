@@ -1,9 +1,11 @@
-"""Tests of tfplace.algorithms.learned.reward."""
+"""Rewards by hand; whatever the outcome, they are finite and in order."""
 
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from graphs.placement import Infeasible, Measurement
 from tests.builders import Op, build_problem
@@ -23,12 +25,12 @@ def measured(seconds):
 
 
 def test_reward_is_minus_the_root_of_the_relative_time():
-    assert reward(measured(8.0), reference=2.0) == -2.0
-    assert reward(measured(0.5), reference=2.0) == -0.5
+    assert reward(measured(8.0), 2.0, USABLE) == -2.0
+    assert reward(measured(0.5), 2.0, USABLE) == -0.5
 
 
 def test_a_very_slow_step_is_worth_no_less_than_the_bound():
-    assert reward(measured(1e9), reference=1.0) == -10.0
+    assert reward(measured(1e9), 1.0, USABLE) == -10.0
 
 
 def test_overflow_is_graded():
@@ -53,9 +55,25 @@ def test_other_failures_are_worth_the_least(outcome):
     assert not feasible([outcome])[0]
 
 
+ANY_SECONDS = st.floats(allow_nan=True) | st.floats(0.0, 1e4)
+FAILURES = st.one_of(
+    st.builds(Infeasible, st.sampled_from(["crash", "timeout", "memory"]), st.just("")),
+    st.builds(Infeasible, st.just("memory"), st.just(""), st.tuples(*[st.integers(0, 10**15)] * 2)),
+)
+
+
+@given(st.builds(measured, ANY_SECONDS) | FAILURES, st.builds(measured, ANY_SECONDS) | FAILURES)
+def test_what_runs_is_worth_more_and_quicker_more_still(one, other):
+    worth_one, worth_other = rewards([one, other], 3.0, USABLE)
+    assert -20.0 <= worth_one <= 0.0
+    runs_one, runs_other = feasible([one, other])
+    if (runs_one and not runs_other) or (runs_one and one.step_seconds <= other.step_seconds):
+        assert worth_one >= worth_other
+
+
 def test_rewards_of_several():
     outcomes = [measured(4.0), Infeasible("timeout", "")]
-    np.testing.assert_array_equal(rewards(outcomes, 1.0), [-2.0, -20.0])
+    np.testing.assert_array_equal(rewards(outcomes, 1.0, USABLE), [-2.0, -20.0])
     np.testing.assert_array_equal(feasible(outcomes), [True, False])
 
 

@@ -29,12 +29,10 @@ START = (np.arange(PROBLEM.num_ops) % 3).astype(np.int32)
 def test_the_first_distribution_is_close_to_the_start(algorithm):
     proposal = algorithm(PROBLEM, config=SMALL[algorithm], start=START).propose()
     # (1 - 0.3) + 0.3 / 3 on the start's device, 0.3 / 3 on the others.
-    expected = {0.8, 0.1}
-    assert set(np.round(np.exp(proposal.log_distributions), 3).ravel()) <= {
-        np.float32(value) for value in expected
-    }
-    kept = (proposal.device_of_op == START).mean()
-    assert 0.6 < kept < 0.95
+    probabilities = np.unique(np.round(np.exp(proposal.log_distributions), 3))
+    np.testing.assert_allclose(probabilities, [0.1, 0.8], rtol=1e-6)
+    share_kept = (proposal.device_of_op == START).mean()
+    assert 0.6 < share_kept < 0.95
 
 
 @BOTH
@@ -56,10 +54,5 @@ def test_it_gets_better_from_there(algorithm):
 
 @BOTH
 def test_without_a_start_it_is_the_published_one(algorithm):
-    one, two = (algorithm(PROBLEM, seed=4, config=SMALL[algorithm], **extra)
-                for extra in ({}, {"start": None}))  # fmt: skip
-    _, first = search(one, WantedDevices(START), 20)
-    _, second = search(two, WantedDevices(START), 20)
-    np.testing.assert_array_equal(first, second)
-    logs = algorithm(PROBLEM, config=SMALL[algorithm]).propose().log_distributions
-    np.testing.assert_allclose(np.exp(logs), 1 / 3, rtol=1e-6)
+    policy = algorithm(PROBLEM, config=SMALL[algorithm], start=None)
+    np.testing.assert_allclose(np.exp(policy.propose().log_distributions), 1 / 3, rtol=1e-6)

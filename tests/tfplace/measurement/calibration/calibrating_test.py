@@ -15,7 +15,6 @@ from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
 from tfplace.cli import main
-from tfplace.measurement.calibration import link_figures as link_module
 from tfplace.measurement.calibration.calibrating import (
     Figures,
     calibrate,
@@ -26,13 +25,17 @@ from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import Contention
 from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
 from tfplace.measurement.calibration.line_fit import LineFit
-from tfplace.measurement.calibration.link_figures import (
-    BusyFigures,
-    link_figures,
-    measure_busy,
-    measure_link,
+from tfplace.measurement.calibration.link_figures import BusyFigures, link_figures
+from tfplace.measurement.calibration.probe_graphs import (
+    TransferProbe,
+    op_chains,
+    ping_pong,
+    products_beside_transfers,
+    products_on,
+    step_probe,
+    streams_on,
+    transfers_at_once,
 )
-from tfplace.measurement.calibration.probe_graphs import ping_pong, step_probe
 from tfplace.measurement.calibration.probing import Prober, ProbingLimits
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
@@ -48,18 +51,23 @@ def workers() -> Iterator[tuple[MeasuringProcess, Prober, Cluster]]:
         yield process, Prober(process, cluster, FEW), cluster
 
 
-def test_a_link_and_what_its_transfers_take(workers, monkeypatch) -> None:
+def test_every_probe_runs_on_workers(workers) -> None:
     _, prober, cluster = workers
-    monkeypatch.setattr(link_module, "FEW_SIZES", (64, 1 << 14, 1 << 22))
-    monkeypatch.setattr(link_module, "_BUSY_COUNTS", {64: 5, 1 << 16: 3})
     here, there = cluster.device_names
-    link = measure_link(here, there, 12, prober, 0.0)  # more than six links: few sizes
-    assert list(link.round_trip_seconds) == [64, 1 << 14, 1 << 22]
-    assert link == link_figures(link.round_trip_seconds)
-    ops = OpFigures(0.0, 1, 1e-2, 256, {1: 1e-2})
-    busy = measure_busy(there, (here, there), ops, prober, 0.0)
-    assert list(busy.transfer_seconds) == [64, 1 << 16]
-    assert prober.load.background_share is not None
+    transfers = TransferProbe(here, there, num_bytes=1 << 16, count=3)
+    probes = {
+        "steps": step_probe([here, there], num_fetches=1),
+        "ops": op_chains(there, length=3, count=2),
+        "products": products_on([here, there], side=16, depth=2),
+        "streams": streams_on([here, there], num_bytes=1 << 16, depth=3),
+        "ping pong": ping_pong(here, there, num_bytes=1 << 16, num_hops=2),
+        "at once": transfers_at_once([transfers, TransferProbe(there, here, 64, 2)]),
+        "beside": products_beside_transfers(there, side=16, depth=9, transfers=transfers),
+    }
+    seconds = prober.time(probes, 0.0)
+    assert {kind: len(rounds) for kind, rounds in seconds.items()} == dict.fromkeys(probes, 3)
+    assert all((rounds > 0.0).all() for rounds in seconds.values())
+    assert 0.0 <= prober.load.background_share <= 1.0
 
 
 def test_no_transfer_of_a_probe_is_optimised_away(workers) -> None:
@@ -149,24 +157,24 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
         contention=dict.fromkeys(cluster.device_names, Contention(0.25, 0.5)),
         rule=RuleChoice("half_duplex", {}),
     )
-    found = calibrated_cluster(cluster, figures)
-    assert (found.name, found.origin, found.communication) == (
+    calibrated = calibrated_cluster(cluster, figures)
+    assert (calibrated.name, calibrated.origin, calibrated.communication) == (
         "workers:2",
         "workers:2",
         "half_duplex",
     )
-    assert [d.slots for d in found.devices] == [1, 2]
-    assert [d.op_seconds for d in found.devices] == [2e-7, 3e-7]
-    assert [d.memory_slowdown for d in found.devices] == [0.5, 0.5]
-    assert [d.bandwidth_bytes_per_second for d in found.devices] == [4.9e10, 9.8e10]
-    assert found.dispatch_seconds(np.array([0, 1]), 1) == pytest.approx(2e-3)
-    np.testing.assert_allclose(found.link_latency, [[0, 1.5e-4], [1e-4, 0]])
-    np.testing.assert_allclose(found.link_bytes_per_second, [[np.inf, 2e9], [4e9, np.inf]])
-    np.testing.assert_array_equal(found.transfer_work.sender_seconds, [[0, 3e-5], [3e-5, 0]])
-    per_byte = found.transfer_work.receiver_seconds_per_byte
+    assert [d.slots for d in calibrated.devices] == [1, 2]
+    assert [d.op_seconds for d in calibrated.devices] == [2e-7, 3e-7]
+    assert [d.memory_slowdown for d in calibrated.devices] == [0.5, 0.5]
+    assert [d.bandwidth_bytes_per_second for d in calibrated.devices] == [4.9e10, 9.8e10]
+    assert calibrated.dispatch_seconds(np.array([0, 1]), 1) == pytest.approx(2e-3)
+    np.testing.assert_allclose(calibrated.link_latency, [[0, 1.5e-4], [1e-4, 0]])
+    np.testing.assert_allclose(calibrated.link_bytes_per_second, [[np.inf, 2e9], [4e9, np.inf]])
+    np.testing.assert_array_equal(calibrated.transfer_work.sender_seconds, [[0, 3e-5], [3e-5, 0]])
+    per_byte = calibrated.transfer_work.receiver_seconds_per_byte
     np.testing.assert_allclose(per_byte, [[0, 1e-10], [1e-10, 0]])
-    again = cluster_from_json(json.loads(json.dumps(cluster_to_json(found))))
-    assert again.devices == found.devices
+    again = cluster_from_json(json.loads(json.dumps(cluster_to_json(calibrated))))
+    assert again.devices == calibrated.devices
     assert is_present(again)
     assert [device.address for device in again.devices] == ["", ""]  # started anew where needed
 
@@ -175,8 +183,8 @@ def test_doubtful_figures_are_said_to_be() -> None:
     straight = link_figures({0: 1e-3, 1000: 2e-3, 2000: 3e-3})
     crooked = link_figures({0: 1e-3, 1000: 9e-3, 2000: 2e-3, 3000: 9e-3, 4000: 1e-3})
     assert warnings_about(0.02, 0.05, {("a", "b"): straight}) == []
-    found = warnings_about(0.5, 0.4, {("a", "b"): crooked})
-    assert [sentence.split(":")[0].split(" by ")[0] for sentence in found] == [
+    warnings = warnings_about(0.5, 0.4, {("a", "b"): crooked})
+    assert [sentence.split(":")[0].split(" by ")[0] for sentence in warnings] == [
         "other processes used 50% of this machine's CPU time",
         "equal steps differ",
         "the link from a to b is no straight line",

@@ -50,18 +50,18 @@ class Appraisal:
           teaches: bool[B], None for all: the others neither move the baseline nor count for the
             scale, and their advantage is 0, so that a batch keeps its (compiled) shape.
         """
-        found = np.zeros(len(rewards))
+        advantage = np.zeros(len(rewards))
         teaches = np.ones(len(rewards), dtype=bool) if teaches is None else teaches
         if not teaches.any():
-            return found
+            return advantage
         taught = rewards[teaches]
         updated = self._baseline.updated(taught)
         value = updated.value if self._baseline.value is None else self._baseline.value
         assert value is not None  # a baseline that has seen rewards has a value
         self._baseline = updated
         scaled = over_median if len(taught) >= _FEWEST_FOR_MEDIAN else over_root_mean_square
-        found[teaches] = scaled(advantages(taught, value))
-        return found
+        advantage[teaches] = scaled(advantages(taught, value))
+        return advantage
 
     @property
     def state(self) -> np.ndarray:

@@ -13,9 +13,9 @@ from graphs.op_graph import FloatArray
 class MovingAverage:
     """A baseline b that follows the rewards: b ← γ·b + (1 − γ)·median(R).
 
-    Source: Mirhoseini et al. 2017, appendix; decay 0.9 as PUBLISHED.md has it. Departure: a batch
-    counts with its median, not its mean. Where memory is tight, a few failures in each batch
-    would pull the mean so far down that all placements that run look alike.
+    Source: Mirhoseini et al. 2017, appendix; decay 0.9 as tfplace/docs/published.md has it.
+    Departure: a batch counts with its median, not its mean. Where memory is tight, a few failures
+    in each batch would pull the mean so far down that all placements that run look alike.
 
     Attributes:
       value: b; None until the first update, which sets it to median(R).

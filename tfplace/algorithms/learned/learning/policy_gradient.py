@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.tensor import Tensor
 
 
 def policy_gradient_loss(log_probs: Tensor, advantage: Tensor) -> Tensor:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import tensorflow as tf
 
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.tensor import Tensor
 
 # Ratios are kept below e^10: one ascent step must not overflow f4.
 _MAX_LOG_RATIO = 10.0

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.learned.learning.proposal import ProbabilityArray
-
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.tensor import Tensor
 
 # A frequency of 0 becomes e^-30: as good as never, and a logit that a gradient can still move.
 _LEAST_LOG = -30.0

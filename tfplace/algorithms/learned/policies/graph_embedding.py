@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 import tf_keras
 
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.policies.dense import dense
+from tfplace.algorithms.learned.tensor import Tensor
 
 
 class GraphState(NamedTuple):
@@ -67,12 +68,12 @@ class GraphEmbedding(tf.Module):
         """
         super().__init__()
         group_width, device_width = widths
-        seeds = iter(np.random.SeedSequence(seed).generate_state(16) // 2)
+        seeds = iter((np.random.SeedSequence(seed).generate_state(16) // 2).tolist())
         self._rounds = rounds
-        self.embed = _dense(group_width, units, "relu", seeds)
-        self.messages = [_dense(units, units, "relu", seeds) for _ in range(2)]
-        self.updates = [_dense(units, units, "tanh", seeds) for _ in range(2)]
-        self.score = _dense(5 * units + device_width, 2 * units, "relu", seeds)
+        self.embed = dense(group_width, units, "relu", next(seeds))
+        self.messages = [dense(units, units, "relu", next(seeds)) for _ in range(2)]
+        self.updates = [dense(units, units, "tanh", next(seeds)) for _ in range(2)]
+        self.score = dense(5 * units + device_width, 2 * units, "relu", next(seeds))
         self.output = tf_keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")
         self.output.build([None, 2 * units])
 
@@ -111,10 +112,3 @@ class GraphEmbedding(tf.Module):
             total = tf.einsum("sgd,sgk->sdk", member, value)
             pooled.append(total / (1.0 + tf.reduce_sum(member, axis=1)[:, :, tf.newaxis]))
         return tf.concat(pooled, axis=-1)
-
-
-def _dense(inputs: int, units: int, activation: str, seeds: Any) -> Any:
-    start = tf_keras.initializers.GlorotUniform(int(next(seeds)))
-    layer = tf_keras.layers.Dense(units, activation, kernel_initializer=start)
-    layer.build([None, inputs])
-    return layer

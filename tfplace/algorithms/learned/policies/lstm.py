@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.tensor import Tensor
 
 
 def lstm_cell(gates: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:

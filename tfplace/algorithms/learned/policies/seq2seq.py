@@ -8,27 +8,10 @@ import numpy as np
 import tensorflow as tf
 import tf_keras
 
-from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.learned.config import Seq2SeqConfig
-from tfplace.algorithms.learned.learning.proposal import ProbabilityArray
+from tfplace.algorithms.learned.policies.dense import dense
 from tfplace.algorithms.learned.policies.lstm import lstm, lstm_cell
-from tfplace.grouping.quotient import BoolArray
-
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
-
-# Added to the logit of a device that is not allowed: e^-1e9 is 0, and no sum overflows f4.
-FORBIDDEN = -1e9
-
-
-def log_prior(allowed: BoolArray, frequencies: FloatArray | None = None) -> ProbabilityArray:
-    """f4[G, D] to be added to logits: 0 where a group may lie and FORBIDDEN elsewhere.
-
-    Args:
-      allowed: bool[G, D].
-      frequencies: f8[G, D] of the untrained policy, above 0 where it is allowed; None for uniform.
-    """
-    logs = np.log(np.where(allowed, 1.0 if frequencies is None else frequencies, 1.0))
-    return np.where(allowed, logs, FORBIDDEN).astype(np.float32)
+from tfplace.algorithms.learned.tensor import Tensor
 
 
 class Sequence(NamedTuple):
@@ -133,7 +116,7 @@ class Seq2Seq(tf.Module):
         units = config.units
         self.config = config
         self.num_devices = num_devices
-        self.embed = _dense(num_features, units, "tanh", _seed(seeds))
+        self.embed = dense(num_features, units, "tanh", _seed(seeds))
         self.encoder = Encoder(config, seeds)
         # Row D stands for "nothing placed yet".
         start = tf_keras.initializers.RandomUniform(-0.1, 0.1, _seed(seeds))
@@ -142,8 +125,8 @@ class Seq2Seq(tf.Module):
             LstmLayer(2 * units if layer == 0 else units, units, _seed(seeds))
             for layer in range(config.num_layers)
         ]
-        self.combine = _dense(2 * units, units, "tanh", _seed(seeds))
-        self.output = _dense(units, num_devices, None, None)
+        self.combine = dense(2 * units, units, "tanh", _seed(seeds))
+        self.output = dense(units, num_devices, None, None)
 
     def log_distributions(self, sequence: Sequence, devices: Tensor) -> Tensor:
         """log π(· | d_1 … d_g−1) f4[B, G, D] along placements i4[B, G]: the differentiable pass."""
@@ -219,26 +202,6 @@ class Seq2Seq(tf.Module):
         if self.config.logit_bound > 0.0:
             logits = self.config.logit_bound * tf.tanh(logits)
         return logits / self.config.temperature
-
-
-def gumbel_noise(rng: np.random.Generator, shape: tuple[int, ...]) -> ProbabilityArray:
-    """Standard Gumbel noise f4, for `Seq2Seq.sample`."""
-    return rng.gumbel(size=shape).astype(np.float32)
-
-
-def chosen_log_probs(log_distributions: Tensor, devices: IntArray | Tensor) -> Tensor:
-    """f4[B, G]: the log-probability of devices i4[B, G] under log π f4[B, G, D]."""
-    return tf.reduce_sum(
-        log_distributions * tf.one_hot(devices, log_distributions.shape[-1]), axis=-1
-    )
-
-
-def _dense(inputs: int, units: int, activation: str | None, seed: int | None) -> Any:
-    """A built tf-keras layer; zero where there is no seed."""
-    start = "zeros" if seed is None else tf_keras.initializers.GlorotUniform(seed)
-    layer = tf_keras.layers.Dense(units, activation, kernel_initializer=start)
-    layer.build([None, inputs])
-    return layer
 
 
 def _seed(seeds: np.random.SeedSequence) -> int:

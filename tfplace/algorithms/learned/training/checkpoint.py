@@ -20,7 +20,10 @@ from tfplace.search.kept.snapshot import Snapshot
 KIND = "tfplace placeto policy"
 VERSION = 1
 SHIPPED = Path(__file__).resolve().parents[1] / "policies" / "shipped"
-MAX_BYTES = 64 * 2**20  # of all arrays: a thousand times what a policy of the usual size has
+
+# What a file may ask for, so that a damaged or hostile one can't fill the memory. The arrays
+# together may have a thousand times the bytes of a policy of the usual size.
+MAX_BYTES = 64 * 2**20
 MAX_UNITS = 1024
 MAX_ROUNDS = 64
 
@@ -30,8 +33,11 @@ class Sizes:
     """What fixes the shapes of the weights, and the number of groups it was trained with.
 
     Attributes:
-      group_width, device_width: features of a group and of a device.
-      units, rounds, max_groups: as in PlacetoConfig.
+      group_width: features of a group.
+      device_width: features of a device.
+      units: as in PlacetoConfig.
+      rounds: as in PlacetoConfig.
+      max_groups: as in PlacetoConfig.grouping.
     """
 
     group_width: int
@@ -63,11 +69,13 @@ class Checkpoint:
     """A policy between two episodes of its training.
 
     Attributes:
-      recipe, sizes: see there.
-      episodes, seconds: trained so far; seconds are wall time.
+      recipe: what was asked of the training.
+      sizes: of the policy's weights.
+      episodes: trained so far.
+      seconds: of wall time trained so far.
       held_out: figures on the held-out graphs after training, {} where it was not judged.
       arrays: policy/i and optimizer/i (weights), rng, num_episodes, returns/i (f8[E, G], the
-        baseline of training task i).
+        baseline of training instance i).
     """
 
     recipe: Recipe
@@ -191,8 +199,8 @@ def _require_usable(checkpoint: Checkpoint) -> None:
     snapshot.into_variables("policy", policy.variables, arrays)
 
 
-def _error(name: str, found: str) -> CheckpointError:
+def _error(name: str, what: str) -> CheckpointError:
     return CheckpointError(
-        f"reading the policy {name!r}: {found}; wanted a checkpoint of `tfplace train`; train "
+        f"reading the policy {name!r}: {what}; wanted a checkpoint of `tfplace train`; train "
         "one, or check the path"
     )

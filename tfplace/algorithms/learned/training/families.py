@@ -41,7 +41,12 @@ FAMILIES: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """Attributes: train, test: benchmark graphs ("rnnlm:num_steps=4,..."), none in both."""
+    """Which graphs teach and which judge.
+
+    Attributes:
+      train: benchmark graphs as "rnnlm:num_steps=4,...".
+      test: such graphs, none of them in `train`.
+    """
 
     train: tuple[str, ...]
     test: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What a policy is worth on graphs that it has never seen, without learning on them."""
+"""Judges what a policy is worth on graphs that it has never seen, without learning on them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class HeldOut:
     """One held-out problem: what one device, random placements and policies reach on it."""
 
     def __init__(self, problem: Problem, config: PlacetoConfig, seed: int) -> None:
-        """Prepares the problem; one device is the measure."""
+        """Prepares the problem; the best single device is the measure."""
         self._problem = problem
         self._seed = seed
         self._evaluator = SimulatingEvaluator(problem)
@@ -74,9 +74,11 @@ class HeldOut:
         return min(map(_seconds, outcomes)) / self._single
 
 
-def judged(tasks: Sequence[HeldOut], weights: Mapping[str, np.ndarray]) -> dict[str, float | None]:
+def judged(
+    held_out: Sequence[HeldOut], weights: Mapping[str, np.ndarray]
+) -> dict[str, float | None]:
     """Geometric means over held-out problems, JSON-ready: {"final", "best"}; null for infinite."""
-    scores = [task.policy(weights) for task in tasks]
+    scores = [instance.policy(weights) for instance in held_out]
     return {
         "final": geometric_mean([score.final for score in scores]),
         "best": geometric_mean([score.best for score in scores]),

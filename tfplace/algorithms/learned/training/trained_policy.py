@@ -34,7 +34,9 @@ def algorithm_with_policy(algorithm: str, policy: str | None) -> tuple[str, Chec
 
 
 def placeto_from(checkpoint: Checkpoint, problem: Problem, seed: int) -> Placeto:
-    """Its first episode is the trained policy alone; then it learns on at the last, low rate.
+    """Placeto with a checkpoint's weights.
+
+    Its first episode is the trained policy alone; then it goes on learning at the last, low rate.
 
     Args:
       checkpoint: of `tfplace train`.

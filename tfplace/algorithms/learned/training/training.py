@@ -1,4 +1,4 @@
-"""Training: episode after episode on some task of a family, with one set of weights."""
+"""Training: episode after episode on some instance of a family, with one set of weights."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from tfplace.algorithms.learned.policies.placement_features import DEVICE_WIDTH,
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint, Recipe, Sizes
 from tfplace.algorithms.learned.training.families import split_family
 from tfplace.algorithms.learned.training.judge import HeldOut, geometric_mean, judged
-from tfplace.algorithms.learned.training.training_instances import FamilyTasks
+from tfplace.algorithms.learned.training.training_instances import FamilyInstances
 from tfplace.interruption import Interruption, interruptible
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
-FIRST_TASKS = 4
-EPISODES_PER_TASK = 10
-# Every episode starts as the first one on an unseen graph does. Tasks differ, so the rate is lower
-# and the entropy bonus higher than for one problem: with Placeto's own, a policy trained for 60
-# episodes on three RNNLMs put all on one device (one run). With these and 8 graphs, 465 episodes
+# An instance is one graph on one cluster. To prepare one (graph, TensorFlow functions) takes as long
+# as some 20 episodes, so training begins with a few and takes in one more every few episodes.
+FIRST_INSTANCES = 4
+EPISODES_PER_INSTANCE = 10
+
+# Every episode starts as the first one on an unseen graph does. Instances differ, so the rate is
+# lower and the entropy bonus higher than for one problem: with Placeto's own, a policy trained for
+# 60 episodes on three RNNLMs put all on one device (one run). With these and 8 graphs, 465 episodes
 # ended at 0.767 of one device's step time on the held-out ones; a rate of 3e-3, entropy weight 0.01
 # and γ = 0.9 at 0.796 (one run of each, decay over 400 episodes).
 CONFIG = dataclasses.replace(
@@ -53,14 +56,19 @@ class TrainingLimits:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingResult:
-    """Attributes: the checkpoint; interrupted: whether Ctrl-C or SIGTERM ended the training."""
+    """What a training left.
+
+    Attributes:
+      checkpoint: the policy after the last episode.
+      interrupted: whether Ctrl-C or SIGTERM ended the training.
+    """
 
     checkpoint: Checkpoint
     interrupted: bool
 
 
 class Trainer:
-    """Carries weights, optimizer and random numbers from task to task."""
+    """Carries weights, optimizer and random numbers from instance to instance."""
 
     def __init__(
         self, recipe: Recipe, start: Checkpoint | None, config: PlacetoConfig = CONFIG
@@ -71,7 +79,7 @@ class Trainer:
           UsageError: `start` was made by another recipe, or there is no such family.
         """
         self._split = split_family(recipe.family, recipe.num_graphs, recipe.seed)
-        self._tasks = FamilyTasks(self._split.train, recipe.clusters)
+        self._instances = FamilyInstances(self._split.train, recipe.clusters)
         self._recipe, self._config = recipe, config
         self._learners: dict[int, tuple[Placeto, SimulatingEvaluator]] = {}
         self._sizes = Sizes(
@@ -84,13 +92,13 @@ class Trainer:
             self._go_on(start)
 
     def episode(self) -> float:
-        """One episode and its update; returns its last step time over the task's reference."""
+        """One episode and its update; returns its last step time over the instance's reference."""
         # The choice depends on the episode alone, so that a resumed training makes the same.
         rng = np.random.default_rng([self._recipe.seed, self.episodes])
-        task = int(rng.integers(num_open(self.episodes, len(self._tasks.names))))
-        learner, evaluator = self._learner(task)
+        index = int(rng.integers(num_open(self.episodes, len(self._instances.names))))
+        learner, evaluator = self._learner(index)
         own = learner.state()
-        returns = self._returns.get(f"returns/{task}", own["returns"])
+        returns = self._returns.get(f"returns/{index}", own["returns"])
         learner.set_state({**own, "returns": returns, **self._shared})
         scalars: Any = {"relative_seconds": 1.0}
         for _ in range(learner.grouped.grouping.num_groups + 1):
@@ -99,7 +107,7 @@ class Trainer:
                 break
             scalars = learner.learn(proposal, evaluator.evaluate(proposal.device_of_op))
         state = learner.state()
-        self._returns[f"returns/{task}"] = state["returns"]
+        self._returns[f"returns/{index}"] = state["returns"]
         self._shared = _shared_part(state)
         self.episodes += 1
         return float(scalars["relative_seconds"])
@@ -118,18 +126,19 @@ class Trainer:
 
     def held_out(self) -> list[HeldOut]:
         """The held-out graphs on all clusters; prepares them."""
-        tasks = FamilyTasks(self._split.test, self._recipe.clusters)
+        instances = FamilyInstances(self._split.test, self._recipe.clusters)
         return [
-            HeldOut(tasks.problem(task), self._config, self._recipe.seed)
-            for task in range(len(tasks.names))
+            HeldOut(instances.problem(index), self._config, self._recipe.seed)
+            for index in range(len(instances.names))
         ]
 
-    def _learner(self, task: int) -> tuple[Placeto, SimulatingEvaluator]:
-        if task not in self._learners:
-            problem = self._tasks.problem(task)
+    def _learner(self, index: int) -> tuple[Placeto, SimulatingEvaluator]:
+        """What learns on one training instance, made when it is first needed."""
+        if index not in self._learners:
+            problem = self._instances.problem(index)
             learner = Placeto(problem, self._recipe.seed, self._config)
-            self._learners[task] = (learner, SimulatingEvaluator(problem))
-        return self._learners[task]
+            self._learners[index] = (learner, SimulatingEvaluator(problem))
+        return self._learners[index]
 
     def _go_on(self, start: Checkpoint) -> None:
         if start.recipe != self._recipe or start.sizes != self._sizes:
@@ -143,13 +152,12 @@ class Trainer:
             part[name] = array
 
 
-def num_open(episodes: int, num_tasks: int) -> int:
-    """How many of the tasks are trained on after so many episodes: 4, and one more every 10.
+def num_open(episodes: int, num_instances: int) -> int:
+    """How many of the instances are trained on after so many episodes; their order is random.
 
-    A new task costs as long as some 20 episodes (its graph, its TensorFlow functions); all from
-    the start, a short training would do little else. The tasks are in a random order already.
+    With all of them from the start, a short training would do little else than prepare them.
     """
-    return min(num_tasks, FIRST_TASKS + episodes // EPISODES_PER_TASK)
+    return min(num_instances, FIRST_INSTANCES + episodes // EPISODES_PER_INSTANCE)
 
 
 def train(
@@ -179,18 +187,18 @@ def train(
     with interruptible() as interruption:
         trainer = Trainer(recipe, start, config)
         tell(f"preparing held-out graphs of {recipe.family}, which are never trained on")
-        tasks = trainer.held_out()
-        random = geometric_mean([task.random() for task in tasks])
-        before = judged(tasks, trainer.weights())
+        held_out = trainer.held_out()
+        random = geometric_mean([instance.random() for instance in held_out])
+        before = judged(held_out, trainer.weights())
         with interruption.held():
             for _ in _episodes(trainer, limits, tell, interruption):
                 keep(trainer.checkpoint({}))
         facts = {
-            "num_tasks": len(tasks),
-            "num_trials": [task.num_trials for task in tasks],
+            "num_tasks": len(held_out),
+            "num_trials": [instance.num_trials for instance in held_out],
             "random": random,
             "before": before,
-            "after": interruption.unless_seen(lambda: judged(tasks, trainer.weights()), None),
+            "after": interruption.unless_seen(lambda: judged(held_out, trainer.weights()), None),
         }
         return TrainingResult(trainer.checkpoint(facts), interruption.seen)
 
@@ -221,7 +229,7 @@ def _episodes(
 
 
 def _shared_part(state: Snapshot) -> Snapshot:
-    """What goes from task to task; the rest belongs to one problem."""
+    """What goes from instance to instance; the rest belongs to one problem."""
     return {
         name: value
         for name, value in state.items()

@@ -1,4 +1,4 @@
-"""Placement problems of a family's graphs on several clusters, prepared when first needed."""
+"""The placement problems of a family's graphs on several clusters, prepared when first needed."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 
 
-class FamilyTasks:
-    """Every graph on every cluster.
+class FamilyInstances:
+    """Every graph of a family on every cluster.
 
     Attributes:
-      names: (graph, cluster) of each task.
+      names: (graph, cluster) of each instance.
     """
 
     def __init__(self, graphs: Sequence[str], clusters: Sequence[str]) -> None:
@@ -26,14 +26,14 @@ class FamilyTasks:
         self.names = list(itertools.product(graphs, clusters))
         self._problem = functools.cache(_prepared)
 
-    def problem(self, task: int) -> Problem:
-        """The problem of one task; about two seconds when it is asked for the first time.
+    def problem(self, index: int) -> Problem:
+        """The problem of one instance; about two seconds when it is asked for the first time.
 
         Raises:
           ClusterError: no such cluster.
           ConstraintError: an op of the graph can't run on it.
         """
-        return self._problem(*self.names[task])
+        return self._problem(*self.names[index])
 
 
 def _prepared(spec: str, cluster: str) -> Problem:

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from tfplace.algorithms.learned.policies.categorical import Categorical
-from tfplace.algorithms.learned.policies.seq2seq import log_prior
+from tfplace.algorithms.learned.policies.distributions import log_prior
 
 ALLOWED = np.array([[True, True, False], [False, True, False]])
 
@@ -12,13 +12,6 @@ ALLOWED = np.array([[True, True, False], [False, True, False]])
 def test_it_starts_uniform_over_what_is_allowed():
     logs = Categorical(log_prior(ALLOWED)).log_distributions()
     np.testing.assert_allclose(tf.exp(logs), [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
-
-
-def test_log_prior_of_given_frequencies():
-    frequencies = np.array([[0.25, 0.75, 0.0], [0.0, 1.0, 0.0]])
-    found = log_prior(ALLOWED, frequencies)
-    np.testing.assert_allclose(np.exp(found), frequencies)
-    assert found[1, 0] < -1e8 and found.dtype == np.float32
 
 
 def test_assigned_frequencies_are_its_distributions():

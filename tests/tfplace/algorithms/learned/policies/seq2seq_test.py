@@ -5,13 +5,8 @@ import pytest
 import tensorflow as tf
 
 from tfplace.algorithms.learned.config import Seq2SeqConfig
-from tfplace.algorithms.learned.policies.seq2seq import (
-    Seq2Seq,
-    Sequence,
-    chosen_log_probs,
-    gumbel_noise,
-    log_prior,
-)
+from tfplace.algorithms.learned.policies.distributions import gumbel_noise, log_prior
+from tfplace.algorithms.learned.policies.seq2seq import Seq2Seq, Sequence
 
 GROUPS, FEATURES, DEVICES, SAMPLES = 4, 5, 3, 6
 ALLOWED = np.ones((GROUPS, DEVICES), dtype=bool)
@@ -79,8 +74,3 @@ def test_same_seed_same_weights():
     one, two = (Seq2Seq(FEATURES, DEVICES, Seq2SeqConfig(units=8), seed=3) for _ in range(2))
     for ours, theirs in zip(one.variables, two.variables, strict=True):
         np.testing.assert_array_equal(ours, theirs)
-
-
-def test_chosen_log_probs():
-    logs = tf.constant([[[-1.0, -2.0], [-3.0, -4.0]]])
-    np.testing.assert_array_equal(chosen_log_probs(logs, tf.constant([[1, 0]])), [[-2.0, -3.0]])

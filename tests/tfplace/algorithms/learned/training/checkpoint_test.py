@@ -1,5 +1,6 @@
 """Checkpoints: what is written is read again; whatever else lies there is one clear error."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -32,17 +33,11 @@ def _rewritten(path, change):
 
 
 def test_round_trip(trained, path):
-    found = read_checkpoint(path)
-    assert (found.recipe, found.sizes, found.episodes, found.seconds, found.held_out) == (
-        trained.recipe,
-        trained.sizes,
-        trained.episodes,
-        trained.seconds,
-        trained.held_out,
-    )
-    assert found.arrays.keys() == trained.arrays.keys()
+    again = read_checkpoint(path)
+    assert dataclasses.replace(again, arrays={}) == dataclasses.replace(trained, arrays={})
+    assert again.arrays.keys() == trained.arrays.keys()
     for name, array in trained.arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
+        np.testing.assert_array_equal(again.arrays[name], array)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Training: weights move, a resumed run is the same run, held-out graphs teach nothing."""
 
-import itertools
 import json
 import signal
 
@@ -14,7 +13,7 @@ from tfplace.algorithms.learned.training.judge import HeldOut, geometric_mean
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy, placeto_from
 from tfplace.algorithms.learned.training.training import Trainer, TrainingLimits, num_open, train
 from tfplace.cli import main
-from tfplace.commands.train import TRAINING_FILE, _latest
+from tfplace.commands.train import TRAINING_FILE
 
 
 def _two_independent_ops():
@@ -40,17 +39,17 @@ def test_a_resumed_training_is_the_one_that_never_stopped(trained, recipe, small
     rest = train(recipe, TrainingLimits(4, 600.0), read_checkpoint(path), config=small_config)
     assert rest.checkpoint.arrays.keys() == trained.arrays.keys()
     for name, array in trained.arrays.items():
-        found = rest.checkpoint.arrays[name]
+        resumed = rest.checkpoint.arrays[name]
         if array.dtype == np.float32:
             # TensorFlow's sums may differ in the last bit within one process; an update without
             # the optimizer's moments would differ by about the learning rate, 1e-2.
-            np.testing.assert_allclose(found, array, rtol=1e-4, atol=1e-6)
+            np.testing.assert_allclose(resumed, array, rtol=1e-4, atol=1e-6)
         else:
-            np.testing.assert_array_equal(found, array)
+            np.testing.assert_array_equal(resumed, array)
     assert rest.checkpoint.held_out["after"] == trained.held_out["after"]
 
 
-def test_tasks_join_one_by_one():
+def test_instances_join_one_by_one():
     assert [num_open(episodes, 6) for episodes in (0, 9, 10, 20, 500)] == [4, 4, 5, 6, 6]
     assert num_open(0, 1) == 1
 
@@ -62,12 +61,12 @@ def test_going_on_with_another_recipe_is_refused(trained, small_config):
 
 
 def test_judging_runs_one_episode_and_changes_nothing(trained, small_config):
-    task = HeldOut(_two_independent_ops(), small_config, seed=0)
+    instance = HeldOut(_two_independent_ops(), small_config, seed=0)
     before = {name: array.copy() for name, array in trained.arrays.items()}
-    first = task.policy(trained.arrays)
-    assert task.policy(trained.arrays) == first
-    assert task.num_trials == 3
-    assert {first.final, first.best, task.random()} <= {0.5, 1.0}
+    first = instance.policy(trained.arrays)
+    assert instance.policy(trained.arrays) == first
+    assert instance.num_trials == 3
+    assert {first.final, first.best, instance.random()} <= {0.5, 1.0}
     for name, array in before.items():
         np.testing.assert_array_equal(trained.arrays[name], array)
 
@@ -109,8 +108,8 @@ def test_train_then_optimize(recipe, small_config, tiny_rnnlm, tmp_path, capsys,
     family.append(f"--checkpoint_dir={folder}")
     assert main(["train", f"--output={path}", *family, "--format=json"]) == 0
     captured = capsys.readouterr()
-    assert _latest("nowhere", folder / TRAINING_FILE).episodes == 1
-    assert _latest(path, None).episodes == 1 and _latest("nowhere", None) is None
+    assert read_checkpoint(str(folder / TRAINING_FILE)).episodes == 1
+    assert read_checkpoint(path).episodes == 1
     facts = json.loads(captured.out)
     assert (facts["episodes"], facts["interrupted"]) == (1, False)
     words = ["--cluster=k80x4", "--max_trials=3", "--budget_seconds=5", "--format=json"]
@@ -134,21 +133,13 @@ def test_usage_errors(words, found, capsys):
 
 
 def test_ctrl_c_after_some_episodes_keeps_what_was_trained(recipe, small_config):
-    sentences = []
-
-    def press(sentence):
-        sentences.append(sentence)
-        if len(sentences) == 2:  # the first of them says that graphs are prepared
+    def press(checkpoint):
+        if checkpoint.episodes == 2:
             signal.raise_signal(signal.SIGINT)
 
-    began = itertools.count(0.0, 11.0)  # each look at the clock is 11 seconds later
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "tfplace.algorithms.learned.training.training.time.monotonic", lambda: next(began)
-        )
-        result = train(recipe, TrainingLimits(50, 1e9), tell=press, config=small_config)
+    result = train(recipe, TrainingLimits(50, 1e9), config=small_config, keep=press)
     assert result.interrupted
-    assert 0 < result.checkpoint.episodes < 50
+    assert result.checkpoint.episodes == 2
     assert result.checkpoint.held_out["after"] is None
     assert result.checkpoint.held_out["before"] is not None
 

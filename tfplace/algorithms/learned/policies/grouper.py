@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import tensorflow as tf
 import tf_keras
@@ -11,8 +9,8 @@ import tf_keras
 from graphs.op_graph import IntArray
 from tfplace.algorithms.learned.config import GrouperConfig
 from tfplace.algorithms.learned.features import FeatureArray
-
-Tensor = Any  # tf.Tensor; TensorFlow ships no types
+from tfplace.algorithms.learned.policies.dense import dense
+from tfplace.algorithms.learned.tensor import Tensor
 
 
 class Grouper(tf.Module):
@@ -47,16 +45,12 @@ class Grouper(tf.Module):
         stay = config.start_probability * (config.num_groups - 1) / (1 - config.start_probability)
         self._start_logit = float(np.log(stay)) if config.num_groups > 1 else 0.0
         self._num_groups = config.num_groups
-        glorot = tf_keras.initializers.GlorotUniform
         types = int(type_ids.max(initial=0)) + 1
-        self.type_embedding = tf.Variable(glorot(seed)([types, config.type_units]), name="types")
+        start_of_types = tf_keras.initializers.GlorotUniform(seed)([types, config.type_units])
+        self.type_embedding = tf.Variable(start_of_types, name="types")
         width = features.shape[1] + config.type_units
-        self.hidden = tf_keras.layers.Dense(
-            config.units, "relu", kernel_initializer=glorot(seed + 1)
-        )
-        self.hidden.build([None, width])
-        self.output = tf_keras.layers.Dense(config.num_groups, kernel_initializer="zeros")
-        self.output.build([None, config.units])
+        self.hidden = dense(width, config.units, "relu", seed + 1)
+        self.output = dense(config.units, config.num_groups, None, None)
 
     def log_distributions(self) -> Tensor:
         """log π(g | op), f4[N, G]."""
