@@ -127,20 +127,25 @@ class Cluster:
         return self.step_overhead_seconds + shares + num_fetched_tensors * self.fetch_seconds
 
     def link_channels(self) -> IntArray:
-        """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused.
+        """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused."""
+        return rule_channels(self.communication, self.num_devices)
 
-        duplex: d's way out and e's way in. sender: d's way out. half_duplex: d's one channel
-        and e's one channel. pairwise: a channel of its own for each ordered pair.
-        """
-        size = self.num_devices
-        source, target = np.meshgrid(np.arange(size), np.arange(size), indexing="ij")
-        unused = np.full((size, size), -1)
-        first, second = {
-            "duplex": (source, size + target),
-            "sender": (source, unused),
-            "half_duplex": (source, target),
-            "pairwise": (source * size + target, unused),
-        }[self.communication]
-        channels = np.stack([first, second], axis=-1).astype(np.int32)
-        channels[np.arange(size), np.arange(size)] = -1
-        return channels
+
+def rule_channels(communication: str, num_devices: int) -> IntArray:
+    """i4[D, D, 2]: the channels that a transfer from d to e holds under a rule; -1 unused.
+
+    duplex: d's way out and e's way in. sender: d's way out. half_duplex: d's one channel
+    and e's one channel. pairwise: a channel of its own for each ordered pair.
+    """
+    numbers = np.arange(num_devices)
+    source, target = np.meshgrid(numbers, numbers, indexing="ij")
+    unused = np.full_like(source, -1)
+    first, second = {
+        "duplex": (source, num_devices + target),
+        "sender": (source, unused),
+        "half_duplex": (source, target),
+        "pairwise": (source * num_devices + target, unused),
+    }[communication]
+    channels = np.stack([first, second], axis=-1).astype(np.int32)
+    channels[numbers, numbers] = -1
+    return channels

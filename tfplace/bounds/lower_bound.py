@@ -27,48 +27,29 @@ ROUNDING = 1e-9
 NUM_WEIGHTS = 8
 
 
-@dataclasses.dataclass(frozen=True)
-class LowerBound:
-    """What every placement takes at least.
-
-    Attributes:
-      seconds: of a step; inf where it is proven that no placement can run.
-      argument: which of the bounds it is: "path", "load", "window" or "infeasible".
-    """
-
-    seconds: float
-    argument: str
-
-
 def lower_bound_seconds(problem: Problem) -> float:
-    """`lower_bound` in seconds only."""
-    return lower_bound(problem).seconds
-
-
-def lower_bound(problem: Problem) -> LowerBound:
     """The best of three bounds on the makespan of every placement that fits.
 
     Path: what waits for each other takes its time, on one device or with transfers between
     (path_bound). Load: all ops have to fit on the devices (load_bound). Window: ops that can't
     start early and leave much to do after them have to fit between (window_bound).
+
+    Returns:
+      Seconds of a step; inf where it is proven that no placement can run.
     """
     classes = device_classes(problem)
     if not problem.num_ops:
-        return LowerBound(0.0, "path")
-    if np.isinf(classes.seconds).all(axis=1).any():
-        return LowerBound(float("inf"), "infeasible")
+        return 0.0
     everything = load_of(classes, problem.graph, np.ones(problem.num_ops, dtype=bool))
-    if not may_fit(everything):
-        return LowerBound(float("inf"), "infeasible")
+    if np.isinf(classes.seconds).all(axis=1).any() or not may_fit(everything):
+        return float("inf")
     load, weights = best_weights(everything)
     weights = weights[:NUM_WEIGHTS]
     head, tail, path = heads_and_tails(problem, classes, weights)
     if np.isinf(path):
-        return LowerBound(path, "infeasible")
+        return path
     window = window_bound(classes, problem.graph, head, tail, weights)
-    bounds = ((path, "path"), (load, "load"), (window, "window"))
-    seconds, argument = max(bounds, key=lambda bound: bound[0])
-    return LowerBound(seconds * (1.0 - ROUNDING), argument)
+    return max(path, load, window) * (1.0 - ROUNDING)
 
 
 def heads_and_tails(

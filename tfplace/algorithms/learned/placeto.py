@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -29,19 +28,6 @@ from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
 from tfplace.search.trial import Proposal
-
-
-@dataclasses.dataclass(frozen=True)
-class Visit:
-    """One step of an episode.
-
-    Attributes:
-      state: what the policy saw, S = 1.
-      device: what it chose.
-    """
-
-    state: GraphState
-    device: int
 
 
 class Placeto:
@@ -78,7 +64,8 @@ class Placeto:
         self._best_seconds = np.inf
         self._returns = np.zeros((0, self.grouped.grouping.num_groups))
         self._num_episodes = 0
-        self._visits: list[Visit] = []
+        self._states: list[GraphState] = []  # what the policy saw at each visit of the episode
+        self._devices: list[int] = []  # and chose
         self._seconds: list[float] = []
         self._begin_episode()
         self._log_distributions = tf.function(self._policy.log_distributions)
@@ -89,7 +76,7 @@ class Placeto:
         if self._num_episodes > 0 and not self.grouped.has_choice:
             return None
         if self._seconds:
-            self._visit(len(self._visits))
+            self._visit(len(self._devices))
         return Proposal(self.grouped.device_of_op(self._placement[np.newaxis]))
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
@@ -100,7 +87,7 @@ class Placeto:
         self._seconds.append(seconds)
         if isinstance(outcome, Measurement) and seconds < self._best_seconds:
             self._best, self._best_seconds = self._placement.copy(), seconds
-        if self.grouped.has_choice and len(self._visits) < len(self._placement):
+        if self.grouped.has_choice and len(self._devices) < len(self._placement):
             return {"relative_seconds": seconds}
         scalars = self._end_episode() if self.grouped.has_choice else {}
         self._num_episodes += 1
@@ -109,7 +96,6 @@ class Placeto:
 
     def state(self) -> snapshot.Snapshot:
         """Weights, optimizer, random generator, baselines and the episode so far."""
-        chosen = [visit.device for visit in self._visits]
         return {
             **self._descent.state(),
             "rng": snapshot.of_generator(self._rng),
@@ -118,7 +104,7 @@ class Placeto:
             "best": self._best,
             "best_seconds": np.array(self._best_seconds),
             "episode_start": self._start,
-            "episode_devices": np.array(chosen, dtype=np.int32),
+            "episode_devices": np.array(self._devices, dtype=np.int32),
             "episode_seconds": np.array(self._seconds),
         }
 
@@ -136,7 +122,7 @@ class Placeto:
         self._best_seconds = float(state["best_seconds"])
         self._start = state["episode_start"]
         self._placement = self._start.copy()
-        self._visits = []
+        self._states, self._devices = [], []
         for group, device in enumerate(state["episode_devices"]):
             self._move(group, self._graph_state(group), int(device))
         self._seconds = [float(value) for value in state["episode_seconds"]]
@@ -154,7 +140,7 @@ class Placeto:
         if first or self.config.start_from_best:
             self._start = self._best.copy()
         self._placement = self._start.copy()
-        self._visits = []
+        self._states, self._devices = [], []
         self._seconds = []
 
     def _visit(self, group: int) -> None:
@@ -165,7 +151,8 @@ class Placeto:
         self._move(group, state, int(np.argmax(logs + self._rng.gumbel(size=len(logs)))))
 
     def _move(self, group: int, state: GraphState, device: int) -> None:
-        self._visits.append(Visit(state, device))
+        self._states.append(state)
+        self._devices.append(device)
         self._placement[group] = device
 
     def _graph_state(self, group: int) -> GraphState:
@@ -190,10 +177,9 @@ class Placeto:
         first, last = self.config.optimizer.learning_rate, self.config.last_learning_rate
         self._descent.optimizer.learning_rate.assign(first + (last - first) * progress)
         advantages = over_root_mean_square(returns - baseline)
-        states = [visit.state for visit in self._visits]
         loss, entropy = self._descend(
-            GraphState(*(tf.concat(part, axis=0) for part in zip(*states, strict=True))),
-            tf.constant([visit.device for visit in self._visits]),
+            GraphState(*(tf.concat(part, axis=0) for part in zip(*self._states, strict=True))),
+            tf.constant(self._devices),
             tf.constant(advantages, tf.float32),
         )
         scalars = {"loss": float(loss), "entropy": float(entropy)}

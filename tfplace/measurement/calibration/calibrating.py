@@ -148,13 +148,9 @@ def _measured(
 
 def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:
     """The cluster with measured figures; what was not measured stays as it was."""
-    cluster = with_contention(cluster, figures.contention)
     devices = [
         _calibrated_device(
-            device,
-            figures.ops[device.name],
-            step_seconds,
-            _stream_rate_of_host(cluster, device, figures.ops),
+            device, step_seconds, figures, _stream_rate_of_host(cluster, device, figures.ops)
         )
         for device, step_seconds in zip(cluster.devices, figures.steps.device_seconds, strict=True)
     ]
@@ -177,15 +173,6 @@ def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:
     )
 
 
-def with_contention(cluster: Cluster, contention: Mapping[str, Contention]) -> Cluster:
-    """The cluster with its devices' slowdowns; 0 for those that share no memory."""
-    devices = [
-        dataclasses.replace(device, **vars(contention.get(device.name, Contention())))
-        for device in cluster.devices
-    ]
-    return dataclasses.replace(cluster, devices=tuple(devices))
-
-
 def _stream_rate_of_host(cluster: Cluster, device: Device, ops: Mapping[str, OpFigures]) -> float:
     """Bytes per second that an op of this device streams; 0 where that was not measured.
 
@@ -200,8 +187,10 @@ def _stream_rate_of_host(cluster: Cluster, device: Device, ops: Mapping[str, OpF
 
 
 def _calibrated_device(
-    device: Device, ops: OpFigures, step_seconds: float, stream_rate: float
+    device: Device, step_seconds: float, figures: Figures, stream_rate: float
 ) -> Device:
+    ops = figures.ops[device.name]
+    contention = figures.contention.get(device.name, Contention())  # 0: it shares no memory
     measured = "slots, op and step overhead measured by tfplace calibrate"
     source = device.source if measured in device.source else f"{device.source}; {measured}"
     rate = device.bandwidth_bytes_per_second
@@ -214,6 +203,8 @@ def _calibrated_device(
         bandwidth_bytes_per_second=rate,
         op_seconds=ops.op_seconds,
         step_seconds=step_seconds,
+        compute_slowdown=contention.compute_slowdown,
+        memory_slowdown=contention.memory_slowdown,
         source=source.removeprefix("; "),
     )
 

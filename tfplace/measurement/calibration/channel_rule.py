@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from graphs.cluster import COMMUNICATION_RULES
+from graphs.cluster import COMMUNICATION_RULES, rule_channels
 
 Pair = tuple[int, int]
 
@@ -69,15 +69,12 @@ def choose_rule(
 def predicted_seconds(
     rule: str, alone_seconds: Mapping[Pair, float], pairs: Sequence[Pair]
 ) -> float:
-    """When the fullest channel of a rule (see Cluster.link_channels) is done."""
-    full: dict[tuple[str, object], float] = {}
-    for source, target in pairs:
-        channels: Sequence[tuple[str, object]] = {
-            "duplex": (("out", source), ("in", target)),
-            "sender": (("out", source),),
-            "half_duplex": (("of", source), ("of", target)),
-            "pairwise": (("pair", (source, target)),),
-        }[rule]
-        for channel in channels:
-            full[channel] = full.get(channel, 0.0) + alone_seconds[source, target]
-    return max(full.values())
+    """When the fullest of a rule's channels is done with its transfers."""
+    channels = rule_channels(rule, 1 + max(max(pair) for pair in pairs))
+    seconds_of_channel: dict[int, float] = {}
+    for pair in pairs:
+        for channel in channels[pair].tolist():
+            if channel >= 0:
+                before = seconds_of_channel.get(channel, 0.0)
+                seconds_of_channel[channel] = before + alone_seconds[pair]
+    return max(seconds_of_channel.values())

@@ -10,9 +10,7 @@ from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
 from graphs.executor_model import executor_of
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
-from tfplace.measurement.calibration.calibrating import with_contention
 from tfplace.measurement.calibration.contention import (
-    Contention,
     hosts,
     measure_contention,
     slowdown,
@@ -53,9 +51,11 @@ def test_longer_chains_show_the_slowdown_whatever_a_step_takes():
 
 def test_slowdowns_go_into_the_file_and_to_ops_by_their_share_of_memory():
     cluster = find_cluster("workers:2")
-    figures = dict.fromkeys(cluster.device_names, Contention(0.25, 0.5))
-    cluster = with_contention(cluster, figures)
-    value = cluster_to_json(cluster)
+    slower = [
+        dataclasses.replace(device, compute_slowdown=0.25, memory_slowdown=0.5)
+        for device in cluster.devices
+    ]
+    value = cluster_to_json(dataclasses.replace(cluster, devices=slower))
     assert [d["memory_slowdown"] for d in value["devices"]] == [0.5, 0.5]
     assert "compute_slowdown" not in cluster_to_json(find_cluster("workers:2"))["devices"][0]
     value["links"][0]["sender_busy_seconds"] = 1e-5

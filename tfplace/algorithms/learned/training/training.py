@@ -21,8 +21,8 @@ from tfplace.interruption import Interruption, interruptible
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
-# An instance is one graph on one cluster. To prepare one (graph, TensorFlow functions) takes as long
-# as some 20 episodes, so training begins with a few and takes in one more every few episodes.
+# An instance is one graph on one cluster. To prepare one (graph, TensorFlow functions) takes as
+# long as some 20 episodes, so training begins with a few and takes in one more every few episodes.
 FIRST_INSTANCES = 4
 EPISODES_PER_INSTANCE = 10
 
