@@ -170,7 +170,7 @@ class Hierarchical:
         return GroupSequence(tf.constant(features), tf.constant(prior, tf.float32))
 
     def _fastest_devices(self) -> IntArray:
-        """i4[N]: where an op goes that may not lie on its group's device, with its unit."""
+        """i4[N]: each op's unit's fastest device, for units that may not lie on their group's."""
         seconds = np.where(self._allowed, self._problem.op_seconds, 0.0)
         allowed = group_allowed(self._allowed, self._units)
         fastest = np.where(allowed, group_sums(seconds, self._units), np.inf).argmin(axis=1)

@@ -25,7 +25,7 @@ from tfplace.search.trial import Proposal
 
 
 class Post:
-    """Every K placements proximal ascent, every N a closed-form fit to the elite.
+    """Learns from every K placements by proximal steps, from every N by a closed-form fit.
 
     Source: Gao, Chen, Li, NeurIPS 2018. f(d) = Π_g softmax(θ_g) has no network. Proximal steps
     climb E[ f/f_old · A − β · KL(f_old ‖ f) ]; cross-entropy minimisation sets f to the device

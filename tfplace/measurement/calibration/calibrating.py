@@ -1,4 +1,4 @@
-"""A cluster that is present, with measured figures in place of assumed ones."""
+"""Calibrates a cluster that is present: measures it, and replaces assumed figures."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def calibrate(
 def _measured(
     cluster: Cluster, budget_seconds: float, prober: Prober, tell: Callable[[str], None]
 ) -> Figures:
-    """Each stage in turn, within its share of the budget."""
+    """Measures stage after stage, each within its share of the budget."""
     seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
     names = cluster.device_names
     pairs = list(itertools.permutations(names, 2))
@@ -212,7 +212,7 @@ def _calibrated_device(
 def warnings_about(
     background_share: float | None, spread: float, links: Mapping[NamePair, LinkFigures]
 ) -> list[str]:
-    """What makes the figures doubtful: other work on the machine, noise, poor fits."""
+    """Sentences on what makes the figures doubtful: other work on the machine, noise, poor fits."""
     warnings = []
     if background_share is not None and background_share > BUSY_MACHINE_SHARE:
         warnings.append(

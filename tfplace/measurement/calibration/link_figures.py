@@ -138,7 +138,7 @@ def measure_busy(
 
 
 def busy_figures(transfer_seconds: Mapping[int, FloatArray]) -> BusyFigures:
-    """From {bytes: f8[rounds] seconds that one transfer took of the device}.
+    """The figures from {bytes: f8[rounds] seconds that one transfer took of the device}.
 
     A size counts where at least three of four rounds show that anything is taken at all.
     """

@@ -115,7 +115,7 @@ def ping_pong(source: str, target: str, num_bytes: int, num_hops: int) -> Probe:
 
 
 def transfers_at_once(transfers: Sequence[TransferProbe]) -> Probe:
-    """Independent transfers."""
+    """Transfers of which none waits for another."""
     drawing = _Drawing()
     ends = [end for transfer in transfers for end in _send(drawing, transfer)]
     return drawing.probe(transfers[0].target, ends)
@@ -146,7 +146,7 @@ def products_beside_transfers(
 
 
 def _send(drawing: _Drawing, transfers: TransferProbe) -> list[Any]:
-    """The ops that end where the tensors arrive."""
+    """Adds the transfers; returns the ops that run where and when the tensors have arrived."""
     handle = drawing.variable(transfers.source, _elements(transfers.num_bytes))
     sent = [drawing.read_again(transfers.source, handle, ()) for _ in range(transfers.count)]
     target = transfers.target

@@ -23,11 +23,12 @@ def transfer_work(
     senders: Mapping[NamePair, BusyFigures],
     receivers: Mapping[NamePair, BusyFigures],
 ) -> TransferWork | None:
-    """f8[D, D] seconds, fixed and per byte, of each end; None where nothing was seen to be taken.
+    """f8[D, D] seconds, fixed and per byte, of each end; None where none was seen to take anything.
 
     Args:
       cluster: the devices, in order.
-      senders, receivers: {(source, target): what a transfer takes of the source, the target}.
+      senders: {(source, target): what a transfer takes of the source}.
+      receivers: {(source, target): what a transfer takes of the target}.
     """
     work = TransferWork.none(len(cluster.devices))
     index = {name: d for d, name in enumerate(cluster.device_names)}

@@ -1,4 +1,4 @@
-"""What a learner does when its numbers are no numbers any more: it says so, and stops."""
+"""A learner whose numbers have become infinite or NaN says so and stops."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Categorical(tf.Module):
     """
 
     def __init__(self, log_prior: ProbabilityArray) -> None:
-        """Uniform over what `log_prior` f4[G, D] (see seq2seq.log_prior) leaves."""
+        """Uniform over what `log_prior` f4[G, D] (see distributions.log_prior) leaves."""
         super().__init__()
         self._log_prior = tf.constant(log_prior, tf.float32)
         self.logits = tf.Variable(tf.zeros(log_prior.shape), name="logits")

@@ -88,7 +88,7 @@ class GraphEmbedding(tf.Module):
         return tf.nn.log_softmax(self.output(scored)[..., 0] + state.log_prior)
 
     def _embed(self, relations: GraphRelations, features: Tensor) -> Tensor:
-        """f4[S, G, 2·units]: what the groups before and what those after say."""
+        """f4[S, G, 2·units]: each group by what the groups before it and those after it tell."""
         start = self.embed(features)
         towards = (relations.from_parents, relations.from_children)
         embedded = []

@@ -44,7 +44,8 @@ def lstm(gates: Tensor, kernel: Tensor, hidden: Tensor, cell: Tensor) -> Any:
     Args:
       gates: f4[T, B, 4H] what the inputs and biases add to the gates' pre-activations.
       kernel: f4[H, 4H] recurrent weights.
-      hidden, cell: f4[B, H] state before the first step.
+      hidden: f4[B, H] hidden state before the first step.
+      cell: f4[B, H] cell state before the first step.
 
     Returns:
       Hidden states f4[T, B, H] and the last cell state f4[B, H].

@@ -49,7 +49,7 @@ class Sizes:
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """What was asked of the training; going on needs the same.
+    """What a training was asked for; who goes on with it has to ask for the same.
 
     Attributes:
       family: a name of tfplace.algorithms.learned.training.families.
@@ -142,7 +142,7 @@ def read_checkpoint(name: str) -> Checkpoint:
 
 
 def shipped_names() -> tuple[str, ...]:
-    """Families that a trained policy ships for."""
+    """The families for which a trained policy ships with tfplace."""
     return tuple(sorted(path.stem for path in SHIPPED.glob("*.npz")))
 
 

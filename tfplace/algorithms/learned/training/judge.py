@@ -97,6 +97,6 @@ def _seconds(outcome: Outcome) -> float:
 
 
 def _seconds_of_best(trial: Trial | None) -> float:
-    """Of the best single device; 1.0 where none can run all, which keeps ratios finite."""
+    """Step time of the best single device; 1.0 where none runs all ops: ratios stay finite."""
     seconds = math.inf if trial is None else _seconds(trial.outcome)
     return seconds if seconds < math.inf else 1.0

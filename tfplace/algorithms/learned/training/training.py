@@ -113,13 +113,13 @@ class Trainer:
         return float(scalars["relative_seconds"])
 
     def weights(self) -> Snapshot:
-        """The policy's, between two episodes."""
+        """The policy's weights between two episodes."""
         if not self._shared:
             self._shared = _shared_part(self._learner(0)[0].state())
         return {key: value for key, value in self._shared.items() if key.startswith("policy/")}
 
     def checkpoint(self, held_out: dict[str, Any]) -> Checkpoint:
-        """All that going on needs."""
+        """All that a later training needs to go on from here."""
         self.weights()
         arrays = {**self._shared, **self._returns}
         return Checkpoint(self._recipe, self._sizes, self.episodes, self.seconds, held_out, arrays)
@@ -209,7 +209,7 @@ def _episodes(
     tell: Callable[[str], None],
     interruption: Interruption,
 ) -> Iterator[None]:
-    """Trains, an episode at each step."""
+    """Trains one episode for each item that is asked for, until a limit is reached."""
     began, earlier, told = time.monotonic(), trainer.seconds, 0.0
     recent: list[float] = []
     while limits.episodes is None or trainer.episodes < limits.episodes:
