@@ -39,7 +39,7 @@ class FinishedRun:
     choice: Choice
     timings: Comparison | None
     proof: Proof
-    seconds_by_phase: Mapping[str, float]
+    seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def report_of(
