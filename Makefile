@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 $(VENV)/installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[test]'
+	-$(BIN)/python -P -c 'from tfplace.compilation.warm_up import warm_up_all; warm_up_all()'
 	touch $@
 
 demo: $(VENV)/installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 
@@ -20,6 +21,7 @@ from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import prove
 from tfplace.choosing.time_choice import time_choice
+from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import (
     default_output_dir,
@@ -30,6 +32,7 @@ from tfplace.output_paths import (
     writable,
     write_files,
 )
+from tfplace.phases import Phases
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.progress import Progress
@@ -41,12 +44,19 @@ from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_fol
 from tfplace.simulation.simulated import simulated
 
 
-def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Report:
+def optimize(
+    options: OptimizeOptions,
+    progress: Progress | None = None,
+    phases: Phases | None = None,
+    compiling: CompilingAhead | None = None,
+) -> Report:
     """Places a model and emits it.
 
     Args:
       options: model, cluster, limits, output.
       progress: is told what goes on.
+      phases: knows since when the command runs.
+      compiling: what was begun before; the search waits for it.
 
     Returns:
       The report, which also lies in the emitted SavedModel.
@@ -57,14 +67,21 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
         nothing is left.
     """
     options, trained = _checked(options)
+    phases, compiling = phases or Phases(), compiling or CompilingAhead()
     with _outputs(options, progress or Progress()) as (progress, log, interruption):
         progress.say(f"reading {options.problem.model} and pricing its ops")
-        prepared = prepare(options.problem)  # load, op graph, cluster, costs
+        phases.begin("read")
+        pricing = functools.partial(_pricing_begins, phases, compiling, progress)
+        prepared = prepare(options.problem, before_pricing=pricing)
+        compiling.wait(phases, progress)
+        phases.begin("search")
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             with kept_search(prepared, options, progress) as (prepared, folder):
                 searched = find_placement(prepared, options, trained, folder, progress)
             choice = choose(searched.candidates, prepared.problem)
+            phases.begin("measure")
             choice, timings = time_choice(prepared, options, searched, choice, progress)
+            phases.begin("write")
             progress.say("writing the placed model and loading it again")
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
@@ -73,9 +90,11 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
                 )
                 files = placement_files(prepared, placed)
                 emit(prepared.source, devices, made, files)
+                phases.begin("prove")
                 proof = prove(prepared, placed.device_of_op, made, timings is not None)
+                phases.begin("report")
                 explained = explain(placed)
-                run = FinishedRun(searched, choice, timings, proof)
+                run = FinishedRun(searched, choice, timings, proof, phases.seconds())
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)
@@ -87,6 +106,15 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
             if log is not None:
                 log.finish(prepared, placed.device_of_op, report)
             return report
+
+
+def _pricing_begins(
+    phases: Phases, compiling: CompilingAhead, progress: Progress, is_timed: bool
+) -> None:
+    """Real runs that time ops wait until nothing else runs on this machine."""
+    if is_timed:
+        compiling.wait(phases, progress)
+    phases.begin("price")
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

@@ -99,6 +99,20 @@ def cache_folder() -> Path | None:
     return folder
 
 
+def is_noted(what: str) -> bool:
+    """Whether `note` was called with this word for this process's sources, on this processor."""
+    folder = cache_folder()
+    return folder is not None and (folder / f"{what}.done").exists()
+
+
+def note(what: str) -> None:
+    """Notes that something is compiled, beside the machine code; nothing where that isn't kept."""
+    folder = cache_folder()
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            (folder / f"{what}.done").touch()
+
+
 def sources_hash(root: Path) -> str:
     """A hash of all that decides what machine code comes of the sources in a folder.
 

@@ -118,7 +118,7 @@ def test_at_the_first_evaluation_the_given_placement_is_kept(run, monkeypatch):
 
 
 def test_before_a_placement_is_known_nothing_is_written(run, monkeypatch, tmp_path, capsys):
-    monkeypatch.setattr(optimize_module, "prepare", lambda options: interrupt(signal.SIGTERM))
+    monkeypatch.setattr(optimize_module, "prepare", lambda *_, **__: interrupt(signal.SIGTERM))
     assert run() == (5, None)
     assert capsys.readouterr().err == "tfplace: error: interrupted; nothing was written\n"
     assert list(tmp_path.iterdir()) == []
@@ -168,7 +168,7 @@ def test_a_real_process_ends_a_long_search_with_its_best(tiny_rnnlm, tmp_path):
 
 
 def test_outputs_are_asked_for_before_the_work(run, monkeypatch, tmp_path):
-    def prepare(options):
+    def prepare(options, before_pricing):
         raise AssertionError("too late")
 
     monkeypatch.setattr(optimize_module, "prepare", prepare)

@@ -14,6 +14,7 @@ from graphs.clusters.named_clusters import named
 from graphs.problem_file import read_problem
 from tests.reference_simulator import reference_run
 from tfplace.cli import main
+from tfplace.phases import PHASES
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +68,10 @@ def test_the_report_has_what_the_contract_lists(placed):
         report["gap"], best["step_seconds"] / report["lower_bound_seconds"] - 1, rel_tol=1e-9
     )
     assert report["verified"]["outputs_equal"] and report["verified"]["compared"]
+    phases = report["seconds_by_phase"]
+    assert tuple(phases) == PHASES
+    assert min(phases[name] for name in ("read", "price", "search", "write", "prove")) > 0
+    assert phases["measure"] < phases["search"]
     assert report["measured"] is None
     assert report["search"]["num_trials"] == 400
     trials = [row[0] for row in report["search"]["history"]]

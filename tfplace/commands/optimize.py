@@ -10,19 +10,27 @@ from tfplace.algorithms.table import require_known
 from tfplace.commands.from_flags import optimize_options
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 from tfplace.interruption import interruptible
+from tfplace.phases import Phases
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Optimises, prints the report, and says with the status whether Ctrl-C cut it short."""
     require_known(values.algorithm)
-    from tfplace.optimizing import optimize
-    from tfplace.progress import progress_for
-    from tfplace.report.text_report import print_report
+    phases = Phases()
+    options = optimize_options(arguments[0], values)
+    from tfplace.compilation.ahead import compiling_ahead
 
-    report = optimize(optimize_options(arguments[0], values), progress_for(values.verbosity))
+    with compiling_ahead(options.problem.cluster) as compiling:  # TensorFlow is imported meanwhile
+        from tfplace.optimizing import optimize
+        from tfplace.progress import progress_for
+        from tfplace.report.text_report import print_phases, print_report
+
+        report = optimize(options, progress_for(values.verbosity), phases, compiling)
     with interruptible() as interruption, interruption.held():  # everything is written
         if out := text_output(values, report.to_json()):
             print_report(report, out)
+            if values.verbosity > 0:
+                print_phases(report, out)
     if report.search["interrupted"]:
         return failed(
             f"optimizing {arguments[0]!r}: interrupted after {report.search['num_trials']:,} "

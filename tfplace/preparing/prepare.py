@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -90,12 +90,17 @@ class PreparedModel(LoadedModel):
         return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
 
 
-def prepare(options: ProblemOptions, trace: bool = True) -> PreparedModel:
+def prepare(
+    options: ProblemOptions,
+    trace: bool = True,
+    before_pricing: Callable[[bool], None] | None = None,
+) -> PreparedModel:
     """Prepares a problem.
 
     Args:
       options: model, cluster, constraints.
       trace: whether to time ops on the devices where they are present.
+      before_pricing: called with whether they will be timed, when the model is read.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -109,9 +114,10 @@ def prepare(options: ProblemOptions, trace: bool = True) -> PreparedModel:
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     present = is_present(cluster)
-    costs = find_costs(
-        model, cluster, present and trace and cluster.num_devices > 1, CostCache(options.cost_cache)
-    )
+    is_timed = present and trace and cluster.num_devices > 1
+    if before_pricing is not None:
+        before_pricing(is_timed)
+    costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache))
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(

@@ -32,12 +32,14 @@ class FinishedRun:
       choice: which placement was written, and why.
       timings: real runs; None where there were none.
       proof: what the written placement is worth.
+      seconds_by_phase: how long it took to come here.
     """
 
     searched: Searched
     choice: Choice
     timings: Comparison | None
     proof: Proof
+    seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 def report_of(
@@ -72,6 +74,7 @@ def report_of(
         command=options.command,
         output_dir=str(options.output_dir),
         waiting=explained.waiting(),
+        seconds_by_phase=run.seconds_by_phase,
         advice={
             "sentences": advice(estimate, choice.verdict, best.step_seconds, bound),
             "data_parallel": estimate,

@@ -55,6 +55,7 @@ class Report:
         default_factory=lambda: {"sentences": [], "data_parallel": None}
     )
     waiting: Sequence[Mapping[str, Any]] = ()
+    seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     @property
     def gap(self) -> float | None:

@@ -29,6 +29,15 @@ def print_report(report: Report, out: Console) -> None:
     _print_how_to_load(report, out)
 
 
+def print_phases(report: Report, out: Console) -> None:
+    """Prints how long each phase of the run took, and all of them."""
+    phases = table(("phase", "seconds"))
+    for name, seconds in report.seconds_by_phase.items():
+        phases.add_row(name, f"{seconds:.1f}")
+    phases.add_row("in all", f"{sum(report.seconds_by_phase.values()):.1f}", style="bold")
+    out.print(phases)
+
+
 def print_prediction(prediction: Prediction, out: Console) -> None:
     """Prints what the simulator says of one placement."""
     word = "" if prediction.feasible else f", but it can't run: {prediction.reason}"

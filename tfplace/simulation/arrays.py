@@ -40,6 +40,7 @@ class SimulationArrays(NamedTuple):
       most_transfers: the most transfers that any placement can have.
       executor: what rules 7 to 10 need; None where rules 1 to 6 hold alone. Compiled code is made
         for one or the other.
+      no_executor: 0 where `executor` is None, else None.
     """
 
     op_seconds: FloatArray
@@ -64,6 +65,7 @@ class SimulationArrays(NamedTuple):
     num_channels: int
     most_transfers: int
     executor: ExecutorArrays | None
+    no_executor: int | None
 
 
 def simulation_arrays(problem: Problem) -> SimulationArrays:
@@ -116,6 +118,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         num_channels=int(problem.link_channels.max(initial=-1)) + 1,
         most_transfers=int(most_transfers.sum()),
         executor=executor,
+        no_executor=0 if executor is None else None,
     )
 
 

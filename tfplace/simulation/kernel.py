@@ -31,34 +31,37 @@ def simulate(
       arrays: the problem.
       scratch: as its `tracks_memory`, `may_give_up` and `logs` say.
       device_of_op: i4[N].
-      limit: seconds; a run that can't end by then may be given up if scratch.may_give_up.
+      limit: seconds; a run that can't end by then may be given up if scratch.may_give_up. Who
+        leaves it out has Numba compile everything a second time, for a limit of that type.
 
     Returns:
       The makespan in seconds, the mean over the orders; inf where an op has no kernel on its
       device, and then the peaks are the persistent bytes; inf where the run was given up.
     """
-    return _simulate(arrays, arrays.executor, scratch, device_of_op, limit)
+    return _simulate(arrays, arrays.executor, arrays.no_executor, scratch, device_of_op, limit)
 
 
 @compiled_part
 def _simulate(
     arrays: SimulationArrays,
     executor: ExecutorArrays | None,
+    no_executor: int | None,
     scratch: Scratch,
     device_of_op: IntArray,
     limit: float,
 ) -> float:
-    """`simulate`; Numba leaves out the branch that the type of `executor` rules out."""
+    """`simulate`; Numba leaves out the branch for what is None, and only that one."""
     if not scratch.may_give_up:
         limit = np.inf
     if executor is not None:
         return _mean_over_orders(arrays, executor, scratch, device_of_op, limit)
-    if limit < np.inf and least_makespan(arrays, scratch, device_of_op) > limit:
-        return np.inf
-    # Rule 5: the makespan is infinite if an op lies where it has no kernel.
-    if not reset(arrays, scratch, device_of_op):
-        return np.inf
-    return run(arrays, scratch, device_of_op, limit)
+    if no_executor is not None:
+        if limit < np.inf and least_makespan(arrays, scratch, device_of_op) > limit:
+            return np.inf
+        # Rule 5: the makespan is infinite if an op lies where it has no kernel.
+        if reset(arrays, scratch, device_of_op):
+            return run(arrays, scratch, device_of_op, limit)
+    return np.inf
 
 
 @compiled_part

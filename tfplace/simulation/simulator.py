@@ -55,7 +55,7 @@ class Simulator:
         """
         placement = self._checked(device_of_op, 1)
         scratch = self._scratch()
-        makespan = simulate(self.arrays, scratch, placement)
+        makespan = simulate(self.arrays, scratch, placement, np.inf)
         return float(makespan), scratch.peak.copy()
 
     def run_many(self, device_of_op: IntArray) -> tuple[FloatArray, LongArray]:
@@ -105,7 +105,7 @@ class Simulator:
         """What `run` returns, and the schedule; None for that where an op never ends."""
         placement = self._checked(device_of_op, 1)
         scratch = new_scratch(self.arrays, logs=True)
-        makespan = float(simulate(self.arrays, scratch, placement))
+        makespan = float(simulate(self.arrays, scratch, placement, np.inf))
         if np.isinf(makespan):
             return makespan, scratch.peak, None
         schedule = Schedule(

@@ -14,7 +14,7 @@ from tfplace.report.inspection import OpTypeRow, inspect
 from tfplace.report.text import console, print_facts, table
 from tfplace.report.text_check import print_check
 from tfplace.report.text_inspection import print_inspection
-from tfplace.report.text_report import print_prediction, print_report
+from tfplace.report.text_report import print_phases, print_prediction, print_report
 from tfplace.report.text_timings import print_comparison, print_memory
 from tfplace.simulation.prediction import predict
 
@@ -221,3 +221,11 @@ op type    ops  time on k80x2  output
 MatMul       2         1.5 µs    56 B\
 """
     assert "\n".join(lines[:-20]) == expected
+
+
+def test_phases_have_their_seconds_and_a_sum(printed):
+    report, _ = made_up(two_towers(), [0] * two_towers().num_ops)
+    report = dataclasses.replace(report, seconds_by_phase={"start": 0.54, "search": 20.0})
+    assert printed(lambda out: print_phases(report, out)) == (
+        "phase   seconds\nstart       0.5\nsearch     20.0\nin all     20.5\n"
+    )

@@ -42,7 +42,7 @@ class AnnealingProblem:
 
     def energy(self, device_of_op: IntArray, overflow_weight: float) -> Energy:
         """Simulates a placement of this problem; not from several threads at once."""
-        seconds = float(simulate(self.arrays, self._scratch, device_of_op))
+        seconds = float(simulate(self.arrays, self._scratch, device_of_op, np.inf))
         penalty = float(memory_penalty(self._scratch.peak, self.usable, overflow_weight))
         return Energy(penalty > 1.0 or not np.isfinite(seconds), seconds * penalty)
 

@@ -110,7 +110,7 @@ def anneal(
             if not is_best and not state.memory_binds[0]:
                 _accept(arrays, timing, state, makespan, 1)
                 continue
-        makespan = simulate(arrays, full, position.device_of_op)
+        makespan = simulate(arrays, full, position.device_of_op, np.inf)
         penalty = memory_penalty(full.peak, config.usable, config.overflow_weight)
         if penalty > 1.0:
             state.memory_binds[0] = 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graphs.host.compiled import compiled, compiled_part
+from graphs.host.compiled import compiled_part
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.placers.memory import op_bytes_estimate
@@ -119,7 +119,7 @@ def place_op(
     schedule.op_end[op] = end
 
 
-@compiled
+@compiled_part
 def move_seconds(arrays: SimulationArrays, tensor: int, source: int, target: int) -> float:
     """Seconds of a transfer on an idle link; 0 on one device."""
     if source == target:
@@ -130,7 +130,7 @@ def move_seconds(arrays: SimulationArrays, tensor: int, source: int, target: int
     )
 
 
-@compiled
+@compiled_part
 def arrival(arrays: SimulationArrays, schedule: PartialSchedule, op: int, device: int) -> float:
     """When the last input of an op is on a device; its producers are placed."""
     latest = 0.0

@@ -1,0 +1,1 @@
+"""What is compiled before it is needed, so that no search waits for it."""

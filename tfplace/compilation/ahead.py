@@ -1,0 +1,66 @@
+"""Compiling in children while the model is read, where this machine has not compiled it yet."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+
+from graphs.host.child import Child, start_child
+from graphs.host.compiled import cache_folder
+from tfplace.compilation.kinds import PARTS, expected_kind, is_compiled
+from tfplace.phases import Phases
+from tfplace.progress import Progress
+
+# On two busy cores it takes half a minute; where it takes longer than this, something is wrong.
+TIME_LIMIT_SECONDS = 300.0
+
+_log = logging.getLogger("tfplace")
+
+
+class CompilingAhead:
+    """Children that compile."""
+
+    def __init__(self, children: Sequence[Child] = ()) -> None:
+        self._children = children
+
+    def wait(self, phases: Phases, progress: Progress) -> None:
+        """Waits for their end, as the phase "compile"; what they leave is compiled when used."""
+        if not self._children:
+            return
+        phases.begin("compile")
+        if any(child.process.poll() is None for child in self._children):
+            progress.say("compiling the simulator (once on this machine)")
+        deadline = time.monotonic() + TIME_LIMIT_SECONDS
+        for child in self._children:
+            try:
+                if child.process.wait(deadline - time.monotonic()):
+                    _log.warning("compiling ahead failed, %s; it is done later", child.end_text())
+            except subprocess.TimeoutExpired:
+                _log.warning("compiling ahead took over %g s; it is done later", TIME_LIMIT_SECONDS)
+        self.end()
+
+    def end(self) -> None:
+        """Ends the children, whatever they do."""
+        for child in self._children:
+            child.end()
+        self._children = ()
+
+
+@contextlib.contextmanager
+def compiling_ahead(cluster: str) -> Iterator[CompilingAhead]:
+    """Starts to compile what a search on a `--cluster` will need, if that has to be done.
+
+    Where machine code can't be kept, nothing is started: every process compiles for itself.
+    """
+    kind = expected_kind(cluster)
+    parts = [part for part in PARTS if cache_folder() is not None and not is_compiled(kind, part)]
+    compiling = CompilingAhead(
+        [start_child("tfplace.compilation.warm_up", [kind, part]) for part in parts]
+    )
+    try:
+        yield compiling
+    finally:
+        compiling.end()
