@@ -7,19 +7,25 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.algorithms.table import require_known
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import optimize_options
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 from tfplace.interruption import interruptible
+from tfplace.output_paths import require_outputs, writable
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Optimises, prints the report, and says with the status whether Ctrl-C cut it short."""
     require_known(values.algorithm)
-    from tfplace.optimizing import optimize
-    from tfplace.progress import progress_for
-    from tfplace.report.text_report import print_report
+    options = optimize_options(arguments[0], values)
+    with writable(require_outputs(options), options.dump_problem):
+        begin(arguments[0], values)
 
-    report = optimize(optimize_options(arguments[0], values), progress_for(values.verbosity))
+        from tfplace.optimizing import optimize
+        from tfplace.progress import progress_for
+        from tfplace.report.text_report import print_report
+
+        report = optimize(options, progress_for(values.verbosity))
     with interruptible() as interruption, interruption.held():  # everything is written
         if out := text_output(values, report.to_json()):
             print_report(report, out)
