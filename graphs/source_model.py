@@ -121,11 +121,17 @@ class SourceModel:
 
     @property
     def trainable_bytes(self) -> int:
-        """Bytes of the variables that training changes."""
+        """Bytes of the run's variables that training changes.
+
+        Keras 3 saves a variable under each way to it: a run uses one of these copies.
+        """
         import tensorflow as tf
 
+        from graphs.graph_view import GraphView
+
+        of_run = GraphView(self.graph_def).ancestors(self.fetches)
         return sum(
             math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
             for variable in self.variables
-            if variable.trainable
+            if variable.trainable and variable.op in of_run
         )

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
-from graphs.building.shapes import TensorProperties
+from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
@@ -276,7 +276,8 @@ def _declared_bytes(node: Any) -> int:
 
     shape = tf.TensorShape(node.attr["shape"].shape)
     count = shape.num_elements()
-    return 0 if count is None else count * max(tf.as_dtype(node.attr["dtype"].type).size, 1)
+    width = max(tf.as_dtype(node.attr["dtype"].type).size, 1)
+    return 0 if count is None else possible_bytes(count * width, node)
 
 
 def origin_devices(

@@ -33,6 +33,9 @@ LARGE_CONSTANT_BYTES = 4096
 # It is room for cuDNN's fused float16 kernels, next to nothing otherwise, and never inferred.
 _SCRATCH_OUTPUTS = frozenset({("FusedBatchNormV3", 5)})
 
+MOST_BYTES = 2**53
+"""Of one tensor or variable: 8 PiB, more than any machine has; sums of such sizes stay exact."""
+
 _VALUE_DEPENDENT_OPS = frozenset({"Unique", "UniqueWithCounts", "Where"})
 
 _FED_PREFIX = "tfplace_fed_"
@@ -160,6 +163,21 @@ def num_elements(shape: Shape) -> int:
     return math.prod(size if size >= 0 else UNKNOWN_DIMENSION for size in shape or ())
 
 
+def possible_bytes(num_bytes: int, node: Any) -> int:
+    """The number itself, of a tensor or variable that a node makes.
+
+    Raises:
+      ModelError: no machine can hold it.
+    """
+    if num_bytes > MOST_BYTES:
+        raise ModelError(
+            f"inferring tensor shapes: op {node.name!r} ({node.op}) makes {num_bytes:.2g} bytes; "
+            f"wanted at most {MOST_BYTES:.2g}, as no machine holds more: check its shape, "
+            "--batch_size and --input_shape, or save the model again"
+        )
+    return num_bytes
+
+
 def _add_bare(graph_def: Any, node: Any) -> None:
     """Adds a copy without device and colocation wishes; for a large constant a placeholder."""
     copy = graph_def.node.add()
@@ -206,7 +224,7 @@ def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorP
                 unknown.append(name)
             dtypes.append(dtype.name)
             shapes.append(shape)
-            sizes.append(element_bytes[dtype.name] * num_elements(shape))
+            sizes.append(possible_bytes(element_bytes[dtype.name] * num_elements(shape), node))
         dtype_of[node.name], shape_of[node.name], bytes_of[node.name] = dtypes, shapes, sizes
     return TensorProperties(dtype_of, shape_of, bytes_of, unknown)
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ from typing import IO, Any
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _TAIL_BYTES = 2000
 _STACK_TRACE_BYTES = 20_000  # TensorFlow puts the trace of a failed check after what failed
+_EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
 
 class ChildError(Exception):
@@ -90,12 +93,28 @@ class Child:
 
     def last_words(self) -> str:
         """The line on stderr that tells best why the child ended."""
-        lines = file_tail(self.stderr, _STACK_TRACE_BYTES).splitlines()
-        said = [line.strip() for line in lines if line.strip()]
-        for line in said:
-            if "Check failed" in line:
-                return line
-        return said[-1] if said else "it said nothing"
+        return cause_in(file_tail(self.stderr, _STACK_TRACE_BYTES))
+
+
+def cause_in(stderr: str) -> str:
+    """The line that tells best why a process ended, of what it wrote to stderr.
+
+    That is a failed check of C++, else the last exception of Python, else the last line. Where
+    TensorFlow has a graph's execution fail, the exception has the op's own error further down,
+    before the op's name in [[ ]].
+    """
+    said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    for line in said:
+        if "Check failed" in line:
+            return line.strip()
+    raised = [i for i, line in enumerate(said) if _EXCEPTION.match(line)]
+    if not raised:
+        return said[-1].strip() if said else "it said nothing"
+    for before, line in itertools.pairwise(said[raised[-1] :]):
+        own, names_op, _ = line.partition("[[{{node")
+        if names_op:
+            return own.strip() or before.strip()
+    return said[raised[-1]]
 
 
 def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:

@@ -34,7 +34,7 @@ def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initiali
         restore_op=saver.restore_op_name if has_saver else "",
         filename_tensor=saver.filename_tensor_name if has_saver else "",
         checkpoint_prefix=prefix if has_saver else "",
-        asset_feeds=asset_feeds(meta_graph, directory),
+        asset_feeds=asset_feeds(meta_graph, directory, view.ancestors(init_ops)),
         random_variables=_not_covered(view, ready),
     )
 
@@ -43,7 +43,7 @@ def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]
     """How a graph's variables start: by its own ops, and by a checkpoint beside a MetaGraphDef."""
     init_ops = _init_ops(view, fetches)
     saver = meta_graph.saver_def if meta_graph is not None else None
-    prefix = os.path.splitext(path)[0]
+    prefix = os.path.splitext(os.path.abspath(path))[0]  # children work in other folders
     saved = os.path.isfile(prefix + ".index") or os.path.isfile(prefix)
     if saver is None or not saved or saver.restore_op_name not in view.nodes:
         return Initialization(init_ops=init_ops, random_variables=_not_covered(view, init_ops))

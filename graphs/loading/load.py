@@ -98,7 +98,7 @@ def _source_model(
         initialization=_initialization(parts, view, run),
         saved_model_dir=parts.saved_model_dir,
         meta_graph_def=parts.meta_graph,
-        guessed=(*run.guessed, *feeds.guessed),
+        guessed=(*run.guessed, *feeds.guessed, *_missing_assets(parts)),
     )
 
 
@@ -110,6 +110,12 @@ def _initialization(parts: _Parts, view: GraphView, run: SelectedRun) -> Initial
         start = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
     require_whole(parts.path, start)
     return start
+
+
+def _missing_assets(parts: _Parts) -> list[str]:
+    if not parts.saved_model_dir:
+        return []
+    return saved_model_file.missing_assets(parts.meta_graph, parts.saved_model_dir)
 
 
 def _parts(file: ModelFile, options: LoadOptions) -> _Parts:

@@ -6,7 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from graphs import op_types
@@ -119,11 +119,44 @@ def train_ops(meta_graph: Any) -> list[str]:
     return collection_names(meta_graph, "train_op")
 
 
-def asset_feeds(meta_graph: Any, directory: str) -> dict[str, str]:
-    """{tensor: path of the asset file}.
+def asset_feeds(meta_graph: Any, directory: str, needed: Collection[str]) -> dict[str, str]:
+    """{tensor: path of the asset file} of the assets that are there.
+
+    Args:
+      meta_graph: what declares them.
+      directory: of the SavedModel.
+      needed: ops that run when it is loaded.
 
     Raises:
-      ModelError: an asset is missing, or lies outside of the model.
+      ModelError: an asset that is needed is missing, or one lies outside of the model.
+    """
+    feeds = {}
+    for tensor, (name, file) in _declared_assets(meta_graph, directory).items():
+        if os.path.exists(file):
+            feeds[tensor] = file
+        elif op_of(tensor) in needed:
+            raise ModelError(
+                f"reading model {directory!r}: its asset {name!r} is missing from "
+                f"{_ASSETS_DIRECTORY!r}; copy the whole SavedModel directory"
+            )
+    return feeds
+
+
+def missing_assets(meta_graph: Any, directory: str) -> list[str]:
+    """A sentence about each asset that is declared and not there."""
+    return [
+        f"the asset {name!r}, which the model declares, is not in its folder; nothing that loading "
+        "runs reads it"
+        for name, file in _declared_assets(meta_graph, directory).values()
+        if not os.path.exists(file)
+    ]
+
+
+def _declared_assets(meta_graph: Any, directory: str) -> dict[str, tuple[str, str]]:
+    """{tensor: (name, path)} of all assets that a MetaGraphDef declares.
+
+    Raises:
+      ModelError: one lies outside of the model.
     """
     assets = list(meta_graph.asset_file_def)
     if not assets and _ASSETS_COLLECTION in meta_graph.collection_def:
@@ -133,22 +166,17 @@ def asset_feeds(meta_graph: Any, directory: str) -> dict[str, str]:
             asset = meta_graph_pb2.AssetFileDef()
             packed.Unpack(asset)
             assets.append(asset)
-    feeds = {}
+    folder = os.path.join(os.path.abspath(directory), _ASSETS_DIRECTORY)
+    declared = {}
     for asset in assets:
-        folder = os.path.join(os.path.abspath(directory), _ASSETS_DIRECTORY)
-        file = os.path.join(directory, _ASSETS_DIRECTORY, asset.filename)
+        file = os.path.join(folder, asset.filename)
         if os.path.commonpath([folder, os.path.abspath(file)]) != folder:
             raise ModelError(
                 f"reading model {directory!r}: its asset {asset.filename!r} lies outside of "
                 f"{_ASSETS_DIRECTORY!r}; wanted a name in there: don't trust this model"
             )
-        if not os.path.exists(file):
-            raise ModelError(
-                f"reading model {directory!r}: its asset {asset.filename!r} is missing from "
-                f"{_ASSETS_DIRECTORY!r}; copy the whole SavedModel directory"
-            )
-        feeds[asset.tensor_info.name] = file
-    return feeds
+        declared[asset.tensor_info.name] = (asset.filename, file)
+    return declared
 
 
 def checkpoint_prefix(meta_graph: Any, directory: str) -> str:
@@ -157,7 +185,7 @@ def checkpoint_prefix(meta_graph: Any, directory: str) -> str:
     Raises:
       ModelError: the model has variables to restore, their files are missing.
     """
-    prefix = os.path.join(directory, "variables", "variables")
+    prefix = os.path.join(os.path.abspath(directory), "variables", "variables")
     if os.path.exists(prefix + ".index") or os.path.exists(prefix):
         return prefix
     if meta_graph.saver_def.restore_op_name and any(

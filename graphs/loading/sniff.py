@@ -83,8 +83,7 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
     try:
         if os.path.isdir(path):
             return _sniff_directory(path)
-        if not os.path.exists(path):
-            raise ModelError(f"reading model {path!r}: there is no such file; {_instead_of(path)}")
+        require_there(path)
         if not os.path.isfile(path):
             raise ModelError(f"reading model {path!r}: it is no file or directory; check the path")
         return _sniff_file(path)
@@ -92,6 +91,12 @@ def sniff(path: str | os.PathLike[str]) -> ModelFile:
         raise ModelError(
             f"reading model {path!r}: {error.strerror or error}; make it readable and try again"
         ) from error
+
+
+def require_there(path: str) -> None:
+    """Raises ModelError where nothing has this path."""
+    if not os.path.exists(path):
+        raise ModelError(f"reading model {path!r}: there is no such file; {_instead_of(path)}")
 
 
 def _instead_of(path: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
+from tfplace.commands.beginning import say_starting
 from tfplace.commands.outcome import text_output
 
 
@@ -27,6 +28,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     require_file(values.output, "--output")
     require_free(values.output, values.overwrite)
+    say_starting(values.verbosity)
     cluster = find_cluster(values.cluster)
     progress = progress_for(values.verbosity)
     with writable(values.output), progress.working(values.budget_seconds):

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints where the model's device strings can't be had; the status says whether all can."""
+    begin(arguments[0], values)
+
     from tfplace.preparing.prepare import prepare
     from tfplace.report.device_check import check_devices
     from tfplace.report.text_check import print_check, verdict

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.commands.beginning import say_starting
 from tfplace.commands.outcome import plain_table, text_output
 
 
@@ -16,6 +17,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from graphs.clusters.named_clusters import named, names
     from tfplace.units_text import bytes_text
 
+    if values.cluster == "local":
+        say_starting(values.verbosity)
     cluster = find_cluster(values.cluster)
     result = {"cluster": cluster_to_json(cluster), "named_clusters": list(names())}
     out = text_output(values, result)

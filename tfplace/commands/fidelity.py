@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_file, require_free, writable, write_file
@@ -24,6 +25,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
 
 def _fidelity(model: str, values: flags.FlagValues) -> int:
+    begin(model, values)
+
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
     from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity

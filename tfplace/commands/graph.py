@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import UsageError
+from tfplace.commands.beginning import say_starting
 from tfplace.commands.flag_table import SIZES
 from tfplace.commands.outcome import text_output
 from tfplace.output_paths import require_free, writable
@@ -30,6 +31,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         )
     require_free(values.output, values.overwrite)
     with writable(values.output):
+        say_starting(values.verbosity)
         built = zoo.build(name, size=size, **options)
         zoo.write(built, values.output, overwrite=values.overwrite)
     result = {

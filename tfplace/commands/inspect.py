@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Prints what is in the model."""
+    begin(arguments[0], values)
+
     from tfplace.preparing.prepare import prepare
     from tfplace.report.inspection import inspect
     from tfplace.report.text_inspection import print_inspection

@@ -31,6 +31,7 @@ from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.flag_table import JOB
 from tfplace.commands.from_flags import given_flags
 from tfplace.commands.parse import parse
+from tfplace.commands.shared_flags import fitting
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import CHECKPOINT_FOLDER, JOBS_FOLDER
 from tfplace.runs.executors.program import ProcessLimits
@@ -96,7 +97,8 @@ class JobFile:
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:
         has_command = words[0] in COMMANDS and words[0] != "batch"
         command = words[0] if has_command else DEFAULT_COMMAND
-        arguments, values = parse(command, [*defaults, *words[has_command:]], JOB)
+        given_words, left_out = _fitting_words(command, words[has_command:], defaults)
+        arguments, values = parse(command, given_words, JOB)
         facts = _facts(arguments, values)
         name = _fitting(_filled(values.name, facts) if values.name else _default_name(words))
         facts["name"] = name
@@ -120,6 +122,7 @@ class JobFile:
             outputs=tuple(path for key, path in places.items() if path and key != "checkpoint_dir"),
             has_overwrite="overwrite" in values,
             limits=self._limits(values),
+            left_out=tuple(left_out),
         )
 
     def _limits(self, values: flags.FlagValues) -> ProcessLimits:
@@ -166,6 +169,16 @@ def job_limits(values: flags.FlagValues) -> ProcessLimits:
         memory_limit_bytes=memory_bytes,
         num_gpus=values.num_gpus,
     )
+
+
+def _fitting_words(
+    command: str, own: Sequence[str], defaults: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """The words that `parse` gets, and the shared flags that the command doesn't have."""
+    try:
+        return fitting(command, own, defaults, JOB)
+    except flags.Error:  # a flagfile that can't be opened: `parse` says so
+        return [*defaults, *own], []
 
 
 def _words(line: str) -> list[str]:

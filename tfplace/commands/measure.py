@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import ClusterError
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import text_output
 
@@ -16,6 +17,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     Their peak memory is measured afterwards, in runs of its own.
     """
+    begin(arguments[0], values)
+
     from graphs.placement_file import read_placement
     from tfplace.choosing.compare import compare, compare_memory
     from tfplace.measurement.step_limits import StepLimits

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from absl import flags
 
 from tfplace.algorithms.table import require_known
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import optimize_options
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 from tfplace.interruption import interruptible
+from tfplace.output_paths import require_outputs, writable
 from tfplace.phases import Phases
 
 
@@ -18,14 +20,16 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     require_known(values.algorithm)
     phases = Phases()
     options = optimize_options(arguments[0], values)
-    from tfplace.compilation.ahead import compiling_ahead
+    with writable(require_outputs(options), options.dump_problem):
+        begin(arguments[0], values)
+        from tfplace.compilation.ahead import compiling_ahead
 
-    with compiling_ahead(options.problem.cluster) as compiling:  # TensorFlow is imported meanwhile
-        from tfplace.optimizing import optimize
-        from tfplace.progress import progress_for
-        from tfplace.report.text_report import print_phases, print_report
+        with compiling_ahead(options.problem.cluster) as compiling:  # beside TensorFlow's import
+            from tfplace.optimizing import optimize
+            from tfplace.progress import progress_for
+            from tfplace.report.text_report import print_phases, print_report
 
-        report = optimize(options, progress_for(values.verbosity), phases, compiling)
+            report = optimize(options, progress_for(values.verbosity), phases, compiling)
     with interruptible() as interruption, interruption.held():  # everything is written
         if out := text_output(values, report.to_json()):
             print_report(report, out)

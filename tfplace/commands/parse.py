@@ -43,7 +43,7 @@ def verbosity_of(words: Sequence[str]) -> int:
     """
     words = list(words)
     with contextlib.suppress(flags.Error, OSError, ValueError, UsageError):  # `parse` tells them
-        _require_flagfiles(words)
+        require_flagfiles(words)
         words = define(FORMAT).read_flags_from_files(words, force_gnu=True)
     verbosity = 0
     for flag, value in _flags_with_values(words):
@@ -64,7 +64,7 @@ def parse(
     command = COMMANDS[name]
     values = define((*command.flags, *more_flags))
     doing, remedy = f"reading the flags of `tfplace {name}`", f"`tfplace {name} --help` lists them"
-    _require_flagfiles(words)
+    require_flagfiles(words)
     try:
         arguments = values(["tfplace", *words])[1:]
     except flags.CantOpenFlagFileError as error:
@@ -94,7 +94,7 @@ def _flag_meant(name: str, values: flags.FlagValues) -> str:
     return did_you_mean(f"--{name}", known)
 
 
-def _require_flagfiles(words: Sequence[str]) -> None:
+def require_flagfiles(words: Sequence[str]) -> None:
     """Raises UsageError for a flagfile that never ends, such as /dev/zero."""
     for flag, path in _flags_with_values(words):
         if flag.lstrip("-") == "flagfile" and os.path.exists(path):

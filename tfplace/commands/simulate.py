@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
+from graphs.errors import ConstraintError, MemoryLimitError
 from graphs.host.whole_file import write_whole
+from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import text_output
+from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
 from tfplace.output_paths import require_file, writable, write_file
 
 if TYPE_CHECKING:
@@ -20,8 +22,19 @@ if TYPE_CHECKING:
     from tfplace.simulation.prediction import Prediction
 
 
+_STATUS_OF = {
+    "memory": MemoryLimitError.exit_status,
+    "pin": ConstraintError.exit_status,
+    "colocation": ConstraintError.exit_status,
+}
+
+
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
-    """Predicts one placement: the file's, or the one that the model came with."""
+    """Predicts one placement: the file's, or the one that the model came with.
+
+    The status says whether it can run.
+    """
+    begin(arguments[0], values)
     problem, placement, prediction = predicted(arguments[0], values)
 
     from tfplace.report.text_report import print_prediction
@@ -34,7 +47,14 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         print_prediction(prediction, out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
-    return 0
+    if prediction.feasible:
+        return 0
+    return failed(
+        f"simulating {arguments[0]!r} on {values.cluster}: the placement can't run: "
+        f"{prediction.reason}; wanted one that keeps to memory, kernels, pins and colocation; "
+        "change it, or let `tfplace optimize` find one",
+        _STATUS_OF.get(prediction.obstacle, EXIT_BAD_INPUT),
+    )
 
 
 def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:

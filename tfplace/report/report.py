@@ -30,7 +30,7 @@ class Measured(Comparison):
     devices_used: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, repr=False)
 class Report:
     """All that `optimize` has to say; its fields are those of the contract, section 4."""
 
@@ -56,6 +56,15 @@ class Report:
     )
     waiting: Sequence[Mapping[str, Any]] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<tfplace.Report of {self.model.get('path', '')!r}: {self.headline}>"
+
+    @property
+    def headline(self) -> str:
+        """The verdict and the predicted step in a few words."""
+        where = self.cluster.get("name", "")
+        return f"{self.verdict} on {where}, {seconds_text(self.best.step_seconds)} a step predicted"
 
     @property
     def gap(self) -> float | None:

@@ -21,6 +21,7 @@ class Prediction:
     Attributes:
       step_seconds: the makespan; None where it can't run at all.
       feasible: whether it keeps to memory, kernels, pins and colocation.
+      obstacle: what it doesn't keep to: "memory", "no_kernel", "pin" or "colocation", else empty.
       reason: why it doesn't, as one sentence, else empty.
       peak_bytes: {device: the most bytes that it holds at once}.
       ops_per_device: {device: how many ops lie on it}.
@@ -33,6 +34,7 @@ class Prediction:
 
     step_seconds: float | None
     feasible: bool
+    obstacle: str
     reason: str
     peak_bytes: Mapping[str, int]
     ops_per_device: Mapping[str, int]
@@ -55,6 +57,7 @@ def prediction_of(placed: Simulated) -> Prediction:
     return Prediction(
         step_seconds=seconds if np.isfinite(seconds) else None,
         feasible=placed.is_feasible,
+        obstacle=placed.obstacle,
         reason=placed.reason,
         peak_bytes=placed.peak_bytes,
         ops_per_device=placed.ops_per_device,

@@ -41,6 +41,11 @@ class Simulated:
         return not isinstance(self.outcome, Infeasible)
 
     @property
+    def obstacle(self) -> str:
+        """What it doesn't keep to, as Infeasible.reason has it; empty where it can run."""
+        return self.outcome.reason if isinstance(self.outcome, Infeasible) else ""
+
+    @property
     def reason(self) -> str:
         """Why the placement can't run, as one sentence; empty where it can."""
         return self.outcome.message if isinstance(self.outcome, Infeasible) else ""

@@ -14,6 +14,7 @@ import pytest
 from graphs.host.child import (
     ChildError,
     ask_child,
+    cause_in,
     child_environment,
     connect_to_parent,
     start_child,
@@ -21,6 +22,19 @@ from graphs.host.child import (
 )
 
 MODULE = "tests.graphs.host.child_test"
+_TRACE = "Traceback (most recent call last):\n  File 'a.py', line 3, in f\n    ValueError: quoted\n"
+_OP_FAILED = """errors_impl.NotFoundError: Graph execution error:
+
+Detected at node 'save/RestoreV2' defined at (most recent call last):
+  File "build.py", line 55, in _import
+Node: 'save/RestoreV2'
+Unsuccessful TensorSliceReader constructor: Failed to find any matching files for ck/model
+\t [[{{node save/RestoreV2}}]]
+
+Original stack trace for 'save/RestoreV2':
+  File "build.py", line 55, in _import
+    v1.train.import_meta_graph(meta_graph, clear_devices=True)
+"""
 
 
 def main(argv: list[str]) -> None:
@@ -149,3 +163,22 @@ child.ask("hang", 600), child.receive(600)
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+
+
+@pytest.mark.parametrize(
+    ("stderr", "cause"),
+    [
+        ("", "it said nothing"),
+        ("one\n  two\n\n", "two"),
+        (f"{_TRACE}KeyError: 'x'\n\nwarning: late\n", "KeyError: 'x'"),
+        ("F0000 Check failed: a == b\n*** trace ***\nlast", "F0000 Check failed: a == b"),
+        (
+            _TRACE + _OP_FAILED,
+            "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
+            "ck/model",
+        ),
+        (f"{_TRACE}a.b.NotFoundError: 1\nat\nbad [[{{{{node x}}}}]]", "bad"),
+    ],
+)
+def test_the_cause_is_the_line_that_says_why(stderr, cause):
+    assert cause_in(stderr) == cause

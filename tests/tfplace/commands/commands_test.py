@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from tfplace.cli import main
 
@@ -109,6 +110,59 @@ def test_bench_goes_on_where_it_was_and_one_failing_cell_does_not_end_it(tmp_pat
     assert output.read_text() == before
 
 
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["optimize", "nowhere.pb"], "there is no such file"),
+        (["inspect", "nowhere.pb"], "there is no such file"),
+        (["simulate", "{model}", "--placement=no.json"], "--placement=no.json: there is no such"),
+        (["optimize", "{model}", "--feed=no.npz"], "--feed=no.npz: there is no such file"),
+        (["check", "{model}", "--cluster=no.json"], "no.json"),
+        (["optimize", "{model}", "--output_dir={model}"], "the model that is read"),
+        (["optimize", "{model}", "--output_dir=/proc/x"], "can't be written to"),
+    ],
+)
+def test_files_are_looked_for_before_tensorflow_is_imported(words, found, tiny_rnnlm):
+    code = (
+        "import sys; from tfplace.cli import main; status = main(sys.argv[1:]);"
+        "sys.exit(status if 'tensorflow' not in sys.modules else 99)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *(word.format(model=tiny_rnnlm) for word in words)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and found in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("placement", "words", "status", "obstacle"),
+    [
+        ({}, ["--memory_reserve=0.9999999999"], 3, "memory"),
+        ({"sum": "GPU:0"}, ["--pin=^sum$=GPU:1"], 4, "pin"),
+        ({"text": "GPU:0"}, [], 2, "no_kernel"),
+    ],
+)
+def test_simulate_ends_with_a_status_that_says_why_a_placement_can_not_run(
+    placement, words, status, obstacle, tmp_path, capsys
+):
+    with tf.Graph().as_default() as graph:
+        numbers = tf.compat.v1.placeholder(tf.float32, [4], "x")
+        tf.strings.as_string(tf.add(numbers, numbers, name="sum"), name="text")
+    model, file = tmp_path / "model.pb", tmp_path / "placement.json"
+    model.write_bytes(graph.as_graph_def().SerializeToString())
+    file.write_text(json.dumps(placement))
+    given = ["simulate", str(model), "--cluster=k80x2", "--format=json", f"--placement={file}"]
+    assert main([*given, *words]) == status
+    printed = capsys.readouterr()
+    found = json.loads(printed.out)
+    assert (found["feasible"], found["obstacle"]) == (False, obstacle)
+    assert printed.err.count("\n") == 1 and found["reason"].split()[0] in printed.err
+
+
 def test_as_a_process_it_keeps_tensorflows_lines_off_the_terminal(tiny_rnnlm):
     done = subprocess.run(
         [sys.executable, "-m", "tfplace", "simulate", tiny_rnnlm, "--cluster=k80x2"],
@@ -119,5 +173,5 @@ def test_as_a_process_it_keeps_tensorflows_lines_off_the_terminal(tiny_rnnlm):
         check=False,
     )
     assert done.returncode == 0
-    assert done.stderr == ""
+    assert done.stderr == "tfplace: starting TensorFlow\n"
     assert done.stdout.startswith("predicted ")

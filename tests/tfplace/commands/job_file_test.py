@@ -67,6 +67,29 @@ def test_comments_quotes_and_lines_of_flags_alone(read, tmp_path):
     assert "--pin=#1=/device:GPU:1" in jobs[1].words
 
 
+def test_shared_flags_that_a_command_lacks_are_left_out_and_said(read, tmp_path):
+    (tmp_path / "common.flags").write_text("--cluster=k80x4\n--nooverwrite\n--budget_seconds=5\n")
+    jobs = read(
+        "simulate a.pb --flagfile=common.flags\n--algorithm=etf --seed=1 --pin=x=GPU:0\n"
+        "b.pb --flagfile common.flags\ncheck c.pb --flagfile=common.flags\n"
+        "inspect d.pb --seed=3\n--buget_seconds=3\ne.pb\n"
+    )
+    assert [job.words for job in jobs[:3]] == [
+        ("a.pb", "--cluster=k80x4"),
+        ("b.pb", "--nooverwrite", "--cluster=k80x4", "--algorithm=etf", "--budget_seconds=5.0",
+         "--seed=1", "--pin=x=GPU:0"),
+        ("c.pb", "--cluster=k80x4"),
+    ]  # fmt: skip
+    assert jobs[0].notes == [
+        "line 1: left out --overwrite, --budget_seconds of the shared flags, which `tfplace "
+        "simulate` doesn't have"
+    ]
+    assert (jobs[1].notes, jobs[2].left_out) == (
+        [], ("algorithm", "seed", "pin", "overwrite", "budget_seconds"))  # fmt: skip
+    assert "there is no flag --seed" in jobs[3].error
+    assert "did you mean '--budget_seconds'?" in jobs[4].error
+
+
 def test_templates(read):
     (job,) = read(
         "m/nmt.pb --cluster=box/k80.json --seed=7 --name={model}_{cluster}-{seed} "

@@ -54,6 +54,7 @@ def test_a_placement_without_a_kernel_has_no_schedule():
     assert prediction_of(placed) == Prediction(
         step_seconds=None,
         feasible=False,
+        obstacle="no_kernel",
         reason=placed.reason,
         peak_bytes={"/device:CPU:0": 0, "/device:GPU:0": 3},
         ops_per_device={"/device:CPU:0": 1, "/device:GPU:0": 1},

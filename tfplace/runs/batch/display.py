@@ -39,6 +39,8 @@ class LineListener(Listener):
         for row in rows:
             if row.job.error:
                 _print_line(f"line {row.job.line_number} can't run: {row.job.error}")
+            for sentence in row.job.notes:
+                _print_line(sentence)
         yield
 
     def change(self, row: JobRow, num_ended: int, num_jobs: int) -> None:
@@ -59,6 +61,9 @@ class TableListener(Listener):
         console = Console(stderr=True, highlight=False)
         draw = functools.partial(live_table, rows)
         with Live(console=console, get_renderable=draw, refresh_per_second=2, transient=True):
+            for row in rows:
+                for sentence in row.job.notes:
+                    console.print(Text(f"tfplace: {sentence}", style="dim"))
             yield
 
 

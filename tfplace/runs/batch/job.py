@@ -25,6 +25,7 @@ class Job:
       outputs: the paths that it writes.
       has_overwrite: whether its command refuses to replace them unless told --overwrite.
       limits: what it may take.
+      left_out: shared flags that its command doesn't have.
       error: why it can't run, "" if it can.
     """
 
@@ -37,12 +38,24 @@ class Job:
     outputs: Sequence[str] = ()
     has_overwrite: bool = False
     limits: ProcessLimits = dataclasses.field(default_factory=ProcessLimits)
+    left_out: Sequence[str] = ()
     error: str = ""
 
     @property
     def full_words(self) -> list[str]:
         """The command with all its arguments and flags."""
         return [self.command, *self.words, *self.added_flags]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should know before it begins."""
+        if not self.left_out:
+            return []
+        names = ", ".join(f"--{name}" for name in self.left_out)
+        return [
+            f"line {self.line_number}: left out {names} of the shared flags, which `tfplace "
+            f"{self.command}` doesn't have"
+        ]
 
     @property
     def fingerprint(self) -> str:

@@ -1,0 +1,126 @@
+"""A placed step computes what the step computes, also for inputs of other shapes than it was
+placed for."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tfplace
+
+QUICK = {"cluster": "k80x2", "max_trials": 5, "budget_seconds": 2.0, "algorithm": "local_search"}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_loss_divided_by_the_batch_size_is_right_for_another_one(dynamic):
+    @tf.function
+    def loss(x):
+        size = tf.cast(tf.shape(x)[0], tf.float32) if dynamic else x.shape[0]
+        return tf.reduce_sum(x * x) / size
+
+    placed = tfplace.place(loss, [tf.ones((8, 3))], **QUICK)
+    for size in (8, 4, 5, 4):
+        x = tf.reshape(tf.range(size * 3, dtype=tf.float32), (size, 3))
+        assert float(placed(x)) == pytest.approx(float(loss(x)), rel=1e-6)
+
+
+def test_a_data_set_that_ends_with_a_part_of_a_batch_trains_the_same_variables():
+    weight = tf.Variable(tf.ones((3, 1)))
+
+    @tf.function
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((x @ weight - y) ** 2) / x.shape[0]
+        weight.assign_sub(0.01 * tape.gradient(loss, weight))
+        return loss
+
+    rng = np.random.default_rng(0)
+    x = rng.random((10, 3), np.float32)
+    batches = list(tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(4).repeat(2))
+    placed = tfplace.place(step, batches[0], **QUICK)
+    losses = [float(placed(*batch)) for batch in batches]
+    assert float(weight[0, 0]) == 1.0
+    before = weight.numpy()
+    placed.sync()
+    trained = weight.numpy()
+    weight.assign(before)
+    assert losses == pytest.approx([float(step(*batch)) for batch in batches], rel=1e-5)
+    np.testing.assert_allclose(trained, weight.numpy(), rtol=1e-5)
+    assert len(placed.variables) == 1
+
+
+def test_shapes_that_are_unknown_are_placed_once(monkeypatch):
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def loss(x):
+        return tf.reduce_sum(x) / tf.cast(tf.shape(x)[0], tf.float32)
+
+    placed = tfplace.place(loss, **QUICK, batch_size=4)
+    monkeypatch.setattr("tfplace.api.placings.place_like", None)
+    assert [float(placed(tf.ones((size, 3)))) for size in (2, 7)] == [3.0, 3.0]
+
+
+def test_batch_sizes_are_placed_up_front(monkeypatch):
+    placed = tfplace.place(
+        lambda x, scale: scale * tf.reduce_sum(x) / x.shape[0],
+        (np.ones((8, 3), np.float32), 2.0),
+        batch_sizes=[2],
+        **QUICK,
+    )
+    monkeypatch.setattr("tfplace.api.placings.place_like", None)
+    assert float(placed(tf.ones((2, 3)), 2.0)) == 6.0
+    with pytest.raises(tfplace.TfplaceError, match=r"3\.0 where the example had 2\.0.*baked in"):
+        placed(tf.ones((2, 3)), 3.0)
+
+
+def test_arguments_may_have_names():
+    @tf.function
+    def step(x, power=2, *, scale):
+        return scale * x**power
+
+    placed = tfplace.place(step, {"x": tf.ones(3), "scale": tf.constant(2.0)}, **QUICK)
+    assert placed(2.0 * tf.ones(3), scale=tf.constant(3.0)).numpy().tolist() == [12.0] * 3
+    assert placed(scale=tf.constant(3.0), x=tf.ones(2)).numpy().tolist() == [3.0] * 2
+    with pytest.raises(tfplace.TfplaceError, match="missing a required argument: 'scale'"):
+        placed(tf.ones(3))
+    with pytest.raises(tfplace.TfplaceError, match="'x' can't be fed: it is of dtype int32"):
+        placed(tf.range(3), scale=tf.constant(3.0))
+    assert repr(placed).startswith("<tfplace.PlacedStep step((3,), ()), 0 variables, ")
+    assert len(repr(placed)) < 200 and len(repr(placed.report)) < 300
+
+
+def test_shapes_that_the_step_can_not_have_are_told():
+    weight = tf.Variable(tf.ones((3, 2)))
+    placed = tfplace.place(lambda x: x @ weight, [tf.ones((4, 3))], **QUICK)
+    with pytest.raises(
+        tfplace.TfplaceError, match=r"shapes \(4, 5\), where it was placed for \(4, 3\).*call it"
+    ):
+        placed(tf.ones((4, 5)))
+
+
+def test_example_args_that_are_no_arguments_are_told():
+    def step(x):
+        return x
+
+    with pytest.raises(tfplace.TfplaceError, match=r"next\(iter\(dataset\)\)"):
+        tfplace.place(step, tf.data.Dataset.range(3))
+    for single in (np.ones(3), tf.ones(3), 3.0, "text"):
+        with pytest.raises(tfplace.TfplaceError, match=r"give `\(x,\)`"):
+            tfplace.place(step, single)
+    with pytest.raises(tfplace.TfplaceError, match="too many positional arguments"):
+        tfplace.place(step, (tf.ones(3), tf.ones(3)))
+    with pytest.raises(tfplace.TfplaceError, match="an argument is a RaggedTensor"):
+        tfplace.place(step, [tf.ragged.constant([[1], [2, 3]])])
+
+
+def test_a_keras_model_takes_the_last_part_of_a_batch_and_resets_its_metrics():
+    model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile(keras.optimizers.SGD(0.0), "mse")
+    x, y = np.ones((8, 3), np.float32), np.ones((8, 1), np.float32)
+    placed = tfplace.place(model, (x, y), **QUICK)
+    assert float(placed(x, y)["loss"]) == pytest.approx(4.0)
+    # Keras weighs a loss by its batch: (8 * 4 + 2 * 9) / 10
+    assert float(placed(x[:2], y[:2] - 1.0)["loss"]) == pytest.approx(5.0)
+    placed.reset_metrics()
+    assert float(placed(x[:2], y[:2] - 1.0)["loss"]) == pytest.approx(9.0)
+    with pytest.raises(tfplace.TfplaceError, match="made of a function"):
+        tfplace.place(lambda v: v, [tf.ones(3)], **QUICK).reset_metrics()

@@ -1,0 +1,111 @@
+"""The arguments of one call of a step: bound to its parameters, checked, cut to other sizes."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from graphs.errors import UsageError
+
+_FORM = "a sequence with the arguments of one call, such as (x, y), or a mapping {name: value}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call's arguments.
+
+    Attributes:
+      positional: in their order, defaults filled in.
+      keywords: {name: value} of those that can only be given by name.
+    """
+
+    positional: tuple[Any, ...] = ()
+    keywords: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def structure(self) -> tuple[Any, ...]:
+        """Both, for tf.nest."""
+        return (tuple(self.positional), dict(self.keywords))
+
+    def of_size(self, size: int) -> Call:
+        """The same call with a batch of another size: its rows, repeated as often as needed.
+
+        Raises:
+          UsageError: no argument has a batch.
+        """
+        leaves = tf.nest.flatten(self.structure)
+        leading = [int(np.shape(leaf)[0]) for leaf in leaves if _has_rows(leaf)]
+        if size < 1 or not leading:
+            raise UsageError(
+                f"placing a step for a batch of {size}: wanted a size of at least 1, and an array "
+                f"with a batch in example_args; found {len(leading)} of these"
+            )
+        batch = collections.Counter(leading).most_common(1)[0][0]
+        cut = [
+            tf.gather(leaf, np.arange(size) % batch)
+            if _has_rows(leaf) and np.shape(leaf)[0] == batch
+            else leaf
+            for leaf in leaves
+        ]
+        return Call(*tf.nest.pack_sequence_as(self.structure, cut))
+
+
+def example_call(function: Callable[..., Any], example_args: Any) -> Call:
+    """What `example_args` means for a function.
+
+    Args:
+      function: its signature says how arguments are bound.
+      example_args: positional arguments, or {name: value}.
+
+    Raises:
+      UsageError: it is neither.
+    """
+    if isinstance(example_args, Mapping):
+        return bound(function, (), example_args, "placing a step")
+    if isinstance(example_args, tf.data.Dataset):
+        raise UsageError(
+            f"placing a step: example_args is a {type(example_args).__name__}; wanted {_FORM}: "
+            "give one element, as in `example_args=next(iter(dataset))` where it is a tuple of the "
+            "step's arguments, or `(next(iter(dataset)),)` where it is the one argument"
+        )
+    if not isinstance(example_args, Sequence) or isinstance(example_args, str | bytes):
+        raise UsageError(
+            f"placing a step: example_args is a single {type(example_args).__name__}; wanted "
+            f"{_FORM}: give `(x,)` for a step of one argument"
+        )
+    return bound(function, tuple(example_args), {}, "placing a step")
+
+
+def bound(
+    function: Callable[..., Any], args: Sequence[Any], keywords: Mapping[str, Any], doing: str
+) -> Call:
+    """Arguments as the function would get them, defaults filled in, arrays as tensors.
+
+    Raises:
+      UsageError: the function doesn't take them.
+    """
+    try:
+        found = inspect.signature(function).bind(*args, **keywords)
+    except TypeError as error:
+        raise UsageError(
+            f"{doing}: {error}; wanted arguments as in {inspect.signature(function)}"
+        ) from None
+    found.apply_defaults()
+    return Call(*as_tensors((found.args, found.kwargs)))
+
+
+def as_tensors(argument: Any) -> Any:
+    """Arrays as tensors; numbers, strings and flags stay what they are."""
+    return tf.nest.map_structure(
+        lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, argument
+    )
+
+
+def _has_rows(leaf: Any) -> bool:
+    return tf.is_tensor(leaf) and len(leaf.shape) > 0

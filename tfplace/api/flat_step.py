@@ -1,0 +1,175 @@
+"""A step as a SavedModel's signature: tensors by name in, tensors by name out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from graphs.errors import ModelError, UsageError
+from tfplace.api.example_call import Call
+
+TRAIN, INFER = "train_step", "serving_default"
+_UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
+_CALLING = "calling a placed step"
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+class FlatStep:
+    """A step, traced for arguments of certain shapes.
+
+    Attributes:
+      name: the step's name.
+      variables: the variables that it captures.
+      signature: TRAIN if it updates variables, else INFER.
+      shapes: of its inputs; a dimension may be unknown.
+    """
+
+    def __init__(self, function: Any, call: Call | None) -> None:
+        """Traces it.
+
+        Args:
+          function: a tf.function.
+          call: example arguments; None where its input signature says all.
+
+        Raises:
+          UsageError: an argument is no tensor and nothing that can be baked in.
+        """
+        wanted = Call() if call is None else call
+        self._concrete = function.get_concrete_function(*wanted.positional, **wanted.keywords)
+        traced = self._concrete.structured_input_signature
+        self._structure = traced if call is None else call.structure
+        self._leaves = tf.nest.flatten(self._structure)
+        specs = tf.nest.flatten(traced)
+        _require_plain(specs)
+        self.name = str(getattr(function, "__name__", "step"))
+        self._fed = [i for i, spec in enumerate(specs) if isinstance(spec, tf.TensorSpec)]
+        self._specs = [specs[i] for i in self._fed]
+        self._function = function
+        self.shapes = tuple(spec.shape for spec in self._specs)
+        known = {id(variable): variable for variable in self._concrete.variables}
+        self.variables = list(known.values())
+        self.signature = TRAIN if self._has_updates() else INFER
+
+    def fed(self, call: Call) -> list[Any]:
+        """The tensors of a call, of the example's dtypes, whatever their shapes.
+
+        Raises:
+          UsageError: the arguments are not like those of the example.
+        """
+        try:
+            tf.nest.assert_same_structure(self._structure, call.structure)
+        except (ValueError, TypeError) as error:
+            raise UsageError(
+                f"{_CALLING}: the arguments have another structure than the example: "
+                f"{str(error).splitlines()[0]}; call it as in example_args"
+            ) from None
+        leaves = tf.nest.flatten(call.structure)
+        for i, (leaf, example) in enumerate(zip(leaves, self._leaves, strict=True)):
+            if i not in self._fed and not _is_same(leaf, example):
+                raise UsageError(
+                    f"{_CALLING}: found {leaf!r} where the example had {example!r}, "
+                    "which is baked in; place the step again for it"
+                )
+        return [_tensor(leaves[i], spec) for i, spec in zip(self._fed, self._specs, strict=True)]
+
+    def accepts(self, shapes: Shapes) -> bool:
+        """Whether it was traced for inputs of these shapes, too."""
+        return all(
+            spec.shape.is_compatible_with(shape)
+            for spec, shape in zip(self._specs, shapes, strict=True)
+        )
+
+    def packed(self, outputs: Mapping[str, Any]) -> Any:
+        """A call's outputs in the structure that the step returns."""
+        structure = self._concrete.structured_outputs
+        leaves = tf.nest.flatten(structure)
+        values = [outputs.get(f"output_{i}", leaf) for i, leaf in enumerate(leaves)]
+        return tf.nest.pack_sequence_as(structure, values)
+
+    def save(self, folder: str) -> None:
+        """Writes the SavedModel.
+
+        Raises:
+          ModelError: something that the step uses can't be saved.
+        """
+        specs = [
+            tf.TensorSpec(spec.shape, spec.dtype, f"input_{number}")
+            for number, spec in enumerate(self._specs)
+        ]
+
+        @tf.function(input_signature=specs, autograph=False)
+        def flat_step(*fed: Any) -> Mapping[str, Any]:
+            leaves = list(self._leaves)
+            for i, value in zip(self._fed, fed, strict=True):
+                leaves[i] = value
+            positional, keywords = tf.nest.pack_sequence_as(self._structure, leaves)
+            returned = self._function(*positional, **keywords)
+            outputs = {
+                f"output_{i}": leaf
+                for i, leaf in enumerate(tf.nest.flatten(returned))
+                if tf.is_tensor(leaf)
+            }
+            return outputs or {"done": tf.constant(True)}
+
+        module = tf.Module()
+        module.placed_variables = self.variables
+        try:
+            tf.saved_model.save(module, folder, signatures={self.signature: flat_step})
+        except (AssertionError, TypeError, ValueError) as error:
+            raise ModelError(
+                f"placing a step: it can't be saved: {str(error).splitlines()[0]}; wanted a step "
+                "of tensors and variables"
+            ) from None
+
+    def _has_updates(self) -> bool:
+        graph = self._concrete.graph.as_graph_def()
+        bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+        return any(node.op.startswith(_UPDATES) for body in bodies for node in body)
+
+
+def shapes_of(tensors: Sequence[Any]) -> Shapes:
+    """Their shapes, which are known."""
+    return tuple(tuple(tensor.shape) for tensor in tensors)
+
+
+def _require_plain(specs: Sequence[Any]) -> None:
+    for spec in specs:
+        if isinstance(spec, tf.TypeSpec) and not isinstance(spec, tf.TensorSpec):
+            raise UsageError(
+                f"placing a step: an argument is a {spec.value_type.__name__}; wanted tensors, "
+                "arrays, and values to bake in: give its tensors and make it of them in the step "
+                "(variables are captured, a data set's elements are given one by one)"
+            )
+
+
+def _is_same(leaf: Any, example: Any) -> bool:
+    """Whether a value is the one that was baked in; 1, 1.0 and True are three values."""
+    if leaf is example:
+        return True
+    if type(leaf) is not type(example) or tf.is_tensor(leaf):
+        return False
+    return bool(leaf == example)
+
+
+def _tensor(value: Any, spec: Any) -> Any:
+    """The value as a tensor of the dtype that the step was traced for.
+
+    Raises:
+      UsageError: it is of a dtype that can't become that one without loss of meaning.
+    """
+    try:
+        dtype = getattr(value, "dtype", None)
+        if dtype is None or dtype == spec.dtype:
+            return tf.convert_to_tensor(value, spec.dtype)
+        if dtype.is_floating and spec.dtype.is_floating:
+            return tf.cast(value, spec.dtype)
+        raise TypeError(f"it is of dtype {dtype.name}")
+    except (TypeError, ValueError) as error:
+        raise UsageError(
+            f"{_CALLING}: argument {spec.name!r} can't be fed: {str(error).splitlines()[0]}; "
+            f"wanted a tensor of dtype {spec.dtype.name} as in the example; cast it, or place the "
+            "step again"
+        ) from None

@@ -1,0 +1,130 @@
+"""A step placed for one set of input shapes after the other, all on the same variables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tfplace
+from graphs.errors import TfplaceError, UsageError
+from rewrite.emit import EXTRA_DIRECTORY
+from tfplace.api.commands import optimize
+from tfplace.api.example_call import Call
+from tfplace.api.flags import OptimizeFlags, flag_values
+from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
+from tfplace.api.placed_again import place_like
+from tfplace.commands.from_flags import optimize_options
+from tfplace.report.report import Report
+
+_log = logging.getLogger("tfplace")
+MANY_SHAPES = 8  # from here on it is worth saying how to have fewer
+
+
+@dataclasses.dataclass(frozen=True)
+class Placing:
+    """A step placed for inputs of certain shapes.
+
+    Attributes:
+      flat: what was traced.
+      loaded: the placed model, which holds what the signature needs.
+      run: its signature, on the shared variables.
+    """
+
+    flat: FlatStep
+    loaded: Any
+    run: Any
+
+
+class Placings:
+    """Places a function once by a search, and for other shapes by what was found.
+
+    Attributes:
+      report: of the search.
+      first: what it was placed for.
+      placed_of: {id of an original variable: (the original, the placed one)}.
+    """
+
+    def __init__(self, function: Any, call: Call | None, flags: OptimizeFlags) -> None:
+        self._function, self._flags = function, flags
+        self.first = FlatStep(function, call)
+        self.placed_of: dict[int, tuple[Any, Any]] = {}
+        self._of_shapes: dict[Shapes, Placing] = {}
+        with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
+            given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
+            self.first.save(given)
+            self.report: Report = optimize(given, **self._chosen(placed))
+            plan = Path(placed, EXTRA_DIRECTORY, "placement.json").read_text(encoding="utf-8")
+            self._plan: Mapping[str, str] = json.loads(plan)
+            self._all = [self._loaded(self.first, placed)]
+
+    def of(self, call: Call, fed: list[Any]) -> Placing:
+        """The placing for a call, made where there is none for its shapes.
+
+        Args:
+          call: its arguments.
+          fed: its tensors, as `first.fed` has them.
+
+        Raises:
+          UsageError: the step can't be placed for these shapes.
+        """
+        shapes = shapes_of(fed)
+        if shapes not in self._of_shapes:
+            fitting = (placing for placing in self._all if placing.flat.accepts(shapes))
+            self._of_shapes[shapes] = next(fitting, None) or self._again(call, shapes)
+        return self._of_shapes[shapes]
+
+    def _again(self, call: Call, shapes: Shapes) -> Placing:
+        _log.info("%s: placing it for inputs of shapes %s, too", self.first.name, shapes)
+        try:
+            flat = FlatStep(self._function, call)
+            with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
+                given, placed = os.path.join(folder, flat.name), os.path.join(folder, "placed")
+                flat.save(given)
+                with flag_values("optimize", [given], self._chosen(placed)) as values:
+                    place_like(optimize_options(given, values), self._plan)
+                placing = self._loaded(flat, placed)
+        except (TfplaceError, ValueError, TypeError) as error:
+            raise UsageError(
+                f"calling a placed step: found inputs of shapes {_text(shapes)}, where it was "
+                f"placed for {_text(self.first.shapes)}, and it can't be placed for them, too: "
+                f"{str(error).splitlines()[0]}; call it with inputs of the shapes of example_args"
+            ) from error
+        self._all.append(placing)
+        if len(self._all) == MANY_SHAPES:
+            _log.warning(
+                "%s was placed for %d shapes of its inputs, seconds for each; an input_signature "
+                "with None for what varies places it once for all",
+                self.first.name,
+                MANY_SHAPES,
+            )
+        return placing
+
+    def _chosen(self, output_dir: str) -> OptimizeFlags:
+        is_training = self.first.signature == TRAIN
+        return {
+            **self._flags,
+            "output_dir": output_dir,
+            "signature": self.first.signature,
+            "mode": "train" if is_training else "inference",
+        }
+
+    def _loaded(self, flat: FlatStep, placed: str) -> Placing:
+        """Loads what was placed, on the variables that there are; new ones are its own."""
+        loaded = tfplace.load(placed)
+        run = loaded.signatures[flat.signature]
+        shared = {}
+        for original, variable in zip(flat.variables, loaded.placed_variables, strict=True):
+            known = self.placed_of.setdefault(id(original), (original, variable))
+            shared[id(variable.handle)] = known[1].handle
+        run.set_external_captures([shared.get(id(each), each) for each in run.captured_inputs])
+        return Placing(flat, loaded, run)
+
+
+def _text(shapes: Any) -> str:
+    return ", ".join(str(tuple(shape)) for shape in shapes)
