@@ -25,7 +25,10 @@ _SCOPE = "tfplace"
 
 
 def main(argv: Sequence[str]) -> None:
-    """Receives the request (see `emit`), builds, and answers with the signature's name."""
+    """Receives the request (see `emit`), builds, and answers with the signature's name.
+
+    With "without_values" no op of the graph runs, and the variables' files are left out.
+    """
     connection, _ = connect_to_parent(argv)
     request = connection.recv()
     graph = tf.Graph()
@@ -35,9 +38,25 @@ def main(argv: Sequence[str]) -> None:
         signature = _signature(graph, request)
         saver = _saver(graph, variables)
         table_ops = _table_initializers(graph, initialization.init_ops)
-        with v1.Session(config=v1.ConfigProto(allow_soft_placement=True)) as session:
-            initialize(session, initialization, variables)
-            _save(session, request, meta_graph, signature, saver, table_ops)
+        with graph.name_scope(_SCOPE):
+            main_op = tf.group(*table_ops, name="main_op") if table_ops else None
+        signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
+        parts = {
+            "signature_def_map": {**signatures, request["signature"]: signature},
+            "assets_collection": v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS) or None,
+            "main_op": main_op,
+            "saver": saver,
+        }
+        builder = v1.saved_model.Builder(request["output_dir"])
+        tags = [v1.saved_model.tag_constants.SERVING]
+        if request.get("without_values"):
+            builder._has_saved_variables = True  # else it asks for the values first
+            builder.add_meta_graph(tags, **parts)
+        else:
+            with v1.Session(config=v1.ConfigProto(allow_soft_placement=True)) as session:
+                initialize(session, initialization, variables)
+                builder.add_meta_graph_and_variables(session, tags, **parts)
+        builder.save()
     _drop_own_ops(Path(request["output_dir"], "saved_model.pb"))
     connection.send(request["signature"])
 
@@ -114,29 +133,6 @@ def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Ope
         seen |= sources
         pending.extend(sources)
     return initializers
-
-
-def _save(
-    session: Any,
-    request: Mapping[str, Any],
-    meta_graph: Any,
-    signature: Any,
-    saver: Any,
-    table_ops: list[tf.Operation],
-) -> None:
-    signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
-    builder = v1.saved_model.Builder(request["output_dir"])
-    with session.graph.name_scope(_SCOPE):
-        main_op = tf.group(*table_ops, name="main_op") if table_ops else None
-    builder.add_meta_graph_and_variables(
-        session,
-        [v1.saved_model.tag_constants.SERVING],
-        signature_def_map={**signatures, request["signature"]: signature},
-        assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS) or None,
-        main_op=main_op,
-        saver=saver,
-    )
-    builder.save()
 
 
 def _drop_own_ops(path: Path) -> None:

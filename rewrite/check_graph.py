@@ -76,38 +76,6 @@ def check_same_model(given: Any, placed: Any) -> None:
         raise RewriteError("comparing function libraries: their gradient functions differ")
 
 
-def check_same_interface(given: Any, placed: Any) -> None:
-    """Compares two SavedModels apart from their graphs, which check_same_model compares.
-
-    That is, of each MetaGraphDef: tags, saver, collections, signatures, assets and object graph;
-    in that, devices of variables and tables may differ.
-
-    Raises:
-      RewriteError: something differs.
-    """
-    if len(given.meta_graphs) != len(placed.meta_graphs):
-        raise RewriteError(
-            f"comparing SavedModels: {len(given.meta_graphs)} MetaGraphDefs became "
-            f"{len(placed.meta_graphs)}"
-        )
-    for before, after in zip(given.meta_graphs, placed.meta_graphs, strict=True):
-        frames = [without_graph(meta_graph) for meta_graph in (before, after)]
-        for field in sorted({f.name for frame in frames for f, _ in frame.ListFields()}):
-            if getattr(frames[0], field) != getattr(frames[1], field):
-                raise RewriteError(f"comparing MetaGraphDefs: their {field} differs")
-
-
-def without_graph(meta_graph: Any) -> Any:
-    """Copies a MetaGraphDef without its graph and without the devices of its objects."""
-    result = copy.deepcopy(meta_graph)
-    result.ClearField("graph_def")
-    for saved in result.object_graph_def.nodes:
-        kind = saved.WhichOneof("kind")
-        if kind in ("variable", "resource"):
-            getattr(saved, kind).device = ""
-    return result
-
-
 def _same_function(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
     name = placed.signature.name
     _same_nodes(name, given.node_def, placed.node_def, copies)

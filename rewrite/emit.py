@@ -8,7 +8,6 @@ treated the same.
 
 from __future__ import annotations
 
-import copy
 import os
 import shutil
 from collections.abc import Callable, Mapping
@@ -20,7 +19,6 @@ from graphs.flat_graph import Origin
 from graphs.host.child import ChildError, ask_child
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
-from rewrite.check_graph import check_same_interface, without_graph
 from rewrite.clear_devices import ClearDevices
 from rewrite.place_graph import known_origins, place_graph
 from rewrite.signature_key import run_signature
@@ -60,11 +58,9 @@ def emit(
         _copy(source.saved_model_dir, made)
         saved_model = sniff(source.saved_model_dir).proto
     else:
-        _build(source, made)
+        build_saved_model(source, made)
         saved_model = sniff(made).proto
-    given = copy.deepcopy(saved_model)
     ignored = _place(saved_model, device_of_origin)
-    check_same_interface(given, saved_model)
     _write_saved_model(saved_model, made)
     _write_extra(made, extra_files, _graph_file(source, device_of_origin))
     renew_fingerprint(made)
@@ -210,11 +206,20 @@ def _write_extra(made: Path, extra_files: Mapping[str, bytes], graph: bytes) -> 
         path.write_bytes(content)
 
 
-def _build(source: SourceModel, made: Path) -> None:
-    """Makes a SavedModel of a graph, without devices, in an empty directory."""
+def build_saved_model(source: SourceModel, made: Path, without_values: bool = False) -> None:
+    """Makes a SavedModel of a graph, without devices, in an empty directory.
+
+    Args:
+      source: a model that is no SavedModel.
+      made: the directory.
+      without_values: whether to leave the variables' files out, so that nothing has to run.
+
+    Raises:
+      ModelError: TensorFlow can't import it, or its variables can't be initialised.
+    """
     meta_graph = b""
     if source.meta_graph_def is not None:
-        meta_graph = without_graph(source.meta_graph_def).SerializeToString()
+        meta_graph = _without_graph(source.meta_graph_def).SerializeToString()
     request = {
         "graph_def": ClearDevices()(given_graph(source)).graph_def.SerializeToString(),
         "meta_graph_def": meta_graph,
@@ -224,6 +229,7 @@ def _build(source: SourceModel, made: Path) -> None:
         "fetches": source.fetches,
         "variables": source.variables,
         "initialization": source.initialization,
+        "without_values": without_values,
     }
     try:
         ask_child("rewrite.build_saved_model", request, _BUILD_TIMEOUT_SECONDS)
@@ -232,3 +238,11 @@ def _build(source: SourceModel, made: Path) -> None:
             f"making a SavedModel of {source.path!r}: {error}; check that the graph's own "
             "init ops run, or hand in a SavedModel"
         ) from error
+
+
+def _without_graph(meta_graph: Any) -> Any:
+    """Copies a MetaGraphDef without its graph."""
+    result = type(meta_graph)()
+    result.CopyFrom(meta_graph)
+    result.ClearField("graph_def")
+    return result

@@ -1,0 +1,159 @@
+"""Proves, without a run, that what lies on disk is the model as it came but for its placement.
+
+Both are read from their files. What a placement may change is taken out of them in place: device
+strings, and the copies of functions, which are taken for their originals. All that is left has to
+be equal, bit by bit: so the proof takes seconds for a graph of any size, and the memory of the
+two graphs. A model that is no SavedModel is proven twice: its ops are found in the emitted graph
+one by one, and a SavedModel that is made of it anew, without running anything, is compared whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.source_model import SourceModel
+from rewrite.compare_graphs import same_graphs, same_imported, same_message
+from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE, build_saved_model, given_graph
+from rewrite.pass_base import RewriteError
+
+_FINGERPRINT = "fingerprint.pb"
+_CHUNK_BYTES = 1 << 22
+
+
+@dataclasses.dataclass(frozen=True)
+class StructureProof:
+    """A proof that held.
+
+    Attributes:
+      compared: what was compared and is the same, a few words for each kind of thing.
+      seconds: what it took.
+    """
+
+    compared: tuple[str, ...]
+    seconds: float
+
+
+def prove_structure(source: SourceModel, emitted_dir: str | os.PathLike[str]) -> StructureProof:
+    """Compares an emitted SavedModel, read back from disk, with the model as it came.
+
+    Args:
+      source: the model as it was loaded; its files are read again.
+      emitted_dir: what `emit` has made of it.
+
+    Raises:
+      RewriteError: something other than a device differs; the message names the first.
+      ModelError: one of the two can't be read.
+    """
+    began = time.monotonic()
+    emitted = sniff(emitted_dir).proto
+    if source.saved_model_dir:
+        given = sniff(source.saved_model_dir).proto
+        _same_saved_models(given, emitted)
+        files = _same_files(Path(source.saved_model_dir), Path(emitted_dir))
+    else:
+        given = _rebuilt(source)
+        same_imported(given_graph(source), emitted.meta_graphs[0].graph_def)
+        _same_saved_models(given, emitted)
+        _same_graph_file(source, Path(emitted_dir))
+        files = 0
+    compared = (*_counted(given), f"{files:,} files of variables and assets, byte by byte")
+    return StructureProof(compared[: None if files else -1], time.monotonic() - began)
+
+
+def _rebuilt(source: SourceModel) -> Any:
+    """What `emit` makes a SavedModel of, made again without giving its variables values."""
+    with tempfile.TemporaryDirectory(prefix="tfplace_") as folder:
+        made = Path(folder, "made")
+        build_saved_model(source, made, without_values=True)
+        return sniff(made).proto
+
+
+def _same_saved_models(given: Any, placed: Any) -> None:
+    """Compares two SavedModels; takes graphs and devices out of both."""
+    if len(given.meta_graphs) != len(placed.meta_graphs):
+        raise RewriteError(
+            f"comparing SavedModels: {len(given.meta_graphs)} MetaGraphDefs became "
+            f"{len(placed.meta_graphs)}"
+        )
+    for before, after in zip(given.meta_graphs, placed.meta_graphs, strict=True):
+        same_graphs(before.graph_def, after.graph_def)
+        for meta_graph in (before, after):
+            _clear_object_devices(meta_graph)
+        same_message("a MetaGraphDef", before, after, without=("graph_def",))
+    same_message("the SavedModel", given, placed, without=("meta_graphs",))
+
+
+def _clear_object_devices(meta_graph: Any) -> None:
+    if not meta_graph.HasField("object_graph_def"):
+        return
+    for saved in meta_graph.object_graph_def.nodes:
+        kind = saved.WhichOneof("kind")
+        if kind in ("variable", "resource"):
+            getattr(saved, kind).device = ""
+
+
+def _same_graph_file(source: SourceModel, emitted: Path) -> None:
+    """Compares the GraphDef that lies beside the SavedModel with the one that was given."""
+    file = emitted / EXTRA_DIRECTORY / GRAPH_FILE
+    if file.exists():
+        given = given_graph(source)
+        own = type(given)()
+        own.CopyFrom(given)  # it belongs to the source, and is changed by the comparison
+        same_graphs(own, sniff(file).proto)
+
+
+def _same_files(given: Path, placed: Path) -> int:
+    """Compares all files but the graph's and tfplace's own; returns how many there are."""
+    files = [dict(_files(folder)) for folder in (given, placed)]
+    for only, where in ((files[0].keys() - files[1].keys(), "the model as it came"),
+                        (files[1].keys() - files[0].keys(), "the emitted model")):  # fmt: skip
+        if only:
+            raise RewriteError(f"comparing files: only {where} has {min(only)!r}")
+    for name, path in files[0].items():
+        if not _same_bytes(path, files[1][name]):
+            raise RewriteError(f"comparing files: the bytes of {name!r} differ")
+    return len(files[0])
+
+
+def _files(folder: Path) -> Iterator[tuple[str, Path]]:
+    """(name, path) of a SavedModel's files that are copied as they are."""
+    own = Path(EXTRA_DIRECTORY).parts
+    for at, folders, names in os.walk(folder, followlinks=True):
+        inside = Path(at).relative_to(folder)
+        if inside.parts == own[:-1]:
+            folders[:] = [name for name in folders if name != own[-1]]
+        skipped = {*SAVED_MODEL_FILES, _FINGERPRINT} if inside == Path() else set()
+        yield from ((str(inside / name), Path(at, name)) for name in names if name not in skipped)
+
+
+def _same_bytes(one: Path, other: Path) -> bool:
+    if one.samefile(other):
+        return True
+    if one.stat().st_size != other.stat().st_size:
+        return False
+    with one.open("rb") as first, other.open("rb") as second:
+        while chunk := first.read(_CHUNK_BYTES):
+            if chunk != second.read(_CHUNK_BYTES):
+                return False
+    return True
+
+
+def _counted(given: Any) -> Iterator[str]:
+    """What there is in a SavedModel, in words."""
+    graphs = [meta_graph.graph_def for meta_graph in given.meta_graphs]
+    functions = [function for graph in graphs for function in graph.library.function]
+    ops = sum(len(graph.node) for graph in graphs) + sum(len(f.node_def) for f in functions)
+    yield f"{ops:,} ops with their edges and attributes"
+    yield f"{len(functions):,} functions"
+    yield f"{sum(len(m.signature_def) for m in given.meta_graphs):,} signatures"
+    objects = sum(len(m.object_graph_def.nodes) for m in given.meta_graphs)
+    if objects:
+        yield f"{objects:,} objects"
+    yield "collections, saver and assets"
