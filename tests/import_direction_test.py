@@ -11,13 +11,14 @@ ROOT = Path(__file__).parent.parent
 
 # The floors of the house, from the ground up: a room imports only from floors below its own.
 FLOORS = (
-    {"graphs", "tfplace.interruption", "tfplace.units_text", "tfplace.version"},
+    {"graphs", "tfplace.interruption", "tfplace.units_text"} | {"tfplace.version"},
     {"rewrite", "tfplace.grouping", "tfplace.measurement", "tfplace.output_paths"}
     | {"tfplace.simulation"},
     {"tfplace.bounds", "tfplace.search"},
     {"tfplace.preparing", "tfplace.progress"},
     {"tfplace.algorithms"},
     {"tfplace.choosing"},
+    {"tfplace.compilation"},
     {"tfplace.report", "tfplace.runs"},
     {"tfplace.fidelity", "tfplace.optimizing"},
     {"tfplace.commands"},

@@ -32,10 +32,9 @@ from tfplace.output_paths import (
     writable,
     write_files,
 )
-from tfplace.phases import Phases
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
-from tfplace.progress import Progress
+from tfplace.progress import Phases, Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import FinishedRun, report_of

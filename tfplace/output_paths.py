@@ -10,7 +10,6 @@ from pathlib import Path
 
 from graphs.errors import OutputError
 from graphs.host.whole_file import NAME_LENGTH, write_whole
-from tfplace.preparing.options import OptimizeOptions
 
 ENDINGS = (".pb", ".pbtxt", ".meta", ".keras", ".h5", ".hdf5")
 
@@ -32,20 +31,6 @@ def require_free(path: str, overwrite: bool) -> None:
         raise OutputError(
             f"writing {path}: it exists already; choose another place, or say --overwrite"
         )
-
-
-def require_outputs(options: OptimizeOptions) -> str:
-    """Checks where an optimisation's results would go; returns the folder of its SavedModel.
-
-    Raises:
-      OutputError: one of them can't be where it should.
-    """
-    output_dir = options.output_dir or default_output_dir(options.problem.model)
-    require_apart(output_dir, options.problem.model)
-    require_free(output_dir, options.overwrite)
-    require_file(options.dump_problem, "--dump_problem", output_dir)
-    require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
-    return output_dir
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from graphs.clusters.named_clusters import named
 from graphs.problem_file import read_problem
 from tests.reference_simulator import reference_run
 from tfplace.cli import main
-from tfplace.phases import PHASES
+from tfplace.progress import PHASES
 
 
 @pytest.fixture(scope="module")

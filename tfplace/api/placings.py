@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tfplace
 from graphs.errors import TfplaceError, UsageError
 from rewrite.emit import EXTRA_DIRECTORY
 from tfplace.api.commands import optimize
 from tfplace.api.example_call import Call
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
+from tfplace.api.load import load
 from tfplace.api.placed_again import place_like
 from tfplace.commands.from_flags import optimize_options
 from tfplace.report.report import Report
@@ -116,7 +116,7 @@ class Placings:
 
     def _loaded(self, flat: FlatStep, placed: str) -> Placing:
         """Loads what was placed, on the variables that there are; new ones are its own."""
-        loaded = tfplace.load(placed)
+        loaded = load(placed)
         run = loaded.signatures[flat.signature]
         shared = {}
         for original, variable in zip(flat.variables, loaded.placed_variables, strict=True):

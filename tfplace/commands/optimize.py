@@ -11,8 +11,9 @@ from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import optimize_options
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 from tfplace.interruption import interruptible
-from tfplace.output_paths import require_outputs, writable
-from tfplace.phases import Phases
+from tfplace.output_paths import writable
+from tfplace.preparing.options import require_outputs
+from tfplace.progress import Phases
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:

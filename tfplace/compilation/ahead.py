@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from graphs.host.child import Child, start_child
 from graphs.host.compiled import cache_folder
 from tfplace.compilation.kinds import PARTS, expected_kind, is_compiled
-from tfplace.phases import Phases
-from tfplace.progress import Progress
+from tfplace.progress import Phases, Progress
 
 # On two busy cores it takes half a minute; where it takes longer than this, something is wrong.
 TIME_LIMIT_SECONDS = 300.0

@@ -9,6 +9,13 @@ import dataclasses
 from collections.abc import Sequence
 
 from graphs.loading.load_options import LoadOptions
+from tfplace.output_paths import (
+    default_output_dir,
+    require_apart,
+    require_file,
+    require_free,
+    require_outside,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,3 +83,17 @@ class OptimizeOptions:
     logdir: str | None = None
     emit: frozenset[str] = frozenset({"saved_model"})
     command: str = ""
+
+
+def require_outputs(options: OptimizeOptions) -> str:
+    """Checks where an optimisation's results would go; returns the folder of its SavedModel.
+
+    Raises:
+      OutputError: one of them can't be where it should.
+    """
+    output_dir = options.output_dir or default_output_dir(options.problem.model)
+    require_apart(output_dir, options.problem.model)
+    require_free(output_dir, options.overwrite)
+    require_file(options.dump_problem, "--dump_problem", output_dir)
+    require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
+    return output_dir

@@ -7,8 +7,7 @@ import pytest
 
 from graphs.host.child import start_child
 from tfplace.compilation import ahead, kinds
-from tfplace.phases import Phases
-from tfplace.progress import Progress
+from tfplace.progress import Phases, Progress
 
 
 @pytest.fixture

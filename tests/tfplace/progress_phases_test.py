@@ -1,8 +1,8 @@
-"""Tests of tfplace.phases."""
+"""Tests of the clock of phases in tfplace.progress."""
 
 import pytest
 
-from tfplace.phases import PHASES, Phases
+from tfplace.progress import PHASES, Phases
 
 
 def test_every_second_belongs_to_the_phase_that_runs():
