@@ -131,9 +131,9 @@ class Staged:
 
 
 STAGED: Mapping[str, Staged] = {
-    # From the best baseline: annealing, then a learned policy.
+    # From the best baseline. No learned policy follows annealing: see decision 035.
     "auto": Staged(
-        simulated=(("annealing", 0.94), ("post", 1.0)),
+        simulated=(("annealing", 1.0),),
         measured=(("local_search", 0.6), ("spotlight", 1.0)),
     ),
 }
