@@ -131,8 +131,7 @@ class Staged:
 
 
 STAGED: Mapping[str, Staged] = {
-    # From the best baseline. A learned policy after annealing found nothing better in 18 of 18 runs
-    # (decision 035); real runs answer only a policy that asks for one placement at a time.
+    # From the best baseline. No learned policy follows annealing: see decision 035.
     "auto": Staged(
         simulated=(("annealing", 1.0),),
         measured=(("local_search", 0.6), ("spotlight", 1.0)),

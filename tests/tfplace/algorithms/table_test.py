@@ -97,7 +97,7 @@ def test_a_model_without_an_expert_is_a_usage_error():
 def test_auto_goes_on_from_the_best_baseline_and_the_others_start_afresh():
     instance, incumbent = Instance(PROBLEM, GIVEN), GIVEN + 1
     stages = stages_of("auto", instance, 0, incumbent)
-    assert [stage.name for stage in stages] == ["annealing"]
+    assert [(stage.name, stage.share) for stage in stages] == [("annealing", 1.0)]
     np.testing.assert_array_equal(stages[0].start(None).propose().device_of_op[0], incumbent)
     np.testing.assert_array_equal(stages[0].start(GIVEN + 2).propose().device_of_op[0], GIVEN + 2)
     measured = stages_of("auto", instance, 0, incumbent, is_simulated=False)
