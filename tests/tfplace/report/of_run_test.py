@@ -9,14 +9,15 @@ from graphs.placement import Infeasible, Measurement, Placement
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
-from tfplace.choosing.proof import Verified
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.proof import Proof, Verified
 from tfplace.choosing.what_if import data_parallel_of
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.report.explaining.explained import explain
-from tfplace.report.of_run import Proof, Searched, report_of
-from tfplace.search.search import SearchResult
+from tfplace.report.of_run import FinishedRun, report_of
 from tfplace.search.trial import Trial
+from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.simulated import simulated
 
 # What must stand in each object: section 4 of the contract.
@@ -65,13 +66,17 @@ def made(weight):
         weight,
         OptimizeOptions(ProblemOptions("m.pb"), algorithm="post", seed=3, output_dir="out",
                         command="tfplace optimize m.pb"),
-        Searched(candidates, result, Choice(chosen, "placed", "twice as fast"), comparison),
-        Proof(
-            Verified(True, 1e-7, ["loss"], []),
-            placed.outcome.step_seconds / 2,
-            {GPU: {"ops": 5, "seconds": 1.0}},
-            False,
-            data_parallel_of(weight),
+        FinishedRun(
+            Searched(candidates, [*candidates, chosen], result),
+            Choice(chosen, "placed", "twice as fast"),
+            comparison,
+            Proof(
+                Verified(True, 1e-7, ["loss"], []),
+                placed.outcome.step_seconds / 2,
+                {GPU: {"ops": 5, "seconds": 1.0}},
+                False,
+                data_parallel_of(weight),
+            ),
         ),
         explain(placed),
     )  # fmt: skip
