@@ -21,15 +21,7 @@ from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import prove
 from tfplace.choosing.time_choice import time_choice
 from tfplace.interruption import Interruption, interruptible
-from tfplace.output_paths import (
-    default_output_dir,
-    require_apart,
-    require_file,
-    require_free,
-    require_outside,
-    writable,
-    write_files,
-)
+from tfplace.output_paths import require_outputs, writable, write_files
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.progress import Progress
@@ -60,6 +52,8 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
     with _outputs(options, progress or Progress()) as (progress, log, interruption):
         progress.say(f"reading {options.problem.model} and pricing its ops")
         prepared = prepare(options.problem)  # load, op graph, cluster, costs
+        for sentence in prepared.matched:
+            progress.say(sentence)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             with kept_search(prepared, options, progress) as (prepared, folder):
                 searched = find_placement(prepared, options, trained, folder, progress)
@@ -97,11 +91,7 @@ def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | No
     """
     require_known(options.algorithm)
     algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
-    output_dir = options.output_dir or default_output_dir(options.problem.model)
-    require_apart(output_dir, options.problem.model)
-    require_free(output_dir, options.overwrite)
-    require_file(options.dump_problem, "--dump_problem", output_dir)
-    require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
+    output_dir = require_outputs(options)
     return dataclasses.replace(options, algorithm=algorithm, output_dir=output_dir), trained
 
 
