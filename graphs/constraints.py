@@ -74,6 +74,23 @@ def joined_by_user(
     )
 
 
+def matched_ops(pins: Sequence[str], no_split: Sequence[str], op_names: Sequence[str]) -> list[str]:
+    """A sentence about each --pin and --no_split: how many ops it matches, and the first of them.
+
+    Args:
+      pins, no_split: as for `pinned_devices` and `joined_by_user`, which have taken them.
+      op_names: [N].
+    """
+    expressions = [(f"--pin={pin}", pin.rpartition("=")[0]) for pin in pins]
+    expressions += [(f"--no_split={pattern}", pattern) for pattern in no_split]
+    sentences = []
+    for flag, pattern in expressions:
+        matches = _matches(pattern, flag, op_names)
+        ops = "1 op" if len(matches) == 1 else f"{len(matches):,} ops"
+        sentences.append(f"{flag} matches {ops}, the first is {op_names[matches[0]]}")
+    return sentences
+
+
 def require_possible(
     allowed: np.ndarray,
     op_seconds: np.ndarray,

@@ -23,15 +23,7 @@ from tfplace.choosing.proof import prove
 from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
-from tfplace.output_paths import (
-    default_output_dir,
-    require_apart,
-    require_file,
-    require_free,
-    require_outside,
-    writable,
-    write_files,
-)
+from tfplace.output_paths import require_outputs, writable, write_files
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.progress import Phases, Progress
@@ -72,6 +64,8 @@ def optimize(
         phases.begin("read")
         pricing = functools.partial(_pricing_begins, phases, compiling, progress)
         prepared = prepare(options.problem, before_pricing=pricing)
+        for sentence in prepared.matched:
+            progress.say(sentence)
         compiling.wait(phases, progress)
         phases.begin("search")
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
@@ -124,11 +118,7 @@ def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | No
     """
     require_known(options.algorithm)
     algorithm, trained = algorithm_with_policy(options.algorithm, options.policy)
-    output_dir = options.output_dir or default_output_dir(options.problem.model)
-    require_apart(output_dir, options.problem.model)
-    require_free(output_dir, options.overwrite)
-    require_file(options.dump_problem, "--dump_problem", output_dir)
-    require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
+    output_dir = require_outputs(options)
     return dataclasses.replace(options, algorithm=algorithm, output_dir=output_dir), trained
 
 

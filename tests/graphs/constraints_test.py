@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from graphs import constraints
-from graphs.constraints import joined_by_user, pinned_devices, require_possible
+from graphs.constraints import joined_by_user, matched_ops, pinned_devices, require_possible
 from graphs.errors import ConstraintError, UsageError
 
 NAMES = ("embed", "layer_0/mul", "layer_1/mul", "loss")
@@ -91,3 +91,12 @@ def test_a_contradiction_names_the_ops_and_their_devices():
     text = str(caught.value)
     assert "'loss' is pinned to /device:GPU:0" in text
     assert "'embed' has kernels only on /device:CPU:0" in text
+
+
+def test_what_expressions_match_is_said():
+    names = ("lstm/a", "lstm/b", "loss")
+    assert matched_ops(["lstm=GPU:0", "^l.*s$=CPU:0"], ["/b"], names) == [
+        "--pin=lstm=GPU:0 matches 2 ops, the first is lstm/a",
+        "--pin=^l.*s$=CPU:0 matches 1 op, the first is loss",
+        "--no_split=/b matches 1 op, the first is lstm/b",
+    ]

@@ -150,6 +150,10 @@ def test_a_pin_is_kept(tiny_rnnlm, tmp_path, slow_cpu_cluster):
     assert main(words) == 0
     placement = json.loads((out / "assets.extra/tfplace/placement.json").read_text())
     assert {d for name, d in placement.items() if "MatMul" in name} == {"/device:GPU:1"}
+    report = json.loads((out / "assets.extra/tfplace/report.json").read_text())
+    (sentence,) = report["model"]["matched"]
+    num_ops = sum("MatMul" in name for name in placement)
+    assert sentence.startswith(f"--pin=MatMul=GPU:1 matches {num_ops} ops, the first is ")
 
 
 BAD_CLUSTER = {"name": "x", "communication": "duplex", "devices": [{"nam": "/device:CPU:0"}]}

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphs.clusters.logical_devices import logical_cluster
 from graphs.errors import TfplaceError, UsageError
 from rewrite.emit import EXTRA_DIRECTORY
 from tfplace.api.commands import optimize
@@ -51,7 +52,7 @@ class Placings:
     """
 
     def __init__(self, function: Any, call: Call | None, flags: OptimizeFlags) -> None:
-        self._function, self._flags = function, flags
+        self._function, self._flags = function, _on_logical_devices(flags)
         self.first = FlatStep(function, call)
         self.placed_of: dict[int, tuple[Any, Any]] = {}
         self._of_shapes: dict[Shapes, Placing] = {}
@@ -124,6 +125,12 @@ class Placings:
             shared[id(variable.handle)] = known[1].handle
         run.set_external_captures([shared.get(id(each), each) for each in run.captured_inputs])
         return Placing(flat, loaded, run)
+
+
+def _on_logical_devices(flags: OptimizeFlags) -> OptimizeFlags:
+    """Flags whose local cluster has this process's logical devices, where it has made some."""
+    cluster = logical_cluster() if flags.get("cluster", "local") == "local" else None
+    return flags if cluster is None else {**flags, "cluster": cluster}
 
 
 def _text(shapes: Any) -> str:

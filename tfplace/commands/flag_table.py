@@ -84,8 +84,20 @@ COST_CACHE = (
 )
 CLEAR_CACHE = (Flag("clear", "boolean", False, "remove everything that is kept"),)
 CONSTRAINTS = (
-    Flag("pin", "multi", [], "REGEX=DEVICE: ops that match lie there; may be given several times"),
-    Flag("no_split", "multi", [], "REGEX: ops that match share one device"),
+    Flag(
+        "pin",
+        "multi",
+        [],
+        "REGEX=DEVICE: ops with a match anywhere in their name (^ and $ bind it to the ends) lie "
+        "there; may be given several times",
+    ),
+    Flag(
+        "no_split",
+        "multi",
+        [],
+        "REGEX: ops with a match anywhere in their name share one device; may be given several "
+        "times",
+    ),
     Flag(
         "keep_devices",
         "boolean",

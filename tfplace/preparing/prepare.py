@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from graphs.building.build import BuiltGraph, origin_devices
 from graphs.building.gradients import tied_gradients
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
-from graphs.constraints import joined_by_user, pinned_devices, require_possible
+from graphs.constraints import joined_by_user, matched_ops, pinned_devices, require_possible
 from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devices
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
@@ -44,6 +44,7 @@ class PreparedModel(LoadedModel):
       costs: what ops cost, and how that is known.
       problem: all of it for the simulator.
       given: i4[N], the placement that the model came with.
+      matched: a sentence about each --pin and --no_split.
     """
 
     cluster: Cluster
@@ -51,6 +52,7 @@ class PreparedModel(LoadedModel):
     costs: Costs
     problem: Problem
     given: IntArray
+    matched: Sequence[str] = ()
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -127,6 +129,7 @@ def prepare(
         costs=costs,
         problem=problem,
         given=given_placement(flat, built, cluster, problem.allowed()),
+        matched=matched_ops(options.pins, options.no_split, built.graph.op_names),
     )
 
 

@@ -108,6 +108,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "num_groups": prepared.num_groups,
         "trainable_bytes": source.trainable_bytes,
         "guessed": list(source.guessed),
+        "matched": list(prepared.matched),
         "units": [f"{name}: {why}" for name, why in prepared.costs.units(prepared.flat).items()],
         "opened": [f"{name}: {what}" for name, what in prepared.flat.opened.items()],
     }

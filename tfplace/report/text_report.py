@@ -51,7 +51,12 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     model, search, costs = report.model, report.search, report.costs
     yield "model", f"{model['path']} ({model['kind']}), {model['num_ops']:,} ops"
     yield "run", model["step_origin"]
-    for name, key in (("guessed", "guessed"), ("unit", "units"), ("opened", "opened")):
+    for name, key in (
+        ("guessed", "guessed"),
+        ("matched", "matched"),
+        ("unit", "units"),
+        ("opened", "opened"),
+    ):
         yield from ((name, sentence) for sentence in model.get(key, ()))
     yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
     yield "costs", cost_sentence(costs)

@@ -1,6 +1,9 @@
 """A placed step computes what the step computes, also for inputs of other shapes than it was
 placed for."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -124,3 +127,20 @@ def test_a_keras_model_takes_the_last_part_of_a_batch_and_resets_its_metrics():
     assert float(placed(x[:2], y[:2] - 1.0)["loss"]) == pytest.approx(9.0)
     with pytest.raises(tfplace.TfplaceError, match="made of a function"):
         tfplace.place(lambda v: v, [tf.ones(3)], **QUICK).reset_metrics()
+
+
+def test_logical_devices_of_this_process_are_placed_on():
+    code = """
+import tensorflow as tf, tfplace
+cpu, = tf.config.list_physical_devices("CPU")
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+weight = tf.Variable(tf.ones((3, 3)))
+placed = tfplace.place(
+    lambda x: x @ weight, [tf.ones((2, 3))], max_trials=3, pin=[".=CPU:1"],
+    algorithm="local_search", budget_seconds=2.0)
+assert [d["name"] for d in placed.report.cluster["devices"]] == ["/device:CPU:0", "/device:CPU:1"]
+assert placed.variables[0].device.endswith("CPU:1"), placed.variables[0].device
+assert placed(tf.ones((1, 3))).numpy().tolist() == [[3.0] * 3]
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]

@@ -95,7 +95,7 @@ def test_the_reports_of_what_was_placed(made, weight):
     assert report["model"] == {
         "path": weight.source.path, "kind": "graph_def", "mode": "train",
         "step_origin": "the op train_op, and loss", "num_ops": 18, "num_groups": 8,
-        "trainable_bytes": 24, "guessed": [], "units": [], "opened": [],
+        "trainable_bytes": 24, "guessed": [], "matched": [], "units": [], "opened": [],
     }  # fmt: skip
     gib = 2**30
     assert report["cluster"]["devices"][1:] == [
