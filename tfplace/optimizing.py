@@ -18,7 +18,7 @@ from tfplace.algorithms.table import require_known
 from tfplace.choosing.choose import choose
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
-from tfplace.choosing.proof import prove
+from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import time_choice
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import (
@@ -73,7 +73,8 @@ def optimize(options: OptimizeOptions, progress: Progress | None = None) -> Repo
                 )
                 files = placement_files(prepared, placed)
                 emit(prepared.source, devices, made, files)
-                proof = prove(prepared, placed.device_of_op, made, timings is not None)
+                emitted = Emitted(placed.device_of_op, made, timings is not None)
+                proof = prove(prepared, emitted, options.verify, options.budget_seconds)
                 explained = explain(placed)
                 run = FinishedRun(searched, choice, timings, proof)
                 report = report_of(prepared, options, run, explained)

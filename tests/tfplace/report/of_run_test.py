@@ -14,7 +14,7 @@ from tfplace.choosing.what_if import data_parallel_of
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.report.explaining.explained import explain
-from tfplace.report.of_run import Proof, Searched, report_of
+from tfplace.report.of_run import FinishedRun, Proof, Searched, report_of
 from tfplace.search.search import SearchResult
 from tfplace.search.trial import Trial
 from tfplace.simulation.simulated import simulated
@@ -29,7 +29,7 @@ FIELDS = {
     "best": "step_seconds peak_bytes ops_per_device transfers transfer_bytes",
     "search": "num_trials num_infeasible seconds trials_per_second best_trial history",
     "measured": "given single placed speedup speedup_ci95 devices_used",
-    "verified": "outputs_equal max_abs_diff compared",
+    "verified": "outputs_equal max_abs_diff compared structure run estimates",
 }
 GPU = "/device:GPU:0"
 
@@ -65,13 +65,17 @@ def made(weight):
         weight,
         OptimizeOptions(ProblemOptions("m.pb"), algorithm="post", seed=3, output_dir="out",
                         command="tfplace optimize m.pb"),
-        Searched(candidates, result, Choice(chosen, "placed", "twice as fast"), comparison),
-        Proof(
-            Verified(True, 1e-7, ["loss"], []),
-            placed.outcome.step_seconds / 2,
-            {GPU: {"ops": 5, "seconds": 1.0}},
-            False,
-            data_parallel_of(weight),
+        FinishedRun(
+            Searched(candidates, candidates, result),
+            Choice(chosen, "placed", "twice as fast"),
+            comparison,
+            Proof(
+                Verified(True, 1e-7, ["loss"], []),
+                placed.outcome.step_seconds / 2,
+                {GPU: {"ops": 5, "seconds": 1.0}},
+                False,
+                data_parallel_of(weight),
+            ),
         ),
         explain(placed),
     )  # fmt: skip
@@ -123,7 +127,8 @@ def test_the_reports_of_what_it_is_worth(made):
     assert report["bound_sentence"].endswith("; this one is within 100 %")
     assert report["verified"] == {
         "outputs_equal": True, "max_abs_diff": 1e-7, "compared": ["loss"], "not_compared": [],
-        "differing": [],
+        "differing": [], "structure": False, "structure_compared": [],
+        "run": "not run: nobody asked for it", "estimates": None,
     }  # fmt: skip
     assert report["measured"] == {
         "given": {"median_seconds": 3.0, "p10": 2.5, "p90": 3.5, "runs": 10, "outliers": 0,
