@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import psutil
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
@@ -31,8 +35,10 @@ from rewrite.verify_messages import (
 
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 300
+_WATCH_SECONDS = 0.05
 # TensorFlow puts a traceback of the model's own code before what happened.
 _NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "File ", "Traceback", "Node:", "==")
+_NO_VALUE = re.compile(r"(?:Could not find variable|uninitialized value) (\S+?)\.?(?:\s|$)")
 Values = dict[str, np.ndarray]
 
 
@@ -45,6 +51,10 @@ def main(argv: Sequence[str]) -> None:
     tf.config.set_soft_device_placement(True)
     runner = _Runner(request)
     outcomes: list[CheckOutcome] = []
+    if request.memory_bytes is not None:
+        end_above(
+            request.memory_bytes, lambda why: connection.send(ChecksSoFar(outcomes, ended=why))
+        )
     end, longest = time.monotonic() + request.budget_seconds, 0.0
     for check in request.checks:
         began = time.monotonic()
@@ -93,6 +103,22 @@ def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> Che
     return CheckOutcome(check.label, "compared", values=values)
 
 
+def end_above(memory_bytes: float, tell: Callable[[str], None]) -> None:
+    """Ends this process, after it has told why, as soon as it holds more memory than that.
+
+    A limit of the system's on address space would count what TensorFlow only reserves.
+    """
+    process = psutil.Process()
+
+    def watch() -> None:
+        while process.memory_info().rss <= memory_bytes:
+            time.sleep(_WATCH_SECONDS)
+        tell(f"it held more than {memory_bytes / 2**30:.1f} GiB of memory")
+        os._exit(0)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def _split_cpu(count: int) -> None:
     """Makes as many CPU devices as the placement names, so that its strings mean something."""
     devices = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
@@ -100,7 +126,9 @@ def _split_cpu(count: int) -> None:
 
 
 def _message(error: Exception) -> str:
-    """Picks the two lines that say what happened."""
+    """Says what happened, in the two lines of TensorFlow's that do or in one sentence."""
+    if unset := _NO_VALUE.search(str(error)):
+        return f"its variable {unset[1]!r} gets no value; a v1 Session can't run every TF2 model"
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(_NOT_THE_CAUSE)]
     return (" ".join(said[:2]) or type(error).__name__)[:_MESSAGE_LENGTH]

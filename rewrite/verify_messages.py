@@ -13,7 +13,7 @@ from graphs.source_model import Initialization, Variable
 SESSION = "v1 Session"
 LOAD = "tf.saved_model.load"
 LOAD_ON_DEVICES = "tf.saved_model.load, variables on their devices"
-OutcomeKind = Literal["compared", "placed_failed", "given_failed", "damaged", "left_out"]
+OutcomeKind = Literal["compared", "placed_failed", "given_failed", "damaged", "left_out", "ended"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,11 +73,18 @@ class ModelRun:
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """A run of the model as it came, and the run of the emitted model that must give the same."""
+    """A run of the model as it came, and the run of the emitted model that must give the same.
+
+    Attributes:
+      label: how it is called.
+      given, placed: the two runs.
+      is_run: whether this is the run that was placed, however it is called.
+    """
 
     label: str
     given: ModelRun
     placed: ModelRun
+    is_run: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +97,7 @@ class VerifyRequest:
       num_cpus: CPU devices that the child needs where it has no target.
       narrowest: the least precise float type that the model computes with; "" for float32.
       budget_seconds: no further check is begun that would likely end after it.
+      memory_bytes: the child ends itself when it holds more; None for no limit.
     """
 
     checks: Sequence[Check]
@@ -97,6 +105,7 @@ class VerifyRequest:
     num_cpus: int
     narrowest: str
     budget_seconds: float
+    memory_bytes: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,7 +132,7 @@ class CheckOutcome:
     Attributes:
       label: of the check.
       kind: "compared"; or what happened instead: one of the models failed, the variables of the
-        model as it came are damaged, or there was no time left.
+        model as it came are damaged, there was no time left, or a limit ended it.
       why: what is behind that; "" where values were compared.
       values: what was compared.
     """
@@ -136,7 +145,14 @@ class CheckOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class ChecksSoFar:
-    """The outcomes of the checks that are done, and whether the emitted model runs at present."""
+    """How far the child is.
+
+    Attributes:
+      outcomes: of the checks that are done.
+      runs_placed: whether the emitted model runs at present.
+      ended: why the child gives up during the next check; "" while it goes on.
+    """
 
     outcomes: Sequence[CheckOutcome] = ()
     runs_placed: bool = False
+    ended: str = ""

@@ -16,8 +16,8 @@ from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.reachable_ops import assigns
 from graphs.loading.saved_model_file import SERVE_TAG
-from graphs.names import with_index
-from graphs.source_model import Signature, SourceModel, TensorSpec
+from graphs.names import op_of, with_index
+from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.clear_devices import ClearDevices, bodies
 from rewrite.emit import given_graph
 from rewrite.emit_forms import write_cleared
@@ -81,11 +81,22 @@ class Plan:
           placed_graph_def: see `verify`.
         """
         signatures = self._source.signatures
+        inputs = {name: self._inputs(name, signature) for name, signature in signatures.items()}
+        # TensorFlow 2 models are made for its loader; a v1 Session can't run all of them.
+        first = {
+            name: signature
+            for name, signature in signatures.items()
+            if self._source.kind != "saved_model_v1" and self._is_the_run(signature)
+        }
+        for name, signature in first.items():
+            yield from self._loader_checks(name, signature, inputs[name])
         yield from self._run_checks(feeds, placed_graph_def)
         for name, signature in signatures.items():
-            inputs = self._inputs(name, signature)
-            if inputs is not None:
-                yield from self._signature_checks(name, signature, inputs)
+            made = inputs[name]
+            if made is not None:
+                yield self._session_check(name, SESSION, signature, made)
+            if name not in first:
+                yield from self._loader_checks(name, signature, made)
         for name, signature in signatures.items():
             yield from self._empty_batch_checks(name, signature)
 
@@ -98,19 +109,23 @@ class Plan:
             fetches={fetch: fetch for fetch in source.fetches if ":" in fetch},
             ops=[fetch for fetch in source.fetches if ":" not in fetch],
             num_steps=2 if is_training else 1,
-            variables=source.variables if is_training else (),
+            variables=self._variables if is_training else (),
         )
         if not source.saved_model_dir:
             given = dataclasses.replace(placed, model=self._given_model)
-            yield Check("the run", given, placed)
+            yield Check("the run", given, placed, is_run=True)
             yield from self._emitted_run_checks(given)
         elif source.origins is None:
-            yield Check("the run", dataclasses.replace(placed, model=self._given_model), placed)
+            given = dataclasses.replace(placed, model=self._given_model)
+            yield Check("the run", given, placed, is_run=True)
         elif placed_graph_def is not None:
             cleared = ClearDevices()(source.graph_def).graph_def
-            models = [self._bare_graph(graph) for graph in (cleared, placed_graph_def)]
-            runs = [dataclasses.replace(placed, model=model) for model in models]
-            yield Check("the run, with the training step that was made for it", *runs)
+            given, changed = (
+                dataclasses.replace(placed, model=self._bare_graph(graph))
+                for graph in (cleared, placed_graph_def)
+            )
+            label = "the run, with the training step that was made for it"
+            yield Check(label, given, changed, is_run=True)
         else:
             why = "its training step was made for the search and is not in the emitted model"
             self.left_out.append(f"the run: {why}")
@@ -126,38 +141,66 @@ class Plan:
         for way in (LOAD, LOAD_ON_DEVICES):
             model = SavedModel(self._output_dir, self._tags, name, way)
             placed = ModelRun(model, feeds, fetches, num_steps=run.num_steps)
-            yield Check(f"signature {name} ({way})", given, placed)
+            yield Check(f"signature {name} ({way})", given, placed, is_run=True)
 
-    def _signature_checks(self, name: str, signature: Signature, inputs: Arrays) -> Iterator[Check]:
-        check = self._session_check(name, SESSION, signature, inputs)
-        yield check
-        if not self._source.saved_model_dir or self._target:
+    def _loader_checks(
+        self, name: str, signature: Signature, inputs: Arrays | None
+    ) -> Iterator[Check]:
+        """Calls a signature through tf.saved_model.load."""
+        if inputs is None or not self._source.saved_model_dir or self._target:
             return
         given = ModelRun(
             SavedModel(self._given_dir, self._tags, name, LOAD),
             inputs,
             {key: key for key in signature.outputs},
-            num_steps=check.given.num_steps,
+            num_steps=self._num_steps(signature),
         )
         for way in (LOAD, LOAD_ON_DEVICES):
             model = SavedModel(self._output_dir, self._tags, name, way)
             placed = dataclasses.replace(given, model=model)
-            yield Check(f"signature {name} ({way})", given, placed)
+            yield Check(f"signature {name} ({way})", given, placed, self._is_the_run(signature))
 
     def _session_check(self, name: str, how: str, signature: Signature, inputs: Arrays) -> Check:
         """Runs a signature by its tensors; twice, with its variables, if it changes some."""
-        source = self._source
         outputs = {key: spec.tensor for key, spec in signature.outputs.items()}
-        changes = assigns(self._view, list(outputs.values()))
         given = ModelRun(
             self._given_model,
             feeds={spec.tensor: inputs[key] for key, spec in signature.inputs.items()},
             fetches=outputs,
-            num_steps=2 if changes or source.mode == "train" else 1,
-            variables=source.variables if changes else (),
+            num_steps=self._num_steps(signature),
+            variables=self._variables if self._changes(signature) else (),
         )
         model = SavedModel(self._output_dir, self._tags, name)
-        return Check(f"signature {name} ({how})", given, dataclasses.replace(given, model=model))
+        placed = dataclasses.replace(given, model=model)
+        is_run = self._is_the_run(signature) and how == SESSION
+        return Check(f"signature {name} ({how})", given, placed, is_run)
+
+    def _changes(self, signature: Signature) -> bool:
+        """Whether it assigns to variables."""
+        return assigns(self._view, [spec.tensor for spec in signature.outputs.values()])
+
+    def _num_steps(self, signature: Signature) -> int:
+        return 2 if self._source.mode == "train" or self._changes(signature) else 1
+
+    @functools.cached_property
+    def _variables(self) -> Sequence[Variable]:
+        """All variables whose values can be compared.
+
+        Those that hold the path of an asset can't be: it lies in another folder.
+        """
+        paths = {op_of(tensor) for tensor in self._source.initialization.asset_feeds}
+        holders = {
+            op_of(node.input[0])
+            for node in self.graph_def.node
+            if node.op == "AssignVariableOp" and op_of(node.input[1]) in paths
+        }
+        return [variable for variable in self._source.variables if variable.op not in holders]
+
+    def _is_the_run(self, signature: Signature) -> bool:
+        """Whether the signature returns all that the run fetches."""
+        fetches = self._source.fetches
+        outputs = {spec.tensor for spec in signature.outputs.values()}
+        return self._source.origins is None and outputs.issuperset(fetches)
 
     def _empty_batch_checks(self, name: str, signature: Signature) -> Iterator[Check]:
         """Feeds inputs of no rows, where the signature leaves their number open."""

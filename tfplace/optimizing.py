@@ -19,12 +19,12 @@ from tfplace.algorithms.table import require_known
 from tfplace.choosing.choose import choose
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
-from tfplace.choosing.proof import prove
+from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
-from tfplace.output_paths import require_outputs, writable, write_files
-from tfplace.preparing.options import OptimizeOptions
+from tfplace.output_paths import writable, write_files
+from tfplace.preparing.options import OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import prepare
 from tfplace.progress import Phases, Progress
 from tfplace.report.explaining.explained import explain
@@ -84,7 +84,8 @@ def optimize(
                 files = placement_files(prepared, placed)
                 emit(prepared.source, devices, made, files)
                 phases.begin("prove")
-                proof = prove(prepared, placed.device_of_op, made, timings is not None)
+                emitted = Emitted(placed.device_of_op, made, timings is not None)
+                proof = prove(prepared, emitted, options.verify, options.budget_seconds)
                 phases.begin("report")
                 explained = explain(placed)
                 run = FinishedRun(searched, choice, timings, proof, phases.seconds())

@@ -109,7 +109,7 @@ def _as_a_user(
     """The report of `tfplace optimize`, or None and what it said."""
     words = ["optimize", path, f"--cluster={cluster}", f"--output_dir={folder / 'placed'}"]
     words += ["--algorithm=random", "--max_trials=32", "--budget_seconds=5", "--overwrite"]
-    words += ["--verbosity=-1", "--format=json", *entry.flags]
+    words += ["--verbosity=-1", "--format=json", "--verify=run", *entry.flags]
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
         status = main(words)
@@ -152,7 +152,7 @@ def _take(result: Result, entry: Entry, verified: Mapping[str, Any], what: str) 
     result.left = tuple(dict.fromkeys((*result.left, *left)))
     unexpected = [n for n in left if not any(part in n for part in entry.not_compared)]
     wrong = [*verified.get("differing", ()), *unexpected]
-    if not verified["outputs_equal"] or wrong:
+    if not verified["compared"] or wrong:
         found = "; ".join(map(str, wrong[:3])) or "nothing was compared"
         result.outcome = f"{what}: {found}"
 

@@ -15,7 +15,7 @@ from tests.rewrite import models
 from tests.rewrite.placements import Placed, alternating
 
 
-def _placed(source: SourceModel, folder: Path) -> Placed:
+def placed_model(source: SourceModel, folder: Path) -> Placed:
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     wanted = alternating(flat)
     ignored = emit(source, wanted, folder / "out", {"report.json": b"{}"})
@@ -25,30 +25,30 @@ def _placed(source: SourceModel, folder: Path) -> Placed:
 @pytest.fixture(scope="session")
 def tf2(tmp_path_factory) -> Placed:
     folder = tmp_path_factory.mktemp("tf2")
-    return _placed(load(models.write_tf2(folder / "in")), folder)
+    return placed_model(load(models.write_tf2(folder / "in")), folder)
 
 
 @pytest.fixture(scope="session")
 def tf1(tmp_path_factory) -> Placed:
     folder = tmp_path_factory.mktemp("tf1")
     path = models.write_tf1(folder / "in")
-    return _placed(load(path, LoadOptions(mode="inference")), folder)
+    return placed_model(load(path, LoadOptions(mode="inference")), folder)
 
 
 @pytest.fixture(scope="session")
 def keras_layers(tmp_path_factory) -> Placed:
     folder = tmp_path_factory.mktemp("keras_layers")
-    return _placed(load(models.write_keras_layers(folder / "in")), folder)
+    return placed_model(load(models.write_keras_layers(folder / "in")), folder)
 
 
 @pytest.fixture(scope="session")
 def graph_def(tmp_path_factory) -> Placed:
     folder = tmp_path_factory.mktemp("graph_def")
     path = models.write_graph_def(folder / "in.pb")
-    return _placed(load(path, LoadOptions(fetch=("loss:0", "train_op"))), folder)
+    return placed_model(load(path, LoadOptions(fetch=("loss:0", "train_op"))), folder)
 
 
 @pytest.fixture(scope="session")
 def meta_graph(tmp_path_factory) -> Placed:
     folder = tmp_path_factory.mktemp("meta_graph")
-    return _placed(load(models.write_meta_graph(folder)), folder)
+    return placed_model(load(models.write_meta_graph(folder)), folder)

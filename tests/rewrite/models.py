@@ -147,3 +147,85 @@ def write_meta_graph(folder: Path) -> str:
         )
     (folder / "model.meta").write_bytes(meta_graph.SerializeToString())
     return path + ".meta"
+
+
+class Routed(tf.Module):
+    """A matrix and a counter, both called "Variable"; a table; a helper called everywhere."""
+
+    def __init__(self, vocabulary: Path) -> None:
+        super().__init__()
+        self.matrix = tf.Variable([[0.5, 0.25], [-0.5, 1.0]])
+        self.count = tf.Variable(0, dtype=tf.int64)
+        self.table = tf.lookup.StaticHashTable(
+            tf.lookup.TextFileInitializer(
+                str(vocabulary),
+                tf.string,
+                tf.lookup.TextFileIndex.WHOLE_LINE,
+                tf.int64,
+                tf.lookup.TextFileIndex.LINE_NUMBER,
+            ),
+            default_value=-1,
+        )
+
+    @tf.function
+    def mix(self, x):
+        return tf.tanh(tf.matmul(x, self.matrix))
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 2], tf.float32, name="x"),
+            tf.TensorSpec([None], tf.string, name="words"),
+        ]
+    )
+    def predict(self, x, words):
+        self.count.assign_add(1)
+        with tf.device("/device:CPU:0"):
+            y = self.mix(x)
+        with tf.device("/device:CPU:1"):
+            y = self.mix(y)
+        for _ in tf.range(3):
+            y = self.mix(y)
+        y = self.mix(y) if tf.reduce_sum(y) > 0.0 else self.mix(-y)
+        return {"y": y, "ids": self.table.lookup(words), "count": self.count.read_value()}
+
+
+def write_routed(path: Path) -> str:
+    """A SavedModel of Routed with the signature serving_default."""
+    vocabulary = path.parent / "words.txt"
+    vocabulary.write_text("red\ngreen\nblue\n")
+    module = Routed(vocabulary)
+    tf.saved_model.save(module, str(path), signatures={"serving_default": module.predict})
+    return str(path)
+
+
+def write_keras3_step(path: Path) -> str:
+    """A tf.Module with a Keras 3 model, its optimizer and a train_step, as README has it."""
+    import keras
+
+    keras.utils.set_random_seed(3)
+    net = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(1)])
+
+    class Step(tf.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = net
+            self.optimizer = keras.optimizers.Adam()
+            self.optimizer.build(net.trainable_variables)
+
+        @tf.function(
+            input_signature=[
+                tf.TensorSpec([None, 4], name="x"),
+                tf.TensorSpec([None, 1], name="y"),
+            ]
+        )
+        def train_step(self, x, y):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((self.net(x) - y) ** 2)
+            variables = self.net.trainable_variables
+            gradients = tape.gradient(loss, variables)
+            self.optimizer.apply_gradients(zip(gradients, variables, strict=True))
+            return {"loss": loss}
+
+    step = Step()
+    tf.saved_model.save(step, str(path), signatures={"train_step": step.train_step})
+    return str(path)

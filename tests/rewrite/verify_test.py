@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 from pathlib import Path
 
@@ -12,12 +13,16 @@ import pytest
 from graphs.errors import ModelError
 from graphs.host.child import ChildError
 from graphs.loading.feeds import generate_feeds
+from graphs.loading.load import load
 from graphs.loading.sniff import sniff
+from rewrite import verify_plan
 from rewrite.agreement import OutputAgreement
 from rewrite.place_graph import place_graph
-from rewrite.verify import verify
+from rewrite.verify import RunLimits, verify
 from rewrite.verify_child import compared
 from rewrite.verify_messages import CheckOutcome, ChecksSoFar, ComparedValue
+from tests.rewrite import models
+from tests.rewrite.conftest import placed_model
 from tests.rewrite.placements import Placed
 
 LOADS = ("tf.saved_model.load", "tf.saved_model.load, variables on their devices")
@@ -36,7 +41,7 @@ def test_tf2_computes_the_same_however_it_is_loaded(tf2):
     assert verified.not_compared == verified.differing == ()
     run = f"the run: {tf2.source.fetches[0]}"
     variables = ("unused", "w", "w_1")
-    signatures = (("serving_default", "y", ()), ("train_step", "loss", variables))
+    serving, training = ("serving_default", "y", ()), ("train_step", "loss", variables)
 
     def values(signature, output, changed, how):
         label = f"signature {signature} ({how})"
@@ -44,16 +49,41 @@ def test_tf2_computes_the_same_however_it_is_loaded(tf2):
         yield from (f"{label}: variable {name}" for name in changed if "v1" in how)
 
     assert list(verified.compared) == [
+        *(value for how in LOADS for value in values(*training, how)),
         *(f"{run} of step {step}" for step in (1, 2)),
         *(f"the run: variable {name}" for name in variables),
-        *(
-            value
-            for signature in signatures
-            for how in ("v1 Session", *LOADS)
-            for value in values(*signature, how)  # type: ignore[call-arg]
-        ),
-        *(v for s in signatures for v in values(*s, "v1 Session, empty batch")),  # type: ignore[call-arg]
+        *(value for how in ("v1 Session", *LOADS) for value in values(*serving, how)),
+        *values(*training, "v1 Session"),
+        *(v for s in (serving, training) for v in values(*s, "v1 Session, empty batch")),
     ]
+
+
+def test_the_path_of_an_asset_is_no_difference(tmp_path):
+    """A counter makes the signature change variables; one holds the path of the table's file."""
+    placed = placed_model(load(models.write_routed(tmp_path / "in")), tmp_path)
+
+    verified = _verify(placed)
+
+    assert verified.differing == ()
+    label = "signature serving_default (v1 Session)"
+    assert f"{label}: variable Variable_1" in verified.compared
+    assert f"{label}: variable Variable" not in verified.compared  # the path
+
+
+def test_a_model_with_each_variable_twice_is_compared_through_the_loader(tmp_path):
+    placed = placed_model(load(models.write_keras3_step(tmp_path / "in")), tmp_path)
+
+    verified = _verify(placed)
+
+    assert verified.outputs_equal and verified.run == "equal"
+    assert verified.compared[0] == "signature train_step (tf.saved_model.load): loss of step 1"
+    assert len(verified.not_compared) == 3
+    for said in verified.not_compared:
+        assert re.search(
+            r"the model as it came fails: its variable '[\w/]+' gets no value; a v1 Session can't "
+            r"run every TF2 model$",
+            said,
+        )
 
 
 def test_a_graph_trains_through_its_new_signature(graph_def):
@@ -208,15 +238,47 @@ def test_a_check_is_not_blamed_for_the_time_of_others(tf2, scripted_child):
     assert len(verified.compared) == len(asked[0])
 
 
-def test_a_first_check_that_takes_too_long_is_to_blame(tf2, scripted_child):
+def test_a_first_check_that_takes_too_long_is_ended(tf2, scripted_child):
+    """Time is no proof that the emitted model is another one."""
     asked = scripted_child(_dies(0, "it took more than 600 s", is_timeout=True))
 
     verified = _verify(tf2)
 
     assert asked[1] == asked[0][1:]
-    assert verified.differing == (
-        f"{asked[0][0]}: only the emitted model fails: it took more than 600 s",
-    )
+    assert verified.differing == ()
+    assert verified.not_compared == (f"{asked[0][0]}: it was ended: it took more than 600 s",)
+
+
+def test_what_has_no_time_left_is_not_begun(tf2, scripted_child):
+    limits = RunLimits(seconds=5.0, all_seconds=0.0)
+    asked = scripted_child()
+
+    verified = _verify(tf2, limits=limits)
+
+    assert not asked and not verified.outputs_equal
+    assert verified.run == "not run: the 0 s for comparing were used up"
+
+
+def test_a_child_that_takes_too_much_memory_ends_itself(tf2):
+    """Half a GiB holds no TensorFlow."""
+    verified = _verify(tf2, limits=RunLimits(memory_bytes=2**28))
+
+    assert verified.run == "ended: it held more than 0.2 GiB of memory"
+    assert not verified.outputs_equal and not verified.compared and not verified.differing
+
+
+def test_equal_is_said_only_where_the_run_itself_was_compared(graph_def, monkeypatch):
+    """A signature that is not the run agrees; the run is left out."""
+    plan = verify_plan.Plan.checks
+
+    def without_the_run(self, *arguments):
+        for check in plan(self, *arguments):
+            yield dataclasses.replace(check, is_run=False)
+
+    monkeypatch.setattr(verify_plan.Plan, "checks", without_the_run)
+    verified = _verify(graph_def)
+    assert verified.compared and not verified.differing
+    assert not verified.outputs_equal and verified.run.startswith("not run: ")
 
 
 def test_a_child_that_dies_after_the_last_check_changes_nothing(tf2, scripted_child):

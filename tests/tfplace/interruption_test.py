@@ -98,8 +98,9 @@ def test_during_the_baselines_what_is_known_is_written(run, monkeypatch, tmp_pat
     assert report["search"]["num_trials"] == 0 and report["search"]["interrupted"]
     assert report["verified"]["compared"] == [] and report["lower_bound_seconds"] is None
     assert report["verified"]["not_compared"] == [
-        "everything: interrupted before the comparison was done"
+        "the run: interrupted before the comparison was done"
     ]
+    assert report["verified"]["structure"] and not report["verified"]["outputs_equal"]
     out = tmp_path / "deep" / "out"
     assert "train_step" in tf.saved_model.load(str(out)).signatures
     assert os.listdir(out.parent) == ["out"]

@@ -50,6 +50,7 @@ class OptimizeFlags(ModelFlags, total=False):
     output_dir: str
     overwrite: bool
     emit: str
+    verify: str
     algorithm: str
     evaluator: str
     policy: str

@@ -9,14 +9,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from graphs.cluster import Cluster
 from graphs.errors import VerificationError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
-from rewrite.verify import Verified, verify
+from rewrite.pass_base import RewriteError
+from rewrite.prove_structure import StructureProof, prove_structure
+from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.run_estimate import decide, estimate_run
 from tfplace.choosing.what_if import DataParallel, data_parallel_of
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
@@ -30,12 +35,7 @@ from tfplace.preparing.prepare import PreparedModel
 _log = logging.getLogger("tfplace")
 
 
-NOT_VERIFIED = Verified(
-    outputs_equal=False,
-    max_abs_diff=0.0,
-    compared=(),
-    not_compared=("everything: interrupted before the comparison was done",),
-)
+NOT_VERIFIED = not_run("interrupted before the comparison was done")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,31 +57,73 @@ class Proof:
     data_parallel: DataParallel | None = None
 
 
-def prove(prepared: PreparedModel, device_of_op: IntArray, emitted: Path, is_traced: bool) -> Proof:
-    """Loads the emitted model, compares it with the given one, and bounds what was reachable.
+@dataclasses.dataclass(frozen=True)
+class Emitted:
+    """What was written.
 
-    After Ctrl-C whatever takes long is left out.
+    Attributes:
+      device_of_op: i4[N] the placement.
+      directory: where it lies.
+      is_traced: whether to find out by a traced run which devices really work.
+    """
+
+    device_of_op: IntArray
+    directory: Path
+    is_traced: bool
+
+
+def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float) -> Proof:
+    """Compares the emitted model with the given one, and bounds what was reachable.
+
+    The structure is always proven; after Ctrl-C whatever takes long is left out.
 
     Args:
       prepared: the model as it came, and its problem.
-      device_of_op: i4[N] the placement that was emitted.
-      emitted: where it lies.
-      is_traced: whether to find out by a traced run which devices really work.
+      emitted: the model that was written.
+      wanted: as for --verify.
+      budget_seconds: of the search.
 
     Raises:
-      VerificationError: the emitted model computes something else.
+      VerificationError: the emitted model is or computes something else.
     """
     with interruptible() as interruption:
+        structure = _proven_structure(prepared.source, emitted.directory)
         comparison = interruption.unless_seen(
-            lambda: verified(prepared, emitted, device_of_op), NOT_VERIFIED
+            lambda: _compared_run(prepared, emitted, wanted, budget_seconds), NOT_VERIFIED
         )
         _require_same(comparison)
+        comparison = dataclasses.replace(
+            comparison, structure=True, structure_compared=structure.compared
+        )
         bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
         used: Mapping[str, Any] = {}
-        if is_traced:
-            used = interruption.unless_seen(lambda: devices_used(prepared, emitted), {})
+        if emitted.is_traced:
+            used = interruption.unless_seen(lambda: devices_used(prepared, emitted.directory), {})
         estimate = data_parallel_of(prepared)
         return Proof(comparison, bound, used, interruption.seen, estimate)
+
+
+def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:
+    try:
+        return prove_structure(source, directory)
+    except RewriteError as error:
+        raise VerificationError(
+            f"proving that only devices have changed: {error}; nothing was written; please "
+            "report it with the model"
+        ) from error
+
+
+def _compared_run(
+    prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float
+) -> Verified:
+    """Runs both models where that was asked for, or is thought to cost little."""
+    estimate = estimate_run(prepared, emitted.device_of_op)
+    decision = decide(estimate, wanted, budget_seconds, psutil.virtual_memory().available)
+    if decision.limits is None:
+        comparison = not_run(decision.why)
+    else:
+        comparison = verified(prepared, emitted.directory, emitted.device_of_op, decision.limits)
+    return dataclasses.replace(comparison, estimates=dataclasses.asdict(estimate))
 
 
 def _require_same(comparison: Verified) -> None:
@@ -94,13 +136,18 @@ def _require_same(comparison: Verified) -> None:
         )
 
 
-def verified(prepared: PreparedModel, emitted: Path, device_of_op: IntArray) -> Verified:
+def verified(
+    prepared: PreparedModel,
+    emitted: Path,
+    device_of_op: IntArray,
+    limits: RunLimits = NO_LIMITS,
+) -> Verified:
     """Runs the given and the emitted model on the same inputs and compares."""
     placed = (
         prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
     )
     with session_target(prepared.cluster, prepared.is_present) as target:
-        return verify(prepared.source, emitted, prepared.feeds, target, placed)
+        return verify(prepared.source, emitted, prepared.feeds, target, placed, limits)
 
 
 @contextlib.contextmanager

@@ -39,7 +39,12 @@ COMMANDS = {
     "optimize": Command(
         "MODEL",
         "place a model's ops, emit a SavedModel, verify and time it, report",
-        table.OUTPUT_DIR + table.CLUSTER + table.SEARCH + table.PROBLEM + table.SEARCH_FILES,
+        table.OUTPUT_DIR
+        + table.VERIFY
+        + table.CLUSTER
+        + table.SEARCH
+        + table.PROBLEM
+        + table.SEARCH_FILES,
         (
             "tfplace optimize model.pb",
             "tfplace optimize saved_model_dir --cluster=workers:2 --output_dir=placed",

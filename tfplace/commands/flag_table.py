@@ -149,6 +149,16 @@ OUTPUT_DIR = (
         "device) in its assets.extra/tfplace",
     ),
 )
+VERIFY = (
+    Flag(
+        "verify",
+        "enum",
+        "auto",
+        "structure: both graphs are compared, which is always done; run: both models are run on "
+        "the same inputs, too; auto: where that takes little",
+        ("auto", "structure", "run"),
+    ),
+)
 DUMP = (Flag("dump_problem", "string", None, "write what the simulator saw as .npz"),)
 LOGDIR = (
     Flag("logdir", "string", None, "write TensorBoard's event files of the run below this folder"),

@@ -85,6 +85,7 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         dump_problem=values.dump_problem,
         logdir=values.logdir,
         emit=_forms(values.emit),
+        verify=values.verify,
         command=shlex.join(["tfplace", "optimize", model, *given_flags(values)]),
     )
 

@@ -66,6 +66,7 @@ class OptimizeOptions:
       dump_problem: an .npz to write, or None.
       logdir: where TensorBoard's event files go, or None.
       emit: what is left in output_dir: of rewrite.emit_forms.FORMS.
+      verify: "structure", "run" or "auto": whether both models are run, too.
       command: the command line, for the report.
     """
 
@@ -82,6 +83,7 @@ class OptimizeOptions:
     dump_problem: str | None = None
     logdir: str | None = None
     emit: frozenset[str] = frozenset({"saved_model"})
+    verify: str = "auto"
     command: str = ""
 
 

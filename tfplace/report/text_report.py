@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rewrite.verify import Verified
 from tfplace.report.report import Report
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
@@ -135,17 +136,27 @@ def _links(best: Best | Prediction, communication: str) -> str:
 
 def _verified(report: Report) -> Iterator[tuple[str, str]]:
     verified = report.verified
-    text = "nothing of given and emitted model could be compared"
-    if verified.compared:
-        text = (
-            f"{len(verified.compared)} values of given and emitted model are equal, largest "
-            f"difference {verified.max_abs_diff:.3g}"
-        )
-    yield "verified", text
-    yield from (("", f"not compared: {why}") for why in verified.not_compared[:MAX_SENTENCES])
-    more = len(verified.not_compared) - MAX_SENTENCES
+    if verified.structure:
+        yield "proven", f"by structure; the same are {', '.join(verified.structure_compared)}"
+    yield "verified", run_sentence(verified)
+    known = verified.run.partition(": ")[2]  # said already
+    left_out = [why for why in verified.not_compared if why != f"the run: {known}"]
+    yield from (("", f"not compared: {why}") for why in left_out[:MAX_SENTENCES])
+    more = len(left_out) - MAX_SENTENCES
     if more > 0:
         yield "", f"and {more} more (report.json)"
+
+
+def run_sentence(verified: Verified) -> str:
+    """What was compared by running both models; "equal" only where the run itself was."""
+    num_compared = len(verified.compared)
+    if verified.outputs_equal:
+        return (
+            f"{num_compared} values of given and emitted model are equal, largest "
+            f"difference {verified.max_abs_diff:.3g}"
+        )
+    others = f"; {num_compared} values of other runs agree" if num_compared else ""
+    return f"the run itself was not compared ({verified.run}){others}"
 
 
 def _print_how_to_load(report: Report, out: Console) -> None:

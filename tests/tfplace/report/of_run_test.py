@@ -31,7 +31,7 @@ FIELDS = {
     "best": "step_seconds peak_bytes ops_per_device transfers transfer_bytes",
     "search": "num_trials num_infeasible seconds trials_per_second best_trial history",
     "measured": "given single placed speedup speedup_ci95 devices_used",
-    "verified": "outputs_equal max_abs_diff compared",
+    "verified": "outputs_equal max_abs_diff compared structure run estimates",
 }
 GPU = "/device:GPU:0"
 
@@ -129,7 +129,8 @@ def test_the_reports_of_what_it_is_worth(made):
     assert report["bound_sentence"].endswith("; this one is within 100 %")
     assert report["verified"] == {
         "outputs_equal": True, "max_abs_diff": 1e-7, "compared": ["loss"], "not_compared": [],
-        "differing": [],
+        "differing": [], "structure": False, "structure_compared": [],
+        "run": "not run: nobody asked for it", "estimates": None,
     }  # fmt: skip
     assert report["measured"] == {
         "given": {"median_seconds": 3.0, "p10": 2.5, "p90": 3.5, "runs": 10, "outliers": 0,

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from tests.builders import Machine, chain, fan_out
-from tests.tfplace.report.html.made_up import made_up
+from tests.tfplace.report.made_up import made_up
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.report.html.page import html_report
 

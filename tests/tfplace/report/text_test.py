@@ -1,15 +1,18 @@
 """Printed answers as they stand on 80 columns: whole expected output."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
 
+from rewrite.verify import Verified
 from tests.builders import Machine, two_towers
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.compare import Comparison, MemoryPeak
 from tfplace.measurement.timing import Timing
 from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced
+from tfplace.report.html.page import html_report
 from tfplace.report.inspection import OpTypeRow, inspect
 from tfplace.report.text import console, print_facts, table
 from tfplace.report.text_check import print_check
@@ -59,6 +62,24 @@ def test_long_names_are_cut_where_a_table_says_so(printed):
     assert printed(lambda out: out.print(rows)) == (
         "name              n\naaaaaaa… left     7\nb        l    12345\n"
     )
+
+
+NOT_RUN = Verified(
+    False, 0.0, ["signature f: y"], ["the run: too long"], structure=True,
+    structure_compared=["9 ops", "2 functions"], run="not run: too long",
+)  # fmt: skip
+
+
+def test_equal_is_not_said_of_a_run_that_was_not_compared(printed):
+    report, explained = made_up(two_towers(machine=Machine(3)), [1, 2] * 4 + [1], "model")
+    report = dataclasses.replace(report, verified=NOT_RUN)
+    text = printed(lambda out: print_report(report, out))
+    assert "\nproven    by structure; the same are 9 ops, 2 functions\n" in text
+    assert (
+        "verified the run itself was not compared (not run: too long); 1 values of other runs agree"
+    ) in " ".join(text.split())
+    for said in (text, html_report(report, explained)):
+        assert not re.search(r"\bequal\b", said.partition("<body>")[2] or said)
 
 
 def test_a_report(printed, tmp_path):

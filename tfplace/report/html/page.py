@@ -13,6 +13,7 @@ from tfplace.report.html.step_bars import step_bars
 from tfplace.report.html.timeline_section import timeline
 from tfplace.report.html.waiting_bars import waiting_bars
 from tfplace.report.report import PROVEN_GAP, Report, gap_text
+from tfplace.report.text_report import run_sentence
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 # Nothing may be fetched: styles and scripts are those in the page.
@@ -93,9 +94,10 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     moved = bytes_text(report.best.transfer_bytes)
     tiles.append((moved, f"moved a step, in {report.best.transfers:,} transfers"))
     verified = report.verified
-    if verified.compared:
-        equal = "equal" if verified.outputs_equal else "differ"
-        tiles.append((equal, f"{len(verified.compared)} values of given and placed model"))
+    if verified.outputs_equal:
+        tiles.append(("equal", f"{len(verified.compared)} values of given and placed model"))
+    elif verified.structure:
+        tiles.append(("proven", "by structure: given and placed model differ in devices only"))
     else:
         tiles.append(("not compared", "given and placed model"))
     return tiles
@@ -128,8 +130,8 @@ def _sources(report: Report) -> str:
                   f"{model['num_groups']:,} groups that can be placed apart"),
         ("cluster", f"{text(cluster['name'])}: {len(cluster['devices'])} devices; transfers share "
                     f"channels by the rule {text(cluster['communication'])}"),
-        ("verified", f"{len(verified.compared):,} values compared, largest difference "
-                     f"{verified.max_abs_diff:.3g}"),
+        *(("proven by structure", text(what)) for what in verified.structure_compared),
+        ("verified", text(run_sentence(verified))),
         *(("not compared", text(what)) for what in verified.not_compared[:8]),
         *(("one unit", text(unit)) for unit in model["units"][:8]),
         *(("opened", text(conditional)) for conditional in model.get("opened", ())[:8]),
