@@ -54,7 +54,7 @@ def test_tf2_computes_the_same_however_it_is_loaded(tf2):
         *(f"the run: variable {name}" for name in variables),
         *(value for how in ("v1 Session", *LOADS) for value in values(*serving, how)),
         *values(*training, "v1 Session"),
-        *(v for s in (serving, training) for v in values(*s, "v1 Session, empty batch")),
+        *(v for s in (serving, training) for v in values(*s, "v1 Session, empty batch")),  # type: ignore[call-arg]
     ]
 
 
