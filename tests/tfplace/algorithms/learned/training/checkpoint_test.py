@@ -70,7 +70,9 @@ def test_pickles_are_never_opened(path):
 def test_optimize_says_in_one_line_that_a_policy_is_damaged(content, path, tmp_path, capsys):
     whole = Path(path).read_bytes()
     Path(path).write_bytes(whole[: len(whole) // 2] if content is None else content)
-    words = ["optimize", "model.pb", f"--policy={path}", f"--output_dir={tmp_path / 'out'}"]
+    model = tmp_path / "model.pb"  # is not read before the policy
+    model.write_bytes(b"no model")
+    words = ["optimize", str(model), f"--policy={path}", "--verbosity=-1"]
     assert main(words) == 2
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and f"reading the policy '{path}'" in error
@@ -86,9 +88,10 @@ def test_optimize_says_in_one_line_that_a_policy_is_damaged(content, path, tmp_p
     ],
 )
 def test_a_policy_that_can_not_be_used_is_an_error_before_the_model_is_read(
-    words, status, found, capsys
+    words, status, found, tmp_path, capsys
 ):
-    assert main(["optimize", "/nowhere/model.pb", *words]) == status
+    (tmp_path / "model.pb").write_bytes(b"no model")
+    assert main(["optimize", str(tmp_path / "model.pb"), "--verbosity=-1", *words]) == status
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and found in error
 
