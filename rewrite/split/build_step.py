@@ -104,7 +104,7 @@ class _Builder:
 
     def _add_whole(self, node: Any) -> None:
         inputs = [self.whole(name) for name in _data(node)]
-        new = self._node(node.op, node.name, [*inputs, *self._controls(node, None)], is_new=False)
+        new = self._node(node.op, node.name, [*inputs, *self._controls(node, None)])
         self._copy_attrs(node, new, None)
         for index in range(len(self.properties.dtype_of[node.name])):
             tensor = f"{node.name}:{index}"
@@ -144,7 +144,7 @@ class _Builder:
             value = self.known(tensor)
             assert value is not None
             name = node.name if node.op != "ShapeN" else self._name(f"{node.name}/{index}")
-            self._whole[tensor] = self._const(name, value, is_new=node.op == "ShapeN") + ":0"
+            self._whole[tensor] = self._const(name, value) + ":0"
         if node.op == "ShapeN":
             self._copies[node.name] = [self._whole[f"{node.name}:0"].removesuffix(":0")]
 
@@ -314,7 +314,7 @@ class _Builder:
             elif key != "_output_shapes":
                 new.attr[key].CopyFrom(value)
 
-    def _node(self, op: str, name: str, inputs: Sequence[str], is_new: bool = True) -> Any:
+    def _node(self, op: str, name: str, inputs: Sequence[str]) -> Any:
         new = self.graph_def.node.add(op=op, name=name)
         new.input.extend(i.removesuffix(":0") for i in inputs)
         self.origin_of[name] = self._origin
@@ -335,10 +335,10 @@ class _Builder:
             self._consts[key] = self._const(self._name(f"{scope}/const_{len(self._consts)}"), value)
         return f"{self._consts[key]}:0"
 
-    def _const(self, name: str, value: np.ndarray, is_new: bool = True) -> str:
+    def _const(self, name: str, value: np.ndarray) -> str:
         import tensorflow as tf
 
-        new = self._node("Const", name, [], is_new)
+        new = self._node("Const", name, [])
         new.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
         new.attr["dtype"].type = new.attr["value"].tensor.dtype
         return name

@@ -31,11 +31,6 @@ class InputView:
     dtype: str
     value: np.ndarray | None = None
 
-    @property
-    def is_known(self) -> bool:
-        """Whether every dimension is known."""
-        return self.shape is not None and all(size >= 0 for size in self.shape)
-
 
 @dataclasses.dataclass(frozen=True)
 class OpView:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Shape, StayWhole
+from rewrite.split.op_view import Answer, OpView, Shape, Split, StayWhole
 
 UNKNOWN_SHAPE = StayWhole("the shape of a tensor is not known before the run")
 
@@ -45,8 +45,6 @@ def identity_n(view: OpView) -> Answer:
     if any(each.shape is None for each in view.inputs):
         return UNKNOWN_SHAPE
     # Inputs may be sharded along different axes: no factor ties them together.
-    from rewrite.split.op_view import Split
-
     return Split(view.states, view.states)
 
 
