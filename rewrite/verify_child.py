@@ -51,10 +51,18 @@ def main(argv: Sequence[str]) -> None:
     tf.config.set_soft_device_placement(True)
     runner = _Runner(request)
     outcomes: list[CheckOutcome] = []
+    sending = threading.Lock()
+
+    def send(runs_placed: bool = False) -> None:
+        with sending:
+            connection.send(ChecksSoFar(outcomes, runs_placed))
+
+    def send_last(why: str) -> None:
+        sending.acquire()  # for good: what the other thread sent next would hide why it ended
+        connection.send(ChecksSoFar(outcomes, ended=why))
+
     if request.memory_bytes is not None:
-        end_above(
-            request.memory_bytes, lambda why: connection.send(ChecksSoFar(outcomes, ended=why))
-        )
+        end_above(request.memory_bytes, send_last)
     end, longest = time.monotonic() + request.budget_seconds, 0.0
     for check in request.checks:
         began = time.monotonic()
@@ -62,11 +70,9 @@ def main(argv: Sequence[str]) -> None:
             why = f"the {request.budget_seconds:g} s for comparing were used up"
             outcomes.append(CheckOutcome(check.label, "left_out", why))
             continue
-        outcomes.append(
-            _outcome(runner, check, lambda runs: connection.send(ChecksSoFar(outcomes, runs)))
-        )
+        outcomes.append(_outcome(runner, check, send))
         longest = max(longest, time.monotonic() - began)
-    connection.send(ChecksSoFar(outcomes))
+    send()
 
 
 def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> CheckOutcome:
