@@ -66,8 +66,12 @@ class OpView:
         return tuple(i for i, each in enumerate(self.inputs) if isinstance(each.state, Partial))
 
     def attr(self, name: str) -> Any:
-        """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
-        return self.node.attr[name]
+        """An attribute's AttrValue, an empty one where the NodeDef leaves it out."""
+        if name in self.node.attr:  # else asking for it would add it
+            return self.node.attr[name]
+        from tensorflow.core.framework import attr_value_pb2
+
+        return attr_value_pb2.AttrValue()
 
 
 @dataclasses.dataclass(frozen=True)
