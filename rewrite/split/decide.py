@@ -10,7 +10,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
-from rewrite.split.rules.table import RULES
+from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Sharded, State
 
 
@@ -35,7 +35,11 @@ class Decisions:
 
 
 def decide(
-    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+    flat: FlatGraph,
+    properties: TensorProperties,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    rules: Mapping[str, Rule] = RULES,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -44,13 +48,14 @@ def decide(
       properties: of its tensors, at this batch size.
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+      rules: {op type: its rule}.
     """
     states: dict[str, State] = {}
     answers: dict[str, Answer] = {}
     values = KnownValues(flat, properties)
     for node in flat.graph_def.node:
         outputs = properties.dtype_of[node.name]
-        answer = _answer(flat, properties, values, states, batch, node)
+        answer = _answer(flat, properties, values, states, batch, node, rules)
         answers[node.name] = answer
         for index in range(len(outputs)):
             tensor = f"{node.name}:{index}"
@@ -68,6 +73,7 @@ def _answer(
     states: Mapping[str, State],
     batch: int,
     node: object,
+    rules: Mapping[str, Rule],
 ) -> Answer:
     view = _view(properties, values, states, batch, node)
     if all(state == WHOLE for state in view.states):
@@ -77,9 +83,10 @@ def _answer(
         return StayWhole(f"it is part of {flat.unit_reason.get(unit, 'a unit')}")
     if view.node.op in SHAPE_OPS:
         return StayWhole()
-    rule = RULES.get(view.node.op)
+    rule = rules.get(view.node.op)
     if rule is None:
-        return StayWhole("there is no rule for this op type")
+        # A gradient that an optimizer reads is summed for it: no reason to complain.
+        return StayWhole() if not view.sharded else StayWhole("there is no rule for this op type")
     answer = rule(view)
     if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
         return StayWhole("a size that it needs is not known before the run")

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 from rewrite.split.op_view import Answer, OpView
-from rewrite.split.rules import contractions, elementwise, layout, reductions, windows
+from rewrite.split.rules import contractions, elementwise, layout, norms, reductions, windows
 
 Rule = Callable[[OpView], Answer]
 
@@ -28,11 +28,15 @@ _IMAGES = """
 AvgPool AvgPool3D LRN LRNGrad MaxPool MaxPoolV2 MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolGradGrad
 MaxPool3DGrad ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeBilinearGrad
 """
+_NORMS = "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
+_NORM_GRADIENTS = "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), elementwise.elementwise),
     **dict.fromkeys(_ADDITIVE.split(), elementwise.additive),
     **dict.fromkeys(_IMAGES.split(), windows.images),
+    **dict.fromkeys(_NORMS.split(), norms.norm),
+    **dict.fromkeys(_NORM_GRADIENTS.split(), norms.norm_gradient),
     "IdentityN": elementwise.identity_n,
     "BiasAdd": elementwise.with_vector,
     "Softmax": elementwise.along_last_axis,
