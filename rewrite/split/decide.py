@@ -24,7 +24,8 @@ class Decisions:
         out.
       answer_of_op: {op: what becomes of it}.
       state_of_tensor: {"op:i": state}.
-      values: of tensors that no run can change.
+      values: of tensors that no run can change, for this batch size.
+      is_open: whether the step takes any batch size, so that all sizes are computed in each run.
     """
 
     batch: int
@@ -32,6 +33,7 @@ class Decisions:
     answer_of_op: Mapping[str, Answer]
     state_of_tensor: Mapping[str, State]
     values: KnownValues
+    is_open: bool = False
 
 
 def decide(
@@ -39,6 +41,7 @@ def decide(
     properties: TensorProperties,
     batch: int,
     axis_of_feed: Mapping[str, int],
+    kept_whole: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] = RULES,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
@@ -48,14 +51,21 @@ def decide(
       properties: of its tensors, at this batch size.
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+      kept_whole: {op that must not be split: why}.
       rules: {op type: its rule}.
     """
     states: dict[str, State] = {}
     answers: dict[str, Answer] = {}
     values = KnownValues(flat, properties)
+    kept_whole = kept_whole or {}
     for node in flat.graph_def.node:
         outputs = properties.dtype_of[node.name]
-        answer = _answer(flat, properties, values, states, batch, node, rules)
+        answer: Answer
+        if node.name in kept_whole:
+            answer = StayWhole(kept_whole[node.name])
+        else:
+            view = _view(properties, values, states, batch, node)
+            answer = _answer(flat, view, rules)
         answers[node.name] = answer
         for index in range(len(outputs)):
             tensor = f"{node.name}:{index}"
@@ -66,16 +76,7 @@ def decide(
     return Decisions(batch, dict(axis_of_feed), answers, states, values)
 
 
-def _answer(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    values: KnownValues,
-    states: Mapping[str, State],
-    batch: int,
-    node: object,
-    rules: Mapping[str, Rule],
-) -> Answer:
-    view = _view(properties, values, states, batch, node)
+def _answer(flat: FlatGraph, view: OpView, rules: Mapping[str, Rule]) -> Answer:
     if all(state == WHOLE for state in view.states):
         return StayWhole()
     if view.node.name in flat.unit_of_node:

@@ -54,7 +54,7 @@ def decompose_norms(
     }
     if not training:
         return flat, properties
-    answers = decide(flat, properties, batch, axis_of_feed, _RULES).answer_of_op
+    answers = decide(flat, properties, batch, axis_of_feed, rules=_RULES).answer_of_op
     wanted = {name for name in training if isinstance(answers[name], Split)}
     chosen = pairs(flat, properties, training, wanted)
     return _Rewriting(flat, properties, chosen).done() if chosen else (flat, properties)
