@@ -15,6 +15,7 @@ from tfplace.choosing.compare import Comparison
 from tfplace.choosing.memory_limit import why_nothing_fits
 from tfplace.choosing.ties import TIE, extent, simplest
 from tfplace.measurement.timing import FASTER
+from tfplace.units_text import share_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +73,7 @@ def _single_sentence(best: Candidate, single: Candidate) -> str:
 def _ahead_text(best: Candidate, chosen: Candidate) -> str:
     """What the fastest one is ahead of one that wins the tie."""
     ahead = 1.0 - best.step_seconds / chosen.step_seconds
-    return f"{100 * ahead:.1g} % faster, as predicted, and below {TIE:.0%} is a tie"
+    return f"{100 * ahead:.1g} % faster, as predicted, and below {share_text(TIE)} is a tie"
 
 
 def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Comparison) -> Choice:
@@ -92,6 +93,9 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
             choice, sentence=f"measured {interval} as fast as {_title(measured.baseline)}"
         )
     kept = _named(candidates, measured.baseline)
+    if measured.is_with_itself:
+        sentence = f"of the best few placements real runs were fastest with {_title(kept.name)}"
+        return Choice(kept, f"kept_{kept.name}", sentence)
     return Choice(
         kept,
         f"kept_{measured.baseline}",

@@ -9,6 +9,7 @@ from typing import Any
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
 from tfplace.choosing.baselines import as_reported
+from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
@@ -75,8 +76,11 @@ def report_of(
         output_dir=str(options.output_dir),
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
+        by_devices=by_devices(
+            prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
+        ),
         advice={
-            "sentences": advice(estimate, choice.verdict, best.step_seconds, bound),
+            "sentences": advice(estimate, best.step_seconds, bound),
             "data_parallel": estimate,
         },
     )

@@ -24,9 +24,14 @@ def print_memory(memory: Mapping[str, Mapping[str, MemoryPeak] | str], out: Cons
 
 def comparison_facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
     """Step times, the speed-up with its interval, and what disturbed the runs."""
-    for name, timing in comparison.timings.items():
-        yield "measured", f"{name}: {_timing_text(timing)}"
-    if comparison.baseline:
+    for tried in comparison.tried:
+        seconds = seconds_text(tried.measured_seconds)
+        measured = "" if tried.measured_seconds is None else f"measured {seconds}, "
+        predicted = f"predicted {seconds_text(tried.predicted_seconds)}"
+        yield "tried", f"{tried.name}: {predicted}, {measured}{tried.why}"
+    for names, timing in same_timings(comparison):
+        yield "measured", f"{names}: {_timing_text(timing)}"
+    if comparison.baseline and not comparison.is_with_itself:
         low, high = comparison.speedup_ci95
         yield (
             "speed-up",
@@ -35,6 +40,17 @@ def comparison_facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
         )
         yield "", f"placed against {comparison.baseline}: {comparison.verdict}"
     yield from (("noise", sentence) for sentence in comparison.noise)
+
+
+def same_timings(comparison: Comparison) -> list[tuple[str, Timing | str]]:
+    """("given and single", timing): names of one placement, which was timed once, together."""
+    names_of: dict[str, list[str]] = {}
+    for name in comparison.timings:
+        names_of.setdefault(comparison.same_as.get(name, name), []).append(name)
+    return [
+        (" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])), comparison.timings[first])
+        for first, names in names_of.items()
+    ]
 
 
 def _timing_text(timing: Timing | str) -> str:
