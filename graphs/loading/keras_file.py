@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +43,8 @@ def export_keras(file: ModelFile) -> Exported:
     errors = []
     for loader in _loaders(config):
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # Keras prints what it saved
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Keras prints what it saved, and what it skipped
                 return Exported(directory, loader(file.path, directory, config["training"]))
         except Exception as error:  # what Keras raises depends on the layers in the file
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]

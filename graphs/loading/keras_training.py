@@ -61,15 +61,17 @@ def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
     Raises:
       NotTrainableError: inputs, targets or loss are of a kind that isn't known here.
     """
-    inputs, targets = _input_specs(model), _target_specs(model)
-    step = _train_step(model, len(inputs))
     try:
+        inputs, targets = _input_specs(model), _target_specs(model)
+        step = _train_step(model, len(inputs))
         _begin(model, step.loss_of, [*inputs, *targets])
         export_archive.track(model)
         served = [inputs] if len(inputs) > 1 else inputs
         export_archive.add_endpoint(SERVE, model.__call__, input_signature=served)
         export_archive.add_endpoint(TRAIN, step, input_signature=[*inputs, *targets])
         export_archive.write_out(directory)
+    except NotTrainableError:
+        raise
     except Exception as error:  # what Keras raises depends on layers and loss
         shutil.rmtree(directory, ignore_errors=True)
         raise NotTrainableError(str(error).strip().splitlines()[0][:200]) from error
@@ -144,7 +146,8 @@ def _target_specs(model: Any) -> list[Any]:
 
 def _losses(model: Any) -> list[Any]:
     """The loss of each output."""
-    loss, names = model.loss, model.output_names
+    loss, outputs = model.loss, model.outputs
+    names = getattr(model, "output_names", None) or [""] * len(outputs)  # a Sequential has none
     if isinstance(loss, dict):
         losses = [loss.get(name) for name in names]
     else:

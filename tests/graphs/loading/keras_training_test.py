@@ -56,6 +56,15 @@ def test_a_sparse_loss_is_fed_whole_numbers_and_several_outputs_one_target_each(
     assert specs == {("float32", (2, 4)), ("int64", (2,)), ("float32", (2, 3))}
 
 
+def test_a_sequential_model_whose_optimizer_was_never_used(tmp_path, recwarn):
+    layers = [keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dropout(0.5)]
+    model = keras.Sequential(layers)
+    model.compile("adam", "mse")
+    model.save(tmp_path / "model.keras")
+    assert load(tmp_path / "model.keras", LoadOptions(batch_size=2)).mode == "train"
+    assert not [str(each.message) for each in recwarn if "Skipping" in str(each.message)]
+
+
 @keras.saving.register_keras_serializable("tests")
 class _Odd(keras.losses.Loss):
     def call(self, y_true, y_pred):
