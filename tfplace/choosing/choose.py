@@ -94,7 +94,7 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
         )
     kept = _named(candidates, measured.baseline)
     if measured.is_with_itself:
-        sentence = f"of the best few placements real runs were fastest with {_title(kept.name)}"
+        sentence = f"in real runs of the best few placements {_title(kept.name)} was the fastest"
         return Choice(kept, f"kept_{kept.name}", sentence)
     return Choice(
         kept,

@@ -82,6 +82,12 @@ class Report:
         return bound_text(self.best.step_seconds, self.lower_bound_seconds)
 
     @property
+    def needed_sentence(self) -> str:
+        """How many devices are worth having; empty where real runs contradict the prediction."""
+        is_contradicted = self.measured is not None and self.verdict != "placed"
+        return "" if is_contradicted else needed_text(self.by_devices)
+
+    @property
     def prediction_sentence(self) -> str:
         """Where prediction and real runs are far apart, or would be; empty where they are not."""
         predicted, name = self.best.step_seconds, self.verdict.removeprefix("kept_")
@@ -97,7 +103,7 @@ class Report:
             **plain(self),
             "gap": plain(self.gap),
             "bound_sentence": self.bound_sentence,
-            "needed_sentence": needed_text(self.by_devices),
+            "needed_sentence": self.needed_sentence,
             "prediction_sentence": self.prediction_sentence,
             "measured": None if self.measured is None else comparison_to_json(self.measured),
         }

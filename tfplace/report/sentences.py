@@ -80,6 +80,6 @@ def needed_text(rows: Sequence[OnDevices]) -> str:
         return f"{number} of {most} devices {are} enough: more gain less than {share_text(TIE)}"
     before, fewer = steps[enough - 1], rows[enough - 1].max_devices
     if not math.isfinite(before):
-        return f"all {most} devices: nothing found fits {fewer}"
+        return f"all {most} devices: nothing that was found fits {fewer}"
     ratio = before / min(steps)
-    return f"all {most} devices: on {fewer} the best step found takes {ratio:.2f} times as long"
+    return f"all {most} devices: the best step found on {fewer} takes {ratio:.2f} times as long"

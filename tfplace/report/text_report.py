@@ -11,7 +11,6 @@ from rich.text import Text
 
 from rewrite.verify import Verified
 from tfplace.report.report import Report
-from tfplace.report.sentences import needed_text
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
 from tfplace.simulation.prediction import Best, Prediction
@@ -76,12 +75,12 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
     yield "links", _links(report.best, report.cluster["communication"])
-    if needed := needed_text(report.by_devices):
-        yield "needed", needed
+    if report.needed_sentence:
+        yield "needed", report.needed_sentence
     if report.bound_sentence:
         yield "bound", report.bound_sentence
     if report.measured is not None:
-        yield from comparison_facts(report.measured)
+        yield from comparison_facts(report.measured, is_kept=report.verdict != "placed")
         used = report.measured.devices_used.items()
         yield "ran on", ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used) or "unknown"
     if report.prediction_sentence:

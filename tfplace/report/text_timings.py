@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from tfplace.choosing.compare import Comparison, MemoryPeak
+from tfplace.choosing.compare import PLACED, Comparison, MemoryPeak
 from tfplace.measurement.timing import Timing
 from tfplace.report.text import print_facts
 from tfplace.units_text import bytes_text, seconds_text
@@ -22,15 +22,21 @@ def print_memory(memory: Mapping[str, Mapping[str, MemoryPeak] | str], out: Cons
     print_facts((("memory", text) for text in _peaks(memory)), out)
 
 
-def comparison_facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Step times, the speed-up with its interval, and what disturbed the runs."""
+def comparison_facts(comparison: Comparison, is_kept: bool = False) -> Iterator[tuple[str, str]]:
+    """Step times, the speed-up with its interval, and what disturbed the runs.
+
+    Args:
+      comparison: what was measured.
+      is_kept: whether what was `placed` has lost, so that the baseline is kept.
+    """
     for tried in comparison.tried:
         seconds = seconds_text(tried.measured_seconds)
         measured = "" if tried.measured_seconds is None else f"measured {seconds}, "
         predicted = f"predicted {seconds_text(tried.predicted_seconds)}"
         yield "tried", f"{tried.name}: {predicted}, {measured}{tried.why}"
     for names, timing in same_timings(comparison):
-        yield "measured", f"{names}: {_timing_text(timing)}"
+        lost = " (not kept)" if is_kept and names == PLACED else ""
+        yield "measured", f"{names}{lost}: {_timing_text(timing)}"
     if comparison.baseline and not comparison.is_with_itself:
         low, high = comparison.speedup_ci95
         yield (

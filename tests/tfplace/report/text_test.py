@@ -233,7 +233,7 @@ at most     predicted  of single  transfers
 """
         in text
     )
-    needed = "all 4 devices: on 2 the best step found takes 2.00 times as long"
+    needed = "all 4 devices: the best step found on 2 takes 2.00 times as long"
     assert f"\nneeded    {needed}\n" in text
     page = html_report(report, explained)
     assert "GPU:0 needs 40 bytes" in page and needed[1:] in page
@@ -246,7 +246,7 @@ at most     predicted  of single  transfers
         ([None, None], ""),
         ([1.0, 0.995, 0.995], "1 of 4 devices is enough: more gain less than 1 %"),
         ([1.0, 0.5, 0.499], "2 of 4 devices are enough: more gain less than 1 %"),
-        ([None, None, 1.0], "all 4 devices: nothing found fits 2"),
+        ([None, None, 1.0], "all 4 devices: nothing that was found fits 2"),
     ],
 )
 def test_how_many_devices_are_needed(steps, sentence):

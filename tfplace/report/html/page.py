@@ -79,7 +79,7 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     """The figures that one looks for first."""
     best, single = report.best.step_seconds, report.baselines.get("single")
     tiles = [(seconds_text(best), "a step, predicted")]
-    if single and single.feasible and single.step_seconds:
+    if single and single.step_seconds and report.verdict != "kept_single":
         tiles.append((f"{single.step_seconds / best:.2f}x", "as fast as one device, predicted"))
     measured = report.measured
     if measured is not None and measured.baseline and not measured.is_with_itself:

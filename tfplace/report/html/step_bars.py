@@ -5,7 +5,6 @@ from __future__ import annotations
 from tfplace.measurement.timing import Timing
 from tfplace.report.html.elements import section, table, text
 from tfplace.report.report import Measured, Report
-from tfplace.report.sentences import needed_text
 from tfplace.report.text_timings import same_timings
 from tfplace.units_text import seconds_text
 
@@ -26,7 +25,7 @@ def step_bars(report: Report) -> str:
         (NAMES.get(key, key), b.step_seconds if b.feasible else None, b.reason, "")
         for key, b in report.baselines.items()
     ]
-    rows.append(("written: best", report.best.step_seconds, "", "best"))
+    rows.append(("written", report.best.step_seconds, "", "best"))
     if report.lower_bound_seconds:
         rows.append(("proven lower bound", report.lower_bound_seconds, "", "bound"))
     longest = max((seconds for _, seconds, _, _ in rows if seconds), default=1.0)
@@ -55,7 +54,7 @@ def _by_devices(report: Report) -> str:
         for row in report.by_devices
     ]  # fmt: skip
     head = ("devices at most", "best step found", "devices used", "transfers")
-    return _paragraph(needed_text(report.by_devices)) + table(head, rows)
+    return _paragraph(report.needed_sentence) + table(head, rows)
 
 
 def _paragraph(sentence: str) -> str:
@@ -110,7 +109,7 @@ def _tried(measured: Measured) -> str:
          seconds_text(each.measured_seconds), text(each.why))
         for each in measured.tried
     ]  # fmt: skip
-    return table(("tried", "predicted", "measured", ""), rows)
+    return table(("tried", "predicted", "measured", "why it won or lost"), rows)
 
 
 def _timing_cells(timing: Timing | str) -> tuple[str, str, str, str]:
