@@ -18,6 +18,7 @@ from tfplace.algorithms.learned.training.trained_policy import algorithm_with_po
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.choose import choose
 from tfplace.choosing.data_parallel import data_parallel_baseline
+from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
@@ -71,8 +72,9 @@ def optimize(
         phases.begin("search")
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             with kept_search(prepared, options, progress) as (prepared, folder):
+                prepared = at_most(prepared, options.max_devices)
                 searched = find_placement(prepared, options, trained, folder, progress)
-            choice = choose(searched.candidates, prepared.problem)
+            choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("measure")
             choice, timings = time_choice(prepared, options, searched, choice, progress)
             phases.begin("write")

@@ -92,7 +92,8 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared
         )
-        bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
+        bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
+        bound = interruption.unless_seen(lambda: lower_bound_seconds(bounded), None)
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             used = interruption.unless_seen(lambda: devices_used(prepared, emitted.directory), {})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from tfplace.choosing.choose import Choice, confirmed
-from tfplace.choosing.compare import Comparison, compare, placements_to_compare
+from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
 from tfplace.choosing.finalists import finalists, has_finalists, of_measured_search, quickest
 from tfplace.choosing.find_placement import Searched
 from tfplace.interruption import interruptible
@@ -51,14 +51,16 @@ def _timed(
     choice: Choice,
     progress: Progress,
 ) -> tuple[Choice, Comparison | None]:
-    name, seed = prepared.cluster.name, options.seed
+    name, seed, tried = prepared.cluster.name, options.seed, list[Tried]()
     if choice.verdict == "placed" and has_finalists(prepared, options):
         progress.say(f"timing the best few placements on {name}")
         rivals = finalists(prepared, choice.candidate, options.budget_seconds, seed)
-        choice = dataclasses.replace(choice, candidate=quickest(prepared, rivals, seed))
+        winner, tried = quickest(prepared, rivals, seed)
+        choice = dataclasses.replace(choice, candidate=winner)
     if options.evaluator == "measure":
-        choice = of_measured_search(prepared, searched.candidates, choice, seed)
+        choice, tried = of_measured_search(prepared, searched.candidates, choice, seed)
     progress.say(f"timing given, single and placed on {name}")
     placements = placements_to_compare(searched.candidates, choice.candidate)
     timings = compare(prepared, placements, StepLimits(seed=seed), seed)
+    timings = dataclasses.replace(timings, tried=tried)
     return confirmed(choice, searched.candidates, timings), timings

@@ -142,6 +142,13 @@ SEARCH = (
         "simulate; measure; auto: search in the simulator, then measure the best",
         ("auto", "simulate", "measure"),
     ),
+    Flag(
+        "max_devices",
+        "integer",
+        None,
+        "place on so many devices at most; beside GPUs, CPUs are not counted",
+        least=1,
+    ),
     Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
     *BUDGET,
     *SEED,

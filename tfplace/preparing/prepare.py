@@ -45,6 +45,7 @@ class PreparedModel(LoadedModel):
       problem: all of it for the simulator.
       given: i4[N], the placement that the model came with.
       matched: a sentence about each --pin and --no_split.
+      unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
     """
 
     cluster: Cluster
@@ -53,6 +54,7 @@ class PreparedModel(LoadedModel):
     problem: Problem
     given: IntArray
     matched: Sequence[str] = ()
+    unlimited: Problem | None = None
 
     @functools.cached_property
     def instance(self) -> Instance:

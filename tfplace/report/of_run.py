@@ -11,6 +11,7 @@ from graphs.pricing.costs import Costs, Provenance
 from rewrite.split.split_model import SplitModel
 from rewrite.split.summary import summary_of
 from tfplace.choosing.baselines import as_reported
+from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
@@ -84,7 +85,10 @@ def report_of(
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
-        advice={"sentences": advice(estimate, choice.verdict, best.step_seconds, bound)},
+        by_devices=by_devices(
+            prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
+        ),
+        advice={"sentences": advice(estimate, best.step_seconds)},
     )
 
 

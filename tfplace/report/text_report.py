@@ -26,6 +26,8 @@ def print_report(report: Report, out: Console) -> None:
     print_facts(_what_was_placed(report), out)
     out.print(_step_times(report))
     out.print(_devices(report.best, memory))
+    if report.by_devices:
+        out.print(_by_devices(report))
     print_facts(_what_it_is_worth(report), out)
     _print_how_to_load(report, out)
 
@@ -73,12 +75,16 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
     yield "links", _links(report.best, report.cluster["communication"])
+    if report.needed_sentence:
+        yield "needed", report.needed_sentence
     if report.bound_sentence:
         yield "bound", report.bound_sentence
     if report.measured is not None:
-        yield from comparison_facts(report.measured)
+        yield from comparison_facts(report.measured, is_kept=report.verdict != "placed")
         used = report.measured.devices_used.items()
         yield "ran on", ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used) or "unknown"
+    if report.prediction_sentence:
+        yield "note", report.prediction_sentence
     yield from _verified(report)
     if report.search["interrupted"]:
         yield "stopped", "interrupted; this is the best found until then"
@@ -106,6 +112,18 @@ def _step_times(report: Report) -> Table:
     if bound:
         times.add_row("lower bound", seconds_text(bound), _ratio(bound, single), "")
     return times
+
+
+def _by_devices(report: Report) -> Table:
+    """The best step found on 1, 2, 4, ... devices."""
+    rows = table(("at most", "predicted", "of single", "transfers"))
+    single = report.baselines["single"].step_seconds
+    for row in report.by_devices:
+        name = f"{row.max_devices} device{'s' if row.max_devices > 1 else ''}"
+        seconds = seconds_text(row.step_seconds) if row.step_seconds else "none found"
+        moved = f"{row.transfers:,}" if row.step_seconds else "-"
+        rows.add_row(name, seconds, _ratio(row.step_seconds, single), moved)
+    return rows
 
 
 def _ratio(seconds: float | None, single: float | None) -> str:
