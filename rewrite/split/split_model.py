@@ -29,6 +29,7 @@ from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
+from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.op_view import Split
 from rewrite.split.split_graph import split_beside
 from rewrite.split.split_signature import signature_call, write_split_signature
@@ -42,7 +43,7 @@ class SplitModel:
 
     Attributes:
       source: the model with the split step as its run; the unsplit one stays beside it.
-      flat: the unsplit step.
+      flat: the unsplit step, batch normalisations taken apart.
       properties: of its tensors.
       decisions: what became of each of its ops.
       step: the split step.
@@ -78,7 +79,9 @@ def split_model(
     )
     properties = infer(flat)
     kept_whole = dict.fromkeys(outputs, "it is an output of the step")
-    decisions = _decided(flat, properties, own, batch_axes or {}, num_shards, kept_whole)
+    flat, properties, decisions = _decided(
+        flat, properties, own, batch_axes or {}, num_shards, kept_whole
+    )
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
         f"more, or run the unsplit step, signature {_run_name(source)}{WHOLE_SUFFIX}; entries:"
@@ -137,8 +140,8 @@ def _decided(
     batch_axes: Mapping[str, int],
     num_shards: int,
     kept_whole: Mapping[str, str],
-) -> Decisions:
-    """The decisions for the likeliest reading of the inputs under which anything is split."""
+) -> tuple[FlatGraph, TensorProperties, Decisions]:
+    """The step, prepared, and the decisions for the reading of the inputs that splits most."""
     declared = {
         node.name: shape_of(node.attr["shape"].shape)
         for node in own.node
@@ -146,17 +149,18 @@ def _decided(
     }
     open_axes = open_axes_of(declared, flat.feeds)
     readings = candidates(flat.feeds, open_axes, batch_axes)
-    best: Decisions | None = None
+    best: tuple[FlatGraph, TensorProperties, Decisions] | None = None
     for batch, axes in readings:
         if batch < num_shards:
             continue
+        step, tensors = decompose_norms(flat, properties, batch, axes)
         decisions = None
         if any(axis in open_axes.get(feed, ()) for feed, axis in axes.items()):
-            decisions = decide_open(flat, properties, batch, axes, open_axes, kept_whole)
+            decisions = decide_open(step, tensors, batch, axes, open_axes, kept_whole)
         if decisions is None:
-            decisions = decide(flat, properties, batch, axes, kept_whole)
-        if best is None or _num_split(decisions) > _num_split(best):
-            best = decisions
+            decisions = decide(step, tensors, batch, axes, kept_whole)
+        if best is None or _num_split(decisions) > _num_split(best[2]):
+            best = step, tensors, decisions
     if best is None:
         sizes = ", ".join(f"{op_of(s.tensor)} {list(s.shape or ())}" for s in flat.feeds)
         raise UsageError(
