@@ -10,6 +10,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
+from rewrite.split.repeat import repeated_ops
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Sharded, State
 
@@ -73,6 +74,7 @@ def decide(
                 states[tensor] = Sharded(axis_of_feed[tensor])
             else:
                 states[tensor] = answer.outputs[index] if isinstance(answer, Split) else WHOLE
+    answers.update(repeated_ops(flat, properties, answers, states, kept_whole))
     return Decisions(batch, dict(axis_of_feed), answers, states, values)
 
 

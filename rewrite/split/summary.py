@@ -36,7 +36,7 @@ class SplitSummary:
 
     Attributes:
       sharded_ops: ops that have a copy for each shard.
-      whole_ops: ops that stay one.
+      whole_ops: ops that stay one, or that every shard computes whole for itself.
       sums: tensors whose terms are combined.
       joins: tensors whose parts are joined.
       cuts: whole tensors that are cut into parts.
@@ -55,7 +55,7 @@ def summary_of(flat: FlatGraph, decisions: Decisions, step: SplitStep) -> SplitS
     """Counts what became of a step's ops."""
     answers = [(node.op, decisions.answer_of_op[node.name]) for node in flat.graph_def.node]
     reasons = Counter((op, a.reason) for op, a in answers if isinstance(a, StayWhole) and a.reason)
-    num_split = sum(isinstance(answer, Split) for _, answer in answers)
+    num_split = sum(isinstance(a, Split) and not a.is_repeated for _, a in answers)
     return SplitSummary(
         sharded_ops=num_split,
         whole_ops=len(answers) - num_split,
