@@ -149,6 +149,8 @@ def _decided(
     }
     open_axes = open_axes_of(declared, flat.feeds)
     readings = candidates(flat.feeds, open_axes, batch_axes)
+    if readings and readings[0][0] < num_shards:
+        readings = []
     best: tuple[FlatGraph, TensorProperties, Decisions] | None = None
     for batch, axes in readings:
         if batch < num_shards:
