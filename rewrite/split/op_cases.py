@@ -19,7 +19,9 @@ from rewrite.split.op_view import Split
 from rewrite.split.states import Sharded, State, shard_sizes
 
 Shape = tuple[int, ...] | None
-_BYTES = 8
+_COPIES = 4  # what is read and made, whole and in parts
+_MOST_WORK = 2e9
+_MOST_ELEMENTS = 2**25
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +83,14 @@ class OpCase:
     work: float
 
     @property
+    def is_heavy(self) -> bool:
+        """Whether it is run in the step's own types: float64 would take too long."""
+        return self.work > _MOST_WORK or self.num_elements > _MOST_ELEMENTS
+
+    @property
     def num_bytes(self) -> int:
-        """What it takes to run it whole and in parts, in float64."""
-        return 3 * _BYTES * self.num_elements
+        """What it takes to run it whole and in parts."""
+        return _COPIES * (4 if self.is_heavy else 8) * self.num_elements
 
 
 def op_cases(

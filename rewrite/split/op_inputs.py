@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from typing import Any
 
@@ -12,6 +13,8 @@ from rewrite.split.op_cases import CaseInput, OpCase
 from rewrite.split.states import Partial, Sharded
 
 _FEW = 9
+_PERIOD = 1_000_003
+"""Random numbers repeat after that many: a prime, so that no row or part is like another one."""
 _POSITIVE = frozenset(
     "Log Log1p Sqrt Rsqrt SqrtGrad RsqrtGrad Pow Lgamma Digamma Xlogy Xlog1py Asin Acos Acosh "
     "Atanh Erfinv Reciprocal Inv RealDiv Div DivNoNan Xdivy".split()
@@ -67,10 +70,11 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -
         low, high = _integers(case, position)
         return rng.integers(low, high, shape).astype(dtype)
     if "float" in given.dtype or given.dtype.startswith("complex"):
-        values = rng.standard_normal(shape)
+        count = min(math.prod(shape), _PERIOD)
+        values = rng.standard_normal(count)
         if case.node.op in _POSITIVE:
-            values = rng.uniform(0.1, 0.9, shape)
-        return np.asarray(values).astype(dtype)
+            values = rng.uniform(0.1, 0.9, count)
+        return np.resize(values.astype(dtype), shape)
     raise CantMakeUp(f"a {given.dtype} has no values to make up")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.op_outputs import op_definition
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
 Shape = tuple[int, ...] | None
@@ -67,7 +68,12 @@ class OpView:
 
     def attr(self, name: str) -> Any:
         """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
-        return self.node.attr[name]
+        if name in self.node.attr:
+            return self.node.attr[name]  # asking for one that isn't there would add it
+        for attribute in op_definition(self.node.op, self.node.name).attr:
+            if attribute.name == name:
+                return attribute.default_value
+        raise KeyError(name)
 
 
 @dataclasses.dataclass(frozen=True)

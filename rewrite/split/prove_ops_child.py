@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from rewrite.verify_child import end_above
 
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 200
+_CHUNK = 2**22
 _FAILURES = (ValueError, TypeError, tf.errors.OpError)
 
 
@@ -150,17 +152,37 @@ def difference(
         return f"its shape is {other.shape}, wanted {whole.shape}"
     if whole.dtype == object or whole.dtype.kind in "biuSU":
         return "" if np.array_equal(whole, other) else "its values differ"
-    kind = np.complex128 if whole.dtype.kind == "c" else np.float64
-    one, two = whole.astype(kind), other.astype(kind)
-    apart = ~((one == two) | (np.isnan(one) & np.isnan(two)))
-    if not apart.any():
-        return ""
-    finite = [np.abs(wide[np.isfinite(wide)]) for wide in (p.astype(kind) for p in (whole, *parts))]
-    scale = max((float(values.max()) for values in finite if values.size), default=0.0)
-    most = float(np.max(np.abs(one[apart] - two[apart])))
+    scale = max(_largest(array) for array in (whole, *parts))
+    most = max(
+        (_most_apart(*chunk) for chunk in zip(_chunks(whole), _chunks(other), strict=True)),
+        default=0.0,
+    )
     if most <= tolerance * scale:
         return ""
     return f"it differs by {most:.3g}, where values are up to {scale:.3g}"
+
+
+def _chunks(array: np.ndarray) -> Iterator[np.ndarray]:
+    """The elements in float64, not all at once."""
+    flat = array.reshape(-1)
+    kind = np.complex128 if array.dtype.kind == "c" else np.float64
+    for begin in range(0, len(flat), _CHUNK):
+        yield flat[begin : begin + _CHUNK].astype(kind)
+
+
+def _largest(array: np.ndarray) -> float:
+    """The largest finite |value|."""
+    finite = (np.abs(chunk[np.isfinite(chunk)]) for chunk in _chunks(array))
+    return max((float(values.max()) for values in finite if values.size), default=0.0)
+
+
+def _most_apart(one: np.ndarray, two: np.ndarray) -> float:
+    """The largest |difference|; the same infinity or NaN has none."""
+    apart = ~((one == two) | (np.isnan(one) & np.isnan(two)))
+    if not apart.any():
+        return 0.0
+    most = float(np.max(np.abs(one[apart] - two[apart])))
+    return math.inf if math.isnan(most) else most
 
 
 def _message(error: Exception) -> str:

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from rewrite.split.op_view import Split
+from rewrite.split.states import Sharded
 from tests.rewrite.split.run_step import flat_graph, run, split_step
 
 v1 = tf.compat.v1
@@ -179,3 +180,20 @@ def test_an_op_that_stays_whole_says_why():
     assert decisions.answer_of_op["sum"].reason == (
         "it works across the batch, along the axis that is cut"
     )
+
+
+def test_attributes_that_a_saved_model_leaves_out_have_their_defaults():
+    with tf.Graph().as_default() as graph:
+        ids = v1.placeholder(tf.int32, (BATCH, 3), "x0")
+        tf.one_hot(ids, 4, name="hot")
+        fetch = graph.get_operation_by_name("hot").outputs[0].name
+    array = ints(4, BATCH, 3)
+    flat = flat_graph(graph, {"x0:0": array}, [fetch])
+    del flat.nodes["hot"].attr["axis"]
+    before = flat.graph_def.SerializeToString(deterministic=True)
+    decisions, split = split_step(flat, BATCH, 2, {"x0:0": 0})
+    assert flat.graph_def.SerializeToString(deterministic=True) == before
+    assert decisions.state_of_tensor["hot:0"] == Sharded(0)
+    whole, _ = run(flat.graph_def, flat.fetches, {"x0:0": array})
+    parts, _ = run(split.graph_def, split.fetches, {"x0:0": array})
+    np.testing.assert_array_equal(parts[0], whole[0])
