@@ -10,7 +10,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
-from rewrite.split.rules.table import RULES
+from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Sharded, State
 
 
@@ -42,6 +42,7 @@ def decide(
     batch: int,
     axis_of_feed: Mapping[str, int],
     kept_whole: Mapping[str, str] | None = None,
+    rules: Mapping[str, Rule] = RULES,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -51,6 +52,7 @@ def decide(
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
       kept_whole: {op that must not be split: why}.
+      rules: {op type: its rule}.
     """
     states: dict[str, State] = {}
     answers: dict[str, Answer] = {}
@@ -62,7 +64,8 @@ def decide(
         if node.name in kept_whole:
             answer = StayWhole(kept_whole[node.name])
         else:
-            answer = _answer(flat, properties, values, states, batch, node)
+            view = _view(properties, values, states, batch, node)
+            answer = _answer(flat, view, rules)
         answers[node.name] = answer
         for index in range(len(outputs)):
             tensor = f"{node.name}:{index}"
@@ -73,15 +76,7 @@ def decide(
     return Decisions(batch, dict(axis_of_feed), answers, states, values)
 
 
-def _answer(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    values: KnownValues,
-    states: Mapping[str, State],
-    batch: int,
-    node: object,
-) -> Answer:
-    view = _view(properties, values, states, batch, node)
+def _answer(flat: FlatGraph, view: OpView, rules: Mapping[str, Rule]) -> Answer:
     if all(state == WHOLE for state in view.states):
         return StayWhole()
     if view.node.name in flat.unit_of_node:
@@ -89,9 +84,10 @@ def _answer(
         return StayWhole(f"it is part of {flat.unit_reason.get(unit, 'a unit')}")
     if view.node.op in SHAPE_OPS:
         return StayWhole()
-    rule = RULES.get(view.node.op)
+    rule = rules.get(view.node.op)
     if rule is None:
-        return StayWhole("there is no rule for this op type")
+        # A gradient that an optimizer reads is summed for it: no reason to complain.
+        return StayWhole() if not view.sharded else StayWhole("there is no rule for this op type")
     answer = rule(view)
     if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
         return StayWhole("a size that it needs is not known before the run")

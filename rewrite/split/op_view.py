@@ -68,12 +68,17 @@ class OpView:
 
     def attr(self, name: str) -> Any:
         """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
-        if name in self.node.attr:
-            return self.node.attr[name]  # asking for one that isn't there would add it
-        for attribute in op_definition(self.node.op, self.node.name).attr:
-            if attribute.name == name:
-                return attribute.default_value
-        raise KeyError(name)
+        return attr_of(self.node, name)
+
+
+def attr_of(node: Any, name: str) -> Any:
+    """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
+    if name in node.attr:  # asking for one that isn't there would add it
+        return node.attr[name]
+    for attr in op_definition(node.op, node.name).attr:
+        if attr.name == name:
+            return attr.default_value
+    raise ValueError(f"reading attribute {name!r} of {node.name!r}: {node.op} has none")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,7 +18,8 @@ from rewrite.split.prove_ops import NotProven, prove_ops
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded
-from tests.rewrite.split.rules_test import BATCH, CASES
+from tests.rewrite.split.rules_test import CASES
+from tests.rewrite.split.run_rule import BATCH
 from tests.rewrite.split.run_step import flat_graph
 
 v1 = tf.compat.v1
@@ -26,14 +27,14 @@ v1 = tf.compat.v1
 
 def decided(name):
     """A case of the rules' own tests, and what the rules say of it."""
-    arrays, batch_axes, build, _ = CASES[name]
+    arrays, batch_axes, build = CASES[name][:3]
     feeds = {f"x{i}:0": array for i, array in enumerate(arrays)}
     with tf.Graph().as_default() as graph:
         result = build(*[v1.placeholder(a.dtype, a.shape, f"x{i}") for i, a in enumerate(arrays)])
     flat = flat_graph(graph, feeds, [result.name])
     properties = infer(flat)
-    batch = arrays[0].shape[batch_axes[0]]
-    axes = {f"x{i}:0": axis for i, axis in enumerate(batch_axes)}
+    batch = next(a.shape[x] for a, x in zip(arrays, batch_axes, strict=True) if x is not None)
+    axes = {f"x{i}:0": axis for i, axis in enumerate(batch_axes) if axis is not None}
     return flat, properties, decide(flat, properties, batch, axes), result.op.name
 
 
