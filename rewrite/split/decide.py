@@ -24,8 +24,7 @@ class Decisions:
         out.
       answer_of_op: {op: what becomes of it}.
       state_of_tensor: {"op:i": state}.
-      values: of tensors that no run can change, for this batch size.
-      is_open: whether the step takes any batch size, so that all sizes are computed in each run.
+      values: of tensors that no run can change.
     """
 
     batch: int
@@ -33,15 +32,10 @@ class Decisions:
     answer_of_op: Mapping[str, Answer]
     state_of_tensor: Mapping[str, State]
     values: KnownValues
-    is_open: bool = False
 
 
 def decide(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    batch: int,
-    axis_of_feed: Mapping[str, int],
-    kept_whole: Mapping[str, str] | None = None,
+    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -50,19 +44,13 @@ def decide(
       properties: of its tensors, at this batch size.
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
-      kept_whole: {op that must not be split: why}.
     """
     states: dict[str, State] = {}
     answers: dict[str, Answer] = {}
     values = KnownValues(flat, properties)
-    kept_whole = kept_whole or {}
     for node in flat.graph_def.node:
         outputs = properties.dtype_of[node.name]
-        answer: Answer
-        if node.name in kept_whole:
-            answer = StayWhole(kept_whole[node.name])
-        else:
-            answer = _answer(flat, properties, values, states, batch, node)
+        answer = _answer(flat, properties, values, states, batch, node)
         answers[node.name] = answer
         for index in range(len(outputs)):
             tensor = f"{node.name}:{index}"
