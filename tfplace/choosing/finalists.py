@@ -29,7 +29,8 @@ from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SLOWER_LINKS = (4.0, 16.0)
-SEARCH_SHARE = 0.1
+SEARCH_SHARE, REAL_SHARE = 0.05, 0.2
+"""Of the budget, where real runs decide: for each search of finalists, and for the runs."""
 FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
 
 
@@ -84,7 +85,11 @@ def with_slower_links(problem: Problem, factor: float) -> Problem:
 
 
 def of_measured_search(
-    prepared: PreparedModel, candidates: Sequence[Candidate], choice: Choice, seed: int
+    prepared: PreparedModel,
+    candidates: Sequence[Candidate],
+    choice: Choice,
+    seed: int,
+    seconds: float = math.inf,
 ) -> tuple[Choice, list[Tried]]:
     """The best of a search by real runs, or the chosen one where that runs faster; all timings.
 
@@ -96,24 +101,24 @@ def of_measured_search(
         return choice, []
     if choice.verdict == "placed":
         rivals.append(choice.candidate)
-    winner, tried = quickest(prepared, rivals, seed)
+    winner, tried = quickest(prepared, rivals, seed, seconds)
     return Choice(winner, "placed", choice.sentence), tried
 
 
 def quickest(
-    prepared: PreparedModel, rivals: Sequence[Candidate], seed: int
+    prepared: PreparedModel, rivals: Sequence[Candidate], seed: int, seconds: float = math.inf
 ) -> tuple[Candidate, list[Tried]]:
     """The finalist with the lowest measured median, and what each one took.
 
     Of those within TIE of it the one with the fewest devices and transfers; the first where none
-    can be measured. A finalist that has no rival is not measured.
+    is measured in time. A finalist that has no rival is not measured.
     """
     by_placement = {rival.device_of_op.tobytes(): rival for rival in reversed(rivals)}
     distinct = list(reversed(by_placement.values()))
     if len(distinct) == 1:
         return distinct[0], []
     variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
-    config = dataclasses.replace(FIRST_ROUND, seed=seed)
+    config = dataclasses.replace(FIRST_ROUND, seed=seed, all_seconds=seconds)
     results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
     return judged(prepared.problem, distinct, [results[name] for name in variants])
 
