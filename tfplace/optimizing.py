@@ -26,6 +26,7 @@ from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.options import OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import prepare
+from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
@@ -88,7 +89,8 @@ def optimize(
                 proof = prove(prepared, emitted, options.verify, options.budget_seconds)
                 phases.begin("report")
                 explained = explain(placed)
-                run = FinishedRun(searched, choice, timings, proof, phases.seconds())
+                needs = loading_needs(prepared.cluster, devices.values())
+                run = FinishedRun(searched, choice, timings, proof, phases.seconds(), needs)
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)

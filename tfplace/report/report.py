@@ -10,6 +10,7 @@ from typing import Any
 from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.compare import Comparison
+from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
 
@@ -51,6 +52,7 @@ class Report:
     verdict_sentence: str
     command: str = ""
     output_dir: str = ""
+    loading_needs: LoadingNeeds = ""
     advice: Mapping[str, Any] = dataclasses.field(
         default_factory=lambda: {"sentences": [], "data_parallel": None}
     )
@@ -65,6 +67,12 @@ class Report:
         """The verdict and the predicted step in a few words."""
         where = self.cluster.get("name", "")
         return f"{self.verdict} on {where}, {seconds_text(self.best.step_seconds)} a step predicted"
+
+    @property
+    def loading_call(self) -> str:
+        """The line of Python that loads what was written."""
+        needs = ", start_workers=True" if self.loading_needs == "workers" else ""
+        return f"tfplace.load({self.output_dir!r}{needs})"
 
     @property
     def gap(self) -> float | None:
