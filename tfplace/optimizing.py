@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
-from rewrite.emit_forms import tags_of, write_forms
+from rewrite.emit_forms import PYTHON, tags_of, write_forms
 from rewrite.output_dir import atomic_directory
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
@@ -82,7 +82,7 @@ def optimize(
                 devices = prepared.devices_to_write(
                     placed.device_of_op, options.problem.keep_devices
                 )
-                files = placement_files(prepared, placed)
+                files = placement_files(prepared, placed, PYTHON in options.emit)
                 emit(prepared.source, devices, made, files)
                 phases.begin("prove")
                 emitted = Emitted(placed.device_of_op, made, timings is not None)

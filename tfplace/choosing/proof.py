@@ -87,7 +87,7 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
       VerificationError: the emitted model is or computes something else.
     """
     with interruptible() as interruption:
-        structure = _proven_structure(prepared.source, emitted.directory)
+        structure = proven_structure(prepared.source, emitted.directory)
         comparison = interruption.unless_seen(
             lambda: _compared_run(prepared, emitted, wanted, budget_seconds), NOT_VERIFIED
         )
@@ -103,7 +103,12 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
         return Proof(comparison, bound, used, interruption.seen, estimate)
 
 
-def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:
+def proven_structure(source: SourceModel, directory: Path) -> StructureProof:
+    """Compares the emitted model with the given one, op by op; nothing is run.
+
+    Raises:
+      VerificationError: more than devices differs.
+    """
     try:
         return prove_structure(source, directory)
     except RewriteError as error:
