@@ -6,13 +6,14 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from graphs.flat_graph import Origin
 from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
-from rewrite.emit_forms import tags_of, write_forms
+from rewrite.emit_forms import PYTHON, tags_of, write_forms
 from rewrite.model_builder import BuiltModel, ModelBuilder
 from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -31,6 +32,7 @@ from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
@@ -118,7 +120,7 @@ def optimize(
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 progress.say("writing the placed model")
                 with progress.working():
-                    _write(prepared, options, placed, made, built)
+                    devices = _write(prepared, options, placed, made, built)
                 phases.begin("prove")
                 emitted = Emitted(placed.device_of_op, made, timings is not None, built)
                 left = end - phases.total() - REPORTING_SECONDS
@@ -127,10 +129,13 @@ def optimize(
                 )
                 phases.begin("report")
                 explained = explain(placed)
+                needs = loading_needs(prepared.cluster, devices.values())
                 split_evenly = interruption.unless_seen(
                     functools.partial(data_parallel_baseline, prepared, options.problem), None
                 )
-                run = FinishedRun(searched, choice, timings, proof, split_evenly, phases.seconds())
+                run = FinishedRun(
+                    searched, choice, timings, proof, split_evenly, phases.seconds(), needs
+                )
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)
@@ -159,11 +164,13 @@ def _write(
     placed: Simulated,
     made: Path,
     built: BuiltModel | None,
-) -> None:
-    """Writes the placed model and what belongs to its placement."""
+) -> Mapping[Origin, str]:
+    """Writes the placed model and what belongs to its placement; returns the devices written."""
     keep = options.problem.keep_devices
     devices = prepared.devices_to_write(placed.device_of_op, keep)
-    emit(prepared.source, devices, made, placement_files(prepared, placed), built)
+    files = placement_files(prepared, placed, PYTHON in options.emit)
+    emit(prepared.source, devices, made, files, built)
+    return devices
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

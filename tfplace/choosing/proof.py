@@ -103,7 +103,7 @@ def prove(
     progress, end = progress or Progress(), time.monotonic() + max(seconds, 0.0)
     progress.say("proving that only devices have changed")
     with interruptible() as interruption, progress.working():
-        structure = _proven_structure(prepared.source, emitted)
+        structure = proven_structure(prepared.source, emitted.directory, emitted.built)
         comparison = interruption.unless_seen(
             lambda: _compared_run(
                 prepared, emitted, wanted, budget_seconds, progress, end - time.monotonic()
@@ -130,10 +130,17 @@ def prove(
         return Proof(comparison, bound, used, interruption.seen)
 
 
-def _proven_structure(source: SourceModel, emitted: Emitted) -> StructureProof:
-    as_built = None if emitted.built is None else emitted.built.saved_model
+def proven_structure(
+    source: SourceModel, directory: Path, built: BuiltModel | None = None
+) -> StructureProof:
+    """Compares the emitted model with the given one, op by op; nothing is run.
+
+    Raises:
+      VerificationError: more than devices differs.
+    """
+    as_built = None if built is None else built.saved_model
     try:
-        return prove_structure(source, emitted.directory, as_built)
+        return prove_structure(source, directory, as_built)
     except RewriteError as error:
         raise VerificationError(
             f"proving that only devices have changed: {error}; nothing was written; please "

@@ -169,7 +169,7 @@ OUTPUT_DIR = (
         "string",
         "saved_model",
         "what is left in it, A,B,...: saved_model; graph_def and cleared (a copy without any "
-        "device) in its assets.extra/tfplace",
+        "device) in its assets.extra/tfplace; python: placement.py there, {scope: device} to paste",
     ),
 )
 VERIFY = (

@@ -35,7 +35,7 @@ DEMO = (
     "--output_dir=demo/rnnlm_placed --overwrite",
 )
 """What `make demo` runs, too."""
-KEY_LINES = ("measured  given", "measured  placed", "speed-up", "verified", "verdict", "load it")
+KEY_LINES = ("measured  given", "measured  placed", "speed-up", "verified", "verdict")
 """How the lines of `optimize` begin that a reader in a hurry wants."""
 
 _BLOCK = re.compile(

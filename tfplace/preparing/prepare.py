@@ -31,6 +31,7 @@ from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
 
 _log = logging.getLogger("tfplace")
@@ -85,9 +86,9 @@ class PreparedModel(LoadedModel):
         """
         names = self.problem.device_names
         devices = origin_devices(self.flat, self.built, device_of_op, names)
-        if not keep_devices:
-            return devices
-        return {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
+        if keep_devices:
+            devices = {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
+        return written_devices(devices, self.cluster)
 
     @property
     def num_groups(self) -> int:

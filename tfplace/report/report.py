@@ -12,6 +12,7 @@ from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.compare import Comparison
 from tfplace.measurement.timing import Timing
+from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
 from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
@@ -51,6 +52,7 @@ class Report:
     verdict_sentence: str
     command: str = ""
     output_dir: str = ""
+    loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
     advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
     waiting: Sequence[Mapping[str, Any]] = ()
@@ -65,6 +67,12 @@ class Report:
         """The verdict and the predicted step in a few words."""
         where = self.cluster.get("name", "")
         return f"{self.verdict} on {where}, {seconds_text(self.best.step_seconds)} a step predicted"
+
+    @property
+    def loading_call(self) -> str:
+        """The line of Python that loads what was written."""
+        needs = ", start_workers=True" if self.loading_needs == "workers" else ""
+        return f"tfplace.load({self.output_dir!r}{needs})"
 
     @property
     def gap(self) -> float | None:

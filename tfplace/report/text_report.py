@@ -17,6 +17,21 @@ from tfplace.simulation.prediction import Best, Prediction
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 MAX_SENTENCES = 5
+# What follows the call that loads it: the rest of its line, and another one.
+_THEN = {
+    "": (
+        ", which keeps variables on their devices;",
+        "tf.saved_model.load computes the same but may move weights every step",
+    ),
+    "workers": (
+        ", which starts worker processes and keeps variables on them;",
+        "they end with your program; tf.saved_model.load alone finds no such devices",
+    ),
+    "connection": (
+        " in a process that is connected to the tasks;",
+        "how: tfplace/docs/multiple_hosts.md; without, TensorFlow finds no such devices",
+    ),
+}
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
 
 
@@ -182,8 +197,6 @@ def _print_how_to_load(report: Report, out: Console) -> None:
     out.print(f"written   {report.output_dir}", soft_wrap=True)
     if not os.path.exists(os.path.join(report.output_dir, "saved_model.pb")):
         return  # --emit asked for other forms only
-    out.print(
-        f"load it   tfplace.load({report.output_dir!r}), which keeps variables on their devices;",
-        soft_wrap=True,
-    )
-    out.print("          tf.saved_model.load computes the same but may move weights every step")
+    then = _THEN[report.loading_needs]
+    out.print(f"load it   {report.loading_call}{then[0]}", soft_wrap=True)
+    out.print(f"          {then[1]}", soft_wrap=True)

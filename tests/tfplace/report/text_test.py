@@ -138,6 +138,16 @@ written   out
         "          tf.saved_model.load computes the same but may move weights every step",
     ]
     assert not any(line.startswith(("measured", "speed-up", "ran on")) for line in lines)
+    for needs, said in (
+        ("workers", f"tfplace.load({str(tmp_path)!r}, start_workers=True), which starts worker"),
+        ("connection", f"tfplace.load({str(tmp_path)!r}) in a process that is connected"),
+    ):
+        needing = dataclasses.replace(saved, loading_needs=needs)
+        assert (
+            printed(lambda out, it=needing: print_report(it, out))
+            .splitlines()[-2]
+            .startswith(f"load it   {said}")
+        )
 
 
 def test_a_prediction(printed):

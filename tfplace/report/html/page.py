@@ -148,7 +148,7 @@ def _command(report: Report) -> str:
     rows = [
         ("seed", f"{report.seed}; algorithm {text(report.algorithm)}, evaluator "
                  f"{text(report.evaluator)}"),
-        ("load it", name(f"tfplace.load({report.output_dir!r})")),
+        ("load it", name(report.loading_call)),
     ]  # fmt: skip
     command = text(report.command) or "(called from Python)"
     return section(
