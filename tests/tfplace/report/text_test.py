@@ -250,8 +250,13 @@ at most     predicted  of single  transfers
     ],
 )
 def test_how_many_devices_are_needed(steps, sentence):
-    rows = [OnDevices(2**i, seconds) for i, seconds in enumerate(steps)]
+    rows = [OnDevices(2**i, seconds, 2**i) for i, seconds in enumerate(steps)]
     assert needed_text(rows) == sentence
+
+
+def test_where_no_gpu_is_used_the_cpu_is_enough():
+    rows = [OnDevices(1, 1.0, 0), OnDevices(2, 1.0, 0)]
+    assert needed_text(rows) == "the CPU alone is enough: GPUs gain less than 1 %"
 
 
 @pytest.mark.parametrize(
