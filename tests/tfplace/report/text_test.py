@@ -308,6 +308,8 @@ verdict   does not run on k80x2 as it is: 22 of 1,234 ops can't run where they
     runs = dataclasses.replace(check, misplaced=[], runs=True)
     (line,) = printed(lambda out: print_check(runs, out)).splitlines()[-1:]
     assert line == "verdict   runs on k80x2 as its device strings say"
+    free = dataclasses.replace(runs, devices_asked={"": 1234})
+    assert "asks for no device" in printed(lambda out: print_check(free, out))
 
 
 def test_an_inspection(printed, weight):
