@@ -15,6 +15,7 @@ from tfplace.choosing.baselines import (
     best_of,
 )
 from tfplace.choosing.by_devices import NONE, device_counts, on_fewer_devices, reserved
+from tfplace.choosing.data_parallel import data_parallel_candidate
 from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.evaluators import evaluator_for
 from tfplace.choosing.finalists import SEARCH_SHARE, SLOWER_LINKS, has_finalists
@@ -70,6 +71,9 @@ def find_placement(
     baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
     if (limit := too_many(prepared, prepared.given)) is not None:
         baselines[0] = dataclasses.replace(baselines[0], outcome=limit)
+    evenly = data_parallel_candidate(prepared)
+    if evenly is not None:
+        baselines.append(evenly)
     stages = []
     if problem.num_devices > 1:
         best = best_of(baselines)

@@ -27,6 +27,7 @@ class _Prepared:
     instance: object
     cluster: object
     unlimited: object = None
+    split: object = None
     is_present: bool = False
 
 
