@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import tags_of, write_forms
-from rewrite.output_dir import atomic_directory
+from rewrite.model_builder import BuiltModel, ModelBuilder
+from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
@@ -24,15 +25,16 @@ from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
+from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions, require_outputs
-from tfplace.preparing.prepare import prepare
+from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.progress import Phases, Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import FinishedRun, report_of
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
-from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulated import Simulated, simulated
 
 
 def optimize(
@@ -59,33 +61,46 @@ def optimize(
     """
     options, trained = _checked(options)
     phases, compiling = phases or Phases(), compiling or CompilingAhead()
-    with _outputs(options, progress or Progress()) as (progress, log, interruption):
+    with (
+        _outputs(options, progress or Progress()) as (progress, log, interruption),
+        scratch_beside(options.output_dir or "") as scratch,
+        ModelBuilder(options.problem.model) as builder,
+    ):
         progress.say(f"reading {options.problem.model} and pricing its ops")
         phases.begin("read")
-        pricing = functools.partial(_pricing_begins, phases, compiling, progress)
-        prepared = prepare(options.problem, before_pricing=pricing)
+
+        def pricing_begins(model: LoadedModel, is_timed: bool) -> None:
+            if is_timed:  # real runs that time ops wait until nothing else runs on this machine
+                builder.close()
+                compiling.wait(phases, progress)
+            elif options.evaluator != "measure":
+                builder.begin(model.source, scratch)
+            phases.begin("price")
+
+        prepared = prepare(options.problem, before_pricing=pricing_begins)
         for sentence in prepared.matched:
             progress.say(sentence)
         compiling.wait(phases, progress)
+        if options.evaluator != "measure":
+            builder.begin(prepared.source, scratch)
         phases.begin("search")
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             with kept_search(prepared, options, progress) as (prepared, folder):
                 searched = find_placement(prepared, options, trained, folder, progress)
             choice = choose(searched.candidates, prepared.problem)
+            phases.begin("write")
+            built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
             choice, timings = time_choice(prepared, options, searched, choice, progress)
             phases.begin("write")
-            progress.say("writing the placed model and loading it again")
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
-                devices = prepared.devices_to_write(
-                    placed.device_of_op, options.problem.keep_devices
-                )
-                files = placement_files(prepared, placed)
-                emit(prepared.source, devices, made, files)
+                progress.say("writing the placed model")
+                with progress.working():
+                    _write(prepared, options, placed, made, built)
                 phases.begin("prove")
-                emitted = Emitted(placed.device_of_op, made, timings is not None)
-                proof = prove(prepared, emitted, options.verify, options.budget_seconds)
+                emitted = Emitted(placed.device_of_op, made, timings is not None, built)
+                proof = prove(prepared, emitted, options.verify, options.budget_seconds, progress)
                 phases.begin("report")
                 explained = explain(placed)
                 run = FinishedRun(searched, choice, timings, proof, phases.seconds())
@@ -102,13 +117,26 @@ def optimize(
             return report
 
 
-def _pricing_begins(
-    phases: Phases, compiling: CompilingAhead, progress: Progress, is_timed: bool
+def _built(
+    builder: ModelBuilder, prepared: PreparedModel, scratch: Path, progress: Progress
+) -> BuiltModel | None:
+    """What a graph was made, before its placement is written; waits as long as it takes."""
+    builder.begin(prepared.source, scratch)
+    with progress.working():
+        return builder.built()
+
+
+def _write(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    placed: Simulated,
+    made: Path,
+    built: BuiltModel | None,
 ) -> None:
-    """Real runs that time ops wait until nothing else runs on this machine."""
-    if is_timed:
-        compiling.wait(phases, progress)
-    phases.begin("price")
+    """Writes the placed model and what belongs to its placement."""
+    keep = options.problem.keep_devices
+    devices = prepared.devices_to_write(placed.device_of_op, keep)
+    emit(prepared.source, devices, made, placement_files(prepared, placed), built)
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

@@ -17,6 +17,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
+from rewrite.model_builder import BuiltModel
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
@@ -31,6 +32,7 @@ from tfplace.measurement.trace import trace_run
 from tfplace.measurement.training_run import SavedModelRun
 from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
 
 _log = logging.getLogger("tfplace")
 
@@ -65,14 +67,22 @@ class Emitted:
       device_of_op: i4[N] the placement.
       directory: where it lies.
       is_traced: whether to find out by a traced run which devices really work.
+      built: what was made of a model that is no SavedModel, before it was placed.
     """
 
     device_of_op: IntArray
     directory: Path
     is_traced: bool
+    built: BuiltModel | None = None
 
 
-def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float) -> Proof:
+def prove(
+    prepared: PreparedModel,
+    emitted: Emitted,
+    wanted: str,
+    budget_seconds: float,
+    progress: Progress | None = None,
+) -> Proof:
     """Compares the emitted model with the given one, and bounds what was reachable.
 
     The structure is always proven; after Ctrl-C whatever takes long is left out.
@@ -82,14 +92,17 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
       emitted: the model that was written.
       wanted: as for --verify.
       budget_seconds: of the search.
+      progress: is told what goes on.
 
     Raises:
       VerificationError: the emitted model is or computes something else.
     """
-    with interruptible() as interruption:
-        structure = _proven_structure(prepared.source, emitted.directory)
+    progress = progress or Progress()
+    progress.say("proving that only devices have changed")
+    with interruptible() as interruption, progress.working():
+        structure = _proven_structure(prepared.source, emitted)
         comparison = interruption.unless_seen(
-            lambda: _compared_run(prepared, emitted, wanted, budget_seconds), NOT_VERIFIED
+            lambda: _compared_run(prepared, emitted, wanted, budget_seconds, progress), NOT_VERIFIED
         )
         _require_same(comparison)
         comparison = dataclasses.replace(
@@ -103,9 +116,10 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
         return Proof(comparison, bound, used, interruption.seen, estimate)
 
 
-def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:
+def _proven_structure(source: SourceModel, emitted: Emitted) -> StructureProof:
+    as_built = None if emitted.built is None else emitted.built.saved_model
     try:
-        return prove_structure(source, directory)
+        return prove_structure(source, emitted.directory, as_built)
     except RewriteError as error:
         raise VerificationError(
             f"proving that only devices have changed: {error}; nothing was written; please "
@@ -114,7 +128,11 @@ def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:
 
 
 def _compared_run(
-    prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float
+    prepared: PreparedModel,
+    emitted: Emitted,
+    wanted: str,
+    budget_seconds: float,
+    progress: Progress,
 ) -> Verified:
     """Runs both models where that was asked for, or is thought to cost little."""
     estimate = estimate_run(prepared, emitted.device_of_op)
@@ -122,6 +140,7 @@ def _compared_run(
     if decision.limits is None:
         comparison = not_run(decision.why)
     else:
+        progress.say("running the given and the placed model to compare what they compute")
         comparison = verified(prepared, emitted.directory, emitted.device_of_op, decision.limits)
     return dataclasses.replace(comparison, estimates=dataclasses.asdict(estimate))
 

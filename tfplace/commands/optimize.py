@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 from absl import flags
@@ -30,6 +31,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             from tfplace.progress import progress_for
             from tfplace.report.text_report import print_phases, print_report
 
+            gc.freeze()  # TensorFlow's million objects stay: nobody need look at them again
             report = optimize(options, progress_for(values.verbosity), phases, compiling)
     with interruptible() as interruption, interruption.held():  # everything is written
         if out := text_output(values, report.to_json()):

@@ -95,14 +95,14 @@ class PreparedModel(LoadedModel):
 def prepare(
     options: ProblemOptions,
     trace: bool = True,
-    before_pricing: Callable[[bool], None] | None = None,
+    before_pricing: Callable[[LoadedModel, bool], None] | None = None,
 ) -> PreparedModel:
     """Prepares a problem.
 
     Args:
       options: model, cluster, constraints.
       trace: whether to time ops on the devices where they are present.
-      before_pricing: called with whether they will be timed, when the model is read.
+      before_pricing: called with the model, when it is read, and whether ops will be timed.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -118,7 +118,7 @@ def prepare(
     present = is_present(cluster)
     is_timed = present and trace and cluster.num_devices > 1
     if before_pricing is not None:
-        before_pricing(is_timed)
+        before_pricing(model, is_timed)
     costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache))
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
