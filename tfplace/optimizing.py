@@ -42,6 +42,7 @@ def optimize(
     progress: Progress | None = None,
     phases: Phases | None = None,
     compiling: CompilingAhead | None = None,
+    builder: ModelBuilder | None = None,
 ) -> Report:
     """Places a model and emits it.
 
@@ -50,6 +51,7 @@ def optimize(
       progress: is told what goes on.
       phases: knows since when the command runs.
       compiling: what was begun before; the search waits for it.
+      builder: makes a SavedModel of a graph; what it starts ends with this.
 
     Returns:
       The report, which also lies in the emitted SavedModel.
@@ -64,7 +66,7 @@ def optimize(
     with (
         _outputs(options, progress or Progress()) as (progress, log, interruption),
         scratch_beside(options.output_dir or "") as scratch,
-        ModelBuilder(options.problem.model) as builder,
+        builder or ModelBuilder(options.problem.model) as builder,
     ):
         progress.say(f"reading {options.problem.model} and pricing its ops")
         phases.begin("read")
