@@ -36,6 +36,16 @@ from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
 from tfplace.simulation.simulated import Simulated, simulated
 
+TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
+"""What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
+WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
+"""What real runs leave to writing and proving, and comparing runs to the report."""
+
+
+def seconds_beside(num_ops: int) -> float:
+    """How long all of `optimize` may take beside its budget (the contract, section 11)."""
+    return 40.0 if num_ops <= 15_000 else 120.0
+
 
 def optimize(
     options: OptimizeOptions,
@@ -79,21 +89,26 @@ def optimize(
                 builder.begin(model.source, scratch)
             phases.begin("price")
 
-        prepared = prepare(options.problem, before_pricing=pricing_begins)
+        trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
+        prepared = prepare(
+            options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
+        )
+        end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         for sentence in prepared.matched:
             progress.say(sentence)
         compiling.wait(phases, progress)
         if options.evaluator != "measure":
             builder.begin(prepared.source, scratch)
-        phases.begin("search")
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
+            phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
                 searched = find_placement(prepared, options, trained, folder, progress)
             choice = choose(searched.candidates, prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
-            choice, timings = time_choice(prepared, options, searched, choice, progress)
+            left = end - phases.total() - WRITING_SECONDS
+            choice, timings = time_choice(prepared, options, searched, choice, progress, left)
             phases.begin("write")
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
@@ -102,7 +117,10 @@ def optimize(
                     _write(prepared, options, placed, made, built)
                 phases.begin("prove")
                 emitted = Emitted(placed.device_of_op, made, timings is not None, built)
-                proof = prove(prepared, emitted, options.verify, options.budget_seconds, progress)
+                left = end - phases.total() - REPORTING_SECONDS
+                proof = prove(
+                    prepared, emitted, options.verify, options.budget_seconds, progress, left
+                )
                 phases.begin("report")
                 explained = explain(placed)
                 run = FinishedRun(searched, choice, timings, proof, phases.seconds())

@@ -27,7 +27,8 @@ from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SLOWER_LINKS = (4.0, 16.0)
-SEARCH_SHARE = 0.1
+SEARCH_SHARE, REAL_SHARE = 0.05, 0.2
+"""Of the budget, where real runs decide: for each search of finalists, and for the runs."""
 FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
 
 
@@ -81,7 +82,11 @@ def with_slower_links(problem: Problem, factor: float) -> Problem:
 
 
 def of_measured_search(
-    prepared: PreparedModel, candidates: Sequence[Candidate], choice: Choice, seed: int
+    prepared: PreparedModel,
+    candidates: Sequence[Candidate],
+    choice: Choice,
+    seed: int,
+    seconds: float = math.inf,
 ) -> Choice:
     """The best of a search by real runs, or the chosen one where that runs faster.
 
@@ -93,17 +98,19 @@ def of_measured_search(
         return choice
     if choice.verdict == "placed":
         rivals.append(choice.candidate)
-    return Choice(quickest(prepared, rivals, seed), "placed", choice.sentence)
+    return Choice(quickest(prepared, rivals, seed, seconds), "placed", choice.sentence)
 
 
-def quickest(prepared: PreparedModel, rivals: Sequence[Candidate], seed: int) -> Candidate:
-    """The finalist with the lowest measured median; the first where none can be measured."""
+def quickest(
+    prepared: PreparedModel, rivals: Sequence[Candidate], seed: int, seconds: float = math.inf
+) -> Candidate:
+    """The finalist with the lowest measured median; the first where none is measured in time."""
     by_placement = {rival.device_of_op.tobytes(): rival for rival in reversed(rivals)}
     distinct = list(reversed(by_placement.values()))
     if len(distinct) == 1:
         return distinct[0]
     variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
-    config = dataclasses.replace(FIRST_ROUND, seed=seed)
+    config = dataclasses.replace(FIRST_ROUND, seed=seed, all_seconds=seconds)
     results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
     medians = {
         name: summarize(result.step_seconds).median_seconds

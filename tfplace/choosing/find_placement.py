@@ -15,7 +15,7 @@ from tfplace.choosing.baselines import (
     best_of,
 )
 from tfplace.choosing.evaluators import evaluator_for
-from tfplace.choosing.finalists import SEARCH_SHARE, SLOWER_LINKS, has_finalists
+from tfplace.choosing.finalists import REAL_SHARE, SEARCH_SHARE, SLOWER_LINKS, has_finalists
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -77,8 +77,8 @@ def find_placement(
             is_simulated=options.evaluator != "measure",
         )
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    if has_finalists(prepared, options):  # they are searched for within the same budget
-        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
+    if has_finalists(prepared, options):  # they are searched for and timed within the same budget
+        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE - REAL_SHARE
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         limits = Limits(left, options.max_trials)
         result = search(stages, evaluator, limits, progress.search, folder)

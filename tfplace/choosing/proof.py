@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,7 @@ def prove(
     wanted: str,
     budget_seconds: float,
     progress: Progress | None = None,
+    seconds: float = math.inf,
 ) -> Proof:
     """Compares the emitted model with the given one, and bounds what was reachable.
 
@@ -93,16 +96,20 @@ def prove(
       wanted: as for --verify.
       budget_seconds: of the search.
       progress: is told what goes on.
+      seconds: what may be taken by all that isn't the proof by structure, or was asked for.
 
     Raises:
       VerificationError: the emitted model is or computes something else.
     """
-    progress = progress or Progress()
+    progress, end = progress or Progress(), time.monotonic() + max(seconds, 0.0)
     progress.say("proving that only devices have changed")
     with interruptible() as interruption, progress.working():
         structure = _proven_structure(prepared.source, emitted)
         comparison = interruption.unless_seen(
-            lambda: _compared_run(prepared, emitted, wanted, budget_seconds, progress), NOT_VERIFIED
+            lambda: _compared_run(
+                prepared, emitted, wanted, budget_seconds, progress, end - time.monotonic()
+            ),
+            NOT_VERIFIED,
         )
         _require_same(comparison)
         comparison = dataclasses.replace(
@@ -111,7 +118,11 @@ def prove(
         bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
-            used = interruption.unless_seen(lambda: devices_used(prepared, emitted.directory), {})
+            progress.say("tracing the written model: which devices really work")
+            used = interruption.unless_seen(
+                lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
+                {},
+            )
         estimate = data_parallel_of(prepared)
         return Proof(comparison, bound, used, interruption.seen, estimate)
 
@@ -133,10 +144,12 @@ def _compared_run(
     wanted: str,
     budget_seconds: float,
     progress: Progress,
+    seconds: float,
 ) -> Verified:
     """Runs both models where that was asked for, or is thought to cost little."""
     estimate = estimate_run(prepared, emitted.device_of_op)
-    decision = decide(estimate, wanted, budget_seconds, psutil.virtual_memory().available)
+    free = psutil.virtual_memory().available
+    decision = decide(estimate, wanted, budget_seconds, free, seconds)
     if decision.limits is None:
         comparison = not_run(decision.why)
     else:
@@ -182,7 +195,9 @@ def session_target(cluster: Cluster, is_present: bool) -> Iterator[str]:
             yield pool.target
 
 
-def devices_used(prepared: PreparedModel, emitted: Path) -> Mapping[str, Any]:
+def devices_used(
+    prepared: PreparedModel, emitted: Path, seconds: float = math.inf
+) -> Mapping[str, Any]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
     A training step that was made for the search is not in a SavedModel that had none; its
@@ -191,7 +206,8 @@ def devices_used(prepared: PreparedModel, emitted: Path) -> Mapping[str, Any]:
     run = _emitted_run(prepared.source, emitted, prepared.feeds)
     if run is None:
         return {}
-    traces = trace_run(None, run, prepared.cluster, exactly(2, warmup_steps=2), True)
+    limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
+    traces = trace_run(None, run, prepared.cluster, limits, True)
     if isinstance(traces, Infeasible):
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}

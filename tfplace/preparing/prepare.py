@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from graphs.problem import Problem
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.cost_cache import CostCache
+from tfplace.preparing.executed_run import STEPS
 from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
@@ -96,6 +98,7 @@ def prepare(
     options: ProblemOptions,
     trace: bool = True,
     before_pricing: Callable[[LoadedModel, bool], None] | None = None,
+    trace_seconds: float = math.inf,
 ) -> PreparedModel:
     """Prepares a problem.
 
@@ -103,6 +106,8 @@ def prepare(
       options: model, cluster, constraints.
       trace: whether to time ops on the devices where they are present.
       before_pricing: called with the model, when it is read, and whether ops will be timed.
+      trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
+        is priced without.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -119,7 +124,8 @@ def prepare(
     is_timed = present and trace and cluster.num_devices > 1
     if before_pricing is not None:
         before_pricing(model, is_timed)
-    costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache))
+    limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
+    costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache), limits)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(
