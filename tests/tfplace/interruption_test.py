@@ -46,6 +46,29 @@ def test_the_first_signal_raises_where_work_is_not_held():
         assert interruption.unless_seen(lambda: 1, 0) == 0
 
 
+def test_compiled_work_that_hears_no_signal_is_not_waited_for():
+    going, done = threading.Event(), threading.Event()
+
+    def deaf():
+        going.set()
+        done.wait()
+
+    with interruptible() as interruption, interruption.held():
+        assert interruption.unless_seen_in_time(lambda: 1, 0, 100.0) == 1
+        assert interruption.unless_seen_in_time(done.wait, 0, 0.0) == 0
+        with pytest.raises(ZeroDivisionError):
+            interruption.unless_seen_in_time(lambda: 1 / 0, 0, 100.0)
+        main_thread = threading.get_ident()
+        kill = threading.Thread(
+            target=lambda: going.wait() and signal.pthread_kill(main_thread, signal.SIGINT)
+        )
+        kill.start()
+        assert interruption.unless_seen_in_time(deaf, 0, 100.0) == 0
+        assert interruption.seen
+        done.set()
+        kill.join()
+
+
 def test_contexts_inside_one_another_share_what_was_seen():
     with interruptible() as outer, outer.held():
         with interruptible() as inner:

@@ -39,6 +39,8 @@ from tfplace.progress import Progress
 _log = logging.getLogger("tfplace")
 
 
+LEAST_BOUND_SECONDS = 5.0
+"""The lower bound is waited for so long, also where no time is left."""
 NOT_VERIFIED = not_run("interrupted before the comparison was done")
 
 
@@ -115,7 +117,11 @@ def prove(
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared
         )
-        bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
+        bound = interruption.unless_seen_in_time(
+            lambda: lower_bound_seconds(prepared.problem),
+            None,
+            max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+        )
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
