@@ -85,14 +85,16 @@ def optimize(
             if is_timed:  # real runs that time ops wait until nothing else runs on this machine
                 builder.close()
                 compiling.wait(phases, progress)
+                progress.say(f"timing its ops on {options.problem.cluster}")
             elif options.evaluator != "measure":
                 builder.begin(model.source, scratch)
             phases.begin("price")
 
         trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
-        prepared = prepare(
-            options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
-        )
+        with progress.working():
+            prepared = prepare(
+                options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
+            )
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         for sentence in prepared.matched:
             progress.say(sentence)
