@@ -144,6 +144,8 @@ def _built(
 ) -> BuiltModel | None:
     """What a graph was made, before its placement is written; waits as long as it takes."""
     builder.begin(prepared.source, scratch)
+    if builder.is_building:
+        progress.say("making a SavedModel of the graph, its variables with values")
     with progress.working():
         return builder.built()
 

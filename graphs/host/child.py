@@ -165,6 +165,11 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
             raise ChildError(f"{cause}: {last_words}", answer)
         return answer
 
+    @property
+    def is_running(self) -> bool:
+        """Whether it hasn't ended yet."""
+        return self._child.process.poll() is None
+
     def close(self) -> None:
         """Kills the child where it still runs; may be called twice."""
         self._child.end()
