@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.choose import choose
+from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
@@ -124,8 +126,14 @@ def optimize(
                     prepared, emitted, options.verify, options.budget_seconds, progress, left
                 )
                 phases.begin("report")
+                left = end - phases.total() - REPORTING_SECONDS
                 explained = explain(placed)
-                run = FinishedRun(searched, choice, timings, proof, phases.seconds())
+                split_evenly = None
+                if prepared.split is not None or _splitting_seconds(prepared, phases) < left:
+                    split_evenly = interruption.unless_seen(
+                        functools.partial(data_parallel_baseline, prepared, options.problem), None
+                    )
+                run = FinishedRun(searched, choice, timings, proof, split_evenly, phases.seconds())
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)
@@ -137,6 +145,12 @@ def optimize(
             if log is not None:
                 log.finish(prepared, placed.device_of_op, report)
             return report
+
+
+def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
+    """What reading and pricing a step that is split for all devices takes, roughly."""
+    seconds = phases.seconds()
+    return (seconds["read"] + seconds["price"]) * prepared.problem.num_devices
 
 
 def _built(
