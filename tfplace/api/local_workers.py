@@ -117,8 +117,8 @@ def _require_no_variables() -> None:
     names = [each.name for each in gc.get_objects() if _is_variable(each, tf)]
     if names:
         raise ClusterError(
-            f"starting workers for a placed model: this program has {len(names)} variables, such as "
-            f"{names[0]!r}; wanted none yet: what is assigned to them would be lost once TensorFlow "
+            f"starting workers for a model: this program has {len(names)} variables, such as "
+            f"{names[0]!r}; wanted none yet: what is assigned to them is lost once TensorFlow "
             "is connected to the workers; load this model before anything makes variables, or in "
             "a program of its own"
         )
