@@ -10,7 +10,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
-from rewrite.split.rules.table import RULES
+from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Sharded, State
 
 
@@ -24,7 +24,8 @@ class Decisions:
         out.
       answer_of_op: {op: what becomes of it}.
       state_of_tensor: {"op:i": state}.
-      values: of tensors that no run can change.
+      values: of tensors that no run can change, for this batch size.
+      is_open: whether the step takes any batch size, so that all sizes are computed in each run.
     """
 
     batch: int
@@ -32,10 +33,16 @@ class Decisions:
     answer_of_op: Mapping[str, Answer]
     state_of_tensor: Mapping[str, State]
     values: KnownValues
+    is_open: bool = False
 
 
 def decide(
-    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+    flat: FlatGraph,
+    properties: TensorProperties,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    kept_whole: Mapping[str, str] | None = None,
+    rules: Mapping[str, Rule] = RULES,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -44,13 +51,21 @@ def decide(
       properties: of its tensors, at this batch size.
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+      kept_whole: {op that must not be split: why}.
+      rules: {op type: its rule}.
     """
     states: dict[str, State] = {}
     answers: dict[str, Answer] = {}
     values = KnownValues(flat, properties)
+    kept_whole = kept_whole or {}
     for node in flat.graph_def.node:
         outputs = properties.dtype_of[node.name]
-        answer = _answer(flat, properties, values, states, batch, node)
+        answer: Answer
+        if node.name in kept_whole:
+            answer = StayWhole(kept_whole[node.name])
+        else:
+            view = _view(properties, values, states, batch, node)
+            answer = _answer(flat, view, rules)
         answers[node.name] = answer
         for index in range(len(outputs)):
             tensor = f"{node.name}:{index}"
@@ -61,15 +76,7 @@ def decide(
     return Decisions(batch, dict(axis_of_feed), answers, states, values)
 
 
-def _answer(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    values: KnownValues,
-    states: Mapping[str, State],
-    batch: int,
-    node: object,
-) -> Answer:
-    view = _view(properties, values, states, batch, node)
+def _answer(flat: FlatGraph, view: OpView, rules: Mapping[str, Rule]) -> Answer:
     if all(state == WHOLE for state in view.states):
         return StayWhole()
     if view.node.name in flat.unit_of_node:
@@ -77,9 +84,10 @@ def _answer(
         return StayWhole(f"it is part of {flat.unit_reason.get(unit, 'a unit')}")
     if view.node.op in SHAPE_OPS:
         return StayWhole()
-    rule = RULES.get(view.node.op)
+    rule = rules.get(view.node.op)
     if rule is None:
-        return StayWhole("there is no rule for this op type")
+        # A gradient that an optimizer reads is summed for it: no reason to complain.
+        return StayWhole() if not view.sharded else StayWhole("there is no rule for this op type")
     answer = rule(view)
     if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
         return StayWhole("a size that it needs is not known before the run")
