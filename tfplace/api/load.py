@@ -24,8 +24,8 @@ def load(path: str, tags: Any = None, start_workers: bool = False) -> Any:
       path: a SavedModel directory.
       tags: as for tf.saved_model.load.
       start_workers: whether to start the worker processes that a model for `workers:N` needs, one
-        core each, on this host. They end with the program; further models share them. A model
-        that needs none is loaded without.
+        core each, on this host. They end with the program; further models share them. This has
+        to come before anything makes variables. A model that needs none is loaded without.
 
     Raises:
       ClusterError: this process doesn't see a device that the model was placed on, or the workers

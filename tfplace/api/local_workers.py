@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import dataclasses
+import gc
 import threading
 import weakref
 from typing import Any
@@ -45,12 +46,13 @@ def connect(num_workers: int) -> None:
     """Makes the CPUs of worker processes devices of this program, as /job:worker/task:0 and on.
 
     Raises:
-      ClusterError: they can't be started, or the program has another cluster already.
+      ClusterError: they can't be started, or the program has variables or a cluster already.
     """
     global _running
     with _lock:
         if _running is not None and _suffices(_running, num_workers):
             return
+        _require_no_variables()
         _end()
         _require_unconnected()
         _running = _started(num_workers)
@@ -104,6 +106,30 @@ def _connect(addresses: dict[str, list[str]]) -> None:
     import tensorflow as tf
 
     tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+
+
+def _require_no_variables() -> None:
+    """TensorFlow (2.21) reads variables that were made before a connection, but what is assigned to
+    them is lost without a word."""
+    import tensorflow as tf
+
+    gc.collect()
+    names = [each.name for each in gc.get_objects() if _is_variable(each, tf)]
+    if names:
+        raise ClusterError(
+            f"starting workers for a model: this program has {len(names)} variables, such as "
+            f"{names[0]!r}; wanted none yet: what is assigned to them is lost once TensorFlow "
+            "is connected to the workers; load this model before anything makes variables, or in "
+            "a program of its own"
+        )
+
+
+def _is_variable(each: Any, tf: Any) -> bool:
+    """Whether it is a variable with a value, not one of a graph that is built."""
+    if not issubclass(type(each), tf.Variable):
+        return False
+    handle = getattr(each, "handle", None)
+    return handle is not None and not tf.is_symbolic_tensor(handle)
 
 
 def _require_unconnected() -> None:

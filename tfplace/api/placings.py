@@ -11,6 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import tensorflow as tf
+
+from graphs.cluster import Cluster
+from graphs.clusters.discovery import find_cluster
 from graphs.clusters.logical_devices import logical_cluster
 from graphs.errors import TfplaceError, UsageError, VerificationError
 from rewrite.emit import EXTRA_DIRECTORY
@@ -21,6 +25,7 @@ from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
 from tfplace.api.load import load
 from tfplace.api.placed_again import place_like
 from tfplace.commands.from_flags import optimize_options
+from tfplace.measurement.device_name import device_key
 from tfplace.report.report import Report
 
 _log = logging.getLogger("tfplace")
@@ -52,6 +57,7 @@ class Placings:
     """
 
     def __init__(self, function: Any, call: Call | None, flags: OptimizeFlags) -> None:
+        _require_own_devices(flags.get("cluster", "local"))
         self._function, self._flags = function, _on_logical_devices(flags)
         self.first = FlatStep(function, call)
         self.placed_of: dict[int, tuple[Any, Any]] = {}
@@ -134,6 +140,25 @@ def _on_logical_devices(flags: OptimizeFlags) -> OptimizeFlags:
     """Flags whose local cluster has this process's logical devices, where it has made some."""
     cluster = logical_cluster() if flags.get("cluster", "local") == "local" else None
     return flags if cluster is None else {**flags, "cluster": cluster}
+
+
+def _require_own_devices(cluster: str | Cluster) -> None:
+    """Tasks that this process isn't connected to can't be those of its own step.
+
+    Raises:
+      UsageError: the cluster has such.
+    """
+    devices = (find_cluster(cluster) if isinstance(cluster, str) else cluster).device_names
+    tasks = [name for name in devices if device_key(name).job]
+    seen = {device_key(device.name) for device in tf.config.list_logical_devices()} if tasks else ()
+    missing = [name for name in tasks if device_key(name) not in seen]
+    if missing:
+        raise UsageError(
+            f"placing a step: its cluster has {missing[0]}, and this process is not connected to "
+            "that task; wanted devices of this process: save the step's model, place it with "
+            "tfplace.optimize, and load it in a program of its own "
+            "(tfplace.load(path, start_workers=True) for workers:N)"
+        )
 
 
 def _text(shapes: Any) -> str:

@@ -44,7 +44,9 @@ def data_parallel_candidate(prepared: PreparedModel) -> Candidate | None:
     return Candidate(NAME, placed.device_of_op, placed.outcome)
 
 
-def data_parallel_baseline(prepared: PreparedModel, options: ProblemOptions) -> DataParallel | None:
+def data_parallel_baseline(
+    prepared: PreparedModel, options: ProblemOptions, has_time: bool = True
+) -> DataParallel | None:
     """What a training step would take; None for inference, or where one device computes.
 
     Args:

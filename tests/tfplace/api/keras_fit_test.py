@@ -9,6 +9,7 @@ import tf_keras
 import tfplace
 
 QUICK = {"cluster": "k80x2", "max_trials": 2, "budget_seconds": 2.0, "algorithm": "single"}
+QUICK |= {"verify": "structure"}
 X = np.random.default_rng(0).random((10, 3)).astype(np.float32)
 Y = X.sum(1, keepdims=True)
 

@@ -118,6 +118,11 @@ def test_what_is_placed_again_is_proven_by_structure(monkeypatch):
         placed(tf.ones(5))
 
 
+def test_tasks_that_this_process_is_not_connected_to_are_told():
+    with pytest.raises(tfplace.TfplaceError, match=r"has /job:worker/task:0.*in a program of its"):
+        tfplace.place(lambda x: x + 1.0, [tf.ones(3)], cluster="workers:2")
+
+
 def test_example_args_that_are_no_arguments_are_told():
     def step(x):
         return x
