@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import op_of, parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import additive, broadcast, elementwise
@@ -42,10 +42,11 @@ def parts_on_demand(
         if ":" in fetch:
             wanted[with_index(fetch)].add(WHOLE)
     found: dict[str, Split] = {}
+    kept = {op_of(spec.tensor) for spec in flat.feeds} | flat.unit_of_node.keys()
     for node in reversed(flat.graph_def.node):
         answer = answers[node.name]
         wants = wanted[f"{node.name}:0"]
-        if answer == StayWhole() and len(wants) == 1 and node.name not in flat.unit_of_node:
+        if answer == StayWhole() and len(wants) == 1 and node.name not in kept:
             (state,) = wants
             if isinstance(state, Sharded) and len(properties.dtype_of[node.name]) == 1:
                 made = _in_parts(view_of(node), state, properties)

@@ -61,3 +61,13 @@ def test_what_is_random_is_drawn_once():
     types = [node.op for node in split.graph_def.node]
     assert types.count("RandomUniform") == types.count("GreaterEqual") + types.count("Greater") == 1
     assert types.count("Cast") == 2  # what travels are the truth values
+
+
+def test_what_a_whole_op_makes_is_cut_again():
+    def build(x):
+        return tf.tanh(tf.cumsum(x, 0, name="whole"), name="split")
+
+    _, decisions, split = split_of(build)
+    assert not isinstance(decisions.answer_of_op["whole"], Split)
+    assert isinstance(decisions.answer_of_op["split"], Split)
+    assert split.num_cuts == 2
