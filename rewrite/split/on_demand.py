@@ -7,6 +7,7 @@ own part: of a row that is the same for all entries, nothing has to be cut at al
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -79,6 +80,8 @@ def _in_parts(view: OpView, state: Sharded, properties: TensorProperties) -> Spl
         answer = Split((WHOLE, WHOLE), (state,), {1: sizes})
     elif op in _SHAPED:
         return _reshaped(view, state, result)
+    elif op == "MatMul":
+        return _product(view, state)
     elif RULES.get(op) in (elementwise, additive):
         return _elementwise(view, state, result, properties)
     else:
@@ -110,6 +113,15 @@ def _elementwise(
     if len(sizes) > 1 or sum(sizes) > properties.bytes_of[view.node.name][0]:
         return None
     return Split(inputs, (state,))
+
+
+def _product(view: OpView, state: Sharded) -> Split | None:
+    """Rows of a product, of the same rows of its left operand, where these are less."""
+    rows = 1 if view.attr("transpose_a").b else 0
+    shape, result = view.inputs[0].shape or (), view.output_shapes[0] or ()
+    if state.axis != 0 or math.prod(shape) > math.prod(result):
+        return None
+    return Split((dataclasses.replace(state, axis=rows), WHOLE), (state,))
 
 
 def _reshaped(view: OpView, state: Sharded, result: tuple[int, ...]) -> Split | None:
