@@ -171,7 +171,8 @@ class _Builder:
 
     def _add_shape(self, node: Any) -> None:
         """What is said of a whole tensor's shape, though the tensor itself is in parts."""
-        names = []
+        names: list[str] = []
+        controls = self._controls(node, None)
         for index, name in enumerate(_data(node)):
             tensor, answer = tensor_name(name), self._known(f"{node.name}:{index}")
             assert answer is not None
@@ -182,6 +183,8 @@ class _Builder:
             own = own if own == node.name else self.writer.free_name(own)
             part = self.tensors.parts(name, state)[0]
             said = self.shapes.of_whole(node, own, part, whole)
+            if not names:
+                self.writer.graph_def.node[-1].input.extend(controls)
             self.tensors.set_whole(f"{node.name}:{index}", said)
             names.append(own)
         if node.op == "ShapeN":

@@ -16,7 +16,7 @@ def mutations(saved_model: Any, rng: random.Random) -> dict[str, list[tuple[str,
     changes: dict[str, list[tuple[str, Change]]] = {}
     for meta_graph in saved_model.meta_graphs:
         for kind, what, change in (
-            *_of_nodes(meta_graph.graph_def, rng),
+            *of_nodes(meta_graph.graph_def, rng),
             *_of_functions(meta_graph.graph_def),
             *_of_interface(meta_graph),
         ):
@@ -24,7 +24,7 @@ def mutations(saved_model: Any, rng: random.Random) -> dict[str, list[tuple[str,
     return changes
 
 
-def _of_nodes(graph_def: Any, rng: random.Random) -> Iterator[tuple[str, str, Change]]:
+def of_nodes(graph_def: Any, rng: random.Random) -> Iterator[tuple[str, str, Change]]:
     for function, nodes in bodies(graph_def):
         names = [node.name for node in nodes]
         for index, node in enumerate(nodes):

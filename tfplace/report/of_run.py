@@ -8,9 +8,8 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
-from rewrite.split.split_model import SplitModel
-from rewrite.split.summary import summary_of
 from tfplace.choosing.baselines import as_reported
+from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
@@ -18,9 +17,11 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.report import Measured, Report
+from tfplace.report.split_facts import split_facts
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, prediction_of
 from tfplace.version import __version__
@@ -37,6 +38,7 @@ class FinishedRun:
       proof: what the written placement is worth.
       data_parallel: the baseline that splits the batch evenly; None where it makes no sense.
       seconds_by_phase: how long it took to come here.
+      loading_needs: what a process needs before it can run what was written.
     """
 
     searched: Searched
@@ -45,6 +47,7 @@ class FinishedRun:
     proof: Proof
     data_parallel: DataParallel | None
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    loading_needs: LoadingNeeds = ""
 
 
 def report_of(
@@ -81,10 +84,14 @@ def report_of(
         verdict_sentence=choice.sentence,
         command=options.command,
         output_dir=str(options.output_dir),
+        loading_needs=run.loading_needs,
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
-        advice={"sentences": advice(estimate, choice.verdict, best.step_seconds, bound)},
+        by_devices=by_devices(
+            prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
+        ),
+        advice={"sentences": advice(estimate, best.step_seconds)},
     )
 
 
@@ -100,18 +107,6 @@ def cost_facts(costs: Costs) -> Mapping[str, Any]:
         "analytic_ops": ops[Provenance.ANALYTIC],
         "wall_time_coverage": costs.wall_time_coverage,
         "notes": list(costs.notes),
-    }
-
-
-def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
-    """How the step was split along its batch; None where it is whole."""
-    if split is None:
-        return None
-    summary = summary_of(split.flat, split.decisions, split.step)
-    return {
-        "shards": split.num_shards,
-        "axes": dict(split.decisions.axis_of_feed),
-        **dataclasses.asdict(summary),
     }
 
 

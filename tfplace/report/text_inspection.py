@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from tfplace.report.inspection import Inspection
+from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.units_text import bytes_text, seconds_text
 
@@ -53,6 +54,8 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     yield "unpriced", _counts(model.unpriced_ops) or "nothing"
     if model.without_gpu_kernel:
         yield "CPU only", _counts(model.without_gpu_kernel)
+    if model.split is not None:
+        yield from split_sentences(model.split)
     for name, sentences in (("unit", model.units), ("opened", model.opened)):
         for op, what in itertools.islice(sentences.items(), MAX_ROWS):
             yield name, f"{op}: {what}"

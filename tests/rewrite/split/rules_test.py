@@ -9,6 +9,7 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from rewrite.split.states import Sharded
 from tests.rewrite.split.run_rule import BATCH, check_case, floats, ints
 from tests.rewrite.split.run_step import flat_graph, split_step
 
@@ -156,3 +157,16 @@ def test_an_op_that_stays_whole_says_why():
     assert decisions.answer_of_op["sum"].reason == (
         "it works across the batch, along the axis that is cut"
     )
+
+
+def test_attributes_that_a_saved_model_leaves_out_have_their_defaults():
+    with tf.Graph().as_default() as graph:
+        ids = v1.placeholder(tf.int32, (BATCH, 3), "x0")
+        tf.one_hot(ids, 4, name="hot")
+        fetch = graph.get_operation_by_name("hot").outputs[0].name
+    flat = flat_graph(graph, {"x0:0": ints(4, BATCH, 3)}, [fetch])
+    del flat.nodes["hot"].attr["axis"]
+    before = flat.graph_def.SerializeToString(deterministic=True)
+    decisions, _ = split_step(flat, BATCH, 2, {"x0:0": 0})
+    assert flat.graph_def.SerializeToString(deterministic=True) == before
+    assert decisions.state_of_tensor["hot:0"] == Sharded(0)

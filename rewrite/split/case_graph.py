@@ -1,0 +1,113 @@
+"""An op whole and in parts, as ops of a graph that a child process runs; it is all TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rewrite.split.op_cases import OpCase
+from rewrite.split.op_inputs import made_up
+from rewrite.split.wide_types import argument_types, widened
+
+v1 = tf.compat.v1
+_DOUBLE_TOLERANCE = 1e-9
+# In the ratio of their rounding errors; sums of a million terms lose some more digits.
+_TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1, "complex64": 1e-4}
+
+
+class CaseGraph:
+    """The ops, feeds and variables of one case.
+
+    Attributes:
+      case: what is proven.
+      nodes: the op and what is read; their names begin with the scope.
+      copies: the copies of the op, which read outputs 0 of `nodes`.
+      feeds: {tensor: array}.
+      variables: {VarHandleOp: what it holds}.
+      whole: the outputs of the op.
+      parts: for each shard the outputs of its copy.
+      tolerance: how far parts and whole may be apart, in the largest value.
+    """
+
+    def __init__(self, case: OpCase, scope: str):
+        """Raises CantMakeUp where there are no inputs for it."""
+        self.case = case
+        self.nodes: list[Any] = []
+        self.copies: list[Any] = []
+        self.feeds: dict[str, np.ndarray] = {}
+        self.variables: dict[str, np.ndarray] = {}
+        self._scope = scope
+        self._node, self._copy = _computing(case)
+        inputs = [self._input(i, t) for i, t in enumerate(argument_types(self._node, {}))]
+        count = len(argument_types(self._node, {}, of_outputs=True))
+        self.tolerance = _tolerance(self._node)
+        self.nodes.append(self._op(self._node, "whole", [whole for whole, _ in inputs]))
+        self.whole = [f"{scope}/whole:{i}" for i in range(count)]
+        self.parts = []
+        for shard in range(len(case.sizes)):
+            name = f"shard_{shard}"
+            self.copies.append(self._op(self._copy, name, [parts[shard] for _, parts in inputs]))
+            self.parts.append([f"{scope}/{name}:{i}" for i in range(count)])
+
+    def _op(self, node: Any, name: str, inputs: Sequence[str]) -> Any:
+        new = v1.NodeDef()
+        new.CopyFrom(node)
+        new.name = f"{self._scope}/{name}"
+        new.input.extend(inputs)
+        return new
+
+    def _input(self, position: int, dtype: int) -> tuple[str, list[str]]:
+        """The names of the whole input and of what each copy reads."""
+        name = f"{self._scope}/input_{position}"
+        if self.case.inputs[position].is_handle:
+            return self._variable(position, name)
+        whole, parts = made_up(self.case, position, tf.as_dtype(dtype).as_numpy_dtype)
+        first = self._placeholder(f"{name}/whole", whole, dtype)
+        return first, [
+            first if part is whole else self._placeholder(f"{name}/shard_{shard}", part, dtype)
+            for shard, part in enumerate(parts)
+        ]
+
+    def _placeholder(self, name: str, value: np.ndarray, dtype: int) -> str:
+        node = v1.NodeDef(op="Placeholder", name=name)
+        node.attr["dtype"].type = dtype
+        self.nodes.append(node)
+        self.feeds[f"{name}:0"] = value
+        return name
+
+    def _variable(self, position: int, name: str) -> tuple[str, list[str]]:
+        """A variable of the type that the op reads it as; all copies read the same one."""
+        given = self.case.inputs[position]
+        own = self._node.attr["dtype" if "dtype" in self._node.attr else "T"].type
+        dtype = tf.as_dtype(own or given.dtype)
+        inputs = list(self.case.inputs)
+        inputs[position] = dataclasses.replace(given, is_handle=False)
+        content = dataclasses.replace(self.case, inputs=tuple(inputs))
+        node = v1.NodeDef(op="VarHandleOp", name=name)
+        node.attr["dtype"].type = dtype.as_datatype_enum
+        node.attr["shape"].shape.CopyFrom(tf.TensorShape(given.shape).as_proto())
+        node.attr["shared_name"].s = name.encode()
+        self.nodes.append(node)
+        self.variables[name] = made_up(content, position, dtype.as_numpy_dtype)[0]
+        return name, [name] * len(self.case.sizes)
+
+
+def _computing(case: OpCase) -> tuple[Any, Any]:
+    """The op and its copy, in float64 where both have a kernel for that and it takes not too long.
+
+    A Cast is run as it is: what it does is to change types. So is what calls functions.
+    """
+    if case.node.op == "Cast" or case.library is not None or case.is_heavy:
+        return case.node, case.copy
+    wide = widened(case.node), widened(case.copy)
+    return (case.node, case.copy) if None in wide else wide
+
+
+def _tolerance(node: Any) -> float:
+    types = [*argument_types(node, {}), *argument_types(node, {}, of_outputs=True)]
+    names = [tf.as_dtype(number).base_dtype.name for number in types]
+    return max((_TOLERANCES.get(name, _DOUBLE_TOLERANCE) for name in names), default=0.0)

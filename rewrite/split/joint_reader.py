@@ -1,0 +1,182 @@
+"""Understands what joins, sums, cuts and weighs tensors, by what it does to what it reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rewrite.pass_base import RewriteError
+from rewrite.split.meanings import Meaning, Shape, Value
+from rewrite.split.states import SUM, Partial, Sharded
+
+_COMBINES = {
+    "AddN": "sum", "AddV2": "sum", "Add": "sum", "Maximum": "max", "Minimum": "min", "Mul": "prod",
+    "LogicalAnd": "all", "LogicalOr": "any",
+}  # fmt: skip
+_ATTRS = {
+    "ConcatV2": {"T", "Tidx", "N"}, "SplitV": {"T", "Tlen", "num_split"},
+    "Reshape": {"T", "Tshape"}, "AddN": {"T", "N"}, "LogicalAnd": set(), "LogicalOr": set(),
+}  # fmt: skip
+
+
+class JointReader:
+    """Understands the ops that join, combine, cut and weigh."""
+
+    def __init__(self, sizes: Sequence[int], whole_of: Any):
+        """Begins.
+
+        Args:
+          sizes: entries of the batch in each shard.
+          whole_of: a function from "op:i" to Whole.
+        """
+        self._sizes = tuple(sizes)
+        self._whole_of = whole_of
+        self.counts = {"join": 0, "sum": 0, "cut": 0}
+        self.exact: dict[str, float] = {}
+        """{constant: the share of the batch that it is rounded from}."""
+
+    def read(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
+        """What the outputs of a joint are; raises RewriteError where they make no sense."""
+        first = inputs[0] if inputs else None
+        if not isinstance(first, Meaning):
+            raise self._wrong(node)
+        allowed = _ATTRS.get(node.op, {"T"})
+        if set(node.attr) != allowed:
+            raise self._wrong(node)
+        if "T" in allowed and node.attr["T"].type != self._whole_of(first.tensor).dtype:
+            raise self._wrong(node)
+        if node.op == "ConcatV2":
+            return [self._joined(node, inputs)]
+        if node.op == "SplitV":
+            return self._cut(node, inputs)
+        if node.op == "Reshape":
+            return [self._reshaped(node, inputs)]
+        if node.op == "Identity":
+            return [first]
+        if first.is_unweighted:
+            return [self._weighted(node, inputs)]
+        return [self._combined(node, inputs)]
+
+    def shape(self, meaning: Meaning) -> Shape:
+        """The shape of a tensor that is not apart."""
+        shape, state = self._whole_of(meaning.tensor).shape, meaning.state
+        assert shape is not None
+        if isinstance(state, Sharded):
+            (shard,) = meaning.shards
+            size = state.size(self._sizes[shard])
+            return (*shape[: state.axis], size, *shape[state.axis + 1 :])
+        return shape  # type: ignore[no-any-return]
+
+    def _wrong(self, node: Any) -> RewriteError:
+        return RewriteError(
+            f"reading {node.name!r} of the split step: a {node.op} of these inputs joins, sums or "
+            "cuts nothing"
+        )
+
+    def _joined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        parts = [part for part in inputs[:-1] if isinstance(part, Meaning)]
+        first = parts[0]
+        for shard, part in enumerate(parts):
+            if part != dataclasses.replace(first, shards=frozenset({shard})):
+                raise self._wrong(node)
+        state = first.state
+        is_all = len(parts) == len(self._sizes) == node.attr["N"].i == len(inputs) - 1
+        if not isinstance(state, Sharded) or not is_all or first.is_unweighted:
+            raise self._wrong(node)
+        if first.is_apart != (state.outer > 1) or not _is(inputs[-1], state.axis + first.is_apart):
+            raise self._wrong(node)
+        self.counts["join"] += 1
+        return Meaning(first.tensor, state if first.is_apart else None, is_apart=first.is_apart)
+
+    def _combined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        combine = Partial(_COMBINES.get(node.op, ""))
+        terms = [term for term in inputs if isinstance(term, Meaning)]
+        covered: frozenset[int] = frozenset()
+        for term in terms:
+            if term != Meaning(terms[0].tensor, combine, term.shards) or covered & term.shards:
+                raise self._wrong(node)
+            covered |= term.shards
+        is_count_right = node.op != "AddN" or node.attr["N"].i == len(inputs)
+        if len(terms) < len(inputs) or not is_count_right:
+            raise self._wrong(node)
+        if len(covered) < len(self._sizes):
+            return Meaning(terms[0].tensor, combine, covered)
+        self.counts["sum"] += 1
+        return Meaning(terms[0].tensor)
+
+    def _cut(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
+        whole, sizes, axis = inputs
+        assert isinstance(whole, Meaning)
+        shape = self._whole_of(whole.tensor).shape
+        if shape is None or not isinstance(sizes, np.ndarray) or not isinstance(axis, np.ndarray):
+            raise self._wrong(node)
+        inner = int(sizes[0]) // self._sizes[0] if sizes.size else 0
+        wanted = [size * inner for size in self._sizes]
+        if list(sizes) != wanted or node.attr["num_split"].i != len(wanted) or inner < 1:
+            raise self._wrong(node)
+        if whole.is_apart and isinstance(whole.state, Sharded) and not whole.shards:
+            state = dataclasses.replace(whole.state, inner=inner)
+            at = state.axis + 1
+        elif whole == Meaning(whole.tensor):
+            state, at = Sharded(int(axis), 1, inner), int(axis)
+        else:
+            raise self._wrong(node)
+        if not _is(axis, at) or not 0 <= state.axis < len(shape):
+            raise self._wrong(node)
+        if shape[state.axis] != state.size(sum(self._sizes)):
+            raise self._wrong(node)
+        self.counts["cut"] += 1
+        return [
+            Meaning(whole.tensor, state, frozenset({shard}), whole.is_apart)
+            for shard in range(len(wanted))
+        ]
+
+    def _reshaped(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        """Takes the blocks outside of the batch apart, or puts them together again."""
+        given, to = inputs
+        assert isinstance(given, Meaning)
+        whole = self._whole_of(given.tensor).shape
+        if whole is None or not isinstance(to, np.ndarray) or given.is_unweighted:
+            raise self._wrong(node)
+        shape, state = tuple(int(size) for size in to), given.state
+        if given.is_apart:
+            assert isinstance(state, Sharded)
+            own = self.shape(dataclasses.replace(given, is_apart=False)) if given.shards else whole
+            if not _fits(shape, own, state.axis):
+                raise self._wrong(node)
+            return Meaning(given.tensor, state if given.shards else None, given.shards)
+        if state is None:
+            if shape.count(-1) != 1 or shape.index(-1) == 0:
+                raise self._wrong(node)
+            axis = shape.index(-1) - 1
+            state = Sharded(axis, shape[axis])
+        if not isinstance(state, Sharded) or state.outer < 2:
+            raise self._wrong(node)
+        rest = (*whole[: state.axis], state.outer, -1, *whole[state.axis + 1 :])
+        if shape != rest or whole[state.axis] % state.outer:
+            raise self._wrong(node)
+        return Meaning(given.tensor, state, given.shards, is_apart=True)
+
+    def _weighted(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        given, share = inputs
+        assert isinstance(given, Meaning)
+        (shard,) = given.shards
+        exact = self._sizes[shard] / sum(self._sizes)
+        if node.op != "Mul" or not isinstance(share, np.ndarray) or share.shape:
+            raise self._wrong(node)
+        if share != np.asarray(exact).astype(share.dtype) or given.state != SUM:
+            raise self._wrong(node)
+        self.exact[node.input[1].partition(":")[0]] = exact
+        return dataclasses.replace(given, is_unweighted=False)
+
+
+def _is(value: Value, wanted: int) -> bool:
+    return isinstance(value, np.ndarray) and value.shape == () and int(value) == wanted
+
+
+def _fits(shape: Shape, wanted: Shape, axis: int) -> bool:
+    """Whether a shape is the wanted one, or leaves the size along an axis to TensorFlow."""
+    return shape in (tuple(wanted), (*wanted[:axis], -1, *wanted[axis + 1 :]))

@@ -1,0 +1,42 @@
+"""What a tensor of a split step may stand for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from rewrite.split.states import State
+
+Shape = tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Meaning:
+    """What a tensor of the split step is of a tensor of the unsplit one.
+
+    Attributes:
+      tensor: "op:i" of the unsplit step.
+      state: how that is cut, or what its terms combine to; None for all of it.
+      shards: which of its parts this is, or which terms are combined already.
+      is_apart: whether the blocks outside of the batch have a dimension of their own, at
+        state.axis; state.inner is not known yet where all of it is apart.
+      is_unweighted: whether it still has to be multiplied by its share of the batch.
+    """
+
+    tensor: str
+    state: State | None = None
+    shards: frozenset[int] = frozenset()
+    is_apart: bool = False
+    is_unweighted: bool = False
+
+
+Value = Meaning | np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A tensor of the unsplit step: its shape and the number of its type."""
+
+    shape: Shape | None
+    dtype: int

@@ -1,0 +1,109 @@
+"""Random inputs that an op can work on: labels are classes, ids are rows, roots of positives."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import Any
+
+import numpy as np
+
+from rewrite.split.numpy_parts import combined, cut
+from rewrite.split.op_cases import CaseInput, OpCase
+from rewrite.split.states import Partial, Sharded
+
+_FEW = 9
+_PERIOD = 1_000_003
+"""Random numbers repeat after that many: a prime, so that no row or part is like another one."""
+_POSITIVE = frozenset(
+    "Log Log1p Sqrt Rsqrt SqrtGrad RsqrtGrad Pow Lgamma Digamma Xlogy Xlog1py Asin Acos Acosh "
+    "Atanh Erfinv Reciprocal Inv RealDiv Div DivNoNan Xdivy".split()
+)
+# Input 1 names rows of input 0.
+_ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".split())
+# Input 1 names classes, along the last dimension of input 0.
+_CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
+_SEGMENTS = frozenset(
+    "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd "
+    "UnsortedSegmentMean".split()
+)
+
+
+class CantMakeUp(Exception):
+    """An input that has no values to make up; the message says why."""
+
+
+def made_up(case: OpCase, position: int, dtype: Any) -> tuple[np.ndarray, list[np.ndarray]]:
+    """An input of an op: the whole tensor, and what each copy reads.
+
+    Args:
+      case: the op.
+      position: which data input.
+      dtype: a numpy type; float64 where the op is run in it.
+
+    Raises:
+      CantMakeUp: its shape or what it may hold is not known.
+    """
+    given = case.inputs[position]
+    rng = np.random.default_rng(zlib.crc32(f"{case.name}:{position}".encode()))
+    if isinstance(given.state, Partial):
+        terms = [_random(case, position, rng, dtype) for _ in case.sizes]
+        return combined(terms, given.state.combine).astype(dtype), terms
+    whole = (
+        _random(case, position, rng, dtype) if given.value is None else given.value.astype(dtype)
+    )
+    if given.values_of_shards:
+        return whole, [value.astype(dtype) for value in given.values_of_shards]
+    if isinstance(given.state, Sharded):
+        return whole, cut(whole, given.state, case.sizes)
+    return whole, [whole] * len(case.sizes)
+
+
+def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -> np.ndarray:
+    given = case.inputs[position]
+    shape = _complete(given)
+    if given.dtype == "bool":
+        return rng.random(shape) < 0.5
+    if given.dtype == "string":
+        return rng.integers(0, 100, shape).astype(np.bytes_).astype(object)
+    if "int" in given.dtype:
+        low, high = _integers(case, position)
+        return rng.integers(low, high, shape).astype(dtype)
+    if "float" in given.dtype or given.dtype.startswith("complex"):
+        count = min(math.prod(shape), _PERIOD)
+        values = rng.standard_normal(count)
+        if case.node.op in _POSITIVE:
+            values = rng.uniform(0.1, 0.9, count)
+        return np.resize(values.astype(dtype), shape)
+    raise CantMakeUp(f"a {given.dtype} has no values to make up")
+
+
+def _complete(given: CaseInput) -> tuple[int, ...]:
+    if given.shape is None or min(given.shape, default=0) < 0:
+        raise CantMakeUp("the shape of an input is not known before the run")
+    return given.shape
+
+
+def _integers(case: OpCase, position: int) -> tuple[int, int]:
+    """The lowest integer of an input, and one more than the highest."""
+    op, inputs = case.node.op, case.inputs
+    if position == 0 and op == "OneHot":
+        return 0, _value(inputs[1])
+    if position == 1:
+        if op in _ROWS:
+            return 0, _complete(inputs[0])[0]
+        if op in _CLASSES:
+            return 0, _complete(inputs[0])[-1]
+        if op == "GatherV2":
+            return 0, _complete(inputs[0])[_value(inputs[2])]
+        if op in _SEGMENTS:
+            return 0, _value(inputs[2])
+    if position == 2 and op.startswith("MaxPoolGradWithArgmax"):
+        return 0, int(np.prod(_complete(inputs[0])[1:]))
+    return 1, _FEW
+
+
+def _value(given: CaseInput) -> int:
+    if given.value is None:
+        raise CantMakeUp("what its integers may be is not known before the run")
+    return int(given.value)

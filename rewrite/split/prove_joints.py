@@ -1,0 +1,77 @@
+"""Proves that a split step reads, joins, sums, cuts and waits where what was decided says so.
+
+Every op of the unsplit step must be there exactly once, whole or in M copies, with its attributes
+but for those that were decided; each copy must read its own parts, or whole tensors; whatever else
+there is must be a join, a sum, a cut, a weight or a number that makes one of these of another.
+Nothing of `build_step` is used but the names that the contract, section 9, gives to copies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from rewrite.pass_base import RewriteError
+from rewrite.split.build_step import SplitStep
+from rewrite.split.decide import Decisions
+from rewrite.split.op_checks import OpChecks
+from rewrite.split.states import shard_sizes
+from rewrite.split.step_reading import StepReading
+
+
+@dataclasses.dataclass(frozen=True)
+class JointsProof:
+    """What stands in a split step.
+
+    Attributes:
+      whole_ops: ops that are there once.
+      split_ops: ops that are there once per shard.
+      joins, sums, cuts: tensors that are joined, combined, cut.
+      exact: {constant: the share of the batch that it is rounded from}.
+    """
+
+    whole_ops: int
+    split_ops: int
+    joins: int
+    sums: int
+    cuts: int
+    exact: Mapping[str, float]
+
+
+def prove_joints(
+    flat: FlatGraph, properties: TensorProperties, decisions: Decisions, step: SplitStep, count: int
+) -> JointsProof:
+    """Compares a split step with the unsplit one and what was decided.
+
+    Args:
+      flat: the unsplit step.
+      properties: of its tensors.
+      decisions: what becomes of each op.
+      step: the split step, before it is placed.
+      count: into how many shards it is split.
+
+    Raises:
+      RewriteError: an op is missing, or something reads, joins, sums, cuts or waits otherwise.
+    """
+    graph_def = step.graph_def
+    if len({node.name for node in graph_def.node}) < len(graph_def.node):
+        raise RewriteError("reading a split step: two of its ops have one name")
+    if graph_def.library != flat.graph_def.library or graph_def.versions != flat.graph_def.versions:
+        raise RewriteError("reading a split step: its functions are not those that it had")
+    sizes = shard_sizes(decisions.batch, count)
+    try:
+        reading = StepReading(flat, properties, decisions, graph_def, sizes)
+        checks = OpChecks(decisions, reading)
+        for node in flat.graph_def.node:
+            checks.op(node)
+        for before, after in zip(flat.fetches, step.fetches, strict=True):
+            checks.fetch(before, after)
+    except (ValueError, TypeError, LookupError) as error:  # what no op of a sound graph raises
+        raise RewriteError(f"reading a split step: it makes no sense: {error}") from error
+    counts = reading.reader.counts
+    return JointsProof(
+        len(flat.nodes) - len(reading.copies), len(reading.copies),
+        counts["join"], counts["sum"], counts["cut"], reading.reader.exact,
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Finds in a split step what every op of the unsplit one has become, and what every tensor is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, parse_input
+from rewrite.pass_base import RewriteError
+from rewrite.split.decide import Decisions
+from rewrite.split.joint_reader import JointReader
+from rewrite.split.known_values import SHAPE_OPS
+from rewrite.split.meanings import Meaning, Value, Whole
+from rewrite.split.op_view import Split
+from rewrite.split.size_arithmetic import NUMBER_OPS, numbers
+from rewrite.split.states import WHOLE, Partial, State
+
+
+class StepReading:
+    """A split step, understood.
+
+    Attributes:
+      nodes: {name: NodeDef} of the split step.
+      sizes: entries of the batch in each shard.
+      copies: {op: its copies, one per shard}.
+      stands_in: {op that asks for a shape: the ops that say it in its place, one per output}.
+      reader: what it has met of joins, sums and cuts.
+    """
+
+    def __init__(
+        self,
+        flat: FlatGraph,
+        properties: TensorProperties,
+        decisions: Decisions,
+        graph_def: Any,
+        sizes: Sequence[int],
+    ):
+        """Raises RewriteError where an op is missing, or has no place in a split step."""
+        self._flat, self._properties, self._decisions = flat, properties, decisions
+        self.nodes = {node.name: node for node in graph_def.node}
+        self.sizes = tuple(sizes)
+        self.copies: dict[str, list[str]] = {}
+        self.stands_in: dict[str, list[str]] = {}
+        self.reader = JointReader(self.sizes, self._whole)
+        self._meanings: dict[str, list[Value]] = {}
+        self._said: dict[str, str] = {}
+        self._asserts: set[str] = set()
+        self._awaited: set[str] = set()
+        for node in flat.graph_def.node:
+            self._find(node)
+        known = {*flat.nodes, *(name for names in self.copies.values() for name in names)}
+        for node in graph_def.node:
+            if node.name not in known or node.name in self.stands_in:
+                self._read_joint(node)
+        if not self._asserts <= self._awaited:
+            raise RewriteError(f"reading a split step: nothing waits for {min(self._asserts)!r}")
+
+    def meaning(self, name: str) -> Value:
+        """What an input stands for: a tensor of the unsplit step, or a number.
+
+        Raises:
+          RewriteError: there is no such tensor, or it comes later.
+        """
+        source = parse_input(name)
+        if source.op in self._said and source.output == 0:
+            return Meaning(self._said[source.op])
+        return self._value(name)
+
+    def number(self, value: Value) -> np.ndarray | None:
+        """The value of a number, or of a whole tensor that no run can change."""
+        if not isinstance(value, Meaning):
+            return value
+        is_whole = value == Meaning(value.tensor)
+        return self._decisions.values.value(value.tensor) if is_whole else None
+
+    def said(self, name: str) -> np.ndarray | None:
+        """The number that an op makes, however it stands for something."""
+        return self.number(self._value(name))
+
+    def _find(self, node: Any) -> None:
+        """Finds an op's copies, or itself, and what its outputs stand for."""
+        answer = self._decisions.answer_of_op[node.name]
+        tensors = [f"{node.name}:{i}" for i in range(len(self._properties.dtype_of[node.name]))]
+        if isinstance(answer, Split):
+            names = [self._named(f"{node.name}/shard_{m}") for m in range(len(self.sizes))]
+            self.copies[node.name] = names
+            for shard, name in enumerate(names):
+                self._meanings[name] = [
+                    self._of_copy(tensor, state, shard, answer.is_mean)
+                    for tensor, state in zip(tensors, answer.outputs, strict=True)
+                ]
+        elif node.op in SHAPE_OPS and self._is_replaced(node):
+            self.stands_in[node.name] = (
+                [self._named(f"{node.name}/{i}") for i in range(len(tensors))]
+                if node.op == "ShapeN"
+                else [node.name]
+            )
+            for tensor, name in zip(tensors, self.stands_in[node.name], strict=True):
+                self._said[name] = tensor
+        else:
+            self._get(node.name)
+            self._meanings[node.name] = [Meaning(tensor) for tensor in tensors]
+
+    def _of_copy(self, tensor: str, state: State, shard: int, is_mean: bool) -> Meaning:
+        if state == WHOLE:
+            return Meaning(tensor)
+        weighted = is_mean and isinstance(state, Partial)
+        return Meaning(tensor, state, frozenset({shard}), is_unweighted=weighted)
+
+    def _named(self, name: str) -> str:
+        while name in self._flat.nodes:  # the unsplit step has an op that is called so
+            name += "_"
+        return self._get(name).name  # type: ignore[no-any-return]
+
+    def _get(self, name: str) -> Any:
+        if name not in self.nodes:
+            raise RewriteError(f"reading a split step: {name!r} is missing")
+        return self.nodes[name]
+
+    def _is_replaced(self, node: Any) -> bool:
+        """Whether something else says what an op says of a shape."""
+        here = self.nodes.get(node.name)
+        return here is None or here.op != node.op or here.input[:] != node.input[:]
+
+    def _read_joint(self, node: Any) -> None:
+        """Understands an op that the unsplit step has not."""
+        controls = [name for name in node.input if name.startswith("^")]
+        inputs = [self._value(name) for name in data_inputs(node)]
+        self._awaited.update(name[1:] for name in controls)
+        if node.op in ("Assert", "NoOp"):
+            self._asserts.update({node.name} if node.op == "Assert" else ())
+            return
+        is_late = any(self._get(name[1:]).op != "Assert" for name in controls)
+        if is_late and node.name not in self._said:
+            raise RewriteError(f"reading {node.name!r} of the split step: it waits for an op")
+        if node.op in SHAPE_OPS:
+            self._meanings[node.name] = list(self._asked(node, inputs))
+            return
+        known = [self.number(value) for value in inputs]
+        of_tensor = node.op == "Identity" and isinstance(inputs[0], Meaning)
+        if node.op in NUMBER_OPS and not of_tensor and all(v is not None for v in known):
+            self._meanings[node.name] = list(numbers(node, known))  # type: ignore[arg-type]
+            return
+        as_numbers = [
+            v if isinstance(v, Meaning) else k for v, k in zip(inputs, known, strict=True)
+        ]
+        self._meanings[node.name] = list(self.reader.read(node, as_numbers))  # type: ignore[arg-type]
+
+    def _value(self, name: str) -> Value:
+        source = parse_input(name)
+        outputs = self._meanings.get(source.op)
+        if outputs is None or not 0 <= source.output < len(outputs):
+            raise RewriteError(f"reading {name!r} of the split step: it is not there in time")
+        return outputs[source.output]
+
+    def _asked(self, node: Any, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
+        import tensorflow as tf
+
+        dtype = tf.as_dtype(node.attr["out_type"].type or tf.int32).as_numpy_dtype
+        for value in inputs:
+            if (
+                not isinstance(value, Meaning)
+                or node.attr["T"].type != self._whole(value.tensor).dtype
+            ):
+                raise RewriteError(f"reading {node.name!r} of the split step: of what is this?")
+            shape = self.reader.shape(value)
+            number: Any = {"Size": int(np.prod(shape)), "Rank": len(shape)}.get(node.op, shape)
+            yield np.array(number, dtype)
+
+    def _whole(self, tensor: str) -> Whole:
+        import tensorflow as tf
+
+        op, _, index = tensor.partition(":")
+        dtype = tf.as_dtype(self._properties.dtype_of[op][int(index)])
+        return Whole(self._properties.shape_of[op][int(index)], dtype.as_datatype_enum)

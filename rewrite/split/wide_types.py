@@ -1,0 +1,95 @@
+"""Ops in float64 instead of float32 and narrower: which have a kernel for it, and what it makes."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.building.op_outputs import op_definition
+from graphs.pricing.kernels import kernel_table
+
+# What these draw depends on the type that they are asked for.
+_RANDOM = re.compile(
+    "Random|Multinomial|TruncatedNormal|StatefulUniform|StatefulStandardNormal|CandidateSampler"
+)
+
+
+@functools.cache
+def _types() -> tuple[frozenset[int], int]:
+    """The narrow float types, and float64."""
+    from tensorflow.core.framework import types_pb2 as types
+
+    narrow = {types.DT_FLOAT, types.DT_HALF, types.DT_BFLOAT16}
+    return frozenset(narrow | {number + 100 for number in narrow}), types.DT_DOUBLE
+
+
+def wide_type(number: int) -> int:
+    """A type's number; float64's for float32, float16 and bfloat16, references included."""
+    narrow, wide = _types()
+    if number not in narrow:
+        return number
+    return wide + 100 if number > 100 else wide
+
+
+def widen_types(message: Any) -> None:
+    """Makes all narrow float types of an op's attributes float64, in place."""
+    for value in message.attr.values():
+        if value.WhichOneof("value") == "type":
+            value.type = wide_type(value.type)
+        elif value.WhichOneof("value") == "list" and value.list.type:
+            wide = [wide_type(number) for number in value.list.type]
+            del value.list.type[:]
+            value.list.type.extend(wide)
+
+
+def is_random(op_type: str) -> bool:
+    """Whether an op draws numbers."""
+    return _RANDOM.search(op_type) is not None
+
+
+def widened(node: Any, library: Mapping[str, Any] | None = None) -> Any | None:
+    """A copy of a NodeDef that computes in float64; None where no CPU kernel does.
+
+    Args:
+      node: any; its name and inputs are kept. A constant keeps its value's own type.
+      library: functions that have float64 arguments, too, and may be called by name.
+    """
+    wide = type(node)()
+    wide.CopyFrom(node)
+    _fill_in_types(wide, library or {})
+    widen_types(wide)
+    if node.op in (library or {}) or wide == node:
+        return wide
+    if is_random(node.op) or kernel_table().matching(wide, "CPU") is None:
+        return None
+    return wide
+
+
+def _fill_in_types(node: Any, library: Mapping[str, Any]) -> None:
+    """Writes down types that the op has by default: they may have to be widened."""
+    if node.op in library:
+        return
+    for attribute in op_definition(node.op, node.name).attr:
+        is_default = attribute.HasField("default_value") and attribute.name not in node.attr
+        if attribute.type == "type" and is_default:
+            node.attr[attribute.name].CopyFrom(attribute.default_value)
+
+
+def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = False) -> list[int]:
+    """The type's number of each data input, or output, of a NodeDef."""
+    if node.op in library:
+        signature = library[node.op].signature
+    else:
+        signature = op_definition(node.op, node.name)
+    types: list[int] = []
+    for argument in signature.output_arg if of_outputs else signature.input_arg:
+        if argument.type_list_attr:
+            types.extend(node.attr[argument.type_list_attr].list.type)
+            continue
+        one = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+        if argument.is_ref:
+            one += 100 * (one < 100)
+        types.extend([one] * (node.attr[argument.number_attr].i if argument.number_attr else 1))
+    return types

@@ -1,0 +1,153 @@
+"""Every rule's answer is proven on its op, and a wrong answer is found."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.shapes import infer
+from graphs.host.child import ChildError
+from rewrite.split import prove_ops as proving
+from rewrite.split.decide import decide
+from rewrite.split.op_cases import op_cases
+from rewrite.split.op_view import Split
+from rewrite.split.prove_ops import NotProven, prove_ops
+from rewrite.split.prove_ops_child import outcomes_of
+from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar
+from rewrite.split.states import SUM, WHOLE, Partial, Sharded
+from tests.rewrite.split.rules_test import CASES
+from tests.rewrite.split.run_rule import BATCH
+from tests.rewrite.split.run_step import flat_graph
+
+v1 = tf.compat.v1
+
+
+def decided(name):
+    """A case of the rules' own tests, and what the rules say of it."""
+    arrays, batch_axes, build = CASES[name][:3]
+    feeds = {f"x{i}:0": array for i, array in enumerate(arrays)}
+    with tf.Graph().as_default() as graph:
+        result = build(*[v1.placeholder(a.dtype, a.shape, f"x{i}") for i, a in enumerate(arrays)])
+    flat = flat_graph(graph, feeds, [result.name])
+    properties = infer(flat)
+    batch = next(a.shape[x] for a, x in zip(arrays, batch_axes, strict=True) if x is not None)
+    axes = {f"x{i}:0": axis for i, axis in enumerate(batch_axes) if axis is not None}
+    return flat, properties, decide(flat, properties, batch, axes), result.op.name
+
+
+def cases_of(name, num_shards):
+    flat, properties, decisions, _ = decided(name)
+    return op_cases(flat, properties, decisions, num_shards)
+
+
+@pytest.mark.parametrize("num_shards", [2, 3])
+def test_all_rules_are_proven(num_shards):
+    cases = [case for name in CASES for case in cases_of(name, num_shards)]
+    assert len(cases) > 70
+    wrong = [(case.name, case.node.op, outcome)
+             for case, outcome in zip(cases, outcomes_of(cases), strict=True)
+             if outcome != CaseOutcome()]  # fmt: skip
+    assert not wrong
+
+
+def only(*outputs):
+    return {"outputs": outputs}
+
+
+# {case: what its rule could have said instead}
+WRONG = {
+    "unary": only(Sharded(1)),
+    "binary": only(SUM),
+    "sum": only(Partial("max")),
+    "sum of all": {"is_mean": True},
+    "sum of rows": only(Partial()),
+    "mean": {"is_mean": False},
+    "max": only(SUM),
+    "all": only(Partial("any")),
+    "any": only(Partial("all")),
+    "prod": only(SUM),
+    "l2 loss": only(WHOLE),
+    "matmul": {"inputs": (WHOLE, WHOLE)},
+    "weight gradient": only(Sharded(0)),
+    "cumsum across": {"inputs": (Sharded(0), WHOLE), "outputs": (Sharded(0),)},
+    "softmax across": {"inputs": (Sharded(1),), "outputs": (Sharded(1),)},
+    "sums added": {"inputs": (SUM, WHOLE)},
+    "root of a sum": {"inputs": (SUM,), "outputs": (SUM,)},
+    "batch inside": {"outputs": (Sharded(0),)},
+    "batch spread": {"inputs": (Sharded(0), WHOLE), "outputs": (Sharded(0),)},
+    "convolution's input gradient": {"shape_inputs": {}},
+    "flatten": {"shape_inputs": {}},
+    "transpose": only(Sharded(0)),
+    "gather rows": {"inputs": (Sharded(0), WHOLE, WHOLE), "outputs": (Sharded(0),)},
+    "roll across": {"inputs": (Sharded(0), WHOLE, WHOLE), "outputs": (Sharded(0),)},
+    "sparse cross entropy": {"inputs": (Sharded(0), WHOLE)},
+    "softmax": {"attrs": {"T": v1.AttrValue(type=tf.int32.as_datatype_enum)}},
+    "strided slice across": {
+        "inputs": (Sharded(0), WHOLE, WHOLE, WHOLE), "outputs": (Sharded(0),),
+    },
+    "bias on axis 1": only(Sharded(0)),
+    "one hot": only(Sharded(1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_answer_is_found(name):
+    flat, properties, decisions, op = decided(name)
+    right = decisions.answer_of_op[op]
+    if not isinstance(right, Split):
+        right = Split((), ())
+    wrong = dataclasses.replace(right, **WRONG[name])
+    answers = {**decisions.answer_of_op, op: wrong}
+    changed = dataclasses.replace(decisions, answer_of_op=answers)
+    cases = [case for case in op_cases(flat, properties, changed, 2) if case.name == op]
+    assert outcomes_of(cases)[0].differs
+
+
+def test_alike_ops_are_proven_once_and_in_a_child():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 4), "x")
+        for _ in range(5):
+            x = tf.tanh(x)
+        tf.reduce_sum(x, name="sum")
+    flat = flat_graph(graph, {"x:0": np.zeros((BATCH, 4), np.float32)}, ["sum:0"])
+    properties = infer(flat)
+    decisions = decide(flat, properties, BATCH, {"x:0": 0})
+    assert [case.count for case in op_cases(flat, properties, decisions, 2)] == [5, 1]
+    proof = prove_ops(flat, properties, decisions, 2)
+    assert (proof.distinct_ops, proof.proven_ops) == (2, 2)
+    assert not proof.not_proven and not proof.differing
+    starved = prove_ops(flat, properties, decisions, 2, memory_bytes=1)
+    why = "it takes 0.0 GiB of memory, more than there is for it"
+    assert starved.not_proven == [NotProven("Sum", 1, why), NotProven("Tanh", 1, why)]
+    hurried = prove_ops(flat, properties, decisions, 2, seconds=0)
+    assert hurried.not_proven[0].reason == "the time for proving ops was used up"
+
+
+def test_a_case_that_ends_the_child_counts_and_the_others_are_proven(monkeypatch):
+    cases = [case for name in ("unary", "binary", "sum") for case in cases_of(name, 2)]
+    bad = cases[1]
+
+    def ask(module, request, seconds):
+        done = []
+        for batch in request.batches:
+            if any(case.name == bad.name for case in batch):
+                raise ChildError("it was killed by SIGSEGV", OutcomesSoFar(done))
+            done.append([CaseOutcome()] * len(batch))
+        return OutcomesSoFar(done)
+
+    monkeypatch.setattr(proving, "ask_child", ask)
+    outcomes = proving.prove_cases(cases, 10.0, None)
+    why = "it ended the process: it was killed by SIGSEGV"
+    assert outcomes[1] == CaseOutcome(not_proven=why)
+    assert [outcome for outcome in outcomes if outcome == CaseOutcome()]
+
+
+def test_what_has_no_inputs_to_make_up_is_named():
+    flat, properties, decisions, op = decided("unary")
+    case = next(c for c in op_cases(flat, properties, decisions, 2) if c.name == op)
+    variant = dataclasses.replace(case.inputs[0], shape=None)
+    outcome = outcomes_of([dataclasses.replace(case, inputs=(variant,))])[0]
+    assert outcome.not_proven == "the shape of an input is not known before the run"
