@@ -17,6 +17,8 @@ SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
 # Only one side of a condition has a value in a run; evaluating the other would fail.
 _CONTROL = frozenset({"Switch", "_SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+# Their outputs are of unknown size, but never larger than what they read.
+_NO_LARGER = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 
 
@@ -122,7 +124,7 @@ def _may_fold(node: Any, properties: TensorProperties) -> bool:
         return False
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False
-    for shape in properties.shape_of[node.name]:
+    for shape in properties.shape_of[node.name] if node.op not in _NO_LARGER else ():
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             return False
     return not op_definition(node.op, node.name).is_stateful
