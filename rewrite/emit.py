@@ -62,7 +62,14 @@ def emit(
         saved_model = _moved(source, built, made)
     ignored = _place(saved_model, device_of_origin)
     _write_saved_model(saved_model, made)
-    _write_extra(made, extra_files, _graph_file(source, device_of_origin))
+    graph_file = (
+        b""
+        if source.saved_model_dir
+        else _graph_file(
+            given_graph(source), saved_model.meta_graphs[0].graph_def, device_of_origin
+        )
+    )
+    _write_extra(made, extra_files, graph_file)
     renew_fingerprint(made)
     return ignored
 
@@ -183,15 +190,22 @@ def renew_fingerprint(made: Path) -> None:
     path.write_bytes(fingerprinting.CreateFingerprintDef(str(made)))
 
 
-def _graph_file(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> bytes:
-    """Makes the rewritten GraphDef of a model that came as one; empty for others."""
-    if source.saved_model_dir:
-        return b""
-    graph_def = given_graph(source)
-    known = known_origins(graph_def, device_of_origin)
-    content: bytes = place_graph(graph_def, known.device_of_origin).graph_def.SerializeToString(
-        deterministic=True
-    )
+def _graph_file(given: Any, placed: Any, device_of_origin: Mapping[Origin, str]) -> bytes:
+    """Makes the rewritten GraphDef of a model that came as one.
+
+    Where it calls no function, an op has the device that it has in the SavedModel, which was
+    checked there: placing it anew takes as long again.
+    """
+    if given.library.function:
+        known = known_origins(given, device_of_origin)
+        result = place_graph(given, known.device_of_origin).graph_def
+    else:
+        device_of_op = {node.name: node.device for node in placed.node}
+        result = type(given)()
+        result.CopyFrom(given)
+        for node in result.node:
+            node.device = device_of_op.get(node.name, "")
+    content: bytes = result.SerializeToString(deterministic=True)
     return content
 
 

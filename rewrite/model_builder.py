@@ -68,6 +68,11 @@ class ModelBuilder(contextlib.AbstractContextManager["ModelBuilder"]):
         self._child = self._child or AskedChild(_CHILD)
         self._child.ask(str(folder / _REQUEST))
 
+    @property
+    def is_building(self) -> bool:
+        """Whether `built` would have to wait."""
+        return self._child is not None and self._child.is_running
+
     def built(self) -> BuiltModel | None:
         """Waits for the end of what was begun; None for a SavedModel.
 

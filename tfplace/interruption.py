@@ -11,11 +11,13 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TypeVar
 
 Result = TypeVar("Result")
+_LOOK_SECONDS = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -82,7 +84,10 @@ class Interruption:
 
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
-        self.unless_seen(lambda: thread.join(min(seconds, threading.TIMEOUT_MAX)), None)
+        end = time.monotonic() + seconds
+        with contextlib.suppress(Interrupted), self.raising():
+            while thread.is_alive() and time.monotonic() < end:
+                thread.join(_LOOK_SECONDS)  # a signal just before a wait doesn't end that
         if not found or self.seen:
             return otherwise
         if isinstance(found[0], Exception):

@@ -90,14 +90,16 @@ def optimize(
             if is_timed:  # real runs that time ops wait until nothing else runs on this machine
                 builder.close()
                 compiling.wait(phases, progress)
+                progress.say(f"timing its ops on {options.problem.cluster}")
             elif options.evaluator != "measure":
                 builder.begin(model.source, scratch)
             phases.begin("price")
 
         trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
-        prepared = prepare(
-            options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
-        )
+        with progress.working():
+            prepared = prepare(
+                options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
+            )
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         for sentence in prepared.matched:
             progress.say(sentence)
@@ -128,10 +130,13 @@ def optimize(
                     prepared, emitted, options.verify, options.budget_seconds, progress, left
                 )
                 phases.begin("report")
+                left = end - phases.total() - REPORTING_SECONDS
                 explained = explain(placed)
                 needs = loading_needs(prepared.cluster, devices.values())
+                has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
                 split_evenly = interruption.unless_seen(
-                    functools.partial(data_parallel_baseline, prepared, options.problem), None
+                    functools.partial(data_parallel_baseline, prepared, options.problem, has_time),
+                    None,
                 )
                 run = FinishedRun(
                     searched, choice, timings, proof, split_evenly, phases.seconds(), needs
@@ -149,11 +154,19 @@ def optimize(
             return report
 
 
+def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
+    """What reading and pricing a step that is split for all devices takes, roughly."""
+    seconds = phases.seconds()
+    return (seconds["read"] + seconds["price"]) * prepared.problem.num_devices
+
+
 def _built(
     builder: ModelBuilder, prepared: PreparedModel, scratch: Path, progress: Progress
 ) -> BuiltModel | None:
     """What a graph was made, before its placement is written; waits as long as it takes."""
     builder.begin(prepared.source, scratch)
+    if builder.is_building:
+        progress.say("making a SavedModel of the graph, its variables with values")
     with progress.working():
         return builder.built()
 

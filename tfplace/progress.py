@@ -78,8 +78,10 @@ class TerminalProgress(Progress):
         )
         with rich_progress.Progress(*columns, console=self._console, transient=True) as self._bar:
             self._task = self._bar.add_task("working", total=budget_seconds)
-            yield
-        self._bar = None
+            try:
+                yield
+            finally:
+                self._bar = None
 
     def _update(self, completed: float, total: float | None, description: str) -> None:
         if self._bar is not None:

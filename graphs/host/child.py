@@ -26,6 +26,7 @@ from typing import IO, Any
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _TAIL_BYTES = 2000
+_LOOK_SECONDS = 0.5
 _STACK_TRACE_BYTES = 20_000  # TensorFlow puts the trace of a failed check after what failed
 _EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
@@ -73,9 +74,12 @@ class Child:
           TimeoutError: none came in time.
           EOFError: the child has ended, or is about to.
         """
+        end = time.monotonic() + timeout_seconds
         try:
-            if not self.connection.poll(max(0.0, timeout_seconds)):
-                raise TimeoutError
+            # In slices: a signal that comes just before a wait is heard only after it.
+            while not self.connection.poll(min(_LOOK_SECONDS, max(0.0, end - time.monotonic()))):
+                if time.monotonic() >= end:
+                    raise TimeoutError
             return self.connection.recv()
         except ConnectionError:
             raise EOFError from None
@@ -164,6 +168,11 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
             cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
             raise ChildError(f"{cause}: {last_words}", answer)
         return answer
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it hasn't ended yet."""
+        return self._child.process.poll() is None
 
     def close(self) -> None:
         """Kills the child where it still runs; may be called twice."""

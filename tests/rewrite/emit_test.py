@@ -20,6 +20,8 @@ from rewrite.call_graph import copy_of
 from rewrite.check_graph import check_same_model
 from rewrite.clear_devices import bodies
 from rewrite.emit import emit, in_model
+from rewrite.model_builder import given_graph
+from rewrite.place_graph import known_origins, place_graph
 from tests.rewrite.placements import CPU0, CPU1
 
 
@@ -172,6 +174,14 @@ def test_a_meta_graph_keeps_its_signatures_and_restores_its_checkpoint(meta_grap
 def test_a_placement_of_another_model_is_refused(tf2, tmp_path):
     with pytest.raises(PlacementError, match="none of the 1 placed ops is in the model"):
         emit(tf2.source, {Origin("", "nowhere"): CPU0}, tmp_path, {})
+
+
+def test_the_graph_file_is_what_placing_the_given_graph_makes(graph_def):
+    given = given_graph(graph_def.source)
+    placed = place_graph(given, known_origins(given, graph_def.wanted).device_of_origin)
+    written = Path(graph_def.path, "assets.extra/tfplace/graph.pb").read_bytes()
+    assert not given.library.function
+    assert written == placed.graph_def.SerializeToString(deterministic=True)
 
 
 def test_a_graph_whose_variables_cannot_be_initialised_is_refused(graph_def, tmp_path, monkeypatch):

@@ -50,11 +50,14 @@ def data_parallel_baseline(prepared: PreparedModel, options: ProblemOptions) -> 
     Args:
       prepared: the problem that is searched, split or not.
       options: what it was prepared from.
+      has_time: whether the step may be read, split and priced for it.
     """
     num_shards = len(working_devices(prepared.problem))
     if prepared.source.mode != "train" or num_shards < 2:
         return None
     if prepared.split is None or prepared.split.num_shards != num_shards:
+        if not has_time:
+            return DataParallel(None, False, "not tried: no time was left", {}, num_shards)
         try:
             prepared = prepare(dataclasses.replace(options, num_shards=num_shards))
         except TfplaceError as error:

@@ -26,13 +26,16 @@ NUM_STEPS: Mapping[int, int] = {1_000: 9, 3_000: 28, 10_000: 95, 30_000: 285, 10
 BUDGET_SECONDS = 20
 _GRAPH = "rnnlm --hidden_size=512 --vocab_size=2000 --batch_size=32"
 _OPTIMIZE = f"--cluster=k80x4 --evaluator=simulate --budget_seconds={BUDGET_SECONDS}"
-COLUMNS = ("ops", *PHASES, "in all", "largest process")
+COLUMNS = ("ops", *PHASES, "in all", "largest process", "beside")
 
 
 def measured(num_steps: int) -> list[Any]:
-    """A row: one graph is made and placed, in processes of their own."""
+    """A row: one graph is made and placed, in processes of their own.
+
+    Its last cell says how many other processes wanted a core before.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        model, out = f"{folder}/model.pb", f"{folder}/out"
+        model, out, load = f"{folder}/model.pb", f"{folder}/out", os.getloadavg()[0]
         _run(f"graph {_GRAPH} --num_steps={num_steps} --output={model}")
         began = time.monotonic()
         peak_bytes = _run(f"optimize {model} {_OPTIMIZE} --output_dir={out}")
@@ -40,7 +43,8 @@ def measured(num_steps: int) -> list[Any]:
         report = json.loads(Path(out, "assets.extra/tfplace/report.json").read_bytes())
     phases = [round(report["seconds_by_phase"][phase], 1) for phase in PHASES]
     memory = f"{peak_bytes / 2**30:.1f} GiB"
-    return [report["model"]["num_ops"], *phases, round(seconds, 1), memory]
+    beside = f"{load:.1f} others" if load >= 0.5 else "nothing"
+    return [report["model"]["num_ops"], *phases, round(seconds, 1), memory, beside]
 
 
 def _run(words: str) -> int:

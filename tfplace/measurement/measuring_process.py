@@ -30,6 +30,7 @@ from tfplace.measurement.workers import NO_WORKERS, WorkerPool, start_workers
 _LOGGER = logging.getLogger(__name__)
 _CHILD = "tfplace.measurement.measuring_child"
 _VMSTAT = Path("/proc/vmstat")
+_SECONDS_TO_START = 60.0  # of all workers together
 _SECONDS_TO_END = 1.0  # a lost task's process may take a moment to be gone
 _KILLS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _OUT_OF_MEMORY = ("bad_alloc", "OOM when allocating", "Cannot allocate memory")
@@ -107,6 +108,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         try:
             child = self._started()
         except (ClusterError, ConnectionError) as error:
+            if self.seconds_left <= 0.0:
+                return self._closed_after(self._out_of_time())
             if not self.num_starts:
                 raise
             return Infeasible("crash", f"starting anew after a crash: {error}")
@@ -202,7 +205,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             started = time.monotonic()
             limit = {key.task: d.memory_bytes for key, d in zip(keys, devices, strict=True)}
             memory_bytes = [limit.get(task, 0) for task in range(max(limit) + 1)]
-            self._pool = start_workers(len(memory_bytes), memory_bytes=memory_bytes)
+            seconds = min(_SECONDS_TO_START, max(self.seconds_left, 0.0))
+            self._pool = start_workers(len(memory_bytes), seconds, memory_bytes)
             _LOGGER.info("started workers in %.1f s", time.monotonic() - started)
             addresses = [self._pool.addresses[key.task] for key in keys]
         split = gpu_split_bytes(self._cluster)

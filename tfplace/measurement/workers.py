@@ -109,7 +109,10 @@ def start_workers(
             len(usable),
         )
     failures: list[str] = []
+    deadline = time.monotonic() + timeout_seconds
     for _ in range(_NUM_ATTEMPTS):  # a free port may be taken before the worker binds it
+        if failures and time.monotonic() >= deadline:
+            break
         addresses = _free_addresses(num_workers)
         with contextlib.ExitStack() as ends:
             children = []
@@ -119,7 +122,7 @@ def start_workers(
                 arguments = [str(task), str(core), ",".join(addresses), str(limit)]
                 children.append(start_child("tfplace.measurement.worker", arguments))
                 ends.callback(children[-1].end)
-            failures = _wait_until_ready(children, time.monotonic() + timeout_seconds)
+            failures = _wait_until_ready(children, deadline)
             if not failures:
                 ends.pop_all()
                 return WorkerPool(addresses, children)

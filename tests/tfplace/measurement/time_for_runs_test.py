@@ -1,12 +1,14 @@
 """Real runs end with the time that they were given; too few steps are no answer."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from graphs.errors import ClusterError
 from graphs.placement import Infeasible
-from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
+from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, WORKERS, cluster_of
 from tfplace.measurement import measuring_process, run_measurement
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.run_measurement import Timings, measure_variants
@@ -57,6 +59,15 @@ class Scripted:
         return self._rng.lognormal(size=1) if isinstance(request, StepRequest) else None
 
 
+class Unused:
+    """A child that is ended before it is asked for anything."""
+
+    connection = SimpleNamespace(send=None)
+
+    def end(self) -> None:
+        pass
+
+
 class Graph:
     def SerializeToString(self) -> bytes:
         return b""
@@ -85,6 +96,20 @@ def test_rounds_end_with_the_time(monkeypatch, all_seconds, num_steps):
             assert isinstance(result, Infeasible) and result.reason == "timeout"
         else:
             assert isinstance(result, Timings) and len(result.step_seconds) == num_steps
+
+
+def test_workers_that_start_too_slowly_are_out_of_time_too(monkeypatch):
+    def start(num_workers, timeout_seconds, memory_bytes):
+        assert timeout_seconds == 9.0
+        clock.now += timeout_seconds
+        raise ClusterError("worker 0: it was not ready in time")
+
+    clock = Clock()
+    monkeypatch.setattr(measuring_process, "time", clock)
+    monkeypatch.setattr(measuring_process, "start_workers", start)
+    monkeypatch.setattr(measuring_process, "start_child", lambda module: Unused())
+    with MeasuringProcess(cluster_of(WORKERS), all_seconds=9.0) as process:
+        assert process.request(StepRequest(0, 1), 100.0) == OUT_OF_TIME
 
 
 def test_what_is_asked_after_the_time_starts_nothing(monkeypatch):
