@@ -132,7 +132,7 @@ class _Builder:
             tensor = f"{node.name}:{index}"
             self.tensors.set_whole(tensor, tensor)
             state = self.decisions.state_of_tensor[tensor]
-            if state != WHOLE:  # a fed tensor
+            if tensor in self.decisions.axis_of_feed:
                 self.tensors.parts(tensor, state)
 
     def _add_copies(self, node: Any, answer: Split) -> None:

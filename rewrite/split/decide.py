@@ -63,10 +63,10 @@ def decide(
     for node in flat.graph_def.node:
         outputs = properties.dtype_of[node.name]
         answer: Answer
+        view = _view(properties, values, states, batch, node)
         if node.name in kept_whole:
             answer = StayWhole(kept_whole[node.name])
         else:
-            view = _view(properties, values, states, batch, node)
             answer = _answer(flat, view, rules)
         answers[node.name] = answer
         for index in range(len(outputs)):
@@ -74,7 +74,7 @@ def decide(
             if tensor in axis_of_feed:
                 states[tensor] = Sharded(axis_of_feed[tensor])
             else:
-                states[tensor] = answer.outputs[index] if isinstance(answer, Split) else WHOLE
+                states[tensor] = _state(view, answer, index)
     asked = parts_on_demand(
         flat, properties, answers, lambda node: _view(properties, values, states, batch, node)
     )
@@ -82,6 +82,21 @@ def decide(
     states.update({f"{name}:0": answer.outputs[0] for name, answer in asked.items()})
     answers.update(repeated_ops(flat, properties, answers, states, kept_whole))
     return Decisions(batch, dict(axis_of_feed), answers, states, values)
+
+
+def _state(view: OpView, answer: Answer, index: int) -> State:
+    """Of an output. What a whole op makes of parts is cut again, where it still has the batch."""
+    if isinstance(answer, Split):
+        return answer.outputs[index]
+    shape = view.output_shapes[index]
+    if shape is None or len(shape) < 2 or "float" not in view.output_dtypes[index]:
+        return WHOLE
+    for position in view.sharded:
+        state = view.inputs[position].state
+        assert isinstance(state, Sharded)
+        if state.axis < len(shape) and shape[state.axis] == state.size(view.batch):
+            return state
+    return WHOLE
 
 
 def _answer(flat: FlatGraph, view: OpView, rules: Mapping[str, Rule]) -> Answer:

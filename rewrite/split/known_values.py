@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
 # Only one side of a condition has a value in a run; evaluating the other would fail.
 _CONTROL = frozenset({"Switch", "_SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+# Their outputs are of unknown size, but never larger than what they read.
+_NO_LARGER = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 
 
@@ -59,38 +61,61 @@ def _computed(
     """Values of constants and of what is computed of constants and `known` alone."""
     import tensorflow as tf
 
+    values: dict[str, np.ndarray] = {}
     graph_def = tf.compat.v1.GraphDef(versions=flat.graph_def.versions)
-    const_of: dict[str, str] = {}
-    wanted: list[str] = []
+    given: dict[str, str] = {}  # {tensor that is known already: constant that holds it}
     folded: set[str] = set()
+    wanted: list[str] = []
     for node in flat.graph_def.node:
         if node.name in flat.unit_of_node or not _may_fold(node, properties):
             continue
+        if node.op == "Const":
+            values[f"{node.name}:0"] = tf.make_ndarray(node.attr["value"].tensor)
+            continue
         sources = [parse_input(n) for n in node.input if not n.startswith("^")]
-        if not all(s.op in folded or s.tensor in known for s in sources):
+        tensors = [with_index(source.tensor) for source in sources]
+        if not all(
+            s.op in folded or t in known or t in values
+            for s, t in zip(sources, tensors, strict=True)
+        ):
             continue
         copy = graph_def.node.add(op=node.op, name=node.name)
         for name, attr in node.attr.items():
             if not name.startswith("_"):
                 copy.attr[name].CopyFrom(attr)
-        for source in sources:
-            if source.op in folded:
-                copy.input.append(source.tensor)
-                continue
-            if source.tensor not in const_of:
-                const = graph_def.node.add(op="Const", name=f"tfplace_known_{len(const_of)}")
-                const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(known[source.tensor]))
-                const.attr["dtype"].type = const.attr["value"].tensor.dtype
-                const_of[source.tensor] = const.name
-            copy.input.append(const_of[source.tensor])
+        for source, tensor in zip(sources, tensors, strict=True):
+            if source.op not in folded and tensor not in given:
+                value = known[tensor] if tensor in known else values[tensor]
+                given[tensor] = _add_const(graph_def, f"tfplace_known_{len(given)}", value)
+            copy.input.append(given.get(tensor, source.tensor))
         folded.add(node.name)
         wanted.extend(f"{node.name}:{i}" for i in range(len(properties.dtype_of[node.name])))
-    if not wanted:
-        return {}
+    if wanted:
+        values.update(zip(wanted, _run(graph_def, wanted), strict=True))
+    return values
+
+
+def _add_const(graph_def: Any, name: str, value: np.ndarray) -> str:
+    import tensorflow as tf
+
+    const = graph_def.node.add(op="Const", name=name)
+    const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    const.attr["dtype"].type = const.attr["value"].tensor.dtype
+    return name
+
+
+def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
+    """Evaluates tensors, as they are: optimizing the graph would take longer than running it."""
+    import tensorflow as tf
+
+    v1 = tf.compat.v1
+    config = v1.ConfigProto(device_count={"GPU": 0})
+    config.graph_options.optimizer_options.opt_level = -1
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
     with tf.Graph().as_default() as graph:
-        tf.compat.v1.import_graph_def(graph_def, name="")
-        with tf.compat.v1.Session(graph=graph) as session:
-            return dict(zip(map(with_index, wanted), session.run(wanted), strict=True))
+        v1.import_graph_def(graph_def, name="")
+        with v1.Session(graph=graph, config=config) as session:
+            return [np.asarray(value) for value in session.run(list(tensors))]
 
 
 def _may_fold(node: Any, properties: TensorProperties) -> bool:
@@ -99,7 +124,7 @@ def _may_fold(node: Any, properties: TensorProperties) -> bool:
         return False
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False
-    for shape in properties.shape_of[node.name]:
+    for shape in properties.shape_of[node.name] if node.op not in _NO_LARGER else ():
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             return False
     return not op_definition(node.op, node.name).is_stateful

@@ -7,13 +7,14 @@ own part: of a row that is the same for all entries, nothing has to be cut at al
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import op_of, parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import additive, broadcast, elementwise
@@ -42,10 +43,11 @@ def parts_on_demand(
         if ":" in fetch:
             wanted[with_index(fetch)].add(WHOLE)
     found: dict[str, Split] = {}
+    kept = {op_of(spec.tensor) for spec in flat.feeds} | flat.unit_of_node.keys()
     for node in reversed(flat.graph_def.node):
         answer = answers[node.name]
         wants = wanted[f"{node.name}:0"]
-        if answer == StayWhole() and len(wants) == 1 and node.name not in flat.unit_of_node:
+        if answer == StayWhole() and len(wants) == 1 and node.name not in kept:
             (state,) = wants
             if isinstance(state, Sharded) and len(properties.dtype_of[node.name]) == 1:
                 made = _in_parts(view_of(node), state, properties)
@@ -78,6 +80,8 @@ def _in_parts(view: OpView, state: Sharded, properties: TensorProperties) -> Spl
         answer = Split((WHOLE, WHOLE), (state,), {1: sizes})
     elif op in _SHAPED:
         return _reshaped(view, state, result)
+    elif op == "MatMul":
+        return _product(view, state)
     elif RULES.get(op) in (elementwise, additive):
         return _elementwise(view, state, result, properties)
     else:
@@ -109,6 +113,15 @@ def _elementwise(
     if len(sizes) > 1 or sum(sizes) > properties.bytes_of[view.node.name][0]:
         return None
     return Split(inputs, (state,))
+
+
+def _product(view: OpView, state: Sharded) -> Split | None:
+    """Rows of a product, of the same rows of its left operand, where these are less."""
+    rows = 1 if view.attr("transpose_a").b else 0
+    shape, result = view.inputs[0].shape or (), view.output_shapes[0] or ()
+    if state.axis != 0 or math.prod(shape) > math.prod(result):
+        return None
+    return Split((dataclasses.replace(state, axis=rows), WHOLE), (state,))
 
 
 def _reshaped(view: OpView, state: Sharded, result: tuple[int, ...]) -> Split | None:

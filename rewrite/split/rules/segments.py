@@ -1,4 +1,4 @@
-"""Ops that read or add up rows by number."""
+"""Ops that read rows by number, or add them up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
+from rewrite.split.rules.reductions import UNKNOWN_AXES
 from rewrite.split.states import Partial
 
 LARGE = StayWhole("its result is larger than the rows that it adds up, which are joined instead")
@@ -68,6 +69,54 @@ def gather_nd(view: OpView) -> Answer:
     leading = axes(len(indices) - 1)
     out: Labels = [*leading, *[None] * (len(result) - len(leading))]
     return split_by_factors(view, Factors([None, [*leading, None]], [out]))
+
+
+def gather(view: OpView) -> Answer:
+    """GatherV2: rows of input 0 along an axis, by input 1."""
+    shape, ids, axis = view.inputs[0].shape, view.inputs[1].shape, view.inputs[2].value
+    if shape is None or ids is None:
+        return UNKNOWN_SHAPE
+    if axis is None:
+        return UNKNOWN_AXES
+    at, batch_dims = int(axis) % len(shape), view.attr("batch_dims").i
+    labels, of_ids = axes(len(shape)), [f"i{a}" for a in range(len(ids))]
+    for shared in range(batch_dims):
+        of_ids[shared] = labels[shared]
+    row: Labels = [None if a == at else x for a, x in enumerate(labels)]
+    out: Labels = [*labels[:at], *of_ids[batch_dims:], *labels[at + 1 :]]
+    return split_by_factors(view, Factors([row, of_ids, None], [out]))
+
+
+def gather_v1(view: OpView) -> Answer:
+    """Gather: rows of input 0, by input 1."""
+    shape, ids = view.inputs[0].shape, view.inputs[1].shape
+    if shape is None or ids is None:
+        return UNKNOWN_SHAPE
+    of_ids, labels = [f"i{a}" for a in range(len(ids))], axes(len(shape))[1:]
+    return split_by_factors(view, Factors([[None, *labels], of_ids], [[*of_ids, *labels]]))
+
+
+def resource_gather(view: OpView) -> Answer:
+    """ResourceGather: rows of a variable, by input 1."""
+    if view.attr("batch_dims").i:
+        return StayWhole("it reads rows of a variable for each entry of the batch")
+    ids, result = view.inputs[1].shape, view.output_shapes[0]
+    if ids is None or result is None:
+        return UNKNOWN_SHAPE
+    labels = axes(len(ids))
+    out: Labels = [*labels, *[None] * (len(result) - len(ids))]
+    return split_by_factors(view, Factors([None, labels], [out]))
+
+
+def one_hot(view: OpView) -> Answer:
+    """OneHot: a new axis in the result."""
+    shape, result = view.inputs[0].shape, view.output_shapes[0]
+    if shape is None or result is None:
+        return UNKNOWN_SHAPE
+    axis = view.attr("axis").i % len(result)
+    labels = axes(len(shape))
+    out: Labels = [*labels[:axis], None, *labels[axis:]]
+    return split_by_factors(view, Factors([labels, None, None, None], [out]))
 
 
 unsorted_segment_max = functools.partial(unsorted_segment, combine="max")

@@ -9,6 +9,7 @@ import tensorflow as tf
 from graphs.building.shapes import infer
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
+from rewrite.split.decide_open import decide_open
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.op_view import Split
 from tests.rewrite.split.run_step import flat_graph, run
@@ -20,7 +21,7 @@ SHAPES = {"NHWC": (BATCH, 3, 2, 4), "NCHW": (BATCH, 4, 3, 2), "NDHWC": (BATCH, 3
           "NCDHW": (BATCH, 4, 2, 3, 2)}  # fmt: skip
 
 
-def norm_graph(layout, dtype, factor, version, is_training=True):
+def norm_graph(layout, dtype, factor, version, is_training=True, size=BATCH):
     """A step with a batch normalisation and its gradient; its feeds and fetches."""
     rng = np.random.default_rng(4)
     # A mean that is large beside the deviation: E[x^2] - E[x]^2 would be off.
@@ -33,7 +34,8 @@ def norm_graph(layout, dtype, factor, version, is_training=True):
     is_fresh = is_training and factor == 1.0
     attrs = {"data_format": layout, "epsilon": 1e-2, "is_training": is_training}
     with tf.Graph().as_default() as graph:
-        x, d_y = (v1.placeholder(a.dtype, a.shape, n[:-2]) for n, a in feeds.items())
+        fed = [size, *SHAPES[layout][1:]]
+        x, d_y = (v1.placeholder(a.dtype, fed, n[:-2]) for n, a in feeds.items())
         running = [empty, empty] if is_fresh else [mean, variance]
         norm = getattr(raw, f"FusedBatchNorm{version}")(
             x=tf.identity(x), scale=scale, offset=offset, mean=running[0], variance=running[1],
@@ -120,3 +122,16 @@ def test_whole_images_are_left_alone():
     flat = flat_graph(graph, feeds, fetches)
     properties = infer(flat)
     assert decompose_norms(flat, properties, BATCH, {}) == (flat, properties)
+
+
+def test_any_batch_size():
+    graph, feeds, fetches = norm_graph("NHWC", "float32", 1.0, "V3", size=None)
+    flat, axes = flat_graph(graph, feeds, fetches), dict.fromkeys(feeds, 0)
+    apart, tensors = decompose_norms(flat, infer(flat), BATCH, axes)
+    decisions = decide_open(apart, tensors, BATCH, axes, {feed: [0] for feed in feeds})
+    split = build_step(apart, tensors, decisions, 2)
+    larger = {name: np.concatenate([array, array[:2] * 2]) for name, array in feeds.items()}
+    whole, _ = run(flat.graph_def, flat.fetches, larger)
+    parts, _ = run(split.graph_def, split.fetches, larger)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-4)

@@ -10,6 +10,7 @@ from tests.rewrite.split.run_step import flat_graph, run, split_step
 v1 = tf.compat.v1
 BATCH = 5
 X = np.random.default_rng(2).normal(size=(BATCH, 3, 4)).astype(np.float32)
+W = np.ones((2, 4), np.float32)
 ROW = np.arange(4, dtype=np.float32)
 
 # {name: what is made of x, with a whole tensor that only its parts need}
@@ -18,6 +19,10 @@ WANTED_IN_PARTS = {
     "broadcast": lambda x: x * tf.tanh(tf.broadcast_to(ROW, [BATCH, 3, 4], name="made")),
     "tile": lambda x: x + tf.tile(ROW[None, None], [BATCH, 3, 1], name="made"),
     "reshaped": lambda x: x + tf.reshape(tf.fill([BATCH * 3, 4], 2.0, name="made"), [BATCH, 3, 4]),
+    "a product of zeros": lambda x: x[:, 0] + tf.matmul(tf.fill([BATCH, 2], 2.0, name="made"), W),
+    "a product, transposed": lambda x: (
+        x[:, 0] + tf.matmul(tf.fill([2, BATCH], 2.0, name="made"), W, transpose_a=True)
+    ),
     "mean's gradient": lambda x: tf.gradients(tf.reduce_mean(tf.tanh(x)) ** 2, x)[0],
     "comparison": lambda x: tf.where(tf.fill([BATCH, 3, 4], 1.0, name="made") > 0.5, x, 0.0),
 }
@@ -61,3 +66,13 @@ def test_what_is_random_is_drawn_once():
     types = [node.op for node in split.graph_def.node]
     assert types.count("RandomUniform") == types.count("GreaterEqual") + types.count("Greater") == 1
     assert types.count("Cast") == 2  # what travels are the truth values
+
+
+def test_what_a_whole_op_makes_is_cut_again():
+    def build(x):
+        return tf.tanh(tf.cumsum(x, 0, name="whole"), name="split")
+
+    _, decisions, split = split_of(build)
+    assert not isinstance(decisions.answer_of_op["whole"], Split)
+    assert isinstance(decisions.answer_of_op["split"], Split)
+    assert split.num_cuts == 2

@@ -14,6 +14,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.source_model import TensorSpec
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
+from rewrite.split.decompose_norms import decompose_norms
 
 v1 = tf.compat.v1
 
@@ -22,7 +23,7 @@ def split_step(
     flat: FlatGraph, batch: int, num_shards: int, axis_of_feed: Mapping[str, int]
 ) -> tuple[Decisions, SplitStep]:
     """What was decided, and the split step."""
-    properties = infer(flat)
+    flat, properties = decompose_norms(flat, infer(flat), batch, axis_of_feed)
     decisions = decide(flat, properties, batch, axis_of_feed)
     return decisions, build_step(flat, properties, decisions, num_shards)
 

@@ -10,17 +10,19 @@ from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from tests.rewrite.split.run_step import run, split_step
 
+STEPS = [("cifar10", 2), ("cifar10", 3), ("rnnlm", 2), ("rnnlm", 3), ("dlrm", 3), ("resnet50", 3)]
 
-@pytest.fixture(scope="module", params=["cifar10", "rnnlm"])
+
+@pytest.fixture(params=STEPS, ids=lambda param: f"{param[0]}-{param[1]}")
 def step(request, tmp_path_factory):
     path = str(tmp_path_factory.mktemp("zoo") / "model.pb")
-    zoo.write(zoo.build(request.param, size="tiny", batch_size=5), path)
+    zoo.write(zoo.build(request.param[0], size="tiny", batch_size=5), path)
     source = load(path, LoadOptions())
-    return flatten(source.graph_def, source.feeds, source.fetches)
+    return flatten(source.graph_def, source.feeds, source.fetches), request.param[1]
 
 
-@pytest.mark.parametrize("num_shards", [2, 3])
-def test_two_steps_are_the_same(step, num_shards):
+def test_two_steps_are_the_same(step):
+    step, num_shards = step
     rng = np.random.default_rng(3)
     feeds = {
         f"{spec.tensor.partition(':')[0]}:0": (

@@ -1,0 +1,35 @@
+"""Values that no run can change."""
+
+import tensorflow as tf
+
+from graphs.building.shapes import infer
+from rewrite.split.known_values import KnownValues
+from rewrite.split.op_view import Split
+from tests.rewrite.split.run_rule import floats
+from tests.rewrite.split.run_step import flat_graph, split_step
+
+v1 = tf.compat.v1
+X, BIAS = floats(5, 4), floats(1, 4)
+
+
+def test_the_axes_of_a_broadcast_operand_are_known():
+    with tf.Graph().as_default() as graph:
+        x, bias = (v1.placeholder(tf.float32, [None, 4], name) for name in ("x", "bias"))
+        tf.gradients(tf.reduce_sum(tf.tanh(x + bias)), bias, name="gradient")
+        sums = [op for op in graph.get_operations() if "add_grad/Sum" in op.name]
+        axes = [op for op in graph.get_operations() if op.type == "BroadcastGradientArgs"]
+    fetches = [op.outputs[0].name for op in sums]
+    flat = flat_graph(graph, {"x:0": X, "bias:0": BIAS}, fetches)
+    values = KnownValues(flat, infer(flat))
+    assert [list(values.value(f"{axes[0].name}:{i}")) for i in (0, 1)] == [[], [0]]
+    decisions, _ = split_step(flat, 5, 2, {"x:0": 0})
+    assert all(isinstance(decisions.answer_of_op[op.name], Split) for op in sums)
+
+
+def test_what_one_side_of_a_condition_makes_is_not_evaluated():
+    with tf.Graph().as_default() as graph:
+        one = tf.constant([1.0, 2.0])
+        taken = tf.raw_ops.Switch(data=one, pred=tf.constant(True), name="switch")
+        tf.raw_ops.Merge(inputs=[taken.output_false * 2, taken.output_true], name="merged")
+    flat = flat_graph(graph, {}, ["merged:0"])
+    assert KnownValues(flat, infer(flat)).value("merged:0") is None
