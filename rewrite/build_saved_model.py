@@ -1,10 +1,11 @@
-"""Child process of `emit`: a GraphDef or MetaGraphDef becomes a SavedModel, without any device.
+"""Child process of `model_builder`: a graph becomes a SavedModel, without any device.
 
 The graph's variables are initialised here: TensorFlow runs ops of the user's graph and may abort.
 """
 
 from __future__ import annotations
 
+import pickle
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from graphs.host.child import connect_to_parent
 from graphs.names import op_of, with_index
 from graphs.source_model import Variable
+from rewrite.output_dir import sync_tree
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from rewrite.signature_key import WHOLE_SUFFIX, signature_key
 
@@ -25,12 +27,12 @@ _SCOPE = "tfplace"
 
 
 def main(argv: Sequence[str]) -> None:
-    """Receives the request (see `emit`), builds, and answers with the signature's name.
+    """Receives the path of a request, builds, and answers with the signature's name.
 
     With "without_values" no op of the graph runs, and the variables' files are left out.
     """
     connection, _ = connect_to_parent(argv)
-    request = connection.recv()
+    request = pickle.loads(Path(connection.recv()).read_bytes())
     graph = tf.Graph()
     with graph.as_default():
         meta_graph = _import(request)
@@ -57,12 +59,21 @@ def main(argv: Sequence[str]) -> None:
             builder._has_saved_variables = True  # else it asks for the values first
             builder.add_meta_graph(tags, **parts)
         else:
-            with v1.Session(config=v1.ConfigProto(allow_soft_placement=True)) as session:
+            with v1.Session(config=_session_config()) as session:
                 initialize(session, initialization, variables)
                 builder.add_meta_graph_and_variables(session, tags, **parts)
         builder.save()
     _drop_own_ops(Path(request["output_dir"], "saved_model.pb"))
+    sync_tree(Path(request["output_dir"]))  # beside other work: whoever uses it needn't wait
     connection.send(request["signature"])
+
+
+def _session_config() -> Any:
+    """No optimizer: what runs once, to give variables their values, takes longer with it."""
+    config = v1.ConfigProto(allow_soft_placement=True)
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1
+    return config
 
 
 def _import(request: Mapping[str, Any]) -> Any:

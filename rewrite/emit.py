@@ -2,32 +2,30 @@
 
 A SavedModel is copied with everything in it, and only devices change: of ops in the main graphs
 and function libraries of all its MetaGraphDefs, and of variables in its object graph. A GraphDef
-or MetaGraphDef first becomes a SavedModel without devices, in a child process, and is then
-treated the same.
+or MetaGraphDef first becomes a SavedModel without devices (`model_builder`), and is then treated
+the same.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.host.child import ChildError, ask_child
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
-from rewrite.clear_devices import ClearDevices
+from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
 from rewrite.place_graph import known_origins, place_graph
-from rewrite.signature_key import run_signature
 from rewrite.variable_devices import write_object_devices
 
 EXTRA_DIRECTORY = os.path.join("assets.extra", "tfplace")
 GRAPH_FILE = "graph.pb"
 _FINGERPRINT = "fingerprint.pb"
-_BUILD_TIMEOUT_SECONDS = 600.0
 
 
 def emit(
@@ -35,6 +33,7 @@ def emit(
     device_of_origin: Mapping[Origin, str],
     made: Path,
     extra_files: Mapping[str, bytes],
+    built: BuiltModel | None = None,
 ) -> tuple[Origin, ...]:
     """Writes `source` with these devices.
 
@@ -43,6 +42,8 @@ def emit(
       device_of_origin: {op of the run graph: device string}; all other ops get none.
       made: an empty directory, which becomes the SavedModel (see `output_dir`).
       extra_files: {name: content} for assets.extra/tfplace/ in it.
+      built: what a `ModelBuilder` made of a model that is no SavedModel, whose files are moved;
+        None where that is still to be done.
 
     Returns:
       The ops of device_of_origin that no MetaGraphDef has: those of a training step that was made
@@ -58,13 +59,22 @@ def emit(
         _copy(source.saved_model_dir, made)
         saved_model = sniff(source.saved_model_dir).proto
     else:
-        build_saved_model(source, made)
-        saved_model = sniff(made).proto
+        saved_model = _moved(source, built, made)
     ignored = _place(saved_model, device_of_origin)
     _write_saved_model(saved_model, made)
     _write_extra(made, extra_files, _graph_file(source, device_of_origin))
     renew_fingerprint(made)
     return ignored
+
+
+def _moved(source: SourceModel, built: BuiltModel | None, made: Path) -> Any:
+    """Moves the files of a built SavedModel to the directory; returns its proto."""
+    made.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made.parent) as folder:
+        built = built or build_saved_model(source, Path(folder))
+        for path in built.directory.iterdir():
+            shutil.move(path, made)
+    return sniff(made).proto
 
 
 def in_model(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> Mapping[Origin, str]:
@@ -185,67 +195,9 @@ def _graph_file(source: SourceModel, device_of_origin: Mapping[Origin, str]) -> 
     return content
 
 
-def given_graph(source: SourceModel) -> Any:
-    """Finds the GraphDef to emit for a model that is no SavedModel.
-
-    As it came, without the shapes that were filled in for the search; with the training step,
-    where one had to be made.
-    """
-    if source.origins is not None:
-        return source.graph_def
-    if source.split_graph is not None:
-        return source.split_graph
-    if source.meta_graph_def is not None:
-        return source.meta_graph_def.graph_def
-    return sniff(source.path).proto if os.path.isfile(source.path) else source.graph_def
-
-
 def _write_extra(made: Path, extra_files: Mapping[str, bytes], graph: bytes) -> None:
     files = {**({GRAPH_FILE: graph} if graph else {}), **extra_files}
     for name, content in files.items():
         path = made / EXTRA_DIRECTORY / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-
-
-def build_saved_model(source: SourceModel, made: Path, without_values: bool = False) -> None:
-    """Makes a SavedModel of a graph, without devices, in an empty directory.
-
-    Args:
-      source: a model that is no SavedModel.
-      made: the directory.
-      without_values: whether to leave the variables' files out, so that nothing has to run.
-
-    Raises:
-      ModelError: TensorFlow can't import it, or its variables can't be initialised.
-    """
-    meta_graph = b""
-    if source.meta_graph_def is not None:
-        meta_graph = _without_graph(source.meta_graph_def).SerializeToString()
-    request = {
-        "graph_def": ClearDevices()(given_graph(source)).graph_def.SerializeToString(),
-        "meta_graph_def": meta_graph,
-        "output_dir": os.path.abspath(made),
-        "signature": run_signature(source.mode),
-        "feeds": [spec.tensor for spec in source.feeds],
-        "fetches": source.fetches,
-        "whole_fetches": source.whole_fetches,
-        "variables": source.variables,
-        "initialization": source.initialization,
-        "without_values": without_values,
-    }
-    try:
-        ask_child("rewrite.build_saved_model", request, _BUILD_TIMEOUT_SECONDS)
-    except ChildError as error:
-        raise ModelError(
-            f"making a SavedModel of {source.path!r}: {error}; check that the graph's own "
-            "init ops run, or hand in a SavedModel"
-        ) from error
-
-
-def _without_graph(meta_graph: Any) -> Any:
-    """Copies a MetaGraphDef without its graph."""
-    result = type(meta_graph)()
-    result.CopyFrom(meta_graph)
-    result.ClearField("graph_def")
-    return result

@@ -22,7 +22,7 @@ from rewrite.emit import (
 from rewrite.place_graph import place_graph
 from rewrite.variable_devices import write_object_devices
 
-SAVED_MODEL, GRAPH_DEF, CLEARED = FORMS = ("saved_model", "graph_def", "cleared")
+SAVED_MODEL, GRAPH_DEF, CLEARED, PYTHON = FORMS = ("saved_model", "graph_def", "cleared", "python")
 CLEARED_DIRECTORY = "cleared"
 CLEARED_GRAPH_FILE = "cleared.pb"
 
@@ -43,7 +43,7 @@ def write_forms(made: Path, tags: frozenset[str], forms: frozenset[str]) -> None
       forms: of FORMS. "graph_def": assets.extra/tfplace/graph.pb, the placed main graph with its
         functions. "cleared": assets.extra/tfplace/cleared/, the same SavedModel without a single
         device string, its variables' files shared with the placed one by hard links; and
-        cleared.pb, the same of graph.pb, where that is there.
+        cleared.pb, the same of graph.pb, where that is there. "python" is an extra file of `emit`.
 
         Without "saved_model" only assets.extra is left.
 

@@ -35,30 +35,45 @@ def atomic_directory(target: str | os.PathLike[str], overwrite: bool) -> Iterato
             f"writing {str(target)!r}: it exists already; give another --output_dir, or "
             "--overwrite to replace it"
         )
+    with scratch_beside(target) as scratch:
+        try:
+            made = scratch / "new"
+            made.mkdir()
+            yield made
+            sync_tree(made)
+            _put_in_place(made, target, scratch / _OLD, overwrite)
+        except OSError as error:
+            raise OutputError(
+                f"writing {str(target)!r}: {error}; free the disk or give another --output_dir"
+            ) from error
+
+
+@contextlib.contextmanager
+def scratch_beside(target: str | os.PathLike[str]) -> Iterator[Path]:
+    """Gives a hidden directory on the file system of `target` that goes when the block ends.
+
+    A process that is killed leaves it, and the next one with the same target removes it.
+
+    Raises:
+      OutputError: the parent of `target` can't be written.
+    """
+    target = Path(os.path.abspath(target))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_stale(target)
-        scratch, lock = _scratch_beside(target)
+        scratch, lock = _locked_scratch(target)
     except OSError as error:
         raise OutputError(
             f"writing {str(target)!r}: {error}; give an --output_dir that can be written"
         ) from error
     try:
-        made = scratch / "new"
-        made.mkdir()
-        yield made
-        _sync_tree(made)
-        _put_in_place(made, target, scratch / _OLD, overwrite)
-    except OSError as error:
-        raise OutputError(
-            f"writing {str(target)!r}: {error}; free the disk or give another --output_dir"
-        ) from error
+        yield scratch
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
         os.close(lock)
 
 
-def _scratch_beside(target: Path) -> tuple[Path, int]:
+def _locked_scratch(target: Path) -> tuple[Path, int]:
     """Makes a hidden directory with a lock in it, which the kernel frees when this process ends."""
     while True:
         prefix = f".{target.name[:NAME_LENGTH]}."
@@ -116,7 +131,8 @@ def _put_in_place(made: Path, target: Path, old: Path, overwrite: bool) -> None:
     _sync(target.parent)
 
 
-def _sync_tree(root: Path) -> None:
+def sync_tree(root: Path) -> None:
+    """Waits until all that lies in a directory is on the disk."""
     for folder, _, files in os.walk(root):
         for name in files:
             _sync(Path(folder, name))

@@ -4,7 +4,7 @@ Both are read from their files. What a placement may change is taken out of them
 strings, and the copies of functions, which are taken for their originals. All that is left has to
 be equal, bit by bit: so the proof takes seconds for a graph of any size, and the memory of the
 two graphs. A model that is no SavedModel is proven twice: its ops are found in the emitted graph
-one by one, and a SavedModel that is made of it anew, without running anything, is compared whole.
+one by one, and the SavedModel that was made of it before it was placed is compared whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Any
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
-from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE, build_saved_model, given_graph
+from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
+from rewrite.model_builder import build_saved_model, given_graph
 from rewrite.pass_base import RewriteError
 
 _FINGERPRINT = "fingerprint.pb"
@@ -40,12 +41,16 @@ class StructureProof:
     seconds: float
 
 
-def prove_structure(source: SourceModel, emitted_dir: str | os.PathLike[str]) -> StructureProof:
+def prove_structure(
+    source: SourceModel, emitted_dir: str | os.PathLike[str], as_built: bytes | None = None
+) -> StructureProof:
     """Compares an emitted SavedModel, read back from disk, with the model as it came.
 
     Args:
       source: the model as it was loaded; its files are read again.
       emitted_dir: what `emit` has made of it.
+      as_built: the saved_model.pb that was made of a model that is none, as it was before it was
+        placed; None to make it anew.
 
     Raises:
       RewriteError: something other than a device differs; the message names the first.
@@ -58,7 +63,7 @@ def prove_structure(source: SourceModel, emitted_dir: str | os.PathLike[str]) ->
         _same_saved_models(given, emitted)
         files = _same_files(Path(source.saved_model_dir), Path(emitted_dir))
     else:
-        given = _rebuilt(source)
+        given = _rebuilt(source) if as_built is None else type(emitted).FromString(as_built)
         same_imported(given_graph(source), emitted.meta_graphs[0].graph_def)
         _same_saved_models(given, emitted)
         _same_graph_file(source, Path(emitted_dir))
@@ -70,9 +75,7 @@ def prove_structure(source: SourceModel, emitted_dir: str | os.PathLike[str]) ->
 def _rebuilt(source: SourceModel) -> Any:
     """What `emit` makes a SavedModel of, made again without giving its variables values."""
     with tempfile.TemporaryDirectory(prefix="tfplace_") as folder:
-        made = Path(folder, "made")
-        build_saved_model(source, made, without_values=True)
-        return sniff(made).proto
+        return sniff(build_saved_model(source, Path(folder), without_values=True).directory).proto
 
 
 def _same_saved_models(given: Any, placed: Any) -> None:

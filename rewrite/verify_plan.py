@@ -19,8 +19,8 @@ from graphs.loading.saved_model_file import SERVE_TAG
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.clear_devices import ClearDevices, bodies
-from rewrite.emit import given_graph
 from rewrite.emit_forms import write_cleared
+from rewrite.model_builder import given_graph
 from rewrite.signature_key import run_signature, signature_key
 from rewrite.verify_messages import (
     LOAD,

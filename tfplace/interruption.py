@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TypeVar
@@ -63,6 +64,30 @@ class Interruption:
                 return work()
         except Interrupted:
             return otherwise
+
+    def unless_seen_in_time(
+        self, work: Callable[[], Result], otherwise: Result, seconds: float
+    ) -> Result:
+        """The same for compiled code, which hears no signal: it runs in a thread.
+
+        Where a signal comes or the time is over, nobody waits for that thread any more.
+        """
+        found: list[Result | Exception] = []
+
+        def run() -> None:
+            try:
+                found.append(work())
+            except Exception as error:
+                found.append(error)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        self.unless_seen(lambda: thread.join(min(seconds, threading.TIMEOUT_MAX)), None)
+        if not found or self.seen:
+            return otherwise
+        if isinstance(found[0], Exception):
+            raise found[0]
+        return found[0]
 
     @contextlib.contextmanager
     def _mode(self, is_raising: bool) -> Iterator[None]:

@@ -6,18 +6,22 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+from graphs.flat_graph import Origin
 from graphs.host.whole_file import write_whole
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
-from rewrite.emit_forms import tags_of, write_forms
-from rewrite.output_dir import atomic_directory
+from rewrite.emit_forms import PYTHON, tags_of, write_forms
+from rewrite.model_builder import BuiltModel, ModelBuilder
+from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.choose import choose
 from tfplace.choosing.data_parallel import data_parallel_baseline
+from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
@@ -25,15 +29,27 @@ from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
+from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.options import OptimizeOptions, require_outputs
-from tfplace.preparing.prepare import prepare
+from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
 from tfplace.report.explaining.explained import explain
 from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import FinishedRun, report_of
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
-from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulated import Simulated, simulated
+
+TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
+"""What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
+WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
+"""What real runs leave to writing and proving, and comparing runs to the report."""
+
+
+def seconds_beside(num_ops: int) -> float:
+    """How long all of `optimize` may take beside its budget (the contract, section 11)."""
+    return 40.0 if num_ops <= 15_000 else 120.0
 
 
 def optimize(
@@ -41,6 +57,7 @@ def optimize(
     progress: Progress | None = None,
     phases: Phases | None = None,
     compiling: CompilingAhead | None = None,
+    builder: ModelBuilder | None = None,
 ) -> Report:
     """Places a model and emits it.
 
@@ -49,6 +66,7 @@ def optimize(
       progress: is told what goes on.
       phases: knows since when the command runs.
       compiling: what was begun before; the search waits for it.
+      builder: makes a SavedModel of a graph; what it starts ends with this.
 
     Returns:
       The report, which also lies in the emitted SavedModel.
@@ -60,39 +78,64 @@ def optimize(
     """
     options, trained = _checked(options)
     phases, compiling = phases or Phases(), compiling or CompilingAhead()
-    with _outputs(options, progress or Progress()) as (progress, log, interruption):
+    with (
+        _outputs(options, progress or Progress()) as (progress, log, interruption),
+        scratch_beside(options.output_dir or "") as scratch,
+        builder or ModelBuilder(options.problem.model) as builder,
+    ):
         progress.say(f"reading {options.problem.model} and pricing its ops")
         phases.begin("read")
-        pricing = functools.partial(_pricing_begins, phases, compiling, progress)
-        prepared = prepare(options.problem, before_pricing=pricing)
+
+        def pricing_begins(model: LoadedModel, is_timed: bool) -> None:
+            if is_timed:  # real runs that time ops wait until nothing else runs on this machine
+                builder.close()
+                compiling.wait(phases, progress)
+            elif options.evaluator != "measure":
+                builder.begin(model.source, scratch)
+            phases.begin("price")
+
+        trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
+        prepared = prepare(
+            options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
+        )
+        end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         for sentence in prepared.matched:
             progress.say(sentence)
         compiling.wait(phases, progress)
-        phases.begin("search")
+        if options.evaluator != "measure":
+            builder.begin(prepared.source, scratch)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
+            phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
+                prepared = at_most(prepared, options.max_devices)
                 searched = find_placement(prepared, options, trained, folder, progress)
-            choice = choose(searched.candidates, prepared.problem)
-            phases.begin("measure")
-            choice, timings = time_choice(prepared, options, searched, choice, progress)
+            choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
-            progress.say("writing the placed model and loading it again")
+            built = _built(builder, prepared, scratch, progress)
+            phases.begin("measure")
+            left = end - phases.total() - WRITING_SECONDS
+            choice, timings = time_choice(prepared, options, searched, choice, progress, left)
+            phases.begin("write")
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
-                devices = prepared.devices_to_write(
-                    placed.device_of_op, options.problem.keep_devices
-                )
-                files = placement_files(prepared, placed)
-                emit(prepared.source, devices, made, files)
+                progress.say("writing the placed model")
+                with progress.working():
+                    devices = _write(prepared, options, placed, made, built)
                 phases.begin("prove")
-                emitted = Emitted(placed.device_of_op, made, timings is not None)
-                proof = prove(prepared, emitted, options.verify, options.budget_seconds)
+                emitted = Emitted(placed.device_of_op, made, timings is not None, built)
+                left = end - phases.total() - REPORTING_SECONDS
+                proof = prove(
+                    prepared, emitted, options.verify, options.budget_seconds, progress, left
+                )
                 phases.begin("report")
                 explained = explain(placed)
+                needs = loading_needs(prepared.cluster, devices.values())
                 split_evenly = interruption.unless_seen(
                     functools.partial(data_parallel_baseline, prepared, options.problem), None
                 )
-                run = FinishedRun(searched, choice, timings, proof, split_evenly, phases.seconds())
+                run = FinishedRun(
+                    searched, choice, timings, proof, split_evenly, phases.seconds(), needs
+                )
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)
@@ -106,13 +149,28 @@ def optimize(
             return report
 
 
-def _pricing_begins(
-    phases: Phases, compiling: CompilingAhead, progress: Progress, is_timed: bool
-) -> None:
-    """Real runs that time ops wait until nothing else runs on this machine."""
-    if is_timed:
-        compiling.wait(phases, progress)
-    phases.begin("price")
+def _built(
+    builder: ModelBuilder, prepared: PreparedModel, scratch: Path, progress: Progress
+) -> BuiltModel | None:
+    """What a graph was made, before its placement is written; waits as long as it takes."""
+    builder.begin(prepared.source, scratch)
+    with progress.working():
+        return builder.built()
+
+
+def _write(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    placed: Simulated,
+    made: Path,
+    built: BuiltModel | None,
+) -> Mapping[Origin, str]:
+    """Writes the placed model and what belongs to its placement; returns the devices written."""
+    keep = options.problem.keep_devices
+    devices = prepared.devices_to_write(placed.device_of_op, keep)
+    files = placement_files(prepared, placed, PYTHON in options.emit)
+    emit(prepared.source, devices, made, files, built)
+    return devices
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

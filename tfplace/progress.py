@@ -154,6 +154,10 @@ class Phases:
             raise ValueError(f"timing {phase!r}: there is no such phase; wanted one of {PHASES}")
         self._phase, self._since = phase, now
 
+    def total(self) -> float:
+        """Seconds of all phases together, until now."""
+        return sum(self.seconds().values())
+
     def seconds(self) -> Mapping[str, float]:
         """{phase: seconds} of all PHASES, until now."""
         self.begin(self._phase)

@@ -117,27 +117,39 @@ def cause_in(stderr: str) -> str:
     return said[raised[-1]]
 
 
-def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
-    """Runs `python -m module`, which receives the request and sends its answer.
+class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
+    """A child that gets one request and sends its answer; it ends with the block.
 
-    The child may send what it knows so far, too: its last message is the answer. It runs in an
-    empty folder that goes with it.
-
-    Args:
-      module: its `main` calls `connect_to_parent` first.
-      request: what can be pickled.
-      timeout_seconds: from the start to the end of the child, which is killed then.
-
-    Raises:
-      ChildError: the child was killed, ended with another status than 0, sent nothing or took too
-        long.
+    It begins at once with what it does before it receives anything, such as its imports. It may
+    send what it knows so far, too: its last message is the answer. It runs in an empty folder that
+    goes with it.
     """
-    deadline = time.monotonic() + timeout_seconds
-    answer = status = None
-    with tempfile.TemporaryDirectory(prefix="tfplace_") as folder:
-        child = start_child(module, directory=folder)
+
+    def __init__(self, module: str) -> None:
+        """Starts `python -m module`, whose `main` calls `connect_to_parent` first."""
+        self._folder = tempfile.TemporaryDirectory(prefix="tfplace_")
         try:
-            answer = child.ask(request, timeout_seconds)
+            self._child = start_child(module, directory=self._folder.name)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+
+    def ask(self, request: Any) -> None:
+        """Sends the request, which can be pickled; one that is long waits until it is received."""
+        with contextlib.suppress(ConnectionError):  # `answer` says how it ended
+            self._child.connection.send(request)
+
+    def answer(self, timeout_seconds: float) -> Any:
+        """Waits for the child's end.
+
+        Raises:
+          ChildError: the child was killed, ended with another status than 0, sent nothing or took
+            longer than that.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        answer = status = None
+        child = self._child
+        try:
             while True:
                 answer = child.receive(deadline - time.monotonic())
         except TimeoutError:
@@ -145,15 +157,37 @@ def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
         except EOFError:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = child.process.wait(max(0.0, deadline - time.monotonic()))
-        finally:
-            last_words = child.last_words()
-            child.end()
-    if status is None:
-        raise ChildError(f"it took more than {timeout_seconds:g} s", answer, is_timeout=True)
-    if status or answer is None:
-        cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
-        raise ChildError(f"{cause}: {last_words}", answer)
-    return answer
+        last_words = child.last_words()
+        if status is None:
+            raise ChildError(f"it took more than {timeout_seconds:g} s", answer, is_timeout=True)
+        if status or answer is None:
+            cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
+            raise ChildError(f"{cause}: {last_words}", answer)
+        return answer
+
+    def close(self) -> None:
+        """Kills the child where it still runs; may be called twice."""
+        self._child.end()
+        self._folder.cleanup()
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
+    """Runs `python -m module`, which receives the request and sends its answer.
+
+    Args:
+      module: its `main` calls `connect_to_parent` first.
+      request: what can be pickled.
+      timeout_seconds: from the request to the end of the child, which is killed then.
+
+    Raises:
+      ChildError: see AskedChild.answer.
+    """
+    with AskedChild(module) as child:
+        child.ask(request)
+        return child.answer(timeout_seconds)
 
 
 def start_child(module: str, arguments: Sequence[str] = (), directory: str = "/") -> Child:

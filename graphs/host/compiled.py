@@ -117,9 +117,10 @@ def sources_hash(root: Path) -> str:
     """A hash of all that decides what machine code comes of the sources in a folder.
 
     These are the sources that declare compiled functions, those of ours that they import (for their
-    constants and named tuples), Numba's version and the processor.
+    constants and named tuples), Numba's version and the processor; and where they lie, since
+    Numba finds what it kept by the path of a source.
     """
-    hasher = hashlib.sha256(f"{numba.__version__} {get_host_cpu_name()}".encode())
+    hasher = hashlib.sha256(f"{numba.__version__} {get_host_cpu_name()} {root}".encode())
     for path in _compiled_sources(root):
         hasher.update(f"\n{path.relative_to(root)}\n".encode() + path.read_bytes())
     return hasher.hexdigest()[:20]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
+import warnings
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from graphs.errors import ModelError
@@ -17,8 +19,16 @@ from graphs.loading.sniff import ModelFile
 _WRITTEN_BY_TF_KERAS = "2."
 
 
-def export_keras(file: ModelFile) -> str:
-    """Exports a Keras model to a SavedModel directory that lives as long as this process.
+@dataclasses.dataclass(frozen=True)
+class Exported:
+    """Attributes: a SavedModel that lives as long as this process; sentences on how it trains."""
+
+    directory: str
+    notes: tuple[str, ...] = ()
+
+
+def export_keras(file: ModelFile) -> Exported:
+    """Exports a Keras model to a SavedModel, a compiled one with its own training step.
 
     Raises:
       ModelError: the file is damaged, holds weights only, code, or classes that are not here.
@@ -33,9 +43,9 @@ def export_keras(file: ModelFile) -> str:
     errors = []
     for loader in _loaders(config):
         try:
-            with contextlib.redirect_stdout(io.StringIO()):  # Keras prints what it saved
-                loader(file.path, directory)
-            return directory
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # Keras prints what it saved, and what it skipped
+                return Exported(directory, loader(file.path, directory, config["training"]))
         except Exception as error:  # what Keras raises depends on the layers in the file
             first_line = (str(error).strip() or type(error).__name__).splitlines()[0]
             errors.append(f"{loader.__name__.strip('_')}: {first_line[:300]}")
@@ -46,28 +56,29 @@ def export_keras(file: ModelFile) -> str:
 
 
 def _read_config(file: ModelFile) -> Any:
-    """The model's configuration, with the Keras version under "keras_version"."""
+    """The configuration; Keras' version and how it was compiled under names of their own."""
     try:
         if file.kind == "keras_zip":
             with zipfile.ZipFile(file.path) as archive:
                 config = json.loads(archive.read("config.json"))
                 names = archive.namelist()
+                training = config.get("compile_config")
                 version = (
                     json.loads(archive.read("metadata.json")).get("keras_version", "")
                     if "metadata.json" in names
                     else ""
                 )
         else:
-            config, version = _read_hdf5_config(file.path)
+            config, version, training = _read_hdf5_config(file.path)
     except (ValueError, KeyError, OSError, zipfile.BadZipFile, NotImplementedError) as error:
         raise ModelError(
             f"reading model {file.path!r}: the Keras file is damaged ({error}); save it again"
         ) from error
-    return {"config": config, "keras_version": str(version)}
+    return {"config": config, "keras_version": str(version), "training": training}
 
 
-def _read_hdf5_config(path: str) -> tuple[Any, str]:
-    """The model's configuration and the Keras version, of an HDF5 file."""
+def _read_hdf5_config(path: str) -> tuple[Any, str, Any]:
+    """The configuration of an HDF5 file, the Keras version, and how the model was compiled."""
     import h5py
 
     with h5py.File(path, "r") as archive:
@@ -78,9 +89,10 @@ def _read_hdf5_config(path: str) -> tuple[Any, str]:
             )
         config = archive.attrs["model_config"]
         version = archive.attrs.get("keras_version", "")
+        training = json.loads(archive.attrs.get("training_config", "null"))
     if isinstance(version, bytes):
         version = version.decode("utf-8", "replace")
-    return json.loads(config), str(version)
+    return json.loads(config), str(version), training
 
 
 def _code_layers(config: Any) -> Iterator[str]:
@@ -108,22 +120,53 @@ def _loaders(config: Any) -> list[Any]:
     return [_keras, _tf_keras]
 
 
-def _keras(path: str, directory: str) -> None:
+def _keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
     # Keras 3 reads its backend once, when it is imported; only TensorFlow's has graphs.
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     import keras
 
     if keras.backend.backend() != "tensorflow":
         raise ValueError("KERAS_BACKEND is not tensorflow; set it so")
-    model = keras.saving.load_model(_named(path), compile=False, safe_mode=True)
-    model.export(directory, verbose=False)
+
+    def load(compiled: bool) -> Any:
+        return keras.saving.load_model(_named(path), compile=compiled, safe_mode=True)
+
+    notes = _trained(load, keras, training, directory) if training else ()
+    if not os.path.isdir(directory):
+        load(False).export(directory, verbose=False)
+    return notes
 
 
-def _tf_keras(path: str, directory: str) -> None:
+def _tf_keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
     import tf_keras
 
-    model = tf_keras.models.load_model(_named(path), compile=False, safe_mode=True)
-    model.export(directory)
+    def load(compiled: bool) -> Any:
+        return tf_keras.models.load_model(_named(path), compile=compiled, safe_mode=True)
+
+    notes = _trained(load, tf_keras, training, directory) if training else ()
+    if not os.path.isdir(directory):
+        load(False).export(directory)
+    return notes
+
+
+def _trained(
+    load: Callable[[bool], Any], framework: Any, training: Any, directory: str
+) -> tuple[str, ...]:
+    """Exports a compiled model with its step, or nothing; a sentence on either."""
+    from graphs.loading.keras_training import NotTrainableError, compiled, export_with_step
+
+    try:
+        try:
+            model = load(True)
+        except Exception:  # metrics of the user's own, or those that Keras 3 can't read from .h5
+            model = compiled(load(False), framework, training)
+        archive = framework.export.ExportArchive()
+        return (export_with_step(model, archive, directory),)
+    except NotTrainableError as error:
+        return (
+            f"it was compiled, but its own training step can't be made: {error}; save a signature "
+            "train_step to train",
+        )
 
 
 def _named(path: str) -> str:

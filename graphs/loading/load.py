@@ -36,6 +36,7 @@ class _Parts:
     meta_graph: Any
     saved_model_dir: str
     signatures: Mapping[str, Signature]
+    notes: tuple[str, ...] = ()
 
 
 def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> SourceModel:
@@ -57,13 +58,12 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
     require_sound(view)
     updates = OptimizerUpdates(view)
     variables = find_variables(view, parts.meta_graph, updates)
-    makes_step = bool(parts.saved_model_dir) and any(v.trainable for v in variables)
     sources = RunSources(
         view=view,
         updates=updates,
         signatures=parts.signatures,
         train_ops=saved_model_file.train_ops(parts.meta_graph),
-        makes_step=makes_step,
+        could_train=bool(parts.saved_model_dir) and any(v.trainable for v in variables),
     )
     run = select_run(sources, options)
     require_no_python(parts.path, view, run.fetches)
@@ -72,7 +72,7 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
         return model
     from graphs.loading.training_step import with_training_step
 
-    return with_training_step(model, required=options.mode == "train")
+    return with_training_step(model)
 
 
 def _source_model(
@@ -98,7 +98,7 @@ def _source_model(
         initialization=_initialization(parts, view, run),
         saved_model_dir=parts.saved_model_dir,
         meta_graph_def=parts.meta_graph,
-        guessed=(*run.guessed, *feeds.guessed, *_missing_assets(parts)),
+        guessed=(*parts.notes, *run.guessed, *feeds.guessed, *_missing_assets(parts)),
     )
 
 
@@ -122,8 +122,9 @@ def _parts(file: ModelFile, options: LoadOptions) -> _Parts:
     if file.kind.startswith("keras"):
         from graphs.loading.keras_file import export_keras
 
-        exported = sniff(export_keras(file))
-        return dataclasses.replace(_of_saved_model(exported, options), path=file.path, kind="keras")
+        exported = export_keras(file)
+        parts = _of_saved_model(sniff(exported.directory), options)
+        return dataclasses.replace(parts, path=file.path, kind="keras", notes=exported.notes)
     if file.kind == "saved_model":
         return _of_saved_model(file, options)
     if options.tags:

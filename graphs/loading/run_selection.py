@@ -19,6 +19,10 @@ from graphs.source_model import Signature
 
 TRAIN_SIGNATURES = ("train_step", "train")
 DEFAULT_SIGNATURE = "serving_default"
+INFERENCE_ONLY = (
+    "it has no training step, so it is placed for inference; --mode=train makes a step of its "
+    "trainable variables"
+)
 _LOSS_NAMES = ("loss", "total_loss")
 _FLOAT_TYPES = frozenset({1, 2, 14, 19})  # DT_FLOAT, DT_DOUBLE, DT_BFLOAT16, DT_HALF
 _TRAIN_OP_NAME = re.compile(r"(.*/)?train_op")
@@ -61,7 +65,7 @@ class RunSources:
       updates: the ops that train variables.
       signatures: {name: Signature}.
       train_ops: the ops of the train_op collection or signature.
-      makes_step: whether a training step may be made without being asked for: the model is a
+      could_train: whether a training step could be made, were it asked for: the model is a
         SavedModel or Keras model with trainable variables.
     """
 
@@ -69,14 +73,14 @@ class RunSources:
     updates: OptimizerUpdates
     signatures: Mapping[str, Signature]
     train_ops: Sequence[str]
-    makes_step: bool
+    could_train: bool
 
 
 def select_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
     """Finds the run that the user asked for, else the one that the model suggests.
 
-    A training run that is in the model comes first, then one that can be made of a signature, then
-    an inference run of a signature or of the ops whose results nobody uses.
+    A training run that is in the model comes first, then an inference run of a signature or of the
+    ops whose results nobody uses. A training step is made of it only where the user wants to train.
 
     Raises:
       FetchError: a fetch or signature that was asked for is not in the model.
@@ -196,15 +200,15 @@ def _waits(user: Any, op: Any) -> bool:
 
 
 def _other_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
-    """The run of a signature or of the sinks, perhaps to make a training step of."""
-    mode = "train" if options.mode == "train" or sources.makes_step else "inference"
-    if options.mode == "inference":
-        mode = "inference"
+    """The run of a signature or of the sinks, to make a training step of where one is wanted."""
+    mode = options.mode or "inference"
+    says_so = (INFERENCE_ONLY,) if sources.could_train and not options.mode else ()
     runnable = {name: s for name, s in sources.signatures.items() if s.outputs}
     if runnable:
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in runnable else min(runnable)
         guessed = _choice("signature", name, list(runnable))
         fetches = signature_fetches(runnable[name])
+        guessed = (*guessed, *says_so)
         return SelectedRun(fetches, mode, f"signature {name}", name, mode == "train", guessed)
     fetches = sinks(sources.view)
     if not fetches:
@@ -213,7 +217,7 @@ def _other_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
             f"whose result nobody uses; {_remedy(sources.view)}"
         )
     origin = f"the ops whose results nobody uses, {_named(fetches)}"
-    guessed = (f"no training op was found; a run fetches {origin}",)
+    guessed = (f"no training op was found; a run fetches {origin}", *says_so)
     return SelectedRun(fetches, mode, origin, "", mode == "train", guessed)
 
 

@@ -26,7 +26,7 @@ class _NoStepError(Exception):
     """No training step can be made; the message says why, to follow "because"."""
 
 
-def with_training_step(model: SourceModel, required: bool) -> SourceModel:
+def with_training_step(model: SourceModel) -> SourceModel:
     """The model with a training step made from what its run fetches.
 
     The run graph keeps every op of the model. It gets the opened forward ops, named by their call
@@ -34,11 +34,9 @@ def with_training_step(model: SourceModel, required: bool) -> SourceModel:
 
     Args:
       model: its run computes outputs; it is left as it is.
-      required: whether the user asked for a step. If not, a model that can't have one comes back
-        as an inference run that says why.
 
     Raises:
-      ModelError: a step is required and can't be made.
+      ModelError: no step can be made.
     """
     from graphs.building.flatten import flatten
 
@@ -49,13 +47,10 @@ def with_training_step(model: SourceModel, required: bool) -> SourceModel:
             raise _NoStepError("its run reads no trainable variable")
         differentiated, fetches, num_updated = _differentiated(flat, trained)
     except _NoStepError as error:
-        if required:
-            raise ModelError(
-                f"making a training step for {model.path!r} from {model.step_origin}: {error}; "
-                "name the training op with --fetch, or use --mode=inference"
-            ) from error
-        reason = f"no training step could be made, because {error}: the run is an inference run"
-        return dataclasses.replace(model, mode="inference", guessed=(*model.guessed, reason))
+        raise ModelError(
+            f"making a training step for {model.path!r} from {model.step_origin}: {error}; "
+            "name the training op with --fetch, or use --mode=inference"
+        ) from error
     origin = (
         f"a training step made from {num_updated} trainable variables: gradient descent on the "
         f"mean squares of the float outputs of {model.step_origin}"

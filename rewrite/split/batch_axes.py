@@ -71,7 +71,8 @@ def candidates(
             if told.get(spec.tensor, NO_AXIS) != NO_AXIS
         ):
             found.append((size, axis_of_feed))
-    return found
+    # A size that fewer inputs have than the likeliest one is no batch of this step.
+    return [each for each in found if len(each[1]) >= len(found[0][1])]
 
 
 def _axis(spec: TensorSpec, size: int, open_axes: Sequence[int], told: Mapping[str, int]) -> int:

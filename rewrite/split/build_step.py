@@ -92,6 +92,15 @@ class _Builder:
             self.writer, self.shapes, properties, decisions.state_of_tensor, num_shards
         )
         self._copies: dict[str, list[str]] = {}
+        self._read_whole = self._ops_read_whole()
+
+    def _ops_read_whole(self) -> set[str]:
+        """The ops that a whole op reads, or that are fetched."""
+        read = {op_of(fetch) for fetch in self.flat.fetches}
+        for node in self.flat.graph_def.node:
+            if not isinstance(self.decisions.answer_of_op[node.name], Split):
+                read.update(op_of(name.removeprefix("^")) for name in node.input)
+        return read
 
     def _shapes(self, advice: str) -> ShardShapes:
         decisions = self.decisions
@@ -146,10 +155,14 @@ class _Builder:
                 new.attr[key].CopyFrom(attr)
             names.append(name)
         self._copies[node.name] = names
+        if node.op == "Const" and node.name in self._read_whole:
+            self._add_whole(node)  # so that whole ops read what they did before
         for index, state in enumerate(answer.outputs):
             tensor = f"{node.name}:{index}"
             if state == WHOLE:
-                self.tensors.set_whole(tensor, f"{names[0]}:{index}")
+                if node.name not in self._read_whole or node.op != "Const":
+                    self.tensors.set_whole(tensor, f"{names[0]}:{index}")
+                self.tensors.set_parts(tensor, WHOLE, [f"{name}:{index}" for name in names])
                 continue
             parts = [f"{name}:{index}" for name in names]
             if answer.is_mean and isinstance(state, Partial):

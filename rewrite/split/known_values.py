@@ -15,6 +15,8 @@ from graphs.names import parse_input, with_index
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
+# Only one side of a condition has a value in a run; evaluating the other would fail.
+_CONTROL = frozenset({"Switch", "_SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 
 
@@ -93,7 +95,7 @@ def _computed(
 
 def _may_fold(node: Any, properties: TensorProperties) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
-    if node.op in SHAPE_OPS or (node.op != "Const" and not node.input):
+    if node.op in SHAPE_OPS or node.op in _CONTROL or (node.op != "Const" and not node.input):
         return False
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False

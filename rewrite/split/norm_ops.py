@@ -46,7 +46,7 @@ class NewOps:
         """Adds an op; returns its output 0. Attributes are dtypes by name, numbers or bytes."""
         import tensorflow as tf
 
-        name = self._free(f"{self.name}/{suffix}") if suffix else self.name
+        name = self._free(f"{self.name}/apart/{suffix}") if suffix else self.name
         node = tf.compat.v1.NodeDef(name=name, op=op, input=[i.removesuffix(":0") for i in inputs])
         for key, value in attrs.items():
             if isinstance(value, str):

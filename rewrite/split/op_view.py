@@ -103,6 +103,11 @@ class Split:
     attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_mean: bool = False
 
+    @property
+    def is_repeated(self) -> bool:
+        """Whether every copy computes the whole, from whole inputs, for its own shard."""
+        return all(state == WHOLE for state in (*self.inputs, *self.outputs))
+
 
 @dataclasses.dataclass(frozen=True)
 class StayWhole:

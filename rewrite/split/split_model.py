@@ -23,7 +23,8 @@ from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
 from graphs.tensor_protos import shape_of
-from rewrite.emit import given_graph, leaving_out, serialized
+from rewrite.emit import leaving_out, serialized
+from rewrite.model_builder import given_graph
 from rewrite.signature_key import WHOLE_SUFFIX, run_signature
 from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import SplitStep, build_step
@@ -149,6 +150,8 @@ def _decided(
     }
     open_axes = open_axes_of(declared, flat.feeds)
     readings = candidates(flat.feeds, open_axes, batch_axes)
+    if readings and readings[0][0] < num_shards:
+        readings = []
     best: tuple[FlatGraph, TensorProperties, Decisions] | None = None
     for batch, axes in readings:
         if batch < num_shards:

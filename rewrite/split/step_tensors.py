@@ -10,6 +10,7 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.names import parse_input, with_index
 from rewrite.split.node_writer import NodeWriter
+from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
@@ -57,18 +58,39 @@ class StepTensors:
                 self._whole[tensor] = self._joined(tensor, state, parts)
             else:
                 assert isinstance(state, Partial)
+                self.counts["sum"] += 1
                 self._whole[tensor] = self._combined(tensor, state, parts)
         return self._whole[tensor]
 
     def parts(self, name: str, state: State) -> Sequence[str]:
         """The name of what each shard's copy reads."""
-        if state == WHOLE:
-            return [self.whole(name)] * self._num_shards
         tensor = tensor_name(name)
+        if state == WHOLE:
+            return self._whole_for_each(tensor)
         if (tensor, state) not in self._parts:
             assert isinstance(state, Sharded), f"{tensor} is not {state}"
             self._parts[tensor, state] = self._cut(tensor, state, self.whole(name))
         return self._parts[tensor, state]
+
+    def _whole_for_each(self, tensor: str) -> Sequence[str]:
+        """The whole tensor for each shard; each sums small terms for itself."""
+        own = self._state_of_tensor[tensor]
+        if (tensor, WHOLE) not in self._parts:
+            if isinstance(own, Partial) and self._num_bytes(tensor) <= MOST_BYTES:
+                self.counts["sum"] += tensor not in self._whole
+                names = [
+                    self._combined(tensor, own, self._parts[tensor, own], f"/shard_{shard}")
+                    for shard in range(self._num_shards)
+                ]
+                self._whole.setdefault(tensor, names[0])
+            else:
+                names = [self.whole(tensor)] * self._num_shards
+            self._parts[tensor, WHOLE] = names
+        return self._parts[tensor, WHOLE]
+
+    def _num_bytes(self, tensor: str) -> int:
+        op, _, index = tensor.partition(":")
+        return self._properties.bytes_of[op][int(index)]
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Of the whole tensor, for the batch size that the step is placed for."""
@@ -100,10 +122,9 @@ class StepTensors:
         whole = _named(tensor, "joined/whole")
         return self._writer.reshape(whole, f"{name}:0", _merged(shape, state), dtype)
 
-    def _combined(self, tensor: str, state: Partial, parts: Sequence[str]) -> str:
-        self.counts["sum"] += 1
+    def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
         dtype = self.dtype(tensor)
-        name = _named(tensor, "summed" if state.combine == "sum" else state.combine)
+        name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
         if state.combine == "sum":
             new = self._writer.node("AddN", self._writer.free_name(name), list(parts), T=dtype)
             new.attr["N"].i = len(parts)

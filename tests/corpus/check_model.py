@@ -13,6 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from graphs.building.build import origin_devices
+from graphs.errors import ModelError
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite import verify
@@ -126,6 +127,10 @@ def _prepared(entry: Entry, path: str, cluster: str) -> PreparedModel:
         load[name] = {"tags": lambda v: tuple(v.split(",")), "batch_size": int}.get(name, str)(
             value
         )
+    if not {"mode", "signature", "fetch"} & set(load):  # a step is made wherever that is possible
+        with contextlib.suppress(ModelError):
+            made = LoadOptions(**load, mode="train")
+            return prepare(ProblemOptions(path, made, cluster), trace=False)
     return prepare(ProblemOptions(path, LoadOptions(**load), cluster), trace=False)
 
 

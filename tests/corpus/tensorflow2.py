@@ -162,7 +162,7 @@ def no_signatures(folder):
     return save(module, folder)
 
 
-@model(not_compared=["Could not find variable"])
+@model(not_compared=["gets no value; a v1 Session can't run every TF2 model"])
 def train_step_with_checkpoint(folder):
     """Adam of Keras 3, batch normalisation, a counter; the optimizer's state is saved.
 

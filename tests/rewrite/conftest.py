@@ -38,7 +38,8 @@ def tf1(tmp_path_factory) -> Placed:
 @pytest.fixture(scope="session")
 def keras_layers(tmp_path_factory) -> Placed:
     folder = tmp_path_factory.mktemp("keras_layers")
-    return placed_model(load(models.write_keras_layers(folder / "in")), folder)
+    path = models.write_keras_layers(folder / "in")
+    return placed_model(load(path, LoadOptions(mode="train")), folder)
 
 
 @pytest.fixture(scope="session")

@@ -175,10 +175,10 @@ def test_a_placement_of_another_model_is_refused(tf2, tmp_path):
 
 
 def test_a_graph_whose_variables_cannot_be_initialised_is_refused(graph_def, tmp_path, monkeypatch):
-    def crashing(module, request, timeout_seconds):
+    def crashing(child, timeout_seconds):
         raise ChildError("it was killed by SIGSEGV: it said nothing")
 
-    monkeypatch.setattr("rewrite.emit.ask_child", crashing)
+    monkeypatch.setattr("rewrite.model_builder.AskedChild.answer", crashing)
     with pytest.raises(ModelError, match=r"it was killed by SIGSEGV.* check that the graph's own"):
         emit(graph_def.source, graph_def.wanted, tmp_path, {})
 

@@ -46,6 +46,29 @@ def test_the_first_signal_raises_where_work_is_not_held():
         assert interruption.unless_seen(lambda: 1, 0) == 0
 
 
+def test_compiled_work_that_hears_no_signal_is_not_waited_for():
+    going, done = threading.Event(), threading.Event()
+
+    def deaf():
+        going.set()
+        done.wait()
+
+    with interruptible() as interruption, interruption.held():
+        assert interruption.unless_seen_in_time(lambda: 1, 0, 100.0) == 1
+        assert interruption.unless_seen_in_time(done.wait, 0, 0.0) == 0
+        with pytest.raises(ZeroDivisionError):
+            interruption.unless_seen_in_time(lambda: 1 / 0, 0, 100.0)
+        main_thread = threading.get_ident()
+        kill = threading.Thread(
+            target=lambda: going.wait() and signal.pthread_kill(main_thread, signal.SIGINT)
+        )
+        kill.start()
+        assert interruption.unless_seen_in_time(deaf, 0, 100.0) == 0
+        assert interruption.seen
+        done.set()
+        kill.join()
+
+
 def test_contexts_inside_one_another_share_what_was_seen():
     with interruptible() as outer, outer.held():
         with interruptible() as inner:
@@ -135,6 +158,42 @@ def test_while_comparing_the_model_is_kept(run, monkeypatch, tmp_path, capsys):
     assert (tmp_path / "deep/out/saved_model.pb").exists()
     said = [line for line in capsys.readouterr().err.splitlines() if "error: " in line]
     assert len(said) == 1 and "interrupted after 3 trials; the best so far is in" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("phase", "is_written"),
+    [("read", False), ("price", False), ("search", True), ("write", True), ("prove", True)],
+)
+def test_at_the_beginning_of_each_phase(run, monkeypatch, tmp_path, capsys, phase, is_written):
+    class Interrupting(optimize_module.Phases):  # type: ignore[name-defined]
+        def begin(self, name):
+            super().begin(name)
+            if name == phase and not sent:
+                sent.append(name)
+                interrupt()
+
+    def no_run(*arguments):
+        raise AssertionError("a model is run after Ctrl-C")
+
+    sent: list[str] = []
+    monkeypatch.setattr("tfplace.commands.optimize.Phases", Interrupting)
+    monkeypatch.setattr(proof, "verified", no_run)
+    status, report = run()
+    assert (status, report is not None) == (5, is_written)
+    said = capsys.readouterr().err
+    if is_written:
+        assert report["verified"]["structure"] and "the best so far is in" in said
+        assert (tmp_path / "deep/out/saved_model.pb").exists()
+    else:
+        assert said == "tfplace: error: interrupted; nothing was written\n"
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_the_proof_needs_no_second_build(run, monkeypatch):
+    """What was built of a graph before it was placed is kept; making it anew takes seconds."""
+    monkeypatch.setattr("rewrite.prove_structure._rebuilt", None)
+    status, report = run("--verify=structure")
+    assert status == 0 and report["verified"]["structure"]
 
 
 def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, capsys):

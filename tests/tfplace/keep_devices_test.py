@@ -45,7 +45,7 @@ def _devices(path):
 
 def test_device_strings_are_kept_where_the_cluster_has_them(model, tmp_path, capsys):
     out = tmp_path / "out"
-    flags = ["--fetch=y", "--keep_devices", "--emit=graph_def,cleared", "--pin=^x$=CPU:0"]
+    flags = ["--fetch=y", "--keep_devices", "--emit=graph_def,cleared,python", "--pin=^x$=CPU:0"]
     assert _optimize(model, out, *flags) == 0
     extra = out / EXTRA
     placed = _devices(extra / "graph.pb")
@@ -55,6 +55,7 @@ def test_device_strings_are_kept_where_the_cluster_has_them(model, tmp_path, cap
     assert _devices(extra / "cleared.pb") == {}
     assert [path.name for path in out.iterdir()] == ["assets.extra"]
     assert (extra / "cleared" / "saved_model.pb").exists()
+    assert "def device_of(op):" in (extra / "placement.py").read_text()
     assert "load it" not in capsys.readouterr().out
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 from graphs.op_graph import IntArray
+from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.one_shot import OneShot, Start
 from tfplace.search.instance import Instance
@@ -196,6 +197,12 @@ def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) 
       start: the best placement so far i4[N], for algorithms that go on from one.
     """
     return {**ALGORITHMS, **STAGES}[name](instance, seed, start)
+
+
+def annealing_from(problem: Problem, seed: int, placements: IntArray) -> Policy:
+    """Annealing inside the simulator that begins with given placements i4[B, N] alone."""
+    made: Policy = _imported("annealing.policy", "Multilevel")(problem, seed, [lambda: placements])
+    return made
 
 
 def one_shot(name: str, instance: Instance, seed: int) -> IntArray:

@@ -56,6 +56,7 @@ class OptimizeFlags(ModelFlags, total=False):
     policy: str
     budget_seconds: float
     max_trials: int
+    max_devices: int
     seed: int
     checkpoint_dir: str
     dump_problem: str

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import re
+import os
+from collections.abc import Mapping
 from typing import Any
 
-from graphs.errors import ClusterError
+from graphs.errors import ClusterError, ModelError
+from graphs.loading.sniff import sniff
+from rewrite.clear_devices import bodies
+from tfplace.measurement.device_name import DeviceKey, device_key
+from tfplace.measurement.presence import WORKER_JOB
 
-_MISSING_DEVICE = re.compile(r"[Cc]ould not satisfy device specification '([^']+)'")
 
-
-def load(path: str, tags: Any = None) -> Any:
+def load(path: str, tags: Any = None, start_workers: bool = False) -> Any:
     """Loads an emitted SavedModel with its variables on the devices that their ops want.
 
     It is `tf.saved_model.load` with the one option that makes TensorFlow honour the variable
@@ -20,24 +23,74 @@ def load(path: str, tags: Any = None) -> Any:
     Args:
       path: a SavedModel directory.
       tags: as for tf.saved_model.load.
+      start_workers: whether to start the worker processes that a model for `workers:N` needs, one
+        core each, on this host. They end with the program; further models share them. A model
+        that needs none is loaded without.
 
     Raises:
-      ClusterError: this process doesn't see a device that a variable was placed on.
+      ClusterError: this process doesn't see a device that the model was placed on, or the workers
+        can't be started.
     """
+    from tfplace.api import local_workers
+
+    tasks = _tasks(path)
+    if not start_workers or not tasks:
+        _require_seen(path, tasks)
+        return _load(path, tags)
+    _require_workers(path, tasks)
+    local_workers.connect(1 + max(key.task for key in tasks.values()))
+    # The workers have another working directory.
+    model = _load(os.path.abspath(path) if os.path.exists(path) else path, tags)
+    local_workers.keep_for(model)
+    return model
+
+
+def _load(path: str, tags: Any) -> Any:
     import tensorflow as tf
 
     options = tf.saved_model.LoadOptions(experimental_variable_policy="save_variable_devices")
+    return tf.saved_model.load(path, tags=tags, options=options)
+
+
+def _tasks(path: str) -> Mapping[str, DeviceKey]:
+    """{device string: its parts} of all that lies on a task of a cluster."""
     try:
-        return tf.saved_model.load(path, tags=tags, options=options)
-    except tf.errors.InvalidArgumentError as error:
-        missing = _MISSING_DEVICE.search(error.message)
-        if missing is None:
-            raise
-        seen = ", ".join(device.name for device in tf.config.list_logical_devices())
-        raise ClusterError(
-            f"loading {path}: it has variables on {missing.group(1)}, which this process doesn't "
-            f"see; it sees {seen}; connect to the cluster first "
-            "(tf.config.experimental_connect_to_cluster, an example is in "
-            "tfplace/docs/multiple_hosts.md), or load with tf.saved_model.load, which puts every "
-            "variable here"
-        ) from None
+        meta_graphs = getattr(sniff(path).proto, "meta_graphs", ())
+    except ModelError:
+        return {}  # TensorFlow says what is wrong, or it reads from where we don't
+    found: set[str] = set()
+    for meta_graph in meta_graphs:
+        found.update(node.device for _, nodes in bodies(meta_graph.graph_def) for node in nodes)
+        found.update(node.variable.device for node in meta_graph.object_graph_def.nodes)
+    keys = {name: device_key(name) for name in sorted(found)}
+    return {name: key for name, key in keys.items() if key.job}
+
+
+def _require_workers(path: str, tasks: Mapping[str, DeviceKey]) -> None:
+    for name, key in tasks.items():
+        if (key.job, key.type, key.index) != (WORKER_JOB, "CPU", 0):
+            raise ClusterError(
+                f"loading {path} with start_workers: it has ops on {name}, which is not the CPU "
+                "of a worker process as workers:N has them; connect to its cluster instead "
+                "(an example is in tfplace/docs/multiple_hosts.md) and load without start_workers"
+            )
+
+
+def _require_seen(path: str, tasks: Mapping[str, DeviceKey]) -> None:
+    """Without this TensorFlow would load some such models, and fail when they are called."""
+    seen = _seen() if tasks else []
+    keys = {device_key(name) for name in seen}
+    for name, key in tasks.items():
+        if key not in keys:
+            raise ClusterError(
+                f"loading {path}: it has ops on {name}, which this process doesn't see; it sees "
+                f"{', '.join(seen)}; if it was placed on workers:N, give start_workers=True, else "
+                "connect to its cluster first (tf.config.experimental_connect_to_cluster, an "
+                "example is in tfplace/docs/multiple_hosts.md)"
+            )
+
+
+def _seen() -> list[str]:
+    import tensorflow as tf
+
+    return [device.name for device in tf.config.list_logical_devices()]

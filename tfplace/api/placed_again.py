@@ -12,6 +12,7 @@ from graphs.problem import Problem
 from rewrite.emit import emit
 from rewrite.output_dir import atomic_directory
 from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.choosing.proof import proven_structure
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.simulation.simulated import simulated
@@ -23,10 +24,12 @@ def place_like(options: OptimizeOptions, plan: Mapping[str, str]) -> None:
     """Writes a model with the devices that its ops have in a plan.
 
     Args:
-      options: the model, the cluster, the output; nothing is searched, timed or run.
+      options: the model, the cluster, the output; nothing is searched, timed or run, but it is
+        proven by structure that only devices differ.
       plan: {op: device}, a placement.json; an op that it doesn't name goes to its neighbours.
 
     Raises:
+      VerificationError: more than devices differs.
       TfplaceError: the model can't be read or written.
     """
     prepared = prepare(options.problem, trace=False)
@@ -37,6 +40,7 @@ def place_like(options: OptimizeOptions, plan: Mapping[str, str]) -> None:
     devices = prepared.devices_to_write(device_of_op, options.problem.keep_devices)
     with atomic_directory(options.output_dir or "", overwrite=False) as made:
         emit(prepared.source, devices, made, {})
+        proven_structure(prepared.source, made)
 
 
 def planned(problem: Problem, plan: Mapping[str, str]) -> IntArray:

@@ -14,6 +14,7 @@ import tensorflow as tf
 from graphs.errors import UsageError
 from tfplace.api.example_call import bound, example_call
 from tfplace.api.flags import OptimizeFlags
+from tfplace.api.keras_fit import fit
 from tfplace.api.keras_step import is_keras_model, keras_step, reset_metrics
 from tfplace.api.placings import Placings
 from tfplace.report.report import Report
@@ -72,21 +73,42 @@ class PlacedStep:
         for original, placed in self._placings.placed_of.values():
             original.assign(placed)
 
+    def fit(self, *args: Any, **keywords: Any) -> Any:
+        """`model.fit` of the Keras model that it was made of, with this step.
+
+        Callbacks and validation see the model's variables as they are at an epoch's begin and end;
+        a learning rate that they set between two steps counts at once.
+
+        Args:
+          *args, **keywords: those of model.fit.
+
+        Returns:
+          What model.fit returns.
+
+        Raises:
+          UsageError: it was made of no Keras model, or that one has changed since.
+        """
+        self._require_model("fitting a model with a placed step")
+        return fit(self._model, self, self._placings.placed_of, args, keywords)
+
     def reset_metrics(self) -> None:
         """Sets a Keras model's metrics to their start, here and in the model: after each epoch.
 
         Raises:
           UsageError: it was made of no Keras model.
         """
-        if self._model is None:
-            raise UsageError(
-                "resetting the metrics of a placed step: it was made of a function, which has "
-                "none that tfplace knows; wanted a Keras model; assign to its `variables` instead"
-            )
+        self._require_model("resetting the metrics of a placed step")
         for variable in reset_metrics(self._model):
             original, placed = self._placings.placed_of.get(id(variable), (None, None))
             if original is not None:
                 placed.assign(original)
+
+    def _require_model(self, doing: str) -> None:
+        if self._model is None:
+            raise UsageError(
+                f"{doing}: it was made of a function; wanted a Keras model; call the step, and "
+                "assign to its `variables`, instead"
+            )
 
 
 def place(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.clusters.logical_devices import logical_cluster
-from graphs.errors import TfplaceError, UsageError
+from graphs.errors import TfplaceError, UsageError, VerificationError
 from rewrite.emit import EXTRA_DIRECTORY
 from tfplace.api.commands import optimize
 from tfplace.api.example_call import Call
@@ -73,6 +73,7 @@ class Placings:
 
         Raises:
           UsageError: the step can't be placed for these shapes.
+          VerificationError: placed for them, more than devices differs: a defect.
         """
         shapes = shapes_of(fed)
         if shapes not in self._of_shapes:
@@ -90,6 +91,8 @@ class Placings:
                 with flag_values("optimize", [given], self._chosen(placed)) as values:
                     place_like(optimize_options(given, values), self._plan)
                 placing = self._loaded(flat, placed)
+        except VerificationError:
+            raise
         except (TfplaceError, ValueError, TypeError) as error:
             raise UsageError(
                 f"calling a placed step: found inputs of shapes {_text(shapes)}, where it was "

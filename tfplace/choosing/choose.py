@@ -6,12 +6,16 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from graphs.errors import MemoryLimitError
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.memory_limit import why_nothing_fits
+from tfplace.choosing.ties import TIE, extent, simplest
 from tfplace.measurement.timing import FASTER
+from tfplace.units_text import share_text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,13 +45,35 @@ def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
         return Choice(given, "kept_given", "one device leaves nothing to place")
     if is_fixed(problem) and best.step_seconds == given.step_seconds:
         return Choice(given, "kept_given", "constraints and kernels leave every op one device")
-    if best.step_seconds < min(given.step_seconds, single.step_seconds):
-        return Choice(best, "placed", _gain_sentence(best, given, single, problem))
-    if single.step_seconds <= given.step_seconds:
+    chosen = simplest(problem, candidates)
+    if _same(chosen, single):
+        return Choice(single, "kept_single", _single_sentence(best, single))
+    if _same(chosen, given):
         return Choice(
-            single, "kept_single", "one device is best: no placement over several beats it"
+            given, "kept_given", "no placement found beats the one that the model came with"
         )
-    return Choice(given, "kept_given", "no placement found beats the one that the model came with")
+    return Choice(chosen, "placed", _gain_sentence(chosen, best, given, single, problem))
+
+
+def _same(one: Candidate, other: Candidate) -> bool:
+    return np.array_equal(one.device_of_op, other.device_of_op) and math.isfinite(
+        other.step_seconds
+    )
+
+
+def _single_sentence(best: Candidate, single: Candidate) -> str:
+    if best.step_seconds >= single.step_seconds:
+        return "one device is best: no placement over several beats it"
+    return (
+        "one device is as good as several: the fastest placement found over several is "
+        f"{_ahead_text(best, single)}"
+    )
+
+
+def _ahead_text(best: Candidate, chosen: Candidate) -> str:
+    """What the fastest one is ahead of one that wins the tie."""
+    ahead = 1.0 - best.step_seconds / chosen.step_seconds
+    return f"{100 * ahead:.1g} % faster, as predicted, and below {share_text(TIE)} is a tie"
 
 
 def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Comparison) -> Choice:
@@ -67,6 +93,9 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
             choice, sentence=f"measured {interval} as fast as {_title(measured.baseline)}"
         )
     kept = _named(candidates, measured.baseline)
+    if measured.is_with_itself:
+        sentence = f"in real runs of the best few placements {_title(kept.name)} was the fastest"
+        return Choice(kept, f"kept_{kept.name}", sentence)
     return Choice(
         kept,
         f"kept_{measured.baseline}",
@@ -83,10 +112,21 @@ def _named(candidates: Sequence[Candidate], name: str) -> Candidate:
     return next(candidate for candidate in candidates if candidate.name == name)
 
 
-def _gain_sentence(best: Candidate, given: Candidate, single: Candidate, problem: Problem) -> str:
-    where = " (all on one device)" if is_on_one_device(best.device_of_op, problem) else ""
+def _gain_sentence(
+    chosen: Candidate, best: Candidate, given: Candidate, single: Candidate, problem: Problem
+) -> str:
+    end = " (all on one device)" if is_on_one_device(chosen.device_of_op, problem) else ""
+    if chosen.step_seconds > best.step_seconds:
+        end += f"; {_less_text(problem, best, chosen)} {_ahead_text(best, chosen)}"
     for other, title in ((single, "the best single device's"), (given, "the given placement's")):
         if math.isfinite(other.step_seconds):
-            ratio = best.step_seconds / other.step_seconds
-            return f"predicted to take {ratio:.3f} of {title} step time{where}"
-    return f"no single device can hold it; this placement can{where}"
+            ratio = chosen.step_seconds / other.step_seconds
+            return f"predicted to take {ratio:.3f} of {title} step time{end}"
+    return f"no single device can hold it; this placement can{end}"
+
+
+def _less_text(problem: Problem, best: Candidate, chosen: Candidate) -> str:
+    """What the one that wins a tie needs less of."""
+    more, fewer = extent(problem, best.device_of_op), extent(problem, chosen.device_of_op)
+    number, noun = (1, "devices") if fewer[:2] < more[:2] else (2, "transfers")
+    return f"the fastest found takes {more[number]:,} {noun} for {fewer[number]:,} and is"

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.device_limit import LIMIT
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
@@ -31,6 +32,23 @@ MANY_OUTLIERS = 0.1
 
 
 @dataclasses.dataclass(frozen=True)
+class Tried:
+    """A placement that real runs decided about, before the winner was compared with the others.
+
+    Attributes:
+      name: how it was found.
+      predicted_seconds: by the simulator.
+      measured_seconds: the median of a few runs; None where it could not run.
+      why: it won or lost.
+    """
+
+    name: str
+    predicted_seconds: float
+    measured_seconds: float | None
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
 class Comparison:
     """Measured step times of several placements of one run.
 
@@ -45,6 +63,8 @@ class Comparison:
       background_share: share of this machine's CPU time that other processes took; None where
         it is not known.
       noise: sentences on what disturbed the runs.
+      tried: the best few placements found, timed to choose the one that is `placed` here.
+      same_as: {name: an earlier one that is the same placement}; both were timed as one.
     """
 
     timings: Mapping[str, Timing | str]
@@ -55,6 +75,14 @@ class Comparison:
     verdict: str = ""
     background_share: float | None = None
     noise: Sequence[str] = ()
+    tried: Sequence[Tried] = ()
+    same_as: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def is_with_itself(self) -> bool:
+        """Whether the baseline and what was placed are one placement, which was timed once."""
+        first = self.same_as.get(self.baseline, self.baseline)
+        return bool(first) and self.same_as.get(PLACED) == first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +117,8 @@ def compare(
     run, compared = prepared.training_run(), alias.get(PLACED, "")
     results = measure_variants(variants, run, prepared.cluster, limits, compared)
     timed = {name: results[alias[name]] for name in placements}
-    return _comparison(timed, limits, seed)
+    same_as = {name: first for name, first in alias.items() if name != first}
+    return dataclasses.replace(_comparison(timed, limits, seed), same_as=same_as)
 
 
 def compare_memory(
@@ -197,6 +226,10 @@ def _timing(result: Timings | Infeasible) -> Timing | str:
 def placements_to_compare(
     candidates: Sequence[Candidate], chosen: Candidate
 ) -> dict[str, IntArray]:
-    """{"given", "single", "placed": i4[N]} of those that are predicted to run."""
-    named = {c.name: c.device_of_op for c in candidates if c.name in BASELINES}
+    """{"given", "single", "placed": i4[N]}, without those that --max_devices forbids."""
+    named = {c.name: c.device_of_op for c in candidates if c.name in BASELINES and _may(c)}
     return {**named, PLACED: chosen.device_of_op}
+
+
+def _may(candidate: Candidate) -> bool:
+    return not (isinstance(candidate.outcome, Infeasible) and candidate.outcome.reason == LIMIT)

@@ -16,6 +16,8 @@ from graphs.problem import Problem
 from tfplace.algorithms.table import policy_of
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
+from tfplace.choosing.compare import Tried
+from tfplace.choosing.ties import TIE, extent
 from tfplace.interruption import Interrupted
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
@@ -27,7 +29,8 @@ from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 SLOWER_LINKS = (4.0, 16.0)
-SEARCH_SHARE = 0.1
+SEARCH_SHARE, REAL_SHARE = 0.05, 0.2
+"""Of the budget, where real runs decide: for each search of finalists, and for the runs."""
 FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
 
 
@@ -57,7 +60,8 @@ def finalists(
             placement = result.best.placement.device_of_op
             outcome = simulator.evaluate(placement[None])[0]
             if not isinstance(outcome, Infeasible):
-                rivals.append(Candidate(f"links {factor:g} times slower", placement, outcome))
+                name = f"best if links were {factor:g} times slower"
+                rivals.append(Candidate(name, placement, outcome))
     return rivals
 
 
@@ -81,33 +85,70 @@ def with_slower_links(problem: Problem, factor: float) -> Problem:
 
 
 def of_measured_search(
-    prepared: PreparedModel, candidates: Sequence[Candidate], choice: Choice, seed: int
-) -> Choice:
-    """The best of a search by real runs, or the chosen one where that runs faster.
+    prepared: PreparedModel,
+    candidates: Sequence[Candidate],
+    choice: Choice,
+    seed: int,
+    seconds: float = math.inf,
+) -> tuple[Choice, list[Tried]]:
+    """The best of a search by real runs, or the chosen one where that runs faster; all timings.
 
     Such a search knows better than the prediction that `choice` was made by; what it found is
     still compared with given and single afterwards.
     """
     rivals = [c for c in candidates if c.name not in NAMES and math.isfinite(c.step_seconds)]
     if not rivals:
-        return choice
+        return choice, []
     if choice.verdict == "placed":
         rivals.append(choice.candidate)
-    return Choice(quickest(prepared, rivals, seed), "placed", choice.sentence)
+    winner, tried = quickest(prepared, rivals, seed, seconds)
+    return Choice(winner, "placed", choice.sentence), tried
 
 
-def quickest(prepared: PreparedModel, rivals: Sequence[Candidate], seed: int) -> Candidate:
-    """The finalist with the lowest measured median; the first where none can be measured."""
+def quickest(
+    prepared: PreparedModel, rivals: Sequence[Candidate], seed: int, seconds: float = math.inf
+) -> tuple[Candidate, list[Tried]]:
+    """The finalist with the lowest measured median, and what each one took.
+
+    Of those within TIE of it the one with the fewest devices and transfers; the first where none
+    is measured in time. A finalist that has no rival is not measured.
+    """
     by_placement = {rival.device_of_op.tobytes(): rival for rival in reversed(rivals)}
     distinct = list(reversed(by_placement.values()))
     if len(distinct) == 1:
-        return distinct[0]
+        return distinct[0], []
     variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
-    config = dataclasses.replace(FIRST_ROUND, seed=seed)
+    config = dataclasses.replace(FIRST_ROUND, seed=seed, all_seconds=seconds)
     results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
-    medians = {
-        name: summarize(result.step_seconds).median_seconds
-        for name, result in results.items()
+    return judged(prepared.problem, distinct, [results[name] for name in variants])
+
+
+def judged(
+    problem: Problem, rivals: Sequence[Candidate], results: Sequence[Timings | Infeasible]
+) -> tuple[Candidate, list[Tried]]:
+    """Which of some placements has won by their real runs, and why the others have lost."""
+    measured = {
+        index: summarize(result.step_seconds).median_seconds
+        for index, result in enumerate(results)
         if isinstance(result, Timings)
     }
-    return distinct[int(min(medians, key=medians.__getitem__, default="0"))]
+    least = min(measured.values(), default=math.inf)
+    tied = [index for index, median in measured.items() if median <= least * (1.0 + TIE)]
+    winner = min(
+        tied,
+        key=lambda i: (*extent(problem, rivals[i].device_of_op), measured[i]),
+        default=0,
+    )
+    tried = []
+    for index, (rival, result) in enumerate(zip(rivals, results, strict=True)):
+        seconds = measured.get(index)
+        if isinstance(result, Infeasible):
+            why = f"could not run: {result.message}"
+        elif index == winner:
+            why = "the fastest of these" if measured[index] == least else "as fast, and needs less"
+        elif index in tied:
+            why = "as fast, but needs more devices or transfers"
+        else:
+            why = f"{measured[index] / least:.2f} times as long as the fastest"
+        tried.append(Tried(rival.name, rival.step_seconds, seconds, why))
+    return rivals[winner], tried

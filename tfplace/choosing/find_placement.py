@@ -14,9 +14,12 @@ from tfplace.choosing.baselines import (
     baseline_candidates,
     best_of,
 )
+from tfplace.choosing.by_devices import NONE, device_counts, on_fewer_devices, reserved
 from tfplace.choosing.data_parallel import data_parallel_candidate
+from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.evaluators import evaluator_for
-from tfplace.choosing.finalists import SEARCH_SHARE, SLOWER_LINKS, has_finalists
+from tfplace.choosing.finalists import REAL_SHARE, SEARCH_SHARE, SLOWER_LINKS, has_finalists
+from tfplace.choosing.ties import without_idle
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -33,12 +36,14 @@ class Searched:
     Attributes:
       baselines: all of them, tried or not.
       candidates: the baselines and the algorithm's best, each predicted by the simulator.
+      fewer: the best found on fewer devices, and the best of all without idle devices.
       result: of the algorithm's search.
     """
 
     baselines: Sequence[Candidate]
     candidates: Sequence[Candidate]
     result: SearchResult
+    fewer: Sequence[Candidate] = ()
 
 
 def find_placement(
@@ -58,14 +63,18 @@ def find_placement(
       progress: is told what goes on.
     """
     problem, instance = prepared.problem, prepared.instance
+    is_simulated = options.evaluator != "measure"
     progress.say(f"trying the baselines on {prepared.cluster.name}")
     simulator = SimulatingEvaluator(problem)
     simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
     began = time.monotonic()
     baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
+    if (limit := too_many(prepared, prepared.given)) is not None:
+        baselines[0] = dataclasses.replace(baselines[0], outcome=limit)
     evenly = data_parallel_candidate(prepared)
     if evenly is not None:
-        baselines.append(evenly)
+        limit = too_many(prepared, evenly.device_of_op)
+        baselines.append(dataclasses.replace(evenly, outcome=limit or evenly.outcome))
     stages = []
     if problem.num_devices > 1:
         best = best_of(baselines)
@@ -78,17 +87,33 @@ def find_placement(
             options.seed,
             start,
             trained,
-            is_simulated=options.evaluator != "measure",
+            is_simulated=is_simulated,
         )
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    if has_finalists(prepared, options):  # they are searched for within the same budget
-        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE
+    if has_finalists(prepared, options):  # they are searched for and timed within the same budget
+        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE - REAL_SHARE
+    spared = reserved(problem, left, options.max_trials) if is_simulated else NONE
+    limits = _without(Limits(left, options.max_trials), spared, len(device_counts(problem)) - 1)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
-        limits = Limits(left, options.max_trials)
         result = search(stages, evaluator, limits, progress.search, folder)
-    candidates = list(baselines)
-    if result.best is not None:
-        placement = result.best.placement.device_of_op
-        outcome = simulator.evaluate(placement[None])[0]
-        candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
-    return Searched(baselines, candidates, result)
+        candidates = list(baselines)
+        if result.best is not None:
+            placement = result.best.placement.device_of_op
+            outcome = simulator.evaluate(placement[None])[0]
+            candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
+        if result.interrupted:
+            return Searched(baselines, candidates, result)
+        fewer = on_fewer_devices(problem, candidates, spared, options.seed)
+    best = best_of([*candidates, *fewer])
+    if best is not None:
+        fewer.append(without_idle(problem, simulator, best))
+    return Searched(baselines, candidates, result, fewer)
+
+
+def _without(limits: Limits, spared: Limits, times: int) -> Limits:
+    """What is left of a search's limits where others get `spared`, so many times."""
+    if limits.max_trials is None or spared.max_trials is None:
+        trials = limits.max_trials
+    else:
+        trials = limits.max_trials - times * spared.max_trials
+    return Limits(limits.budget_seconds - times * spared.budget_seconds, trials)

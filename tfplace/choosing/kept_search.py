@@ -38,6 +38,7 @@ def kept_search(
         "--evaluator": options.evaluator,
         "--policy": _content(options.policy),
         "--seed": options.seed,
+        "--max_devices": options.max_devices,
     }
     doing = f"keeping the search in {options.checkpoint_dir}"
     with locked_folder(Path(options.checkpoint_dir), doing, "--checkpoint_dir"):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
+from rewrite.model_builder import BuiltModel
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
@@ -30,10 +33,13 @@ from tfplace.measurement.trace import trace_run
 from tfplace.measurement.training_run import SavedModelRun
 from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
 
 _log = logging.getLogger("tfplace")
 
 
+LEAST_BOUND_SECONDS = 5.0
+"""The lower bound is waited for so long, also where no time is left."""
 NOT_VERIFIED = not_run("interrupted before the comparison was done")
 
 
@@ -62,14 +68,23 @@ class Emitted:
       device_of_op: i4[N] the placement.
       directory: where it lies.
       is_traced: whether to find out by a traced run which devices really work.
+      built: what was made of a model that is no SavedModel, before it was placed.
     """
 
     device_of_op: IntArray
     directory: Path
     is_traced: bool
+    built: BuiltModel | None = None
 
 
-def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float) -> Proof:
+def prove(
+    prepared: PreparedModel,
+    emitted: Emitted,
+    wanted: str,
+    budget_seconds: float,
+    progress: Progress | None = None,
+    seconds: float = math.inf,
+) -> Proof:
     """Compares the emitted model with the given one, and bounds what was reachable.
 
     The structure is always proven; after Ctrl-C whatever takes long is left out.
@@ -79,29 +94,53 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
       emitted: the model that was written.
       wanted: as for --verify.
       budget_seconds: of the search.
+      progress: is told what goes on.
+      seconds: what may be taken by all that isn't the proof by structure, or was asked for.
 
     Raises:
       VerificationError: the emitted model is or computes something else.
     """
-    with interruptible() as interruption:
-        structure = _proven_structure(prepared.source, emitted.directory)
+    progress, end = progress or Progress(), time.monotonic() + max(seconds, 0.0)
+    progress.say("proving that only devices have changed")
+    with interruptible() as interruption, progress.working():
+        structure = proven_structure(prepared.source, emitted.directory, emitted.built)
         comparison = interruption.unless_seen(
-            lambda: _compared_run(prepared, emitted, wanted, budget_seconds), NOT_VERIFIED
+            lambda: _compared_run(
+                prepared, emitted, wanted, budget_seconds, progress, end - time.monotonic()
+            ),
+            NOT_VERIFIED,
         )
         _require_same(comparison)
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared
         )
-        bound = interruption.unless_seen(lambda: lower_bound_seconds(prepared.problem), None)
+        bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
+        bound = interruption.unless_seen_in_time(
+            lambda: lower_bound_seconds(bounded),
+            None,
+            max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+        )
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
-            used = interruption.unless_seen(lambda: devices_used(prepared, emitted.directory), {})
+            progress.say("tracing the written model: which devices really work")
+            used = interruption.unless_seen(
+                lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
+                {},
+            )
         return Proof(comparison, bound, used, interruption.seen)
 
 
-def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:
+def proven_structure(
+    source: SourceModel, directory: Path, built: BuiltModel | None = None
+) -> StructureProof:
+    """Compares the emitted model with the given one, op by op; nothing is run.
+
+    Raises:
+      VerificationError: more than devices differs.
+    """
+    as_built = None if built is None else built.saved_model
     try:
-        return prove_structure(source, directory)
+        return prove_structure(source, directory, as_built)
     except RewriteError as error:
         raise VerificationError(
             f"proving that only devices have changed: {error}; nothing was written; please "
@@ -110,14 +149,21 @@ def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:
 
 
 def _compared_run(
-    prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float
+    prepared: PreparedModel,
+    emitted: Emitted,
+    wanted: str,
+    budget_seconds: float,
+    progress: Progress,
+    seconds: float,
 ) -> Verified:
     """Runs both models where that was asked for, or is thought to cost little."""
     estimate = estimate_run(prepared, emitted.device_of_op)
-    decision = decide(estimate, wanted, budget_seconds, psutil.virtual_memory().available)
+    free = psutil.virtual_memory().available
+    decision = decide(estimate, wanted, budget_seconds, free, seconds)
     if decision.limits is None:
         comparison = not_run(decision.why)
     else:
+        progress.say("running the given and the placed model to compare what they compute")
         comparison = verified(prepared, emitted.directory, emitted.device_of_op, decision.limits)
     return dataclasses.replace(comparison, estimates=dataclasses.asdict(estimate))
 
@@ -159,7 +205,9 @@ def session_target(cluster: Cluster, is_present: bool) -> Iterator[str]:
             yield pool.target
 
 
-def devices_used(prepared: PreparedModel, emitted: Path) -> Mapping[str, Any]:
+def devices_used(
+    prepared: PreparedModel, emitted: Path, seconds: float = math.inf
+) -> Mapping[str, Any]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
     A training step that was made for the search is not in a SavedModel that had none; its
@@ -168,7 +216,8 @@ def devices_used(prepared: PreparedModel, emitted: Path) -> Mapping[str, Any]:
     run = _emitted_run(prepared.source, emitted, prepared.feeds)
     if run is None:
         return {}
-    traces = trace_run(None, run, prepared.cluster, exactly(2, warmup_steps=2), True)
+    limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
+    traces = trace_run(None, run, prepared.cluster, limits, True)
     if isinstance(traces, Infeasible):
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}

@@ -8,6 +8,7 @@ several times what was estimated.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 
@@ -94,7 +95,11 @@ def cpu_step_seconds(prepared: PreparedModel) -> float:
 
 
 def decide(
-    estimate: RunEstimate, wanted: str, budget_seconds: float, free_bytes: float
+    estimate: RunEstimate,
+    wanted: str,
+    budget_seconds: float,
+    free_bytes: float,
+    seconds_left: float = math.inf,
 ) -> Decision:
     """Whether to run, and within which limits.
 
@@ -103,13 +108,14 @@ def decide(
       wanted: as for --verify.
       budget_seconds: of the search.
       free_bytes: memory that the machine has left.
+      seconds_left: what is left for "auto" of the time for all of the command.
     """
     most_bytes = _MOST_MEMORY_SHARE * free_bytes
     if wanted == STRUCTURE:
         return Decision(None, "--verify=structure")
     if wanted == RUN:
         return Decision(RunLimits(memory_bytes=most_bytes))
-    seconds = max(LEAST_SECONDS, BUDGET_SHARE * budget_seconds)
+    seconds = min(max(LEAST_SECONDS, BUDGET_SHARE * budget_seconds), max(seconds_left, 0.0))
     if estimate.seconds > seconds or estimate.bytes > MEMORY_SHARE * free_bytes:
         return Decision(
             None,
@@ -118,7 +124,7 @@ def decide(
             f"{MEMORY_SHARE * free_bytes / 2**30:.1f} GiB, half of what is free (--verify=run "
             "runs it all the same)",
         )
-    limit = _GENEROUS_SECONDS * estimate.seconds
+    limit = min(_GENEROUS_SECONDS * estimate.seconds, seconds_left)
     return Decision(
         RunLimits(
             seconds=limit,

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 
 from tfplace.choosing.choose import Choice, confirmed
-from tfplace.choosing.compare import Comparison, compare, placements_to_compare
-from tfplace.choosing.finalists import finalists, has_finalists, of_measured_search, quickest
+from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
+from tfplace.choosing.finalists import (
+    SEARCH_SHARE,
+    SLOWER_LINKS,
+    finalists,
+    has_finalists,
+    of_measured_search,
+    quickest,
+)
 from tfplace.choosing.find_placement import Searched
 from tfplace.interruption import interruptible
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
+
+FINALISTS_SHARE = 0.4
+"""Of the time for real runs; the comparison with given and single has the rest."""
 
 
 def time_choice(
@@ -21,6 +33,7 @@ def time_choice(
     searched: Searched,
     choice: Choice,
     progress: Progress,
+    seconds: float = math.inf,
 ) -> tuple[Choice, Comparison | None]:
     """What is written after real runs, and these; None where there were none.
 
@@ -32,6 +45,7 @@ def time_choice(
       searched: what given, single and the other candidates are.
       choice: by prediction.
       progress: is told what goes on.
+      seconds: the longest that all real runs may take.
     """
     if not prepared.is_present or prepared.problem.num_devices == 1:
         return choice, None
@@ -40,7 +54,7 @@ def time_choice(
     untimed: tuple[Choice, Comparison | None] = choice, None
     with interruptible() as interruption:
         return interruption.unless_seen(
-            lambda: _timed(prepared, options, searched, choice, progress), untimed
+            lambda: _timed(prepared, options, searched, choice, progress, seconds), untimed
         )
 
 
@@ -50,15 +64,26 @@ def _timed(
     searched: Searched,
     choice: Choice,
     progress: Progress,
+    seconds: float,
 ) -> tuple[Choice, Comparison | None]:
-    name, seed = prepared.cluster.name, options.seed
+    end = time.monotonic() + max(seconds, 0.0)
+    name, seed, tried = prepared.cluster.name, options.seed, list[Tried]()
     if choice.verdict == "placed" and has_finalists(prepared, options):
+        progress.say("searching for rivals where links are slower")
+        with progress.working(len(SLOWER_LINKS) * SEARCH_SHARE * options.budget_seconds):
+            rivals = finalists(prepared, choice.candidate, options.budget_seconds, seed)
         progress.say(f"timing the best few placements on {name}")
-        rivals = finalists(prepared, choice.candidate, options.budget_seconds, seed)
-        choice = dataclasses.replace(choice, candidate=quickest(prepared, rivals, seed))
+        left = FINALISTS_SHARE * max(end - time.monotonic(), 0.0)
+        with progress.working(left if math.isfinite(left) else None):
+            winner, tried = quickest(prepared, rivals, seed, left)
+        choice = dataclasses.replace(choice, candidate=winner)
     if options.evaluator == "measure":
-        choice = of_measured_search(prepared, searched.candidates, choice, seed)
+        left = FINALISTS_SHARE * max(end - time.monotonic(), 0.0)
+        choice, tried = of_measured_search(prepared, searched.candidates, choice, seed, left)
     progress.say(f"timing given, single and placed on {name}")
     placements = placements_to_compare(searched.candidates, choice.candidate)
-    timings = compare(prepared, placements, StepLimits(seed=seed), seed)
+    left = max(end - time.monotonic(), 0.0)
+    with progress.working(left if math.isfinite(left) else None):
+        timings = compare(prepared, placements, StepLimits(seed=seed, all_seconds=left), seed)
+    timings = dataclasses.replace(timings, tried=tried)
     return confirmed(choice, searched.candidates, timings), timings

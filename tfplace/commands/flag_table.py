@@ -142,6 +142,13 @@ SEARCH = (
         "simulate; measure; auto: search in the simulator, then measure the best",
         ("auto", "simulate", "measure"),
     ),
+    Flag(
+        "max_devices",
+        "integer",
+        None,
+        "place on so many devices at most; beside GPUs, CPUs are not counted",
+        least=1,
+    ),
     Flag("policy", "string", None, "a checkpoint from `tfplace train`, or a shipped one's name"),
     *BUDGET,
     *SEED,
@@ -162,7 +169,7 @@ OUTPUT_DIR = (
         "string",
         "saved_model",
         "what is left in it, A,B,...: saved_model; graph_def and cleared (a copy without any "
-        "device) in its assets.extra/tfplace",
+        "device) in its assets.extra/tfplace; python: placement.py there, {scope: device} to paste",
     ),
 )
 VERIFY = (

@@ -82,6 +82,7 @@ def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
         evaluator=values.evaluator,
         budget_seconds=values.budget_seconds,
         max_trials=values.max_trials,
+        max_devices=values.max_devices,
         seed=values.seed,
         policy=values.policy,
         checkpoint_dir=values.checkpoint_dir,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 from absl import flags
@@ -23,14 +24,19 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     options = optimize_options(arguments[0], values)
     with writable(require_outputs(options), options.dump_problem):
         begin(arguments[0], values)
+        from rewrite.model_builder import ModelBuilder
         from tfplace.compilation.ahead import compiling_ahead
 
-        with compiling_ahead(options.problem.cluster) as compiling:  # beside TensorFlow's import
+        with (  # both work beside TensorFlow's import
+            compiling_ahead(options.problem.cluster) as compiling,
+            ModelBuilder(options.problem.model) as builder,
+        ):
             from tfplace.optimizing import optimize
             from tfplace.progress import progress_for
             from tfplace.report.text_report import print_phases, print_report
 
-            report = optimize(options, progress_for(values.verbosity), phases, compiling)
+            gc.freeze()  # TensorFlow's million objects stay: nobody need look at them again
+            report = optimize(options, progress_for(values.verbosity), phases, compiling, builder)
     with interruptible() as interruption, interruption.held():  # everything is written
         if out := text_output(values, report.to_json()):
             print_report(report, out)

@@ -37,6 +37,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
     problem, placement, prediction = predicted(arguments[0], values)
 
+    from tfplace.report.text import print_facts
     from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
 
@@ -45,6 +46,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     )
     if out := text_output(values, {**vars(prediction), "placements_per_second": speed}):
         print_prediction(prediction, out)
+        print_facts([("placement", values.placement or "the one that the model came with")], out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
     if prediction.feasible:

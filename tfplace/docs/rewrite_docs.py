@@ -35,7 +35,7 @@ DEMO = (
     "--output_dir=demo/rnnlm_placed --overwrite",
 )
 """What `make demo` runs, too."""
-KEY_LINES = ("measured  given", "measured  placed", "speed-up", "verified", "verdict", "load it")
+KEY_LINES = ("measured  given", "measured  placed", "speed-up", "verified", "verdict")
 """How the lines of `optimize` begin that a reader in a hurry wants."""
 
 _BLOCK = re.compile(
@@ -154,17 +154,20 @@ def run_demo(root: Path) -> list[str]:
 
 def session(lines: Sequence[str], root: Path) -> dict[str, Any]:
     """The result file of a demo that ran on this machine with the code in `root`."""
+    return {"command": "make demo", **origin_of(root), "lines": list(lines)}
+
+
+def origin_of(root: Path) -> dict[str, Any]:
+    """What a result file says of the machine and the code that made it."""
     processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True
     ).stdout.strip()
     cores = len(os.sched_getaffinity(0))
     return {
-        "command": "make demo",
         "machine": f"{cores} cores of {processor[1] if processor else 'an unknown processor'}",
         "commit": commit,
         "transcribed": False,
-        "lines": list(lines),
     }
 
 

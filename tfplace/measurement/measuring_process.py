@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import time
@@ -55,13 +56,18 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
       was_killed: whether somebody else ended the process that ended last.
     """
 
-    def __init__(self, cluster: Cluster, soft_placement: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, soft_placement: bool = False, all_seconds: float = math.inf
+    ) -> None:
         """Starts nothing yet.
 
         Args:
           cluster: where the devices are.
           soft_placement: see RuntimeConfig.
+          all_seconds: the longest that all requests may take, from now on; what runs then is
+            ended, and what is asked later is a "timeout".
         """
+        self._all_seconds, self._end = all_seconds, time.monotonic() + all_seconds
         self._cluster = cluster
         self._soft_placement = soft_placement
         self._child: Child | None = None
@@ -94,6 +100,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         Raises:
           ClusterError: the cluster's workers could not be started for the first time.
         """
+        if self.seconds_left <= 0.0:
+            return self._closed_after(self._out_of_time())
         if not self.alive and self.num_starts and not isinstance(request, PrepareRequest):
             return self._closed_after(self._how_it_ended())
         try:
@@ -103,10 +111,10 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
                 raise
             return Infeasible("crash", f"starting anew after a crash: {error}")
         try:
-            kind, *answer = child.ask(request, timeout_seconds)
+            kind, *answer = child.ask(request, min(timeout_seconds, self.seconds_left))
         except TimeoutError:
             failure = Infeasible("timeout", f"no answer within {timeout_seconds:g} s")
-            return self._closed_after(failure)
+            return self._closed_after(failure if self.seconds_left > 0.0 else self._out_of_time())
         except EOFError:
             return self._closed_after(self._how_it_ended())
         except BaseException:  # Ctrl-C: what runs there must not go on
@@ -159,6 +167,14 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+    @property
+    def seconds_left(self) -> float:
+        """Of all_seconds; below 0 where they are over."""
+        return self._end - time.monotonic()
+
+    def _out_of_time(self) -> Infeasible:
+        return Infeasible("timeout", f"the {self._all_seconds:.0f} s for real runs were used up")
 
     def _closed_after(self, failure: Infeasible) -> Infeasible:
         self.close()

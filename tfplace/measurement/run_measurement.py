@@ -76,7 +76,7 @@ def measure_variants(
       compared: the variant whose step time is compared with each other's: the answer is clear
         when all these comparisons are; empty: when every median is precise.
     """
-    with MeasuringProcess(cluster) as process:
+    with MeasuringProcess(cluster, all_seconds=limits.all_seconds) as process:
         comparison = _Comparison(variants, run, limits, compared, process)
         results = comparison.results()
         for name, result in results.items():
@@ -118,10 +118,19 @@ class _Comparison:
         self._prepare_all()
         self._warm_up()
         self._time_rounds()
+        self._fail_unfinished()
         return {
             name: self._failed.get(name) or self._timings(name, self._prepared[name])
             for name in self._slots
         }
+
+    def _fail_unfinished(self) -> None:
+        """Too few steps say nothing: a variant that made less than min_steps has no time."""
+        for name in self._running():
+            made, wanted = len(self._seconds[name]), self._limits.min_steps
+            if made < wanted:
+                why = f"it made {made} of {wanted} steps in the time for real runs"
+                self._failed[name] = Infeasible("timeout", why)
 
     def _timings(self, name: str, prepared: PreparedRun) -> Timings:
         seconds = np.asarray(self._seconds[name])
@@ -168,6 +177,8 @@ class _Comparison:
         answer = self._process.request(request, self._limits.timeout_seconds)
         if not isinstance(answer, Infeasible):
             return float(answer[0])
+        if self._process.seconds_left <= 0.0:  # that says nothing about the variant
+            return None
         self._fail(name, answer)
         if not self._process.alive:
             self._prepare_all()
@@ -187,7 +198,7 @@ class _Comparison:
     def _warm_up(self) -> None:
         for _ in range(self._limits.warmup_steps):
             for name in self._running():
-                if name not in self._failed:
+                if name not in self._failed and self._process.seconds_left > 0.0:
                     self._step(name)
 
     def _time_rounds(self) -> None:
@@ -195,12 +206,17 @@ class _Comparison:
         end = time.monotonic() + limits.budget_seconds
         looks = looks_at(limits.min_steps, limits.max_steps)
         num_rounds = 0
+        slowest = 0.0
         while num_rounds < limits.max_steps and self._running():
+            began = time.monotonic()
+            if self._process.seconds_left <= slowest:  # another round would not end in time
+                return
             if num_rounds >= limits.min_steps and time.monotonic() > end:
                 return
             if num_rounds in looks and self._is_clear(confidence_of_look(looks)):
                 return
             num_rounds += self._time_round()
+            slowest = max(slowest, time.monotonic() - began)
 
     def _time_round(self) -> bool:
         """One step of each; counts only where all that go on made theirs, so that they pair."""

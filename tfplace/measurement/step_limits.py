@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,6 +18,7 @@ class StepLimits:
       budget_seconds: once min_steps are counted, no step starts after this time.
       timeout_seconds: the longest that one step may take.
       prepare_timeout_seconds: the longest that import, initialization and first step may take.
+      all_seconds: the longest that all of it may take, from the start of the processes on.
       seed: of the values of variables that nothing initialises, and of what is drawn besides.
     """
 
@@ -26,6 +28,7 @@ class StepLimits:
     budget_seconds: float = 30.0
     timeout_seconds: float = 120.0
     prepare_timeout_seconds: float = 300.0
+    all_seconds: float = math.inf
     seed: int = 0
 
 

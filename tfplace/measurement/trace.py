@@ -60,7 +60,7 @@ def trace_run(
     """
     serialized = None if graph_def is None else graph_def.SerializeToString()
     prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
-    with MeasuringProcess(cluster, soft_placement) as process:
+    with MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process:
         try:
             process.ask(prepare, limits)
             process.ask(StepRequest(0, limits.warmup_steps), limits)

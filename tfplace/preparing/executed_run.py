@@ -32,6 +32,8 @@ _EMPTY_STEPS = 20
 _EMPTY_OP = "nothing"
 STEPS = StepLimits(warmup_steps=1, min_steps=2, max_steps=25, budget_seconds=15.0)
 """Steps to trace, and as many untraced ones between them."""
+STEPS_SHARE = 0.5
+"""Of the time that is left when the run is prepared."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +81,7 @@ def execute(
     Returns:
       The run, or why it can't be made.
     """
-    with MeasuringProcess(cluster) as process:
+    with MeasuringProcess(cluster, all_seconds=limits.all_seconds) as process:
         try:
             return _Looking(process, limits).look(graph_def, run, device)
         except RunFailedError as failure:
@@ -101,7 +103,8 @@ class _Looking:
         seconds: list[float] = []
         meter = LoadMeter()
         meter.read(self._process.process_ids)
-        end = time.monotonic() + limits.budget_seconds
+        left = self._process.seconds_left
+        end = time.monotonic() + min(limits.budget_seconds, STEPS_SHARE * left)
         while len(traces) < limits.max_steps and (
             len(traces) < limits.min_steps or time.monotonic() < end
         ):

@@ -64,6 +64,7 @@ class OptimizeOptions:
       algorithm: a name of tfplace.algorithms.table.
       evaluator: "auto", "simulate" or "measure".
       budget_seconds, max_trials: limits of the search.
+      max_devices: how many devices may be used; None for all.
       seed: of every random choice.
       policy: a checkpoint of `tfplace train`, or None.
       checkpoint_dir: where the search is kept and goes on from, or None.
@@ -81,6 +82,7 @@ class OptimizeOptions:
     evaluator: str = "auto"
     budget_seconds: float = 60.0
     max_trials: int | None = None
+    max_devices: int | None = None
     seed: int = 0
     policy: str | None = None
     checkpoint_dir: str | None = None

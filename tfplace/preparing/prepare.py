@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,10 +26,12 @@ from graphs.problem import Problem
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.cost_cache import CostCache
+from tfplace.preparing.executed_run import STEPS
 from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
 
 _log = logging.getLogger("tfplace")
@@ -45,6 +48,7 @@ class PreparedModel(LoadedModel):
       problem: all of it for the simulator.
       given: i4[N], the placement that the model came with.
       matched: a sentence about each --pin and --no_split.
+      unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
     """
 
     cluster: Cluster
@@ -53,6 +57,7 @@ class PreparedModel(LoadedModel):
     problem: Problem
     given: IntArray
     matched: Sequence[str] = ()
+    unlimited: Problem | None = None
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -81,9 +86,9 @@ class PreparedModel(LoadedModel):
         """
         names = self.problem.device_names
         devices = origin_devices(self.flat, self.built, device_of_op, names)
-        if not keep_devices:
-            return devices
-        return {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
+        if keep_devices:
+            devices = {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
+        return written_devices(devices, self.cluster)
 
     @property
     def num_groups(self) -> int:
@@ -95,14 +100,17 @@ class PreparedModel(LoadedModel):
 def prepare(
     options: ProblemOptions,
     trace: bool = True,
-    before_pricing: Callable[[bool], None] | None = None,
+    before_pricing: Callable[[LoadedModel, bool], None] | None = None,
+    trace_seconds: float = math.inf,
 ) -> PreparedModel:
     """Prepares a problem.
 
     Args:
       options: model, cluster, constraints.
       trace: whether to time ops on the devices where they are present.
-      before_pricing: called with whether they will be timed, when the model is read.
+      before_pricing: called with the model, when it is read, and whether ops will be timed.
+      trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
+        is priced without.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -118,8 +126,9 @@ def prepare(
     present = is_present(cluster)
     is_timed = present and trace and cluster.num_devices > 1
     if before_pricing is not None:
-        before_pricing(is_timed)
-    costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache))
+        before_pricing(model, is_timed)
+    limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
+    costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache), limits)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(

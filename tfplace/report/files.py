@@ -11,18 +11,29 @@ from graphs.op_graph import IntArray
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.page import html_report
+from tfplace.report.placement_script import placement_script
 from tfplace.report.report import Report
 from tfplace.simulation.simulated import Simulated
 from tfplace.simulation.timeline import chrome_trace
 
 
-def placement_files(prepared: PreparedModel, placed: Simulated) -> dict[str, bytes]:
-    """placement.json and timeline.json of a placement of the prepared model's problem."""
+def placement_files(
+    prepared: PreparedModel, placed: Simulated, with_python: bool = False
+) -> dict[str, bytes]:
+    """placement.json and timeline.json of a placement of the prepared model's problem.
+
+    Args:
+      prepared: the model.
+      placed: the placement.
+      with_python: whether there is a placement.py, too.
+    """
     trace = chrome_trace(placed.problem, placed.known_schedule())
-    return {
-        "placement.json": _json(node_devices(prepared, placed.device_of_op)),
-        "timeline.json": _json(trace, indent=None),
-    }
+    devices = node_devices(prepared, placed.device_of_op)
+    files = {"placement.json": _json(devices), "timeline.json": _json(trace, indent=None)}
+    if with_python:
+        script = placement_script(devices, prepared.source.path, prepared.cluster.name)
+        files["placement.py"] = script.encode()
+    return files
 
 
 def report_files(report: Report, explained: Explained) -> dict[str, bytes]:

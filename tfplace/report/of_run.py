@@ -11,6 +11,7 @@ from graphs.pricing.costs import Costs, Provenance
 from rewrite.split.split_model import SplitModel
 from rewrite.split.summary import summary_of
 from tfplace.choosing.baselines import as_reported
+from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
@@ -18,6 +19,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.report import Measured, Report
@@ -37,6 +39,7 @@ class FinishedRun:
       proof: what the written placement is worth.
       data_parallel: the baseline that splits the batch evenly; None where it makes no sense.
       seconds_by_phase: how long it took to come here.
+      loading_needs: what a process needs before it can run what was written.
     """
 
     searched: Searched
@@ -45,6 +48,7 @@ class FinishedRun:
     proof: Proof
     data_parallel: DataParallel | None
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    loading_needs: LoadingNeeds = ""
 
 
 def report_of(
@@ -81,10 +85,14 @@ def report_of(
         verdict_sentence=choice.sentence,
         command=options.command,
         output_dir=str(options.output_dir),
+        loading_needs=run.loading_needs,
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
-        advice={"sentences": advice(estimate, choice.verdict, best.step_seconds, bound)},
+        by_devices=by_devices(
+            prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
+        ),
+        advice={"sentences": advice(estimate, best.step_seconds)},
     )
 
 

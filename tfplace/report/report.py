@@ -9,14 +9,15 @@ from typing import Any
 
 from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
+from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.compare import Comparison
+from tfplace.measurement.timing import Timing
+from tfplace.preparing.written_devices import LoadingNeeds
+from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
 from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
 
 SCHEMA_VERSION = 1
-
-# A gap below this is rounding: sums in different orders.
-PROVEN_GAP = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +52,12 @@ class Report:
     verdict_sentence: str
     command: str = ""
     output_dir: str = ""
+    loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
     advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
     waiting: Sequence[Mapping[str, Any]] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
+    by_devices: Sequence[OnDevices] = ()
 
     def __repr__(self) -> str:
         return f"<tfplace.Report of {self.model.get('path', '')!r}: {self.headline}>"
@@ -66,6 +69,12 @@ class Report:
         return f"{self.verdict} on {where}, {seconds_text(self.best.step_seconds)} a step predicted"
 
     @property
+    def loading_call(self) -> str:
+        """The line of Python that loads what was written."""
+        needs = ", start_workers=True" if self.loading_needs == "workers" else ""
+        return f"tfplace.load({self.output_dir!r}{needs})"
+
+    @property
     def gap(self) -> float | None:
         """best / lower_bound - 1; None without a bound."""
         if not self.lower_bound_seconds:
@@ -74,16 +83,25 @@ class Report:
 
     @property
     def bound_sentence(self) -> str:
-        """What the lower bound proves of the placement that was written; empty without one."""
-        gap = self.gap
-        if gap is None:
-            return ""
-        if gap <= PROVEN_GAP:
-            return "no placement is faster: proven optimal, as the simulator counts"
-        return (
-            f"no placement can be faster than {seconds_text(self.lower_bound_seconds)}; this one "
-            f"is within {gap_text(gap)}"
-        )
+        """What the lower bound proves of the placement that was written; empty where it proves
+        next to nothing, or where what starting a step takes is more than what was predicted.
+        """
+        return bound_text(self.best.step_seconds, self.lower_bound_seconds)
+
+    @property
+    def needed_sentence(self) -> str:
+        """How many devices are worth having; empty where real runs contradict the prediction."""
+        is_contradicted = self.measured is not None and self.verdict != "placed"
+        return "" if is_contradicted else needed_text(self.by_devices)
+
+    @property
+    def prediction_sentence(self) -> str:
+        """Where prediction and real runs are far apart, or would be; empty where they are not."""
+        predicted, name = self.best.step_seconds, self.verdict.removeprefix("kept_")
+        timing = None if self.measured is None else self.measured.timings.get(name)
+        if isinstance(timing, Timing):
+            return apart_text(predicted, timing.median_seconds)
+        return too_short_text(predicted)
 
     def to_json(self) -> dict[str, Any]:
         """The object of report.json; numbers that are not finite become null."""
@@ -92,6 +110,8 @@ class Report:
             **plain(self),
             "gap": plain(self.gap),
             "bound_sentence": self.bound_sentence,
+            "needed_sentence": self.needed_sentence,
+            "prediction_sentence": self.prediction_sentence,
             "measured": None if self.measured is None else comparison_to_json(self.measured),
         }
 
@@ -100,11 +120,6 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
     """Its fields, and each placement's timing under the placement's name."""
     fields = plain(comparison)
     return {**fields.pop("timings"), **fields}
-
-
-def gap_text(gap: float) -> str:
-    """0.0123 -> "1.2 %"; 1.5 -> "150 %"."""
-    return f"{100 * gap:.2g} %" if gap < 0.995 else f"{100 * gap:.0f} %"
 
 
 def plain(value: Any) -> Any:

@@ -17,6 +17,21 @@ from tfplace.simulation.prediction import Best, Prediction
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 MAX_SENTENCES = 5
+# What follows the call that loads it: the rest of its line, and another one.
+_THEN = {
+    "": (
+        ", which keeps variables on their devices;",
+        "tf.saved_model.load computes the same but may move weights every step",
+    ),
+    "workers": (
+        ", which starts worker processes and keeps variables on them;",
+        "they end with your program; tf.saved_model.load alone finds no such devices",
+    ),
+    "connection": (
+        " in a process that is connected to the tasks;",
+        "how: tfplace/docs/multiple_hosts.md; without, TensorFlow finds no such devices",
+    ),
+}
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
 
 
@@ -26,6 +41,8 @@ def print_report(report: Report, out: Console) -> None:
     print_facts(_what_was_placed(report), out)
     out.print(_step_times(report))
     out.print(_devices(report.best, memory))
+    if report.by_devices:
+        out.print(_by_devices(report))
     print_facts(_what_it_is_worth(report), out)
     _print_how_to_load(report, out)
 
@@ -73,12 +90,16 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
     yield "links", _links(report.best, report.cluster["communication"])
+    if report.needed_sentence:
+        yield "needed", report.needed_sentence
     if report.bound_sentence:
         yield "bound", report.bound_sentence
     if report.measured is not None:
-        yield from comparison_facts(report.measured)
+        yield from comparison_facts(report.measured, is_kept=report.verdict != "placed")
         used = report.measured.devices_used.items()
         yield "ran on", ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used) or "unknown"
+    if report.prediction_sentence:
+        yield "note", report.prediction_sentence
     yield from _verified(report)
     if report.search["interrupted"]:
         yield "stopped", "interrupted; this is the best found until then"
@@ -106,6 +127,18 @@ def _step_times(report: Report) -> Table:
     if bound:
         times.add_row("lower bound", seconds_text(bound), _ratio(bound, single), "")
     return times
+
+
+def _by_devices(report: Report) -> Table:
+    """The best step found on 1, 2, 4, ... devices."""
+    rows = table(("at most", "predicted", "of single", "transfers"))
+    single = report.baselines["single"].step_seconds
+    for row in report.by_devices:
+        name = f"{row.max_devices} device{'s' if row.max_devices > 1 else ''}"
+        seconds = seconds_text(row.step_seconds) if row.step_seconds else "none found"
+        moved = f"{row.transfers:,}" if row.step_seconds else "-"
+        rows.add_row(name, seconds, _ratio(row.step_seconds, single), moved)
+    return rows
 
 
 def _ratio(seconds: float | None, single: float | None) -> str:
@@ -164,8 +197,6 @@ def _print_how_to_load(report: Report, out: Console) -> None:
     out.print(f"written   {report.output_dir}", soft_wrap=True)
     if not os.path.exists(os.path.join(report.output_dir, "saved_model.pb")):
         return  # --emit asked for other forms only
-    out.print(
-        f"load it   tfplace.load({report.output_dir!r}), which keeps variables on their devices;",
-        soft_wrap=True,
-    )
-    out.print("          tf.saved_model.load computes the same but may move weights every step")
+    then = _THEN[report.loading_needs]
+    out.print(f"load it   {report.loading_call}{then[0]}", soft_wrap=True)
+    out.print(f"          {then[1]}", soft_wrap=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
-from tfplace.choosing.compare import Comparison, MemoryPeak
+from tfplace.choosing.compare import PLACED, Comparison, MemoryPeak
 from tfplace.measurement.timing import Timing
 from tfplace.report.text import print_facts
 from tfplace.units_text import bytes_text, seconds_text
@@ -22,11 +22,22 @@ def print_memory(memory: Mapping[str, Mapping[str, MemoryPeak] | str], out: Cons
     print_facts((("memory", text) for text in _peaks(memory)), out)
 
 
-def comparison_facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
-    """Step times, the speed-up with its interval, and what disturbed the runs."""
-    for name, timing in comparison.timings.items():
-        yield "measured", f"{name}: {_timing_text(timing)}"
-    if comparison.baseline:
+def comparison_facts(comparison: Comparison, is_kept: bool = False) -> Iterator[tuple[str, str]]:
+    """Step times, the speed-up with its interval, and what disturbed the runs.
+
+    Args:
+      comparison: what was measured.
+      is_kept: whether what was `placed` has lost, so that the baseline is kept.
+    """
+    for tried in comparison.tried:
+        seconds = seconds_text(tried.measured_seconds)
+        measured = "" if tried.measured_seconds is None else f"measured {seconds}, "
+        predicted = f"predicted {seconds_text(tried.predicted_seconds)}"
+        yield "tried", f"{tried.name}: {predicted}, {measured}{tried.why}"
+    for names, timing in same_timings(comparison):
+        lost = " (not kept)" if is_kept and names == PLACED else ""
+        yield "measured", f"{names}{lost}: {_timing_text(timing)}"
+    if comparison.baseline and not comparison.is_with_itself:
         low, high = comparison.speedup_ci95
         yield (
             "speed-up",
@@ -35,6 +46,17 @@ def comparison_facts(comparison: Comparison) -> Iterator[tuple[str, str]]:
         )
         yield "", f"placed against {comparison.baseline}: {comparison.verdict}"
     yield from (("noise", sentence) for sentence in comparison.noise)
+
+
+def same_timings(comparison: Comparison) -> list[tuple[str, Timing | str]]:
+    """("given and single", timing): names of one placement, which was timed once, together."""
+    names_of: dict[str, list[str]] = {}
+    for name in comparison.timings:
+        names_of.setdefault(comparison.same_as.get(name, name), []).append(name)
+    return [
+        (" and ".join(filter(None, [", ".join(names[:-1]), names[-1]])), comparison.timings[first])
+        for first, names in names_of.items()
+    ]
 
 
 def _timing_text(timing: Timing | str) -> str:

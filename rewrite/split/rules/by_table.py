@@ -56,7 +56,6 @@ LogMatrixDeterminant 2 -> 0 0
 MatrixSolve 2 2 -> 2
 MatrixTriangularSolve 2 2 -> 2
 MatrixSolveLs 2 2 _ -> 2
-MatrixExponential 2 -> 2
 MatrixLogarithm 2 -> 2
 MatrixSquareRoot 2 -> 2
 TridiagonalSolve 2 2 -> 2

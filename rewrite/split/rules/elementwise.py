@@ -54,7 +54,8 @@ def with_vector(view: OpView) -> Answer:
     if shape is None:
         return UNKNOWN_SHAPE
     labels = axes(len(shape))
-    channel = 1 if view.attr("data_format").s == b"NCHW" else len(shape) - 1
+    is_first = view.node.op == "BiasAdd" and view.attr("data_format").s == b"NCHW"
+    channel = 1 if is_first else len(shape) - 1
     return split_by_factors(view, Factors([labels, [labels[channel]]], [labels]))
 
 

@@ -118,6 +118,13 @@ def test_the_hash_is_of_what_can_become_part_of_compiled_code(tmp_path, monkeypa
     assert is_new()
 
 
+def test_two_checkouts_of_the_same_sources_keep_apart(tmp_path):
+    """What one has noted as compiled is not there for the other: Numba looks for it by path."""
+    for name in ("one", "other"):
+        _tree(tmp_path / name)
+    assert sources_hash(tmp_path / "one") != sources_hash(tmp_path / "other")
+
+
 def test_the_hash_holds_every_source_of_ours_that_declares_or_shapes_compiled_code():
     names = {path.relative_to(ROOT).as_posix() for path in compiled_module._compiled_sources(ROOT)}
     assert {

@@ -24,6 +24,7 @@ X = np.arange(8, dtype=np.float32).reshape(2, 4)
 Y = np.repeat([[6.0], [22.0]], 3, axis=1)  # X times a w of ones
 TWO = LoadOptions(batch_size=2)
 TWO_INFERENCE = LoadOptions(batch_size=2, mode="inference")
+TWO_TRAIN = LoadOptions(batch_size=2, mode="train")
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +118,7 @@ def test_a_path_to_the_file_in_the_directory(trained_v2):
 
 
 def test_a_training_step_is_made(served_v2):
-    model = load(served_v2, TWO)
+    model = load(served_v2, TWO_TRAIN)
     assert model.mode == "train"
     assert model.step_origin == (
         "a training step made from 2 trainable variables: gradient descent on the mean squares "
@@ -137,6 +138,12 @@ def test_a_training_step_is_made(served_v2):
     np.testing.assert_allclose(losses[1], np.mean((X @ w + b) ** 2), rtol=1e-5)
 
 
+def test_serving_signatures_alone_mean_inference_and_that_is_said(served_v2):
+    model = load(served_v2, TWO)
+    assert (model.mode, model.step_origin) == ("inference", "signature serving_default")
+    assert "placed for inference; --mode=train makes a step" in " ".join(model.guessed)
+
+
 def test_inference_is_run_where_it_is_asked_for(served_v2):
     model = load(served_v2, TWO_INFERENCE)
     assert (model.mode, model.step_origin) == ("inference", "signature serving_default")
@@ -153,7 +160,7 @@ def test_saved_model_v1(served_v1):
 
 
 def test_a_training_step_of_reference_variables(served_v1):
-    model = load(served_v1, TWO)
+    model = load(served_v1, TWO_TRAIN)
     first, second = (values[0] for values in model_files.run(model, {"x:0": X}, times=2))
     np.testing.assert_allclose(first, 260.0)
     assert second < first
@@ -279,7 +286,8 @@ def test_keras_zip_and_hdf5(folder):
         keras_model.save(folder / name)
         renamed = folder / (name + ".bin")
         (folder / name).rename(renamed)
-        model = load(renamed, TWO)
+        assert load(renamed, TWO).mode == "inference"
+        model = load(renamed, TWO_TRAIN)
         assert (model.kind, model.mode, model.path) == ("keras", "train", str(renamed))
         assert sorted(v.shape for v in model.variables if v.trainable) == [(3,), (4, 3)]
         feed = model.feeds[0].tensor
@@ -300,9 +308,8 @@ def test_tf_keras_hdf5(folder):
     )
     path = folder / "tf_keras.h5"
     model.save(path)
-    loaded = load(path, TWO)
+    loaded = load(path, TWO_TRAIN)
     assert loaded.kind == "keras"
-    assert loaded.mode == "train", loaded.guessed
     assert sum(v.trainable for v in loaded.variables) == 6
     feeds = generate_feeds(loaded.graph_def, loaded.feeds, loaded.fetches, seed=0)
     (ids,) = feeds.values()

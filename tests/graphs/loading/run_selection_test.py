@@ -1,12 +1,20 @@
 """Every rule by which a run is found, most explicit first."""
 
+import dataclasses
+
 import pytest
 import tensorflow as tf
 
 from graphs.errors import FetchError, ModelError
 from graphs.graph_view import GraphView
 from graphs.loading.load_options import LoadOptions
-from graphs.loading.run_selection import RunSources, SelectedRun, select_run, sinks
+from graphs.loading.run_selection import (
+    INFERENCE_ONLY,
+    RunSources,
+    SelectedRun,
+    select_run,
+    sinks,
+)
 from graphs.loading.variable_updates import OptimizerUpdates
 from graphs.source_model import Signature, TensorSpec
 from tests.graphs.loading import model_files
@@ -14,13 +22,13 @@ from tests.graphs.loading import model_files
 v1 = tf.compat.v1
 
 
-def _sources(graph_def, signatures=(), train_ops=(), makes_step=False):
+def _sources(graph_def, signatures=(), train_ops=(), could_train=False):
     view = GraphView(graph_def)
     named = {
         name: Signature({}, {"out": TensorSpec(tensor, "float32", ())})
         for name, tensor in dict(signatures).items()
     }
-    return RunSources(view, OptimizerUpdates(view), named, train_ops, makes_step)
+    return RunSources(view, OptimizerUpdates(view), named, train_ops, could_train)
 
 
 def _trained(optimizer=None):
@@ -142,9 +150,15 @@ def test_moving_averages_and_counters_are_no_training():
     assert _sources(graph.as_graph_def()).updates.variables_of == {}
 
 
-def test_a_step_is_wanted_where_the_model_has_trainable_variables():
-    run = select_run(_sources(_forward(), {"f": "y:0"}, makes_step=True), LoadOptions())
-    assert run == SelectedRun(("y:0",), "train", "signature f", "f", step_wanted=True)
+def test_a_step_is_made_of_a_signature_only_where_training_is_asked_for():
+    sources = _sources(_forward(), {"f": "y:0"}, could_train=True)
+    assert select_run(sources, LoadOptions(mode="train")) == SelectedRun(
+        ("y:0",), "train", "signature f", "f", step_wanted=True
+    )
+    found = SelectedRun(("y:0",), "inference", "signature f", "f", guessed=(INFERENCE_ONLY,))
+    assert select_run(sources, LoadOptions()) == found
+    asked = select_run(sources, LoadOptions(mode="inference"))
+    assert asked == dataclasses.replace(found, guessed=())
 
 
 def test_sinks_leave_out_saving_and_initialising():

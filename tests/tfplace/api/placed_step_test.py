@@ -10,6 +10,9 @@ import pytest
 import tensorflow as tf
 
 import tfplace
+from graphs.loading.sniff import sniff
+from rewrite.clear_devices import bodies
+from rewrite.emit import emit
 
 QUICK = {"cluster": "k80x2", "max_trials": 5, "budget_seconds": 2.0, "algorithm": "local_search"}
 
@@ -100,6 +103,21 @@ def test_shapes_that_the_step_can_not_have_are_told():
         placed(tf.ones((4, 5)))
 
 
+def test_what_is_placed_again_is_proven_by_structure(monkeypatch):
+    def emit_another(source, devices, made, extra_files):
+        emit(source, devices, made, extra_files)
+        model = sniff(made).proto
+        for _, nodes in bodies(model.meta_graphs[0].graph_def):
+            for node in nodes:
+                node.op = "Sub" if node.op == "AddV2" else node.op
+        (made / "saved_model.pb").write_bytes(model.SerializeToString())
+
+    placed = tfplace.place(lambda x: x + 3.0, [tf.ones(4)], **QUICK)
+    monkeypatch.setattr("tfplace.api.placed_again.emit", emit_another)
+    with pytest.raises(tfplace.TfplaceError, match="proving that only devices have changed"):
+        placed(tf.ones(5))
+
+
 def test_example_args_that_are_no_arguments_are_told():
     def step(x):
         return x
@@ -125,8 +143,10 @@ def test_a_keras_model_takes_the_last_part_of_a_batch_and_resets_its_metrics():
     assert float(placed(x[:2], y[:2] - 1.0)["loss"]) == pytest.approx(5.0)
     placed.reset_metrics()
     assert float(placed(x[:2], y[:2] - 1.0)["loss"]) == pytest.approx(9.0)
-    with pytest.raises(tfplace.TfplaceError, match="made of a function"):
-        tfplace.place(lambda v: v, [tf.ones(3)], **QUICK).reset_metrics()
+    function = tfplace.place(lambda v: v, [tf.ones(3)], **QUICK)
+    for wants_a_model in (function.reset_metrics, function.fit):
+        with pytest.raises(tfplace.TfplaceError, match="made of a function"):
+            wants_a_model()
 
 
 def test_logical_devices_of_this_process_are_placed_on():

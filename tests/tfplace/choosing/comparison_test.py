@@ -1,5 +1,6 @@
 """The order and the recoveries of an interleaved measurement, on a process that is made up."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class _Process:
 
     owns_all_tasks = False
     was_killed = False
+    seconds_left = math.inf
 
     def __init__(self, rule: Callable[["_Process", Request, str], Any]) -> None:
         self._rule = rule
@@ -44,7 +46,7 @@ class _Process:
         self.num_starts = 0
         self.alive = False
 
-    def __call__(self, *_: Any) -> "_Process":
+    def __call__(self, *_: Any, **__: Any) -> "_Process":
         return self
 
     def __enter__(self) -> "_Process":

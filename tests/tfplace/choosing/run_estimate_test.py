@@ -43,6 +43,13 @@ def test_auto_goes_by_the_estimates(estimate, budget_seconds, is_run):
         assert decide(estimate, "run", budget_seconds, 8 * GIB).limits is not None
 
 
+def test_auto_takes_no_longer_than_is_left_of_the_time_for_all():
+    limits = decide(CHEAP, "auto", 60.0, 8 * GIB, seconds_left=12.0).limits
+    assert (limits.seconds, limits.budget_seconds) == (12.0, 12.0)
+    assert decide(CHEAP, "auto", 60.0, 8 * GIB, seconds_left=9.0).limits is None
+    assert decide(CHEAP, "run", 60.0, 8 * GIB, seconds_left=-1.0).limits is not None
+
+
 def test_an_estimate_holds_the_start_of_tensorflow_and_both_models():
     """Three ops of 1 s on a CPU, trained for two steps by both models."""
     problem = dataclasses.replace(chain(3), device_types=["CPU"] * chain(3).num_devices)

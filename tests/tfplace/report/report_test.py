@@ -9,7 +9,8 @@ from tests.builders import chain
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.compare import Comparison
 from tfplace.measurement.timing import Timing
-from tfplace.report.report import comparison_to_json, gap_text, plain
+from tfplace.report.report import comparison_to_json, plain
+from tfplace.report.sentences import gap_text
 
 OPTIMAL = "no placement is faster: proven optimal, as the simulator counts"
 
@@ -67,6 +68,8 @@ def test_timings_stand_under_the_placements_names():
         "verdict": "",
         "background_share": None,
         "noise": [],
+        "tried": [],
+        "same_as": {},
     }
 
 

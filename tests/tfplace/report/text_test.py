@@ -9,11 +9,13 @@ import pytest
 from rewrite.verify import Verified
 from tests.builders import Machine, two_towers
 from tests.tfplace.report.made_up import made_up
-from tfplace.choosing.compare import Comparison, MemoryPeak
+from tfplace.choosing.by_devices import OnDevices
+from tfplace.choosing.compare import Comparison, MemoryPeak, Tried
 from tfplace.measurement.timing import Timing
 from tfplace.report.device_check import DeviceCheck, DeviceMemory, Misplaced
 from tfplace.report.html.page import html_report
 from tfplace.report.inspection import OpTypeRow, inspect
+from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
 from tfplace.report.text import console, print_facts, table
 from tfplace.report.text_check import print_check
 from tfplace.report.text_inspection import print_inspection
@@ -117,6 +119,8 @@ speed-up  1.50x over given (95 % interval 1.40 to 1.60), through tf.function
           placed against given: faster
 noise     model
 ran on    unknown
+note      a step measured 1 s where 5.5 s was predicted: ops or transfers were
+          priced too high; go by the measured times
 verified  1 values of given and emitted model are equal, largest difference
           1e-08
           not compared: model
@@ -134,6 +138,16 @@ written   out
         "          tf.saved_model.load computes the same but may move weights every step",
     ]
     assert not any(line.startswith(("measured", "speed-up", "ran on")) for line in lines)
+    for needs, said in (
+        ("workers", f"tfplace.load({str(tmp_path)!r}, start_workers=True), which starts worker"),
+        ("connection", f"tfplace.load({str(tmp_path)!r}) in a process that is connected"),
+    ):
+        needing = dataclasses.replace(saved, loading_needs=needs)
+        assert (
+            printed(lambda out, it=needing: print_report(it, out))
+            .splitlines()[-2]
+            .startswith(f"load it   {said}")
+        )
 
 
 def test_a_prediction(printed):
@@ -178,6 +192,97 @@ memory    placed: could not run: it died
 """
     assert printed(lambda out: print_memory(memory, out)) == expected
     assert printed(lambda out: print_memory({}, out)) == ""
+
+
+def test_one_placement_under_several_names_is_one_line_without_a_speed_up(printed):
+    timing = Timing(0.0123, 0.012, 0.013, 40)
+    comparison = Comparison(
+        dict.fromkeys(("given", "single", "placed"), timing), "single", 1.0, (1.0, 1.0),
+        "tf.function", "no difference seen", same_as={"single": "given", "placed": "given"},
+    )  # fmt: skip
+    expected = """\
+measured  given, single and placed: 12.3 ms a step (p10 12 ms, p90 13 ms, 40
+          runs)
+"""
+    assert printed(lambda out: print_comparison(comparison, out)) == expected
+
+
+def test_candidates_that_lost_are_shown_with_the_reason(printed):
+    tried = [
+        Tried("found by auto", 0.001, 0.003, "1.50 times as long as the fastest"),
+        Tried("best if links were 4 times slower", 0.002, 0.002, "the fastest of these"),
+        Tried("best if links were 16 times slower", 0.002, None, "could not run: it crashed"),
+    ]
+    comparison = Comparison({"given": "it died"}, "", 1.0, (1.0, 1.0), "session", tried=tried)
+    assert (
+        printed(lambda out: print_comparison(comparison, out))
+        == """\
+tried     found by auto: predicted 1 ms, measured 3 ms, 1.50 times as long as
+          the fastest
+tried     best if links were 4 times slower: predicted 2 ms, measured 2 ms, the
+          fastest of these
+tried     best if links were 16 times slower: predicted 2 ms, could not run: it
+          crashed
+measured  given: could not run: it died
+"""
+    )
+
+
+def test_the_best_step_for_fewer_devices(printed):
+    report, explained = made_up(two_towers(machine=Machine(5)), [1, 2] * 4 + [1], "model")
+    rows = (OnDevices(1, None, reason="GPU:0 needs 40 bytes"), OnDevices(2, 8.0, 2, 3),
+            OnDevices(4, 4.0, 4, 1234))  # fmt: skip
+    report = dataclasses.replace(report, by_devices=rows)
+    text = printed(lambda out: print_report(report, out))
+    assert (
+        """
+at most     predicted  of single  transfers
+1 device   none found          -          -
+2 devices         8 s      1.000          3
+4 devices         4 s      0.500      1,234
+"""
+        in text
+    )
+    needed = "all 4 devices: the best step found on 2 takes 2.00 times as long"
+    assert f"\nneeded    {needed}\n" in text
+    page = html_report(report, explained)
+    assert "GPU:0 needs 40 bytes" in page and needed[1:] in page
+
+
+@pytest.mark.parametrize(
+    ("steps", "sentence"),
+    [
+        ([], ""),
+        ([None, None], ""),
+        ([1.0, 0.995, 0.995], "1 of 4 devices is enough: more gain less than 1 %"),
+        ([1.0, 0.5, 0.499], "2 of 4 devices are enough: more gain less than 1 %"),
+        ([None, None, 1.0], "all 4 devices: nothing that was found fits 2"),
+    ],
+)
+def test_how_many_devices_are_needed(steps, sentence):
+    rows = [OnDevices(2**i, seconds) for i, seconds in enumerate(steps)]
+    assert needed_text(rows) == sentence
+
+
+@pytest.mark.parametrize(
+    ("step", "bound", "sentence"),
+    [
+        (1.0, None, ""),
+        (17.33, 1.0, ""),  # "within 1633 %"
+        (5e-7, 5e-7, ""),
+        (1.0, 0.8, "no placement can be faster than 800 ms; this one is within 25 %"),
+    ],
+)
+def test_a_bound_that_proves_next_to_nothing_is_not_a_sentence(step, bound, sentence):
+    assert bound_text(step, bound) == sentence
+
+
+def test_prediction_and_measurement_that_are_far_apart_deserve_a_sentence():
+    assert apart_text(390e-6, 700e-6) == ""
+    text = apart_text(390e-6, 2.75e-3)
+    assert text.startswith("a step measured 2.75 ms where 390 µs was predicted: a prediction ")
+    assert too_short_text(5e-7).startswith("a step of 0.5 µs is less than TensorFlow takes to")
+    assert too_short_text(2e-4) == ""
 
 
 def test_a_check(printed):

@@ -12,9 +12,13 @@ from tfplace.grouping.quotient import BoolArray, fastest_seconds
 
 
 def working_devices(problem: Problem) -> IntArray:
-    """Devices to spread work over: all that are not CPUs, or all if there are only CPUs."""
-    accelerators = [d for d, kind in enumerate(problem.device_types) if kind != "CPU"]
-    return np.array(accelerators or range(problem.num_devices), dtype=np.int32)
+    """Devices to spread work over: all that are not CPUs, or all if there are only CPUs.
+
+    A device that no op can lie on, as --max_devices leaves some, is none of them.
+    """
+    usable = np.flatnonzero(np.isfinite(problem.op_seconds).any(axis=0)).tolist()
+    accelerators = [d for d in usable if problem.device_types[d] != "CPU"]
+    return np.array(accelerators or usable or range(problem.num_devices), dtype=np.int32)
 
 
 def fallback_order(problem: Problem) -> IntArray:

@@ -12,7 +12,8 @@ from tfplace.report.html.memory_charts import memory_charts
 from tfplace.report.html.step_bars import step_bars
 from tfplace.report.html.timeline_section import timeline
 from tfplace.report.html.waiting_bars import waiting_bars
-from tfplace.report.report import PROVEN_GAP, Report, gap_text
+from tfplace.report.report import Report
+from tfplace.report.sentences import PROVEN_GAP, gap_text
 from tfplace.report.text_report import run_sentence
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
@@ -78,13 +79,12 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     """The figures that one looks for first."""
     best, single = report.best.step_seconds, report.baselines.get("single")
     tiles = [(seconds_text(best), "a step, predicted")]
-    if single and single.feasible and single.step_seconds:
+    if single and single.step_seconds and report.verdict != "kept_single":
         tiles.append((f"{single.step_seconds / best:.2f}x", "as fast as one device, predicted"))
-    if report.measured is not None and report.measured.baseline:
-        tiles.append(
-            (f"{report.measured.speedup:.2f}x", f"as fast as {report.measured.baseline}, measured")
-        )
-    if report.gap is not None:
+    measured = report.measured
+    if measured is not None and measured.baseline and not measured.is_with_itself:
+        tiles.append((f"{measured.speedup:.2f}x", f"as fast as {measured.baseline}, measured"))
+    if report.gap is not None and report.bound_sentence:
         proven = report.gap <= PROVEN_GAP
         tiles.append(
             ("optimal", "proven, as the simulator counts")
@@ -148,7 +148,7 @@ def _command(report: Report) -> str:
     rows = [
         ("seed", f"{report.seed}; algorithm {text(report.algorithm)}, evaluator "
                  f"{text(report.evaluator)}"),
-        ("load it", name(f"tfplace.load({report.output_dir!r})")),
+        ("load it", name(report.loading_call)),
     ]  # fmt: skip
     command = text(report.command) or "(called from Python)"
     return section(

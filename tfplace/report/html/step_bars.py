@@ -5,6 +5,7 @@ from __future__ import annotations
 from tfplace.measurement.timing import Timing
 from tfplace.report.html.elements import section, table, text
 from tfplace.report.report import Measured, Report
+from tfplace.report.text_timings import same_timings
 from tfplace.units_text import seconds_text
 
 NAMES = {
@@ -25,7 +26,7 @@ def step_bars(report: Report) -> str:
         (NAMES.get(key, key), b.step_seconds if b.feasible else None, b.reason, "")
         for key, b in report.baselines.items()
     ]
-    rows.append(("written: best", report.best.step_seconds, "", "best"))
+    rows.append(("written", report.best.step_seconds, "", "best"))
     if report.lower_bound_seconds:
         rows.append(("proven lower bound", report.lower_bound_seconds, "", "bound"))
     longest = max((seconds for _, seconds, _, _ in rows if seconds), default=1.0)
@@ -34,10 +35,31 @@ def step_bars(report: Report) -> str:
         "times",
         "Step time",
         f"<div role='list'>{''.join(lines)}</div>",
-        f"<p>{text(_capital(report.bound_sentence))}.</p>" if report.bound_sentence else "",
+        _paragraph(report.bound_sentence),
         *(f"<p>{text(_capital(sentence))}.</p>" for sentence in report.advice["sentences"]),
+        _by_devices(report),
         _measured(report.measured),
+        _paragraph(report.prediction_sentence),
     )
+
+
+def _by_devices(report: Report) -> str:
+    """The best step found on 1, 2, 4, ... devices."""
+    if not report.by_devices:
+        return ""
+    rows = [
+        (str(row.max_devices), seconds_text(row.step_seconds), str(row.num_devices),
+         f"{row.transfers:,}")
+        if row.step_seconds
+        else (str(row.max_devices), text(row.reason), "", "")
+        for row in report.by_devices
+    ]  # fmt: skip
+    head = ("devices at most", "best step found", "devices used", "transfers")
+    return _paragraph(report.needed_sentence) + table(head, rows)
+
+
+def _paragraph(sentence: str) -> str:
+    return f"<p>{text(_capital(sentence))}.</p>" if sentence else ""
 
 
 def _row(
@@ -65,9 +87,9 @@ def _measured(measured: Measured | None) -> str:
             "<p class='note'>Predicted by the simulator. Not measured: the cluster's devices are "
             "not here, there is only one, or real runs were not asked for.</p>"
         )
-    rows = [(text(name), *_timing_cells(timing)) for name, timing in measured.timings.items()]
+    rows = [(text(names), *_timing_cells(timing)) for names, timing in same_timings(measured)]
     sentence = ""
-    if measured.baseline:
+    if measured.baseline and not measured.is_with_itself:
         low, high = measured.speedup_ci95
         sentence = (
             f"<p><b>Measured {measured.speedup:.2f}x</b> as fast as {text(measured.baseline)} "
@@ -76,7 +98,19 @@ def _measured(measured: Measured | None) -> str:
         )
     notes = "".join(f"<p class='note'>{text(_capital(note))}.</p>" for note in measured.noise)
     head = ("measured", "median", "p10", "p90", "runs")
-    return sentence + table(head, rows) + notes
+    return sentence + table(head, rows) + _tried(measured) + notes
+
+
+def _tried(measured: Measured) -> str:
+    """The best few placements found, and why real runs chose one of them."""
+    if not measured.tried:
+        return ""
+    rows = [
+        (text(each.name), seconds_text(each.predicted_seconds),
+         seconds_text(each.measured_seconds), text(each.why))
+        for each in measured.tried
+    ]  # fmt: skip
+    return table(("tried", "predicted", "measured", "why it won or lost"), rows)
 
 
 def _timing_cells(timing: Timing | str) -> tuple[str, str, str, str]:

@@ -6,14 +6,16 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from rewrite.emit import EXTRA_DIRECTORY
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 
 State = Literal["waiting", "running", "done", "failed"]
+REPORT_FILE = "report.json"
 JOBS_FOLDER, CHECKPOINT_FOLDER = "jobs", "checkpoint"
 STATE_FILE, LOG_FILE, RESULT_FILE = "state.json", "log.txt", "result.json"
 GOES_ON_BY_ITSELF = ("bench", "train")  # with what an interrupted run of theirs left
@@ -28,6 +30,7 @@ class JobState:
       state: "running" is also what a batch leaves that was killed.
       attempts: how often it was begun since its line is what it is.
       own_outputs: outputs that were not there before this job, so that it may replace them.
+      inodes_before: {output: inode} of what was there when the last attempt began.
       exit_status: of the last attempt; None where that did not end.
       error: why the last attempt failed; "" where it did not.
       seconds: how long the last attempt took.
@@ -39,6 +42,7 @@ class JobState:
     state: State = "waiting"
     attempts: int = 0
     own_outputs: Sequence[str] = ()
+    inodes_before: Mapping[str, int] = dataclasses.field(default_factory=dict)
     exit_status: int | None = None
     error: str = ""
     seconds: float | None = None
@@ -66,6 +70,9 @@ class JobFolder:
         is_same = resume and before.fingerprint == job.fingerprint
         if is_same and before.state == "done":
             return before
+        if is_same and (report := _whole_report(job, before)) is not None:
+            write_file(str(self.result), report, overwrite=True)
+            return self.write(dataclasses.replace(before, state="done", exit_status=0))
         attempts = before.attempts if is_same else 0
         return JobState(job.fingerprint, "waiting", attempts, before.own_outputs)
 
@@ -84,14 +91,15 @@ class JobFolder:
             for path in outputs
             if path in before.own_outputs or path.startswith(here) or not os.path.lexists(path)
         ]
-        state = JobState(job.fingerprint, "running", before.attempts + 1, tuple(own))
-        self.write(state)
-        return state
+        inodes = {path: os.stat(path).st_ino for path in outputs if os.path.exists(path)}
+        attempts = before.attempts + 1
+        return self.write(JobState(job.fingerprint, "running", attempts, tuple(own), inodes))
 
-    def write(self, state: JobState) -> None:
-        """Replaces what was noted before, at one instant."""
+    def write(self, state: JobState) -> JobState:
+        """Replaces what was noted before, at one instant; returns the state."""
         content = json.dumps(vars(state), indent=1, allow_nan=False) + "\n"
         write_file(str(self.path / STATE_FILE), content.encode(), overwrite=True)
+        return state
 
     def read_result(self) -> Any:
         """What the job printed, None where it printed nothing that can be read."""
@@ -106,6 +114,26 @@ class JobFolder:
         except (OSError, ValueError, TypeError):
             return None
         return state if state.state in get_args(State) else None
+
+
+def _whole_report(job: Job, state: JobState) -> bytes | None:
+    """The report of an optimisation that was killed when its output was whole already.
+
+    A directory appears at its place at one instant, so one that the last attempt has put there is
+    all that it had to write. What a job writes that was told to stop is only its best so far.
+    """
+    if job.command != "optimize" or state.state != "running":
+        return None
+    for path in map(os.path.abspath, job.outputs):
+        try:
+            if os.stat(path).st_ino == state.inodes_before.get(path):
+                continue
+            content = Path(path, EXTRA_DIRECTORY, REPORT_FILE).read_bytes()
+            if not json.loads(content)["search"]["interrupted"]:
+                return content
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return None
 
 
 def may_replace(job: Job, state: JobState) -> bool:

@@ -98,7 +98,7 @@ def test_bars_are_as_long_as_the_longest(bound):
         r"<span>([^<]*)</span><div class='track'><div style='width:([\d.]+)%'", bars
     )
     expected = [("given (as it came)", "100.00"), ("single (one device)", "88.89"),
-                ("earliest task first", "0.00"), ("written: best", "44.44")]  # fmt: skip
+                ("earliest task first", "0.00"), ("written", "44.44")]  # fmt: skip
     assert widths == expected + ([("proven lower bound", "44.44")] if bound else [])
     assert "can&#x27;t run: " not in bars and "can't run: model lacks memory" in bars
     assert "<b>4 s</b> <small>0.50 of single</small>" in bars

@@ -133,6 +133,56 @@ def test_what_was_there_before_the_job_is_never_replaced(run, tmp_path):
         assert executor.last == ["optimize", "bad", "--format=json"]
 
 
+class Killed(BaseException):
+    """Stands for kill -9: nothing after it is written."""
+
+
+class Writing(Scripted):
+    """Its jobs put their output in place and are killed before anybody knows."""
+
+    def __init__(self, place, interrupted):
+        super().__init__()
+        self.place, self.report = place, {**REPORT, "search": {"interrupted": interrupted}}
+
+    def run(self, work):
+        super().run(work)
+        if self.place.exists():
+            self.place.rename(self.place.with_name(f"old{len(list(self.place.parent.iterdir()))}"))
+        extra = self.place / "assets.extra/tfplace"
+        extra.mkdir(parents=True)
+        (extra / "report.json").write_text(json.dumps(self.report))
+        raise Killed
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_job_whose_output_was_whole_when_it_was_killed_is_done(run, tmp_path, interrupted):
+    place = tmp_path / "placed"
+    job = Job("a", 1, "a", words=("a",), outputs=(str(place),), has_overwrite=True)
+    with pytest.raises(Killed):
+        run([job], Writing(place, interrupted))
+    states, ran = run([job])
+    assert states == {"a": "done"}
+    assert ran == (["a"] if interrupted else [])
+    if not interrupted:
+        found = read_summary(tmp_path)["jobs"][0]
+        assert (found["step_seconds"], found["was_done"]) == (0.5, True)
+
+
+def test_what_an_earlier_attempt_has_written_is_not_this_ones_output(run, tmp_path):
+    place = tmp_path / "placed"
+    job = Job("a", 1, "a", words=("a",), outputs=(str(place),), has_overwrite=True)
+    with pytest.raises(Killed):
+        run([job], Writing(place, interrupted=False))
+
+    class DiesAtOnce(Scripted):
+        def run(self, work):
+            raise Killed
+
+    with pytest.raises(Killed):
+        run([job], DiesAtOnce(), resume=False)
+    assert run([job])[1] == ["a"]
+
+
 def test_a_training_goes_on_by_itself(run, tmp_path):
     place = str(tmp_path / "p.npz")
     job = Job("bad", 1, "", command="train", words=("bad",), outputs=(place,), has_overwrite=True)
@@ -141,10 +191,6 @@ def test_a_training_goes_on_by_itself(run, tmp_path):
     executor = Scripted()
     run([job], executor)
     assert "--overwrite" not in executor.last
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing after it is written."""
 
 
 @pytest.mark.parametrize("kill_at", range(1, 34))

@@ -1,0 +1,174 @@
+"""The training step of a compiled Keras model: its own loss and optimizer, as a signature.
+
+Works alike for Keras 3 and tf_keras, whose names are the same here.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+SERVE, TRAIN = "serve", "train_step"
+
+
+class NotTrainableError(Exception):
+    """No step can be made of what the file says; the message says why."""
+
+
+def compiled(model: Any, framework: Any, training: Any) -> Any:
+    """The model, compiled with the loss and the optimizer that its file names, without metrics.
+
+    Args:
+      model: not compiled.
+      framework: keras or tf_keras.
+      training: the file's training configuration.
+
+    Raises:
+      NotTrainableError: they are the user's own.
+    """
+    try:
+        named = training.get("optimizer_config") or training["optimizer"]
+        optimizer = framework.optimizers.deserialize(named)
+        model.compile(optimizer, _loss_of_config(framework, training.get("loss")))
+    except Exception as error:  # what Keras raises depends on the class that it lacks
+        raise NotTrainableError(str(error).strip().splitlines()[0][:200]) from error
+    return model
+
+
+def _loss_of_config(framework: Any, config: Any) -> Any:
+    """Names stay names; what was serialised is made again, also in lists and {output: loss}."""
+    if isinstance(config, dict) and "class_name" in config:
+        return framework.losses.deserialize(config)
+    if isinstance(config, dict):
+        return {name: _loss_of_config(framework, each) for name, each in config.items()}
+    if isinstance(config, list):
+        return [_loss_of_config(framework, each) for each in config]
+    return config
+
+
+def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
+    """Exports a model as model.export does, with a signature `train_step` beside.
+
+    Args:
+      model: compiled.
+      export_archive: an empty ExportArchive of the model's Keras.
+      directory: where the SavedModel goes.
+
+    Returns:
+      A sentence that names loss and optimizer.
+
+    Raises:
+      NotTrainableError: inputs, targets or loss are of a kind that isn't known here.
+    """
+    try:
+        inputs, targets = _input_specs(model), _target_specs(model)
+        step = _train_step(model, len(inputs))
+        _begin(model, step.loss_of, [*inputs, *targets])
+        export_archive.track(model)
+        served = [inputs] if len(inputs) > 1 else inputs
+        export_archive.add_endpoint(SERVE, model.__call__, input_signature=served)
+        export_archive.add_endpoint(TRAIN, step, input_signature=[*inputs, *targets])
+        export_archive.write_out(directory)
+    except NotTrainableError:
+        raise
+    except Exception as error:  # what Keras raises depends on layers and loss
+        shutil.rmtree(directory, ignore_errors=True)
+        raise NotTrainableError(str(error).strip().splitlines()[0][:200]) from error
+    losses = ", ".join(dict.fromkeys(_name(loss) for loss in _losses(model)))
+    optimizer = type(model.optimizer).__name__
+    return f"its training step is the compiled model's own: loss {losses}, optimizer {optimizer}"
+
+
+def _train_step(model: Any, num_inputs: int) -> Any:
+    """One step of plain gradient descent with the model's loss, as model.fit makes it."""
+    import tensorflow as tf
+
+    def loss_of(arrays: Sequence[Any], training: bool) -> Any:
+        x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
+        return model.compute_loss(x=x, y=y, y_pred=model(x, training=training))
+
+    def train_step(*arrays: Any) -> dict[str, Any]:
+        with tf.GradientTape() as tape:
+            loss = loss_of(arrays, training=True)
+        weights = model.trainable_variables
+        model.optimizer.apply_gradients(
+            zip(tape.gradient(loss, weights), weights, strict=True)
+        )  # fmt: skip
+        return {"loss": loss}
+
+    train_step.loss_of = loss_of  # type: ignore[attr-defined]
+    return train_step
+
+
+def _begin(model: Any, loss_of: Callable[..., Any], specs: Sequence[Any]) -> None:
+    """Makes all variables, those of loss and optimizer too, before anything is traced."""
+    import tensorflow as tf
+
+    zeros = [tf.zeros([size or 1 for size in spec.shape], spec.dtype) for spec in specs]
+    loss_of(zeros, training=False)
+    for metric in model.metrics:
+        metric.reset_state()
+    if not _is_of(model.optimizer, model.trainable_variables):
+        # Keras 3 reads an .h5 file's optimizer for variables that it then replaces.
+        model.optimizer = type(model.optimizer).from_config(model.optimizer.get_config())
+    model.optimizer.build(model.trainable_variables)
+
+
+def _is_of(optimizer: Any, variables: Sequence[Any]) -> bool:
+    """Whether an optimizer is built for these variables, or not yet for any."""
+    known = getattr(optimizer, "_trainable_variables_indices", None)  # Keras 3 has it
+    is_built = getattr(optimizer, "built", False)
+    return (
+        known is None
+        or not is_built
+        or all(optimizer._var_key(variable) in known for variable in variables)
+    )
+
+
+def _input_specs(model: Any) -> list[Any]:
+    inputs = getattr(model, "inputs", None)
+    if not isinstance(inputs, list) or not inputs:
+        raise NotTrainableError("its inputs are not known")
+    return [_spec(each.shape, each.dtype, each.name) for each in inputs]
+
+
+def _target_specs(model: Any) -> list[Any]:
+    """What the loss compares with each output: whole numbers for a sparse loss."""
+    specs = []
+    for number, (output, loss) in enumerate(zip(model.outputs, _losses(model), strict=True)):
+        name = "y" if len(model.outputs) == 1 else f"y_{number}"
+        is_sparse = "sparse" in _name(loss).lower()
+        shape = output.shape[:-1] if is_sparse else output.shape
+        specs.append(_spec(shape, "int64" if is_sparse else output.dtype, name))
+    return specs
+
+
+def _losses(model: Any) -> list[Any]:
+    """The loss of each output."""
+    loss, outputs = model.loss, model.outputs
+    names = getattr(model, "output_names", None) or [""] * len(outputs)  # a Sequential has none
+    if isinstance(loss, dict):
+        losses = [loss.get(name) for name in names]
+    else:
+        losses = list(loss) if isinstance(loss, list | tuple) else [loss] * len(names)
+    if len(losses) != len(names) or any(each is None for each in losses):
+        raise NotTrainableError("not each of its outputs has a loss")
+    return losses
+
+
+def _spec(shape: Any, dtype: Any, name: str) -> Any:
+    import tensorflow as tf
+
+    plain = name.partition(":")[0].replace("/", "_").replace(".", "_")
+    return tf.TensorSpec(tuple(shape), getattr(dtype, "name", dtype), plain)
+
+
+def _name(loss: Any) -> str:
+    if isinstance(loss, str):
+        return loss
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__))
+
+
+def _one_or_all(arrays: Sequence[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else list(arrays)

@@ -1,0 +1,88 @@
+"""Finds small whole ops that every shard had better compute for itself.
+
+A sum over the batch that all shards read (the statistics of a batch normalisation, the divisor of
+a loss) would go to one device and back: two messages one after the other. Where every shard sums
+all terms itself, each term goes straight to where it is read: one message. The same holds for the
+few small ops between such a sum and the shards' ops, and for constants, which then never travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from graphs.building.op_outputs import op_definition
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.names import parse_input, with_index
+from rewrite.split.op_view import Answer, Split
+from rewrite.split.states import WHOLE, Partial, State
+
+MOST_BYTES = 1 << 15
+"""Larger tensors take longer to send than a message takes to arrive."""
+MOST_CONSTANT_BYTES = 1 << 10
+
+
+def repeated_ops(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    answers: Mapping[str, Answer],
+    states: Mapping[str, State],
+    kept_whole: Mapping[str, str],
+) -> dict[str, Split]:
+    """{op: the answer that gives each shard its own copy of all of it}.
+
+    Args:
+      flat, properties: the step.
+      answers: what becomes of each op so far.
+      states: of each tensor.
+      kept_whole: ops that must stay one.
+    """
+    small: set[str] = set()  # ops whose values every shard can have for itself
+    found: set[str] = set()
+    for node in flat.graph_def.node:
+        name = node.name
+        if isinstance(answers[name], Split) or name in kept_whole or name in flat.unit_of_node:
+            continue
+        sources = [parse_input(each) for each in node.input]
+        if any(source.output < 0 for source in sources) or not _is_small(node, properties):
+            continue
+        if node.op == "Const":
+            small.add(name)
+            continue
+        terms = [isinstance(states[with_index(s.tensor)], Partial) for s in sources]
+        repeats = any(s.op in found for s in sources) or any(terms)
+        own = (term or s.op in small for s, term in zip(sources, terms, strict=True))
+        if repeats and all(own) and not op_definition(node.op, name).is_stateful:
+            small.add(name)
+            found.add(name)
+    wanted = _read_by_shards(flat, answers, small)
+    return {
+        node.name: Split((WHOLE,) * len(node.input), (WHOLE,) * len(properties.dtype_of[node.name]))
+        for node in flat.graph_def.node
+        if node.name in wanted
+    }
+
+
+def _is_small(node: object, properties: TensorProperties) -> bool:
+    name, op = node.name, node.op  # type: ignore[attr-defined]
+    most = MOST_CONSTANT_BYTES if op == "Const" else MOST_BYTES
+    shapes = properties.shape_of[name]
+    is_known = all(shape is not None and min(shape, default=0) >= 0 for shape in shapes)
+    return bool(shapes) and is_known and max(properties.bytes_of[name]) <= most
+
+
+def _read_by_shards(flat: FlatGraph, answers: Mapping[str, Answer], small: set[str]) -> set[str]:
+    """Which of them an op reads that has a copy for each shard, or is one of them itself."""
+    wanted: set[str] = set()
+    for node in reversed(flat.graph_def.node):
+        answer = answers[node.name]
+        if isinstance(answer, Split):
+            skipped = answer.shape_inputs
+        elif node.name in wanted:
+            skipped = {}
+        else:
+            continue
+        for position, name in enumerate(node.input):
+            if not name.startswith("^") and position not in skipped:
+                wanted.update({parse_input(name).op} & small)
+    return wanted

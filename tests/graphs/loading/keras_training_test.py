@@ -1,0 +1,80 @@
+"""Compiled Keras files train with their own loss and optimizer."""
+
+import keras
+import numpy as np
+import pytest
+import tf_keras
+
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from tests.graphs.loading import model_files
+
+X = np.array([[1, 2, 3, 4], [0, 1, 0, 1]], np.float32)
+
+
+def _compiled(framework, loss, optimizer, num_outputs=1):
+    inputs = framework.Input((4,), name="features")
+    layers = framework.layers
+    outputs = [layers.Dense(3, kernel_initializer="ones")(inputs) for _ in range(num_outputs)]
+    model = framework.Model(inputs, outputs if num_outputs > 1 else outputs[0])
+    model.compile(optimizer, loss)
+    return model
+
+
+def _feeds(model, **values):
+    named = {spec.tensor: spec.tensor.partition("train_step_")[2][:-2] for spec in model.feeds}
+    return {tensor: values[name] for tensor, name in named.items()}
+
+
+@pytest.mark.parametrize("framework", [keras, tf_keras])
+@pytest.mark.parametrize("ending", ["keras", "h5"])
+def test_a_compiled_file_trains_with_its_own_loss_and_optimizer(framework, ending, tmp_path):
+    path = tmp_path / f"model.{ending}"
+    _compiled(framework, "mse", framework.optimizers.SGD(0.01)).save(path)
+    model = load(path, LoadOptions(batch_size=2))
+    assert (model.kind, model.mode, model.step_origin) == ("keras", "train", "signature train_step")
+    (sentence,) = model.guessed
+    assert sentence.startswith("its training step is the compiled model's own: loss m")
+    assert sentence.endswith(", optimizer SGD")
+    feeds = _feeds(model, features=X, y=np.zeros((2, 3), np.float32))
+    losses = [values[0] for values in model_files.run(model, feeds, times=2)]
+    y = X @ np.ones((4, 3), np.float32)  # 10 and 2
+    np.testing.assert_allclose(losses[0], np.mean(y**2))
+    w, b = 1 - 0.01 * X.T @ (2 * y / 6), -0.01 * np.sum(2 * y / 6, axis=0)
+    np.testing.assert_allclose(losses[1], np.mean((X @ w + b) ** 2), rtol=1e-5)
+
+
+def test_a_sparse_loss_is_fed_whole_numbers_and_several_outputs_one_target_each(tmp_path):
+    losses = ["sparse_categorical_crossentropy", keras.losses.MeanSquaredError()]
+    path = tmp_path / "model.keras"
+    _compiled(keras, losses, "adam", num_outputs=2).save(path)
+    model = load(path, LoadOptions(batch_size=2))
+    assert model.guessed[0].endswith(
+        "loss sparse_categorical_crossentropy, mean_squared_error, optimizer Adam"
+    )
+    specs = {(spec.dtype, spec.shape) for spec in model.feeds}
+    assert specs == {("float32", (2, 4)), ("int64", (2,)), ("float32", (2, 3))}
+
+
+def test_a_sequential_model_whose_optimizer_was_never_used(tmp_path, recwarn):
+    layers = [keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dropout(0.5)]
+    model = keras.Sequential(layers)
+    model.compile("adam", "mse")
+    model.save(tmp_path / "model.keras")
+    assert load(tmp_path / "model.keras", LoadOptions(batch_size=2)).mode == "train"
+    assert not [str(each.message) for each in recwarn if "Skipping" in str(each.message)]
+
+
+@keras.saving.register_keras_serializable("tests")
+class _Odd(keras.losses.Loss):
+    def call(self, y_true, y_pred):
+        raise ValueError("no target is good enough")
+
+
+def test_a_loss_that_can_not_be_used_leaves_inference_and_says_why(tmp_path):
+    path = tmp_path / "model.keras"
+    _compiled(keras, _Odd(), "sgd").save(path)
+    model = load(path, LoadOptions(batch_size=2))
+    assert model.mode == "inference"
+    assert "its own training step can't be made: " in model.guessed[0]
+    assert load(path, LoadOptions(mode="inference", batch_size=2)).mode == "inference"

@@ -1,0 +1,73 @@
+"""Numbers that depend on the batch stay the whole batch's: a divisor that became a shard's would
+scale a loss or a gradient by M, silently.
+
+Each loss is compared with its gradients for parts that differ in size, with a batch that is fixed,
+and with sizes that the step was not split at.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.flatten import flatten
+from graphs.building.shapes import infer
+from graphs.source_model import TensorSpec
+from rewrite.split.build_step import build_step
+from rewrite.split.decide import decide
+from rewrite.split.decide_open import decide_open
+from rewrite.split.op_view import Split
+from tests.rewrite.split.losses import BATCH, LOSSES, batch_of
+from tests.rewrite.split.run_step import run
+
+v1 = tf.compat.v1
+
+
+def step_of(name, size):
+    """The loss's graph, with its gradient and one step's new images; size None: any."""
+    shapes = {key: (size, *array.shape[1:]) for key, array in batch_of(BATCH).items()}
+    with tf.Graph().as_default() as graph:
+        fed = [
+            v1.placeholder(array.dtype, shapes[key], key[:-2])
+            for key, array in batch_of(BATCH).items()
+        ]
+        w = tf.constant(np.random.default_rng(8).normal(size=(4, 4)).astype(np.float32))
+        x = tf.einsum("btc,cd->btd", fed[0], w)
+        loss = LOSSES[name](x, *fed[1:])
+        gradients = tf.gradients(loss, [w, fed[0]])
+    tensors = [loss, *(each for each in gradients if each is not None)]
+    return graph, [tensor.name for tensor in tensors]
+
+
+def opened(graph, fetches):
+    specs = [TensorSpec(n, a.dtype.name, a.shape) for n, a in batch_of(BATCH).items()]
+    return flatten(graph.as_graph_def(), specs, fetches)
+
+
+def assert_same(flat, split, size):
+    feeds = {key: array for key, array in batch_of(size).items() if key[:-2] in flat.nodes}
+    whole, _ = run(flat.graph_def, flat.fetches, feeds)
+    parts, _ = run(split.graph_def, split.fetches, feeds)
+    for fetch, one, other in zip(flat.fetches, whole, parts, strict=True):
+        np.testing.assert_allclose(other, one, rtol=2e-4, atol=2e-5, err_msg=f"{fetch} of {size}")
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_fixed_batch(name):
+    flat = opened(*step_of(name, BATCH))
+    properties = infer(flat)
+    decisions = decide(flat, properties, BATCH, dict.fromkeys(batch_of(BATCH), 0))
+    assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 1
+    assert_same(flat, build_step(flat, properties, decisions, 3), BATCH)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_any_batch(name):
+    flat = opened(*step_of(name, None))
+    properties, axes = infer(flat), dict.fromkeys(batch_of(BATCH), 0)
+    decisions = decide_open(flat, properties, BATCH, axes, {feed: [0] for feed in axes})
+    assert decisions is not None
+    split = build_step(flat, properties, decisions, 2)
+    for size in (BATCH, 7):
+        assert_same(flat, split, size)

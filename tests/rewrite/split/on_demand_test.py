@@ -1,0 +1,63 @@
+"""What only parts are wanted of is made in parts."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from rewrite.split.op_view import Split
+from tests.rewrite.split.run_step import flat_graph, run, split_step
+
+v1 = tf.compat.v1
+BATCH = 5
+X = np.random.default_rng(2).normal(size=(BATCH, 3, 4)).astype(np.float32)
+ROW = np.arange(4, dtype=np.float32)
+
+# {name: what is made of x, with a whole tensor that only its parts need}
+WANTED_IN_PARTS = {
+    "fill": lambda x: x * tf.exp(tf.fill([BATCH, 3, 4], 2.0, name="made")),
+    "broadcast": lambda x: x * tf.tanh(tf.broadcast_to(ROW, [BATCH, 3, 4], name="made")),
+    "tile": lambda x: x + tf.tile(ROW[None, None], [BATCH, 3, 1], name="made"),
+    "reshaped": lambda x: x + tf.reshape(tf.fill([BATCH * 3, 4], 2.0, name="made"), [BATCH, 3, 4]),
+    "mean's gradient": lambda x: tf.gradients(tf.reduce_mean(tf.tanh(x)) ** 2, x)[0],
+    "comparison": lambda x: tf.where(tf.fill([BATCH, 3, 4], 1.0, name="made") > 0.5, x, 0.0),
+}
+
+
+def split_of(build):
+    with tf.Graph().as_default() as graph:
+        result = build(v1.placeholder(tf.float32, X.shape, "x"))
+    flat = flat_graph(graph, {"x:0": X}, [result.name])
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    whole, _ = run(flat.graph_def, flat.fetches, {"x:0": X})
+    parts, _ = run(split.graph_def, split.fetches, {"x:0": X})
+    np.testing.assert_allclose(parts[0], whole[0], rtol=1e-5, atol=1e-7)
+    return flat, decisions, split
+
+
+@pytest.mark.parametrize("name", WANTED_IN_PARTS)
+def test_nothing_is_cut_but_what_is_fed(name):
+    _, decisions, split = split_of(WANTED_IN_PARTS[name])
+    assert split.num_cuts == (2 if name == "comparison" else 1)
+    if name != "mean's gradient":
+        assert isinstance(decisions.answer_of_op["made"], Split) == (name != "comparison")
+
+
+def test_what_is_read_whole_too_stays_whole():
+    def build(x):
+        made = tf.fill([BATCH, 3, 4], 2.0, name="made")
+        return x * made + tf.reduce_sum(tf.cumsum(made, 0))
+
+    _, decisions, _ = split_of(build)
+    assert not isinstance(decisions.answer_of_op["made"], Split)
+
+
+def test_what_is_random_is_drawn_once():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, X.shape, "x")
+        mask = tf.random.uniform(X.shape, seed=3) > 0.5
+        tf.multiply(x, tf.cast(mask, tf.float32), name="dropped")
+    flat = flat_graph(graph, {"x:0": X}, ["dropped:0"])
+    _, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    types = [node.op for node in split.graph_def.node]
+    assert types.count("RandomUniform") == types.count("GreaterEqual") + types.count("Greater") == 1
+    assert types.count("Cast") == 2  # what travels are the truth values

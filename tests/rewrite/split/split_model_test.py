@@ -1,0 +1,185 @@
+"""Whole models, split: what is written trains like the unsplit one, whatever batch it is given."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs import zoo
+from graphs.errors import UsageError
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from rewrite.emit import emit
+from rewrite.split.split_model import split_model
+
+v1 = tf.compat.v1
+
+
+class Classifier(tf.Module):
+    """Two layers, a loss divided by the batch size in three ways, and a counter."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.first = tf.Variable(rng.normal(size=(6, 8)).astype(np.float32), name="first")
+        self.second = tf.Variable(rng.normal(size=(8, 3)).astype(np.float32), name="second")
+        self.steps = tf.Variable(0, name="steps")
+
+    def train_step(self, x, y):
+        """One step of gradient descent."""
+        with tf.GradientTape() as tape:
+            hidden = tf.nn.relu(x @ self.first)
+            logits = hidden @ self.second
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
+            count = tf.cast(tf.shape(x)[0], tf.float32)
+            loss = tf.reduce_mean(losses) + tf.reduce_sum(losses) / count
+            loss += tf.reduce_sum(hidden) / tf.cast(tf.size(hidden), tf.float32)
+        gradients = tape.gradient(loss, [self.first, self.second])
+        for variable, gradient in zip([self.first, self.second], gradients, strict=True):
+            variable.assign_sub(0.1 * gradient)
+        self.steps.assign_add(1)
+        return {"loss": loss, "hidden": hidden, "steps": self.steps.read_value()}
+
+
+def _saved(folder, batch):
+    module = Classifier()
+    specs = [tf.TensorSpec([batch, 6], tf.float32), tf.TensorSpec([batch], tf.int32)]
+    step = tf.function(module.train_step, input_signature=specs)
+    tf.saved_model.save(module, str(folder), signatures={"train_step": step})
+    return str(folder)
+
+
+def _emitted(path, folder, num_shards, options=None, axes=None):
+    split = split_model(load(path, options or LoadOptions()), num_shards, axes)
+    folder.mkdir()
+    nothing = {next(o for o in _origins(split)): ""}
+    emit(split.source, nothing, folder, {})
+    return split, str(folder)
+
+
+def _origins(split):
+    from graphs.building.flatten import flatten
+
+    source = split.source
+    flat = flatten(source.graph_def, source.feeds, source.fetches)
+    return [origin for origin in flat.origins if origin.node]
+
+
+@pytest.fixture(scope="module", params=[None, 5], ids=["any batch", "batch of 5"])
+def written(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("split")
+    given = _saved(folder / "given", request.param)
+    _, split = _emitted(given, folder / "split", 3)
+    return given, split, request.param
+
+
+def _fed(batch):
+    rng = np.random.default_rng(batch)
+    labels = rng.integers(0, 3, batch).astype(np.int32)
+    return tf.constant(rng.normal(size=(batch, 6)), tf.float32), tf.constant(labels)
+
+
+def test_it_trains_like_the_unsplit_step(written):
+    given, split, batch = written
+    one, other = tf.saved_model.load(given), tf.saved_model.load(split)
+    for size in (5, 5) if batch else (5, 3, 8, 31):
+        x, y = _fed(size)
+        wanted = one.signatures["train_step"](x=x, y=y)
+        found = other.signatures["train_step"](x=x, y=y)
+        assert set(found) == set(wanted)
+        for name, value in wanted.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+    for name in ("first", "second", "steps"):
+        np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=1e-5, atol=1e-5)
+
+
+def test_the_signature_is_as_it_was_and_the_unsplit_step_stays_beside_it(written):
+    given, split, _ = written
+    one, other = tf.saved_model.load(given), tf.saved_model.load(split)
+    assert sorted(other.signatures) == ["train_step", "train_step_whole"]
+    for name in other.signatures:
+        found, wanted = other.signatures[name], one.signatures["train_step"]
+        assert found.structured_input_signature == wanted.structured_input_signature
+        assert found.structured_outputs == wanted.structured_outputs
+    x, y = _fed(5)
+    whole = other.signatures["train_step_whole"](x=x, y=y)
+    np.testing.assert_array_equal(whole["loss"], one.signatures["train_step"](x=x, y=y)["loss"])
+
+
+def test_a_v1_session_runs_both(written):
+    _, split, _ = written
+    x, y = (array.numpy() for array in _fed(5))
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        meta_graph = v1.saved_model.load(session, ["serve"], split)
+        losses = []
+        for name in ("train_step", "train_step_whole"):
+            signature = meta_graph.signature_def[name]
+            feeds = {signature.inputs["x"].name: x, signature.inputs["y"].name: y}
+            losses.append(session.run(signature.outputs["loss"].name, feeds))
+        assert losses[1] < losses[0]  # both have trained the same variables
+
+
+def test_a_batch_of_fewer_entries_than_shards_names_the_unsplit_step(written):
+    _, split, batch = written
+    if batch:
+        pytest.skip("it takes one batch size only")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="signature train_step_whole"):
+        x, y = _fed(2)
+        tf.saved_model.load(split).signatures["train_step"](x=x, y=y)
+
+
+def test_checkpoints_go_both_ways(written, tmp_path):
+    given, split, _ = written
+    one, other = tf.saved_model.load(given), tf.saved_model.load(split)
+    x, y = _fed(5)
+    for trained, fresh in ((one, other), (other, one)):
+        trained.signatures["train_step"](x=x, y=y)
+        prefix = tf.train.Checkpoint(trained).write(str(tmp_path / "step"))
+        tf.train.Checkpoint(fresh).read(prefix).assert_existing_objects_matched()
+        np.testing.assert_array_equal(fresh.first, trained.first)
+
+
+def test_a_graph_is_emitted_with_both_steps(tmp_path):
+    path = str(tmp_path / "model.pb")
+    zoo.write(zoo.build("cifar10", "tiny", batch_size=5), path)
+    _, split = _emitted(path, tmp_path / "split", 2)
+    results = [_trained(split, signature) for signature in ("train_step", "train_step_whole")]
+    for key, value in results[0].items():
+        np.testing.assert_allclose(value, results[1][key], rtol=1e-3, atol=1e-5, err_msg=key)
+
+
+def _trained(path, signature):
+    """Outputs and variables after two steps."""
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        found = v1.saved_model.load(session, ["serve"], path).signature_def[signature]
+        rng = np.random.default_rng(0)
+        feeds = {}
+        for _, info in sorted(found.inputs.items()):
+            tensor = graph.get_tensor_by_name(info.name)
+            is_id = tensor.dtype.is_integer
+            shape = tensor.shape.as_list()
+            feeds[tensor] = rng.integers(0, 2, shape) if is_id else rng.normal(size=shape)
+        outputs = {name: info.name for name, info in found.outputs.items()}
+        for _ in range(2):
+            values = session.run(outputs, feeds)
+        reads = {
+            op.name: tf.raw_ops.ReadVariableOp(resource=op.outputs[0], dtype=op.get_attr("dtype"))
+            for op in graph.get_operations()
+            if op.type == "VarHandleOp"
+        }
+        return {**values, **session.run(reads)}
+
+
+def test_more_shards_than_entries_are_refused(tmp_path):
+    given = _saved(tmp_path / "given", 5)
+    with pytest.raises(UsageError, match="into 6 parts"):
+        split_model(load(given, LoadOptions()), 6)
+
+
+def test_an_input_that_is_not_to_be_split_stays_whole(tmp_path):
+    given = _saved(tmp_path / "given", 5)
+    split = split_model(load(given, LoadOptions()), 2, {"train_step_y": -1})
+    assert set(split.decisions.axis_of_feed) == {"train_step_x:0"}
+    with pytest.raises(UsageError, match="no input 'z'"):
+        split_model(load(given, LoadOptions()), 2, {"z": 0})

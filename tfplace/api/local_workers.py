@@ -1,0 +1,139 @@
+"""Worker processes of this program, for models that were placed on `workers:N`.
+
+TensorFlow has one connection to a cluster per program, so all models that are loaded share the
+processes that the first one started. They end with the program, or when another model needs more
+of them and none that uses them is left. (Ending them as soon as a model is collected would take
+calls of TensorFlow from wherever Python happens to collect, and local work hangs if they end
+without these calls.)
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import threading
+import weakref
+from typing import Any
+
+from graphs.errors import ClusterError
+from tfplace.measurement.workers import WorkerPool, start_workers
+
+
+@dataclasses.dataclass
+class _Running:
+    """What runs now.
+
+    Attributes:
+      pool: the processes.
+      over: set when the thread that keeps them may end.
+      models: the loaded models that use them.
+    """
+
+    pool: WorkerPool
+    over: threading.Event
+    models: list[weakref.ref[Any]] = dataclasses.field(default_factory=list)
+
+    def is_used(self) -> bool:
+        return any(model() is not None for model in self.models)
+
+
+_lock = threading.Lock()
+_running: _Running | None = None
+
+
+def connect(num_workers: int) -> None:
+    """Makes the CPUs of worker processes devices of this program, as /job:worker/task:0 and on.
+
+    Raises:
+      ClusterError: they can't be started, or the program has another cluster already.
+    """
+    global _running
+    with _lock:
+        if _running is not None and _suffices(_running, num_workers):
+            return
+        _end()
+        _require_unconnected()
+        _running = _started(num_workers)
+        _connect({"worker": list(_running.pool.addresses)})
+
+
+def keep_for(model: Any) -> None:
+    """The workers are not ended while this model is there."""
+    with _lock:
+        if _running is not None:
+            _running.models.append(weakref.ref(model))
+
+
+@atexit.register
+def end() -> None:
+    """Ends the workers, if any run; models that use them are of no use any more."""
+    with _lock:
+        _end()
+
+
+def _suffices(running: _Running, num_workers: int) -> bool:
+    """Whether these workers do; if not, they can be ended.
+
+    Raises:
+      ClusterError: they don't, and another model uses them.
+    """
+    found, is_alive = len(running.pool.addresses), running.pool.all_alive()
+    if is_alive and found >= num_workers:
+        return True
+    if running.is_used():
+        state = "has started" if is_alive else "has lost some of the"
+        raise ClusterError(
+            f"loading a placed model: it needs {num_workers} workers, and this program {state} "
+            f"{found} for another model; wanted that one to be gone or to have enough: load the "
+            "model with the most workers first, or begin a new process"
+        )
+    return False
+
+
+def _end() -> None:
+    """Disconnects first: TensorFlow would go on asking for devices that are gone, and hang."""
+    global _running
+    if _running is not None:
+        _connect({})
+        _running.pool.close()
+        _running.over.set()
+        _running = None
+
+
+def _connect(addresses: dict[str, list[str]]) -> None:
+    import tensorflow as tf
+
+    tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(addresses))
+
+
+def _require_unconnected() -> None:
+    import tensorflow as tf
+
+    others = [d.name for d in tf.config.list_logical_devices() if d.name.startswith("/job:")]
+    if others:
+        raise ClusterError(
+            f"starting workers for a placed model: this program is connected to {others[0]}, and "
+            "TensorFlow has one cluster per program; load the model without start_workers in a "
+            "cluster with the tasks that it names, or with start_workers in another program"
+        )
+
+
+def _started(num_workers: int) -> _Running:
+    """Starts them in a thread of their own: they die with the thread that started them."""
+    over, ready = threading.Event(), threading.Event()
+    outcome: list[WorkerPool | BaseException] = []
+
+    def keep() -> None:
+        try:
+            outcome.append(start_workers(num_workers))
+        except BaseException as error:
+            outcome.append(error)
+        ready.set()
+        over.wait()
+
+    threading.Thread(target=keep, name="tfplace workers", daemon=True).start()
+    ready.wait()
+    if isinstance(outcome[0], WorkerPool):
+        return _Running(outcome[0], over)
+    over.set()
+    raise outcome[0]

@@ -1,0 +1,166 @@
+"""The best step found on 1, 2, 4, ... devices: what an answer to "do I need four?" needs.
+
+For each number the placements that are known are carried over, devices that may not be used merged
+with others, and annealed for a short time. Where that finds something better than the search for
+all devices did, it is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.errors import ConstraintError
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.algorithms.table import annealing_from
+from tfplace.choosing.baselines import Candidate, best_of, is_fixed
+from tfplace.choosing.device_limit import chosen_devices, limited_to, num_counted
+from tfplace.choosing.ties import extent
+from tfplace.search.search import Limits, Stage, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+SHARE = 0.1
+"""Of the budget and of the trials, for all numbers of devices together."""
+
+# Annealing less is not worth the while; laying out its levels takes a few 1e-5 s per op.
+LEAST_TRIALS = 100
+LEAST_SECONDS_PER_OP, MOST_SECONDS = 5e-5, 30.0
+NONE = Limits(0.0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class OnDevices:
+    """The best step found with at most so many devices.
+
+    Attributes:
+      max_devices: how many; CPUs beside GPUs are not counted.
+      step_seconds: predicted; None where nothing was found.
+      num_devices: how many of them it uses.
+      transfers: between all devices, in a step.
+      reason: why nothing was found, else empty.
+    """
+
+    max_devices: int
+    step_seconds: float | None
+    num_devices: int = 0
+    transfers: int = 0
+    reason: str = ""
+
+
+def device_counts(problem: Problem) -> list[int]:
+    """1, 2, 4, ... and all that work can be spread over; empty where that is one."""
+    most = len(working_devices(problem))
+    powers = [2**i for i in range(most.bit_length()) if 2**i < most]
+    return [*powers, most] if most > 1 else []
+
+
+def reserved(problem: Problem, budget_seconds: float, max_trials: int | None) -> Limits:
+    """What of a search's limits `on_fewer_devices` gets for each number: nothing, or enough.
+
+    Args:
+      problem: what is placed.
+      budget_seconds, max_trials: of the whole search; None for no limit.
+    """
+    num_counts = max(len(device_counts(problem)) - 1, 1)
+    seconds = min(budget_seconds * SHARE / num_counts, MOST_SECONDS)
+    trials = None if max_trials is None else int(max_trials * SHARE / num_counts)
+    enough = seconds >= LEAST_SECONDS_PER_OP * problem.num_ops
+    return Limits(seconds, trials) if enough and (trials or LEAST_TRIALS) >= LEAST_TRIALS else NONE
+
+
+def on_fewer_devices(
+    problem: Problem, known: Sequence[Candidate], limits: Limits, seed: int
+) -> list[Candidate]:
+    """The best placement found on 1, 2, 4, ... devices, but not on all of them.
+
+    Args:
+      problem: what is placed.
+      known: placements that were found.
+      limits: of annealing for each number; with NONE nothing is annealed.
+      seed: of annealing.
+    """
+    found = list[Candidate]()
+    for count in device_counts(problem)[:-1]:
+        try:
+            limited = limited_to(problem, chosen_devices(problem, count))
+        except ConstraintError:
+            continue
+        candidate, interrupted = _on(limited, f"found on {count}", [*known, *found], limits, seed)
+        if candidate is not None:
+            found.append(candidate)
+        if interrupted:
+            break
+    return found
+
+
+def by_devices(problem: Problem, known: Sequence[Candidate]) -> list[OnDevices]:
+    """For 1, 2, 4, ... and all devices the best of what was found."""
+    counted = [(num_counted(problem, each.device_of_op), each) for each in known]
+    rows = []
+    for count in device_counts(problem):
+        fitting = [candidate for number, candidate in counted if number <= count]
+        best = best_of(fitting)
+        if best is None:
+            rows.append(OnDevices(count, None, reason=_why(fitting)))
+            continue
+        number, _, transfers = extent(problem, best.device_of_op)
+        rows.append(OnDevices(count, best.step_seconds, number, transfers))
+    return rows
+
+
+def _why(candidates: Sequence[Candidate]) -> str:
+    """Why none of these can run: memory explains most."""
+    reasons = {
+        each.outcome.reason: each.outcome.message
+        for each in candidates
+        if isinstance(each.outcome, Infeasible)
+    }
+    return reasons.get("memory") or next(iter(reasons.values()), "pins and kernels need more")
+
+
+def _on(
+    limited: Problem, name: str, known: Sequence[Candidate], limits: Limits, seed: int
+) -> tuple[Candidate | None, bool]:
+    """The best placement found of a problem with fewer devices; whether a signal came."""
+    simulator = SimulatingEvaluator(limited)
+    feasible = [each for each in known if math.isfinite(each.step_seconds)]
+    wanted = sorted(feasible, key=lambda each: each.step_seconds)[:2]
+    if not wanted:
+        return None, False
+    starts = np.array([carried_over(limited, each.device_of_op) for each in wanted], np.int32)
+    outcomes = simulator.evaluate(starts)
+    tried = [Candidate(name, *each) for each in zip(starts, outcomes, strict=True)]
+    best = best_of(tried) or tried[0]
+    if limits == NONE or is_fixed(limited):
+        return best, False
+    policy = annealing_from(limited, seed, starts)
+    result = search([Stage("annealing", lambda start: policy)], simulator, limits)
+    if result.best is not None:
+        placement = result.best.placement.device_of_op
+        tried.append(Candidate(name, placement, result.best.outcome))
+    return best_of(tried) or best, result.interrupted
+
+
+def carried_over(limited: Problem, device_of_op: IntArray) -> IntArray:
+    """i4[N]: a placement on the devices that are left; each other one's ops join the left device
+    that has least to do then, those of the one with most to do first.
+
+    Args:
+      limited: a problem with fewer devices.
+      device_of_op: i4[N].
+    """
+    left = working_devices(limited)
+    seconds = np.nanmin(np.where(np.isfinite(limited.op_seconds), limited.op_seconds, np.nan), 1)
+    work = np.bincount(device_of_op, weights=seconds, minlength=limited.num_devices)
+    usable = np.isfinite(limited.op_seconds).any(axis=0)
+    target = np.arange(limited.num_devices)
+    for device in sorted(np.flatnonzero(~usable).tolist(), key=lambda d: -work[d]):
+        target[device] = min(left.tolist(), key=lambda d: work[d])
+        work[target[device]] += work[device]
+    return legal(limited, target[device_of_op].astype(np.int32))

@@ -1,0 +1,80 @@
+"""Step times that are as good as equal: then fewer devices win, then fewer transfers.
+
+A predicted step is never known to 1 %, and a device that is not used is free for something else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.device_limit import num_counted
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+TIE = 0.01
+IDLE = 0.05
+"""A device that works for less than this share of the step does next to nothing."""
+
+
+def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
+    """Of the candidates within TIE of the fastest, the one with the fewest devices.
+
+    Counted devices come first, then all, transfers, step time; the earlier of equals.
+
+    Args:
+      problem: what they place.
+      candidates: at least one can run.
+    """
+    limit = min(candidate.step_seconds for candidate in candidates) * (1.0 + TIE)
+    tied = [candidate for candidate in candidates if candidate.step_seconds <= limit]
+    return min(tied, key=lambda each: (*extent(problem, each.device_of_op), each.step_seconds))
+
+
+def extent(problem: Problem, device_of_op: IntArray) -> tuple[int, int, int]:
+    """Counted devices, devices and transfers of a placement i4[N]."""
+    graph = problem.graph
+    target = device_of_op[graph.use_op]
+    moved = device_of_op[graph.tensor_producer[graph.use_tensor]] != target
+    # One transfer for each other device that has users of a tensor (the contract, section 6).
+    copies = graph.use_tensor[moved].astype(np.int64) * problem.num_devices + target[moved]
+    num_devices = len(np.unique(device_of_op))
+    return num_counted(problem, device_of_op), num_devices, len(np.unique(copies))
+
+
+def without_idle(
+    problem: Problem, simulator: SimulatingEvaluator, candidate: Candidate
+) -> Candidate:
+    """The candidate without the devices that do next to nothing, where that costs less than TIE.
+
+    Args:
+      problem: what is placed.
+      simulator: of the problem.
+      candidate: can run.
+    """
+    limit = candidate.step_seconds * (1.0 + TIE)
+    while moved := list(_without_one(problem, candidate)):
+        outcomes = simulator.evaluate(np.array(moved, dtype=np.int32))
+        tried = [Candidate(candidate.name, *each) for each in zip(moved, outcomes, strict=True)]
+        fewer = [each for each in tried if each.step_seconds <= limit]
+        if not fewer:
+            break
+        candidate = min(fewer, key=lambda each: each.step_seconds)
+    return candidate
+
+
+def _without_one(problem: Problem, candidate: Candidate) -> Iterator[IntArray]:
+    """i4[N] placements in which one device's ops have gone to another one, one of them idle."""
+    device_of_op, allowed = candidate.device_of_op, problem.allowed()
+    seconds = problem.op_seconds[np.arange(problem.num_ops), device_of_op]
+    work = np.bincount(device_of_op, weights=seconds, minlength=problem.num_devices)
+    is_idle = work <= IDLE * candidate.step_seconds * problem.device_slots
+    used = np.unique(device_of_op)
+    for device, other in itertools.permutations(used.tolist(), 2):
+        there = device_of_op == device
+        if (is_idle[device] or is_idle[other]) and allowed[there, other].all():
+            yield np.where(there, other, device_of_op).astype(np.int32)

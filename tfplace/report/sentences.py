@@ -1,0 +1,85 @@
+"""What a run's figures mean, a sentence each; none where they mean nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tfplace.choosing.by_devices import OnDevices
+from tfplace.choosing.ties import TIE
+from tfplace.report.advice import START_SECONDS
+from tfplace.units_text import seconds_text, share_text
+
+# A gap below this is rounding: sums in different orders.
+PROVEN_GAP = 1e-6
+
+# A bound further below what was found proves nothing that is worth a sentence.
+LARGEST_GAP = 1.0
+
+FAR_APART = 2.0
+"""Prediction and measurement that differ by this factor are said to."""
+
+
+def bound_text(step_seconds: float, lower_bound_seconds: float | None) -> str:
+    """What a bound proves of a step; empty where it proves next to nothing, or where what starting
+    a step takes, which neither holds, is more than both.
+    """
+    if not lower_bound_seconds or step_seconds < START_SECONDS:
+        return ""
+    gap = step_seconds / lower_bound_seconds - 1.0
+    if gap > LARGEST_GAP:
+        return ""
+    if gap <= PROVEN_GAP:
+        return "no placement is faster: proven optimal, as the simulator counts"
+    return (
+        f"no placement can be faster than {seconds_text(lower_bound_seconds)}; this one is within "
+        f"{gap_text(gap)}"
+    )
+
+
+def gap_text(gap: float) -> str:
+    """0.0123 -> "1.2 %"; 1.5 -> "150 %"."""
+    return f"{100 * gap:.2g} %" if gap < 0.995 else f"{100 * gap:.0f} %"
+
+
+def apart_text(predicted: float, measured: float) -> str:
+    """What a step measured far from its prediction means; empty where they are near."""
+    ratio = measured / max(predicted, 1e-12)
+    text = f"a step measured {seconds_text(measured)} where {seconds_text(predicted)} was predicted"
+    if ratio >= FAR_APART:
+        return (
+            f"{text}: a prediction counts ops and transfers, not what TensorFlow takes to start a "
+            "step and its ops, nor what else runs on this machine; go by the measured times"
+        )
+    if ratio <= 1.0 / FAR_APART:
+        return f"{text}: ops or transfers were priced too high; go by the measured times"
+    return ""
+
+
+def too_short_text(predicted: float) -> str:
+    """What a prediction is worth that is below what starting a step takes; empty above it."""
+    if predicted >= START_SECONDS:
+        return ""
+    return (
+        f"a step of {seconds_text(predicted)} is less than TensorFlow takes to start one (about "
+        f"{seconds_text(START_SECONDS)} and more), which no prediction holds: at this size placing "
+        "ops gains nothing that could be measured"
+    )
+
+
+def needed_text(rows: Sequence[OnDevices]) -> str:
+    """How many of the devices are worth having; empty where there is no choice."""
+    steps = [math.inf if row.step_seconds is None else row.step_seconds for row in rows]
+    if not steps or not math.isfinite(min(steps)):
+        return ""
+    most = rows[-1].max_devices
+    enough = next(i for i, step in enumerate(steps) if step <= min(steps) * (1.0 + TIE))
+    number = rows[enough].max_devices
+    if number < most:
+        are = "is" if number == 1 else "are"
+        return f"{number} of {most} devices {are} enough: more gain less than {share_text(TIE)}"
+    before, fewer = steps[enough - 1], rows[enough - 1].max_devices
+    if not math.isfinite(before):
+        return f"all {most} devices: nothing that was found fits {fewer}"
+    ratio = before / min(steps)
+    return f"all {most} devices: the best step found on {fewer} takes {ratio:.2f} times as long"
