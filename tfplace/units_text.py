@@ -25,6 +25,14 @@ def bytes_text(count: float) -> str:
     return f"{_short(count / 1024**power)} {('KiB', 'MiB', 'GiB')[power - 1]}"
 
 
+def count_text(count: float) -> str:
+    """43080.0 -> "43,080"; 4.3e9 -> "4.3 G"."""
+    if count < 1e6:
+        return f"{count:,.0f}"
+    power = min(int(math.log10(count)) // 3, 5)
+    return f"{_short(count / 1000**power)} {' kMGTP'[power]}"
+
+
 def _short(number: float) -> str:
     """Three digits, but never a power of ten: "0.123", "12.3", "1023"."""
     return f"{number:.3g}" if abs(number) < 999.5 else f"{number:.0f}"

@@ -19,6 +19,7 @@ from graphs.source_model import Signature
 
 TRAIN_SIGNATURES = ("train_step", "train")
 DEFAULT_SIGNATURE = "serving_default"
+KERAS_TWIN = "serve"  # model.export() writes the same function under both names
 INFERENCE_ONLY = (
     "it has no training step, so it is placed for inference; --mode=train makes a step of its "
     "trainable variables"
@@ -206,6 +207,9 @@ def _other_run(sources: RunSources, options: LoadOptions) -> SelectedRun:
     runnable = {name: s for name, s in sources.signatures.items() if s.outputs}
     if runnable:
         name = DEFAULT_SIGNATURE if DEFAULT_SIGNATURE in runnable else min(runnable)
+        twin = runnable.get(KERAS_TWIN)
+        if name == DEFAULT_SIGNATURE and twin and _looks(twin) == _looks(runnable[name]):
+            del runnable[KERAS_TWIN]
         guessed = _choice("signature", name, list(runnable))
         fetches = signature_fetches(runnable[name])
         guessed = (*guessed, *says_so)
@@ -261,6 +265,12 @@ def signature_fetches(signature: Signature) -> tuple[str, ...]:
     """What running a signature fetches, in the order of its output names."""
     outputs = [signature.outputs[name].tensor for name in sorted(signature.outputs)]
     return tuple(dict.fromkeys(outputs))
+
+
+def _looks(signature: Signature) -> list[tuple[str, str, object]]:
+    """Dtypes and shapes of inputs and outputs, by name."""
+    specs = [*sorted(signature.inputs.items()), *sorted(signature.outputs.items())]
+    return [(name, spec.dtype, spec.shape) for name, spec in specs]
 
 
 def _mode_of(sources: RunSources, fetches: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from graphs.problem_file import read_problem
 from tests.reference_simulator import reference_run
+from tfplace.choosing.baselines import NAMES
 from tfplace.cli import main
 from tfplace.progress import PHASES
 
@@ -57,7 +58,7 @@ def placed(tiny_rnnlm, slow_cpu_cluster, tmp_path_factory):
 def test_the_report_has_what_the_contract_lists(placed):
     _, report, _ = placed
     assert report["schema_version"] == 1
-    assert set(report["baselines"]) == {"given", "single", "topological", "etf", "local_search"}
+    assert set(report["baselines"]) == {*NAMES, "data_parallel"}
     best = report["best"]
     baselines = [b["step_seconds"] for b in report["baselines"].values() if b["feasible"]]
     assert best["step_seconds"] <= min(baselines)

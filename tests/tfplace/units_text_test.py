@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
+from tfplace.units_text import bytes_text, cost_sentence, count_text, seconds_text, share_text
 
 
 @pytest.mark.parametrize(
@@ -65,3 +65,11 @@ def test_costs_say_how_ops_were_priced():
         "measured, 100 % of the ops priced (1,234 traced, 5 folded or fused, 6 analytic); traced "
         "ops are 88 % of a step's wall time"
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0"), (43080.4, "43,080"), (4.31e6, "4.31 M"), (2.5e12, "2.5 T"), (1e21, "1000000 P")],
+)
+def test_counts_are_whole_numbers_or_have_a_prefix(count, text):
+    assert count_text(count) == text

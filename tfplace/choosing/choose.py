@@ -14,7 +14,7 @@ from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_d
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.memory_limit import why_nothing_fits
 from tfplace.choosing.ties import TIE, extent, simplest
-from tfplace.measurement.timing import FASTER
+from tfplace.measurement.timing import FASTER, SLOWER
 from tfplace.units_text import share_text
 
 
@@ -84,7 +84,7 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
       candidates: as for `choose`.
       measured: real runs of given, single and the choice.
     """
-    if choice.verdict != "placed" or not measured.baseline:
+    if not measured.baseline or (choice.verdict != "placed" and measured.verdict != SLOWER):
         return choice
     low, high = measured.speedup_ci95
     interval = f"{measured.speedup:.2f}x (95 % interval {low:.2f} to {high:.2f})"
@@ -96,10 +96,13 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
     if measured.is_with_itself:
         sentence = f"in real runs of the best few placements {_title(kept.name)} was the fastest"
         return Choice(kept, f"kept_{kept.name}", sentence)
+    found = "the best placement found"
+    if choice.verdict != "placed":
+        found = f"{_title(choice.candidate.name)}, the best by prediction,"
     return Choice(
         kept,
         f"kept_{measured.baseline}",
-        f"the best placement found measured {interval} as fast as {_title(measured.baseline)}: "
+        f"{found} measured {interval} as fast as {_title(measured.baseline)}: "
         f"{measured.verdict}, so {_title(measured.baseline)} is kept",
     )
 

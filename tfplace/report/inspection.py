@@ -5,10 +5,15 @@ from __future__ import annotations
 import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from graphs.pricing.node_work import node_work
+from rewrite.split.split_model import SplitModel
+from rewrite.split.summary import split_share
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.report.split_facts import split_facts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,8 @@ class Inspection:
       unpriced_ops: {op type: ops that Grappler could not price}.
       without_gpu_kernel: {op type: ops that must stay on a CPU}; empty without GPUs.
       cluster: the name of the one that the costs are for.
+      split: how --shards splits the step, with the share of its floating-point work that is
+        split; None where it is whole.
     """
 
     path: str
@@ -83,6 +90,15 @@ class Inspection:
     unpriced_ops: Mapping[str, int]
     without_gpu_kernel: Mapping[str, int]
     cluster: str
+    split: Mapping[str, Any] | None
+
+
+def _split(split: SplitModel | None) -> Mapping[str, Any] | None:
+    facts = split_facts(split)
+    if split is None or facts is None:
+        return None
+    asked = node_work(split.flat, split.properties)
+    return {**facts, "flops_share": split_share(split.flat, split.decisions, asked)}
 
 
 def inspect(prepared: PreparedModel) -> Inspection:
@@ -118,6 +134,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         unpriced_ops=_counted(np.flatnonzero(~prepared.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(prepared),
         cluster=prepared.cluster.name,
+        split=_split(prepared.split),
     )
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
-from rewrite.split.split_model import SplitModel
-from rewrite.split.summary import summary_of
 from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.choose import Choice
@@ -23,6 +21,7 @@ from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.report import Measured, Report
+from tfplace.report.split_facts import split_facts
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, prediction_of
 from tfplace.version import __version__
@@ -108,18 +107,6 @@ def cost_facts(costs: Costs) -> Mapping[str, Any]:
         "analytic_ops": ops[Provenance.ANALYTIC],
         "wall_time_coverage": costs.wall_time_coverage,
         "notes": list(costs.notes),
-    }
-
-
-def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
-    """How the step was split along its batch; None where it is whole."""
-    if split is None:
-        return None
-    summary = summary_of(split.flat, split.decisions, split.step)
-    return {
-        "shards": split.num_shards,
-        "axes": dict(split.decisions.axis_of_feed),
-        **dataclasses.asdict(summary),
     }
 
 

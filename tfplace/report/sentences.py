@@ -75,6 +75,8 @@ def needed_text(rows: Sequence[OnDevices]) -> str:
     most = rows[-1].max_devices
     enough = next(i for i, step in enumerate(steps) if step <= min(steps) * (1.0 + TIE))
     number = rows[enough].max_devices
+    if rows[enough].num_devices == 0:
+        return f"the CPU alone is enough: GPUs gain less than {share_text(TIE)}"
     if number < most:
         are = "is" if number == 1 else "are"
         return f"{number} of {most} devices {are} enough: more gain less than {share_text(TIE)}"

@@ -38,6 +38,8 @@ def _facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
 
 def verdict(check: DeviceCheck) -> str:
     """One sentence: does it run there as it says?"""
+    if check.runs and not any(check.devices_asked):
+        return f"asks for no device, so that TensorFlow chooses on {check.cluster}; it fits there"
     if check.runs:
         return f"runs on {check.cluster} as its device strings say"
     parts = [f"{device} is too small" for device, memory in check.memory.items() if not memory.fits]

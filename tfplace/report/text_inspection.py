@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from tfplace.report.inspection import Inspection
+from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
-from tfplace.units_text import bytes_text, seconds_text
+from tfplace.units_text import bytes_text, count_text, seconds_text
 
 MAX_ROWS = 20
 MAX_COUNTS = 10
@@ -48,11 +49,13 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
         f"(trainable {bytes_text(model.trainable_bytes)}), "
         f"constants {bytes_text(model.constant_bytes)}",
     )
-    yield "FLOPs", f"{model.flops:.3g} a step"
+    yield "FLOPs", f"{count_text(model.flops)} a step"
     yield "unknown", f"{model.unknown_shapes:,} tensors of unknown size"
     yield "unpriced", _counts(model.unpriced_ops) or "nothing"
     if model.without_gpu_kernel:
         yield "CPU only", _counts(model.without_gpu_kernel)
+    if model.split is not None:
+        yield from split_sentences(model.split)
     for name, sentences in (("unit", model.units), ("opened", model.opened)):
         for op, what in itertools.islice(sentences.items(), MAX_ROWS):
             yield name, f"{op}: {what}"

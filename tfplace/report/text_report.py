@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rewrite.verify import Verified
 from tfplace.report.report import Report
+from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
 from tfplace.simulation.prediction import Best, Prediction
@@ -76,6 +77,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
         ("opened", "opened"),
     ):
         yield from ((name, sentence) for sentence in model.get(key, ()))
+    if report.split is not None:
+        yield from split_sentences(report.split)
     yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
     yield "costs", cost_sentence(costs)
     yield from (("", note) for note in costs.get("notes", ()))

@@ -161,6 +161,13 @@ def test_a_step_is_made_of_a_signature_only_where_training_is_asked_for():
     assert asked == dataclasses.replace(found, guessed=())
 
 
+def test_the_signature_that_keras_writes_twice_is_no_choice():
+    both = {"serve": "y:0", "serving_default": "y:0"}
+    assert select_run(_sources(_forward(), both), LoadOptions()).guessed == ()
+    (choice,) = select_run(_sources(_forward(), {**both, "f": "y:0"}), LoadOptions()).guessed
+    assert choice == "signature serving_default was taken of 2: f, serving_default"
+
+
 def test_sinks_leave_out_saving_and_initialising():
     assert sinks(GraphView(_forward())) == ("loss:0",)
     run = select_run(_sources(_forward()), LoadOptions())

@@ -8,7 +8,9 @@ import pytest
 from graphs.placement import Measurement
 from tests.builders import Op, build_problem
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.choose import choose
+from tfplace.choosing.choose import Choice, choose, confirmed
+from tfplace.choosing.compare import Comparison
+from tfplace.measurement.timing import NO_DIFFERENCE, SLOWER
 
 SPLIT = np.array([0, 1], np.int32)
 
@@ -29,3 +31,32 @@ def test_one_device_is_best_only_where_there_was_a_choice(pin, verdict, sentence
     choice = choose(candidates, problem)
     assert (choice.verdict, choice.sentence) == (verdict, sentence)
     assert choice.candidate is candidates[verdict == "kept_single"]
+
+
+def _kept_after(verdict, real, speedup=1.0, **facts):
+    """What is kept of a choice by prediction after real runs with this verdict."""
+    one, both = np.zeros(2, np.int32), np.array([0, 1], np.int32)
+    outcome = Measurement(2.0, (0, 0), "simulated")
+    candidates = [Candidate("given", both, outcome), Candidate("single", one, outcome)]
+    chosen = candidates[1] if verdict == "kept_single" else Candidate("found", both, outcome)
+    interval = (speedup - 0.1, speedup + 0.1)
+    measured = Comparison({}, "given", speedup, interval, "tf.function", real, **facts)
+    return confirmed(Choice(chosen, verdict, "as predicted"), candidates, measured)
+
+
+def test_one_device_that_measures_slower_than_the_given_placement_is_not_kept():
+    kept = _kept_after("kept_single", SLOWER, 0.5)
+    assert (kept.verdict, kept.candidate.name) == ("kept_given", "given")
+    assert kept.sentence == (
+        "one device, the best by prediction, measured 0.50x (95 % interval 0.40 to 0.60) as fast "
+        "as the given placement: slower, so the given placement is kept"
+    )
+    assert _kept_after("kept_single", NO_DIFFERENCE).sentence == "as predicted"
+
+
+def test_a_placement_that_is_compared_with_itself_has_no_ratio():
+    kept = _kept_after("placed", NO_DIFFERENCE, same_as={"placed": "given"})
+    assert kept.verdict == "kept_given"
+    assert kept.sentence == (
+        "in real runs of the best few placements the given placement was the fastest"
+    )

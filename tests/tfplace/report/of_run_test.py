@@ -108,7 +108,7 @@ def test_the_reports_of_what_it_is_worth(made):
     report, placed = made
     peaks = dict(zip(placed.problem.device_names, (1, 2, 3), strict=True))
     runs = {"step_seconds": 2.0, "feasible": True, "reason": "", "peak_bytes": peaks}
-    assert list(report["baselines"]) == ["given", "single", "topological", "etf", "local_search"]
+    assert list(report["baselines"]) == [*NAMES, "data_parallel"]
     assert report["baselines"]["given"] == report["baselines"]["local_search"] == runs
     assert report["baselines"]["etf"] == {
         "step_seconds": None,

@@ -260,8 +260,13 @@ at most     predicted  of single  transfers
     ],
 )
 def test_how_many_devices_are_needed(steps, sentence):
-    rows = [OnDevices(2**i, seconds) for i, seconds in enumerate(steps)]
+    rows = [OnDevices(2**i, seconds, 2**i) for i, seconds in enumerate(steps)]
     assert needed_text(rows) == sentence
+
+
+def test_where_no_gpu_is_used_the_cpu_is_enough():
+    rows = [OnDevices(1, 1.0, 0), OnDevices(2, 1.0, 0)]
+    assert needed_text(rows) == "the CPU alone is enough: GPUs gain less than 1 %"
 
 
 @pytest.mark.parametrize(
@@ -313,6 +318,8 @@ verdict   does not run on k80x2 as it is: 22 of 1,234 ops can't run where they
     runs = dataclasses.replace(check, misplaced=[], runs=True)
     (line,) = printed(lambda out: print_check(runs, out)).splitlines()[-1:]
     assert line == "verdict   runs on k80x2 as its device strings say"
+    free = dataclasses.replace(runs, devices_asked={"": 1234})
+    assert "asks for no device" in printed(lambda out: print_check(free, out))
 
 
 def test_an_inspection(printed, weight):
