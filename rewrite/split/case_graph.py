@@ -99,9 +99,10 @@ class CaseGraph:
 def _computing(case: OpCase) -> tuple[Any, Any]:
     """The op and its copy, in float64 where both have a kernel for that and it takes not too long.
 
-    A Cast is run as it is: what it does is to change types. So is what calls functions.
+    A Cast is run as it is: what it does is to change types. So is what calls functions, and a
+    constant.
     """
-    if case.node.op == "Cast" or case.library is not None or case.is_heavy:
+    if case.node.op in ("Cast", "Const") or case.library is not None or case.is_heavy:
         return case.node, case.copy
     wide = widened(case.node), widened(case.copy)
     return (case.node, case.copy) if None in wide else wide

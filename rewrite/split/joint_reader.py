@@ -10,7 +10,7 @@ import numpy as np
 
 from rewrite.pass_base import RewriteError
 from rewrite.split.meanings import Meaning, Shape, Value
-from rewrite.split.states import SUM, Partial, Sharded
+from rewrite.split.states import SUM, Partial, Sharded, State
 
 _COMBINES = {
     "AddN": "sum", "AddV2": "sum", "Add": "sum", "Maximum": "max", "Minimum": "min", "Mul": "prod",
@@ -34,7 +34,12 @@ class JointReader:
         """
         self._sizes = tuple(sizes)
         self._whole_of = whole_of
-        self.counts = {"join": 0, "sum": 0, "cut": 0}
+        self.found: dict[str, set[tuple[str, State | None]]] = {
+            "join": set(),
+            "sum": set(),
+            "cut": set(),
+        }
+        """What is joined, summed or cut: tensors, and how they are cut."""
         self.exact: dict[str, float] = {}
         """{constant: the share of the batch that it is rounded from}."""
 
@@ -88,7 +93,7 @@ class JointReader:
             raise self._wrong(node)
         if first.is_apart != (state.outer > 1) or not _is(inputs[-1], state.axis + first.is_apart):
             raise self._wrong(node)
-        self.counts["join"] += 1
+        self.found["join"].add((first.tensor, None))
         return Meaning(first.tensor, state if first.is_apart else None, is_apart=first.is_apart)
 
     def _combined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
@@ -104,7 +109,7 @@ class JointReader:
             raise self._wrong(node)
         if len(covered) < len(self._sizes):
             return Meaning(terms[0].tensor, combine, covered)
-        self.counts["sum"] += 1
+        self.found["sum"].add((terms[0].tensor, None))
         return Meaning(terms[0].tensor)
 
     def _cut(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
@@ -128,7 +133,7 @@ class JointReader:
             raise self._wrong(node)
         if shape[state.axis] != state.size(sum(self._sizes)):
             raise self._wrong(node)
-        self.counts["cut"] += 1
+        self.found["cut"].add((whole.tensor, state))
         return [
             Meaning(whole.tensor, state, frozenset({shard}), whole.is_apart)
             for shard in range(len(wanted))

@@ -102,8 +102,8 @@ def op_cases(
     count: dict[tuple[Any, ...], int] = {}
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op[node.name]
-        if not isinstance(answer, Split):
-            continue
+        if not isinstance(answer, Split) or (node.op == "Const" and answer.is_repeated):
+            continue  # a copy of a constant is the constant
         inputs = tuple(_inputs(flat, properties, decisions, node, answer, sizes))
         bare, copy = _bare(node), _bare(node)
         for name, value in answer.attrs.items():

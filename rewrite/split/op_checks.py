@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.building.op_outputs import op_definition
+from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.meanings import Meaning
@@ -36,6 +37,10 @@ class OpChecks:
         else:
             answer = self._decisions.answer_of_op[name]
             assert isinstance(answer, Split)
+            if op_definition(node.op, name).is_stateful and node.op not in _READS:
+                raise RewriteError(f"reading a split step: {name!r} has effects, and has copies")
+            if name in reading.nodes:
+                self._same(node, reading.nodes[name], None, {})
             for shard, copy in enumerate(reading.copies[name]):
                 self._same(node, reading.nodes[copy], shard, answer.attrs)
                 self._copy_inputs(node, reading.nodes[copy], shard, answer)
@@ -116,6 +121,9 @@ class OpChecks:
             assert shard is not None
             wanted = Meaning(tensor, state, frozenset({shard}))
         found = self._reading.meaning(new)
+        siblings = self._reading.copies.get(op_of(old))
+        if siblings and state == WHOLE and shard is not None and op_of(new) in siblings:
+            wanted = wanted if op_of(new) == siblings[shard] else Meaning("")
         if not isinstance(found, Meaning) or found != wanted:
             part = "all" if shard is None or state == WHOLE else f"part {shard}"
             raise RewriteError(
@@ -135,6 +143,8 @@ class OpChecks:
                 )
 
 
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "While"})
+"""Ops that TensorFlow calls stateful, and that may run more than once."""
 _DERIVED = frozenset({"_output_shapes", "_class"})
 
 

@@ -45,6 +45,9 @@ def prove_joints(
 ) -> JointsProof:
     """Compares a split step with the unsplit one and what was decided.
 
+    Numbers are compared at the batch size of `properties` and `decisions`; a step that takes any
+    size is proven for another one by asking again with those of that size.
+
     Args:
       flat: the unsplit step.
       properties: of its tensors.
@@ -70,8 +73,8 @@ def prove_joints(
             checks.fetch(before, after)
     except (ValueError, TypeError, LookupError) as error:  # what no op of a sound graph raises
         raise RewriteError(f"reading a split step: it makes no sense: {error}") from error
-    counts = reading.reader.counts
+    found = reading.reader.found
     return JointsProof(
         len(flat.nodes) - len(reading.copies), len(reading.copies),
-        counts["join"], counts["sum"], counts["cut"], reading.reader.exact,
+        len(found["join"]), len(found["sum"]), len(found["cut"]), reading.reader.exact,
     )  # fmt: skip

@@ -104,10 +104,14 @@ def _graph_def(graphs: Sequence[CaseGraph], which: str) -> Any:
 
 
 def _assign(session: Any, graphs: Sequence[CaseGraph]) -> None:
-    for graph in graphs:
-        for handle, value in graph.variables.items():
-            tensor = session.graph.get_tensor_by_name(f"{handle}:0")
-            session.run(tf.raw_ops.AssignVariableOp(resource=tensor, value=value))
+    values = {name: value for graph in graphs for name, value in graph.variables.items()}
+    tensors = {name: session.graph.get_tensor_by_name(f"{name}:0") for name in values}
+    session.run(
+        [
+            tf.raw_ops.AssignVariableOp(resource=tensors[name], value=value)
+            for name, value in values.items()
+        ]
+    )
 
 
 def _compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> CaseOutcome:

@@ -93,6 +93,8 @@ class StepReading:
                     self._of_copy(tensor, state, shard, answer.is_mean)
                     for tensor, state in zip(tensors, answer.outputs, strict=True)
                 ]
+            if answer.is_repeated and node.name in self.nodes:  # for the whole ops that read it
+                self._meanings[node.name] = [Meaning(tensor) for tensor in tensors]
         elif node.op in SHAPE_OPS and self._is_replaced(node):
             self.stands_in[node.name] = (
                 [self._named(f"{node.name}/{i}") for i in range(len(tensors))]
@@ -160,13 +162,14 @@ class StepReading:
     def _asked(self, node: Any, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
         import tensorflow as tf
 
-        dtype = tf.as_dtype(node.attr["out_type"].type or tf.int32).as_numpy_dtype
+        if set(node.attr) != {"T", "out_type"}:
+            raise RewriteError(f"reading {node.name!r} of the split step: its attributes are wrong")
+        dtype = tf.as_dtype(node.attr["out_type"].type).as_numpy_dtype
         for value in inputs:
-            if (
-                not isinstance(value, Meaning)
-                or node.attr["T"].type != self._whole(value.tensor).dtype
-            ):
+            asked = value.tensor if isinstance(value, Meaning) else ""
+            if not asked or node.attr["T"].type != self._whole(asked).dtype:
                 raise RewriteError(f"reading {node.name!r} of the split step: of what is this?")
+            assert isinstance(value, Meaning)
             shape = self.reader.shape(value)
             number: Any = {"Size": int(np.prod(shape)), "Rank": len(shape)}.get(node.op, shape)
             yield np.array(number, dtype)

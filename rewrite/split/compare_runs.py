@@ -1,0 +1,117 @@
+"""Runs the unsplit and the split step, in float64, and compares all that they compute.
+
+Both are run for two steps from the same values of their variables on the same inputs: what is
+fetched in each step and all variables afterwards must be the same, up to the order of additions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.host.child import ChildError, ask_child
+from graphs.names import with_index
+from rewrite.split.build_step import SplitStep
+from rewrite.split.compare_runs_messages import (
+    CompareRequest,
+    CopiedTensor,
+    RunsCompared,
+    StepRun,
+)
+from rewrite.split.decide import Decisions
+from rewrite.split.op_view import Split
+from rewrite.split.states import WHOLE, Partial
+
+_CHILD = "rewrite.split.compare_runs_child"
+_NUM_STEPS = 2
+_MOST_BYTES = 2**31 - 2**20  # of a GraphDef that TensorFlow takes
+EQUAL = "equal"
+
+
+def compare_runs(request: CompareRequest, seconds: float) -> RunsCompared:
+    """Runs both steps in a child process, which is ended when it takes too long.
+
+    Args:
+      request: see `request_of`.
+      seconds: what the child may take.
+    """
+    size = max(len(request.given.graph_def), len(request.split.graph_def))
+    if size > _MOST_BYTES:
+        return RunsCompared(why_not=f"its graph has {size / 2**30:.1f} GiB")
+    try:
+        answer: RunsCompared = ask_child(_CHILD, request, seconds)
+        return answer
+    except ChildError as error:
+        before = error.last_message
+        phase = before.phase if before is not None else ""
+        if phase == "looking for the first op that differs":
+            return RunsCompared(differing=["a value of the step"], first_differing=str(error))
+        if phase == "running the split step" and not error.is_timeout:
+            return RunsCompared(differing=[f"the split step: only it does not run: {error}"])
+        return RunsCompared(why_not=f"{phase or 'starting'}: {error}")
+
+
+def request_of(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    decisions: Decisions,
+    step: SplitStep,
+    sizes: Sequence[int],
+    exact: Mapping[str, float],
+    feeds: Mapping[str, np.ndarray],
+    start: Mapping[str, np.ndarray],
+    memory_bytes: float | None,
+) -> CompareRequest:
+    """What is run.
+
+    Args:
+      flat, properties, decisions, step: the unsplit and the split step.
+      sizes: entries of the batch in each shard.
+      exact: {constant of the split step: what it is rounded from}.
+      feeds: {tensor: array} of both.
+      start: {variable's op: value}, as far as they are known.
+      memory_bytes: of the child; None for no limit.
+    """
+    return CompareRequest(
+        StepRun(flat.graph_def.SerializeToString(), tuple(flat.fetches), {}),
+        StepRun(step.graph_def.SerializeToString(), tuple(step.fetches), exact),
+        {with_index(name): array for name, array in feeds.items()},
+        start,
+        _NUM_STEPS,
+        sizes,
+        copied_tensors(flat, properties, decisions, step, sizes),
+        memory_bytes,
+    )
+
+
+def copied_tensors(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    decisions: Decisions,
+    step: SplitStep,
+    sizes: Sequence[int],
+) -> dict[str, CopiedTensor]:
+    """{tensor of numbers: what it is in the split step}, in the order of the graph."""
+    there = {node.name: node.op for node in step.graph_def.node}
+    copied = {}
+    for node in flat.graph_def.node:
+        if node.name in flat.unit_of_node:
+            continue
+        answer = decisions.answer_of_op[node.name]
+        for index, dtype in enumerate(properties.dtype_of[node.name]):
+            if "float" not in dtype and "int" not in dtype and dtype != "bool":
+                continue
+            tensor = f"{node.name}:{index}"
+            if isinstance(answer, Split):
+                state = answer.outputs[index]
+                weighted = answer.is_mean and isinstance(state, Partial)
+                weights = [size / sum(sizes) if weighted else 1.0 for size in sizes]
+                parts = [f"{node.name}/shard_{m}:{index}" for m in range(len(sizes))]
+                if all(part.partition(":")[0] in there for part in parts):
+                    copied[tensor] = CopiedTensor(state, parts, weights)
+            elif there.get(node.name) == node.op:
+                copied[tensor] = CopiedTensor(WHOLE, [tensor], [1.0])
+    return copied

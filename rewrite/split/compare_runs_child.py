@@ -1,0 +1,170 @@
+"""Child process of `compare_runs`: runs the unsplit and the split step in float64 and compares."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.host.child import connect_to_parent
+from rewrite.split.compare_runs_messages import CompareRequest, CopiedTensor, RunsCompared
+from rewrite.split.numpy_parts import combined, join
+from rewrite.split.states import Partial, Sharded
+from rewrite.split.wide_agreement import (
+    DOUBLE,
+    NARROW,
+    WideAgreement,
+    is_finite,
+    largest,
+    most_apart,
+)
+from rewrite.split.wide_session import WideStep, nudged, random_start
+from rewrite.verify_child import end_above
+
+Values = dict[str, np.ndarray]
+
+
+def main(argv: Sequence[str]) -> None:
+    """Receives a CompareRequest; sends RunsCompared, and before each phase what it is."""
+    connection, _ = connect_to_parent(argv)
+    request: CompareRequest = connection.recv()
+    sending = threading.Lock()
+
+    def send(message: RunsCompared) -> None:
+        with sending:
+            connection.send(message)
+
+    def send_last(why: str) -> None:
+        sending.acquire()  # for good: what the other thread sent next would hide why it ended
+        connection.send(RunsCompared(why_not=why))
+
+    if request.memory_bytes is not None:
+        end_above(request.memory_bytes, send_last)
+    send(compare(request, lambda phase: send(RunsCompared(phase=phase))))
+
+
+def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsCompared:
+    """Runs both steps, and the unsplit one once more, nudged."""
+    tell("running the unsplit step")
+    try:
+        given = WideStep(request.given.graph_def, request.given.exact)
+        start, first = _finite_run(given, request)
+        agreement = NARROW if given.narrow_ops else DOUBLE
+        second = _run(given, request, request.given.fetches, nudged(start, agreement.rounding))
+    except Exception as error:  # whatever a user's model raises
+        return RunsCompared(why_not=f"the unsplit step does not run: {_message(error)}")
+    tell("running the split step")
+    split = WideStep(request.split.graph_def, request.split.exact)
+    try:
+        other = _run(split, request, request.split.fetches, start)
+    except Exception as error:
+        how = f"the split step: only it does not run: {_message(error)}"
+        return RunsCompared(differing=[how], narrow_ops=split.narrow_ops)
+    result = _compared(first, second, other, agreement)
+    if result.differing:
+        tell("looking for the first op that differs")
+        found = _first_differing(request, given, split, start, agreement)
+        result = dataclasses.replace(result, first_differing=found)
+    return dataclasses.replace(result, narrow_ops=split.narrow_ops)
+
+
+def _finite_run(given: WideStep, request: CompareRequest) -> tuple[Values, Values]:
+    """Values of the variables with which most is finite in the unsplit step, and what it gives."""
+    best: tuple[Values, Values] | None = None
+    fewest = 0
+    for is_signed in (True, False):
+        start = random_start(given.variables, request.start, is_signed)
+        values = _run(given, request, request.given.fetches, start)
+        bad = sum(not is_finite(value) for value in values.values())
+        if best is None or bad < fewest:
+            best, fewest = (start, values), bad
+        if not bad:
+            break
+    assert best is not None
+    return best
+
+
+def _run(step: WideStep, request: CompareRequest, fetches: Sequence[str], start: Values) -> Values:
+    """{name: value} of all steps' fetched tensors, called as in the unsplit step, and variables."""
+    fetched, after = step.run(fetches, request.feeds, start, request.num_steps)
+    values = {
+        f"{name} of step {number + 1}": np.asarray(value)
+        for number, row in enumerate(fetched)
+        for name, value in zip(request.given.fetches, row, strict=True)
+        if value is not None
+    }
+    return {**values, **{f"variable {name}": value for name, value in after.items()}}
+
+
+def _compared(
+    first: Values, second: Values, other: Values, agreement: WideAgreement
+) -> RunsCompared:
+    compared, not_compared, differing = [], [], []
+    biggest = max((largest(value) for value in first.values()), default=0.0)
+    agreement = dataclasses.replace(agreement, largest=biggest)
+    most = 0.0
+    for name, value in first.items():
+        if name not in other:
+            differing.append(f"{name}: the split step has none")
+            continue
+        tolerance = agreement.tolerance(value, second[name])
+        apart = most_apart(value, other[name])
+        if tolerance is None and apart > 0:
+            why = "rounding errors alone change it" if is_finite(value) else "it is not finite"
+            not_compared.append(f"{name}: {why}")
+        elif tolerance is not None and not apart <= tolerance:
+            differing.append(f"{name}: differs by {apart:.3g}, values are to {largest(value):.3g}")
+        else:
+            compared.append(name)
+            most = max(most, agreement.relative(apart, value))
+    differing += [f"{name}: only the split step has it" for name in other if name not in first]
+    return RunsCompared(compared, not_compared, differing, max_relative_difference=most)
+
+
+def _first_differing(
+    request: CompareRequest,
+    given: WideStep,
+    split: WideStep,
+    start: Values,
+    agreement: WideAgreement,
+) -> str:
+    """The first tensor of the first step that is another one in the split step."""
+    wanted = [name for name, copied in request.copied.items() if _can_join(copied)]
+    parts = [part for name in wanted for part in request.copied[name].parts]
+    try:
+        before = given.run(wanted, request.feeds, start, 1)[0][0]
+        after = iter(split.run(parts, request.feeds, start, 1)[0][0])
+    except Exception as error:
+        return f"not found: {_message(error)}"
+    for name, value in zip(wanted, map(np.asarray, before), strict=True):
+        copied = request.copied[name]
+        mine = [np.asarray(next(after)) for _ in copied.parts]
+        size = max(largest(value), *map(largest, mine))
+        if most_apart(value, _joined(copied, mine, request.sizes)) > 10 * agreement.floor * size:
+            return name
+    return ""
+
+
+def _can_join(copied: CopiedTensor) -> bool:
+    return isinstance(copied.state, Sharded | Partial) or len(copied.parts) == 1
+
+
+def _joined(copied: CopiedTensor, parts: list[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
+    if isinstance(copied.state, Sharded):
+        return join(parts, copied.state, sizes)
+    if isinstance(copied.state, Partial):
+        terms = [p * w if w != 1 else p for p, w in zip(parts, copied.weights, strict=True)]
+        return combined(terms, copied.state.combine)
+    return parts[0]
+
+
+def _message(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,106 @@
+"""Runs a step in float64 from given values of its variables; it is all TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from rewrite.split.float64 import to_float64
+
+v1 = tf.compat.v1
+_VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
+Arrays = Mapping[str, np.ndarray]
+
+
+class WideStep:
+    """A step in float64.
+
+    Attributes:
+      narrow_ops: {op type: how many} that are not run in float64.
+      variables: {variable's op: (dtype, shape)}.
+    """
+
+    def __init__(self, graph_def: bytes, exact: Mapping[str, float]):
+        wide = to_float64(v1.GraphDef.FromString(graph_def), exact)
+        self.narrow_ops = wide.narrow_ops
+        self._graph_def = wide.graph_def
+        self.variables = {
+            node.name: (
+                tf.as_dtype(node.attr["dtype"].type),
+                tuple(dim.size for dim in node.attr["shape"].shape.dim),
+            )
+            for node in wide.graph_def.node
+            if node.op in _VARIABLES
+        }
+
+    def run(
+        self, fetches: Sequence[str], feeds: Arrays, start: Arrays, num_steps: int
+    ) -> tuple[list[list[Any]], dict[str, np.ndarray]]:
+        """What is fetched in each step, and the variables after the last."""
+        config = v1.ConfigProto()
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:
+            v1.import_graph_def(self._graph_def, name="")
+            reads = self._start(session, start)
+            fed = {name: _fitting(graph.get_tensor_by_name(name), a) for name, a in feeds.items()}
+            fetched = [session.run(list(fetches), fed) for _ in range(num_steps)]
+            return fetched, session.run(reads)
+
+    def _start(self, session: Any, start: Arrays) -> dict[str, Any]:
+        """Gives the variables their values; returns what reads them."""
+        assigns, fed, reads = [], {}, {}
+        for name, (dtype, _) in self.variables.items():
+            handle = session.graph.get_tensor_by_name(f"{name}:0")
+            given = v1.placeholder(dtype)
+            fed[given] = start[name]
+            if handle.dtype == tf.resource:
+                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=given))
+                reads[name] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+            else:
+                assign = tf.raw_ops.Assign(ref=handle, value=given, validate_shape=False)
+                assigns.append(assign.op)
+                reads[name] = tf.raw_ops.Identity(input=handle)
+        session.run(assigns, fed)
+        return reads
+
+
+def _fitting(tensor: Any, array: np.ndarray) -> np.ndarray:
+    """A fed array in the type that its tensor has now."""
+    return np.asarray(array).astype(tensor.dtype.as_numpy_dtype)
+
+
+def random_start(
+    variables: Mapping[str, tuple[Any, tuple[int, ...]]], given: Arrays, is_signed: bool
+) -> dict[str, np.ndarray]:
+    """Values of variables that keep numbers in a step of the size that they begin with.
+
+    Matrices and filters are scaled by what is summed over; if they are signed, a second moment
+    among them may make its root NaN. Everything else is positive: factors, variances, rates.
+    """
+    rng = np.random.default_rng(5)
+    start = {}
+    for name, (dtype, shape) in variables.items():
+        value: Any
+        if not dtype.is_floating:
+            value = np.full(shape, b"", object) if dtype == tf.string else np.zeros(shape)
+        elif len(shape) < 2:
+            value = rng.uniform(0.3, 0.9, shape) if shape else rng.uniform(0.01, 0.1)
+        else:
+            value = rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
+            value = value if is_signed else np.abs(value) / np.sqrt(np.prod(shape[:-1]))
+        start[name] = np.asarray(given.get(name, value)).astype(dtype.as_numpy_dtype)
+    return start
+
+
+def nudged(start: Arrays, epsilon: float) -> dict[str, np.ndarray]:
+    """The same values, each float up or down by one rounding error."""
+    rng = np.random.default_rng(6)
+    return {
+        name: value * (1 + epsilon * rng.choice([-1.0, 1.0], value.shape))
+        if value.dtype == np.float64
+        else value
+        for name, value in start.items()
+    }

@@ -1,0 +1,158 @@
+"""Whole steps in float64: what the split step computes is what the unsplit one does."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.shapes import infer
+from graphs.host.child import ChildError
+from graphs.loading.feeds import feeds_of_opened
+from rewrite.split import compare_runs as comparing
+from rewrite.split.build_step import build_step
+from rewrite.split.compare_runs import compare_runs, copied_tensors, request_of
+from rewrite.split.compare_runs_child import compare
+from rewrite.split.compare_runs_messages import RunsCompared
+from rewrite.split.decide import decide
+from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.float64 import to_float64
+from rewrite.split.prove_joints import prove_joints
+from rewrite.split.prove_split import ProofLimits, prove_split
+from rewrite.split.states import Partial, shard_sizes
+from tests.rewrite.split.run_step import flat_graph
+
+v1 = tf.compat.v1
+BATCH = 5
+
+
+def small_step():
+    """A step with a mean loss, dropout, batch normalisation, an update and an unseeded op."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 6, 6, 2), "x")
+        labels = v1.placeholder(tf.int32, (BATCH,), "labels")
+        v1.disable_resource_variables()
+        with v1.variable_scope("", use_resource=True):
+            w = v1.get_variable("w", (3, 3, 2, 4))
+            scale, offset = v1.get_variable("scale", 4), v1.get_variable("offset", 4)
+        y = tf.nn.conv2d(x, w, 1, "SAME")
+        y, mean, _ = v1.nn.fused_batch_norm(y, scale, offset, is_training=True)
+        y = tf.nn.dropout(y, 0.4)
+        logits = tf.reduce_mean(y, [1, 2])
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
+        loss = tf.reduce_mean(losses, name="loss")
+        variables = [w, scale, offset]
+        updates = [
+            tf.raw_ops.ResourceApplyGradientDescent(var=v.handle, alpha=0.1, delta=g)
+            for v, g in zip(variables, tf.gradients(loss, variables), strict=True)
+        ]
+        train = tf.group(*updates, name="train")
+        mean = tf.identity(mean, "statistic")
+    feeds = {"x:0": np.zeros((BATCH, 6, 6, 2), np.float32), "labels:0": np.zeros(BATCH, np.int32)}
+    flat = flat_graph(graph, feeds, [loss.name, mean.name, train.name])
+    axes = {"x:0": 0, "labels:0": 0}
+    flat, properties = decompose_norms(flat, infer(flat), BATCH, axes)
+    return flat, properties, decide(flat, properties, BATCH, axes)
+
+
+@pytest.fixture(scope="module")
+def small():
+    return small_step()
+
+
+def compared(flat, properties, decisions, step, exact):
+    feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
+    sizes = shard_sizes(BATCH, 2)
+    return compare(request_of(flat, properties, decisions, step, sizes, exact, feeds, {}, None))
+
+
+def test_all_proofs_of_a_step(small):
+    flat, properties, decisions = small
+    step = build_step(flat, properties, decisions, 3)
+    proof = prove_split(flat, properties, decisions, step, 3, ProofLimits())
+    assert proof.run == "equal"
+    assert proof.proven_ops == proof.distinct_ops > 15
+    assert not proof.differing and not proof.not_proven and not proof.not_compared
+    assert {"loss:0 of step 2", "statistic:0 of step 1", "variable w"} <= set(proof.compared)
+    assert proof.max_relative_difference < 1e-12
+    assert proof.narrow_ops == {}
+    report = proof.report()
+    assert report["structure"]["sums"] == step.num_sums
+    assert report["run"] == "equal"
+
+
+def test_where_no_run_is_affordable_the_report_says_so(small, monkeypatch):
+    flat, properties, decisions = small
+    step = build_step(flat, properties, decisions, 2)
+    limits = ProofLimits(op_seconds=0, run_seconds=0, why_no_run="it would take 3 hours")
+    proof = prove_split(flat, properties, decisions, step, 2, limits)
+    assert proof.run == "not run: it would take 3 hours"
+    assert proof.joints is not None and not proof.differing
+
+
+@pytest.mark.parametrize("change", [{}, {"outputs": (Partial("max"),)}])
+def test_a_wrong_rule_is_found_and_the_op_named(small, change):
+    flat, properties, decisions = small
+    wrong = dataclasses.replace(decisions.answer_of_op["loss"], is_mean=False, **change)
+    changed = dataclasses.replace(
+        decisions,
+        answer_of_op={**decisions.answer_of_op, "loss": wrong},
+        state_of_tensor={**decisions.state_of_tensor, "loss:0": wrong.outputs[0]},
+    )
+    step = build_step(flat, properties, changed, 2)
+    exact = prove_joints(flat, properties, changed, step, 2).exact
+    result = compared(flat, properties, changed, step, exact)
+    assert result.differing
+    assert result.first_differing == "loss:0"
+
+
+def test_a_step_that_only_fails_when_split_differs(small):
+    flat, properties, decisions = small
+    step = build_step(flat, properties, decisions, 2)
+    broken = type(step.graph_def).FromString(step.graph_def.SerializeToString())
+    next(n for n in broken.node if n.op == "Conv2D").input[0] = "labels"
+    result = compared(flat, properties, decisions, dataclasses.replace(step, graph_def=broken), {})
+    assert result.differing[0].startswith("the split step: only it does not run")
+
+
+def test_a_run_that_is_ended_was_not_compared(small, monkeypatch):
+    flat, properties, decisions = small
+    step = build_step(flat, properties, decisions, 2)
+    feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
+    request = request_of(flat, properties, decisions, step, (3, 2), {}, feeds, {}, None)
+    failures = {
+        phase: ChildError("too long", RunsCompared(phase=phase), True)
+        for phase in ("running the unsplit step", "running the split step")
+    }  # fmt: skip
+    for phase, failure in failures.items():
+        monkeypatch.setattr(comparing, "ask_child", raising(failure))
+        result = compare_runs(request, 1.0)
+        assert result.why_not == f"{phase}: too long" and not result.differing
+    crash = ChildError("it was killed", RunsCompared(phase="running the split step"))
+    monkeypatch.setattr(comparing, "ask_child", raising(crash))
+    assert compare_runs(request, 1.0).differing
+
+
+def raising(error):
+    def ask(*_):
+        raise error
+
+    return ask
+
+
+def test_in_float64_every_op_but_random_ones_is(small):
+    flat, _, _ = small
+    wide = to_float64(flat.graph_def)
+    narrow = {n.op for n in wide.graph_def.node if n.attr["T"].type == tf.float32.as_datatype_enum}
+    assert narrow == set() and wide.narrow_ops == {}
+    assert flat.graph_def == type(flat.graph_def).FromString(flat.graph_def.SerializeToString())
+
+
+def test_parts_are_found_by_the_names_of_copies(small):
+    flat, properties, decisions = small
+    step = build_step(flat, properties, decisions, 2)
+    copied = copied_tensors(flat, properties, decisions, step, (3, 2))
+    mean = next(name for name, each in copied.items() if list(each.weights) == [0.6, 0.4])
+    assert copied[mean].parts[1].endswith("/shard_1:0")
