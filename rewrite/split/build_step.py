@@ -15,6 +15,8 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.op_view import Split
+from rewrite.split.rules.lists import LIST_SHAPE_OPS
+from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
 _COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul", "all": "LogicalAnd",
@@ -59,6 +61,7 @@ def build_step(
         builder.add(node)
     fetches = [builder.fetch(fetch) for fetch in flat.fetches]
     builder.graph_def.library.CopyFrom(flat.graph_def.library)
+    builder.graph_def.library.function.extend(builder.functions.functions)
     counts = builder.counts
     return SplitStep(
         builder.graph_def, fetches, builder.origin_of, counts["join"], counts["sum"], counts["cut"]
@@ -76,9 +79,10 @@ class _Builder:
         num_shards: int,
     ):
         self.flat = flat
-        self.properties = properties
+        self.properties = decisions.properties
         self.decisions = decisions
         self.sizes = shard_sizes(decisions.batch, num_shards)
+        self.functions = ShardFunctions(flat.library, decisions.batch, self.sizes)
         self.graph_def = type(flat.graph_def)(versions=flat.graph_def.versions)
         self.origin_of: dict[str, str] = {}
         self.counts = {"join": 0, "sum": 0, "cut": 0}
@@ -97,7 +101,7 @@ class _Builder:
         answer = self.decisions.answer_of_op[node.name]
         if isinstance(answer, Split):
             self._add_copies(node, answer)
-        elif node.op in SHAPE_OPS and self._reads_parts(node) and self._is_known(node):
+        elif node.op in SHAPE_OPS | LIST_SHAPE_OPS and self._reads_parts(node) and self._is_known(node):
             self._add_shape(node)
         else:
             self._add_whole(node)
@@ -125,6 +129,7 @@ class _Builder:
             self._copy_attrs(node, new, shard)
             for key, value in answer.attrs.items():
                 new.attr[key].CopyFrom(value)
+            self.functions.adapt(new, answer, shard)
             names.append(name)
         self._copies[node.name] = names
         for index, state in enumerate(answer.outputs):
@@ -201,10 +206,22 @@ class _Builder:
             return [self.whole(name)] * len(self.sizes)
         tensor = _tensor(name)
         if (tensor, state) not in self._parts:
-            assert isinstance(state, Sharded), f"{tensor} is not {state}"
             self.whole(name)
-            self._cut(tensor, state)
+            if state == Partial():
+                self._parts[tensor, state] = self._terms(tensor)
+            else:
+                assert isinstance(state, Sharded), f"{tensor} is not {state}"
+                self._cut(tensor, state)
         return self._parts[tensor, state]
+
+    def _terms(self, tensor: str) -> list[str]:
+        """A whole tensor as terms of a sum: the first shard has all of it."""
+        terms = [self._whole[tensor]]
+        for shard in range(1, len(self.sizes)):
+            name = self._name(f"{_named(tensor, 'none')}/shard_{shard}")
+            self._set_type(self._node("ZerosLike", name, terms[:1]), "T", self._dtype(tensor))
+            terms.append(f"{name}:0")
+        return terms
 
     def _joined(self, tensor: str, state: Sharded, parts: Sequence[str]) -> str:
         self.counts["join"] += 1

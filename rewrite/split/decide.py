@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import data_inputs, parse_input, with_index
+from rewrite.split.bodies import Bodies
+from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from rewrite.split.list_elements import ListElements
+from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
+from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, ROOTS
 from rewrite.split.rules.table import RULES
-from rewrite.split.states import WHOLE, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Sharded, State
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +31,7 @@ class Decisions:
       answer_of_op: {op: what becomes of it}.
       state_of_tensor: {"op:i": state}.
       values: of tensors that no run can change.
+      properties: of the step's tensors, with what only the rules could find.
     """
 
     batch: int
@@ -32,6 +39,7 @@ class Decisions:
     answer_of_op: Mapping[str, Answer]
     state_of_tensor: Mapping[str, State]
     values: KnownValues
+    properties: TensorProperties
 
 
 def decide(
@@ -45,68 +53,89 @@ def decide(
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
     """
-    states: dict[str, State] = {}
-    answers: dict[str, Answer] = {}
+    analysis = _Analysis(batch, flat)
     values = KnownValues(flat, properties)
-    for node in flat.graph_def.node:
-        outputs = properties.dtype_of[node.name]
-        answer = _answer(flat, properties, values, states, batch, node)
-        answers[node.name] = answer
-        for index in range(len(outputs)):
-            tensor = f"{node.name}:{index}"
-            if tensor in axis_of_feed:
-                states[tensor] = Sharded(axis_of_feed[tensor])
-            else:
-                states[tensor] = answer.outputs[index] if isinstance(answer, Split) else WHOLE
-    return Decisions(batch, dict(axis_of_feed), answers, states, values)
+    fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
+    while True:  # ends: what is known of a list only grows
+        facts = Facts(flat, properties, values)
+        answers, states = analysis.ops(facts, fed, "")
+        tensors = [states[with_index(fetch)] for fetch in flat.fetches if ":" in fetch]
+        analysis.elements.fail_all(tensors)
+        if not analysis.elements.learn():
+            break
+    return Decisions(batch, dict(axis_of_feed), answers, states, facts.values, facts.properties)
 
 
-def _answer(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    values: KnownValues,
-    states: Mapping[str, State],
-    batch: int,
-    node: object,
-) -> Answer:
-    view = _view(properties, values, states, batch, node)
-    if all(state == WHOLE for state in view.states):
-        return StayWhole()
-    if view.node.name in flat.unit_of_node:
-        unit = flat.unit_of_node[view.node.name]
-        return StayWhole(f"it is part of {flat.unit_reason.get(unit, 'a unit')}")
-    if view.node.op in SHAPE_OPS:
-        return StayWhole()
-    rule = RULES.get(view.node.op)
-    if rule is None:
-        return StayWhole("there is no rule for this op type")
-    answer = rule(view)
-    if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
-        return StayWhole("a size that it needs is not known before the run")
-    return answer
+class _Analysis:
+    """Decides for the ops of a step and of the functions that they run."""
+
+    def __init__(self, batch: int, flat: FlatGraph):
+        self.batch = batch
+        self.elements = ListElements()
+        self.bodies = Bodies(flat.graph_def)
+
+    def ops(
+        self, facts: Facts, given: Mapping[str, State], scope: str
+    ) -> tuple[dict[str, Answer], dict[str, State]]:
+        """See loops.Analysis."""
+        states = dict(given)
+        answers: dict[str, Answer] = {}
+        for node in facts.flat.graph_def.node:
+            facts.complete(node)
+            answer = self._answer(facts, states, node, scope)
+            answers[node.name] = answer
+            for index in range(len(facts.dtype_of[node.name])):
+                tensor = f"{node.name}:{index}"
+                if tensor not in given:
+                    states[tensor] = answer.outputs[index] if isinstance(answer, Split) else WHOLE
+        return answers, states
+
+    def _answer(
+        self, facts: Facts, states: Mapping[str, State], node: Any, scope: str
+    ) -> Answer:
+        view = _view(facts, self.batch, states, node)
+        answer = self._by_rule(facts, view, scope)
+        if isinstance(answer, Split) and any(
+            view.inputs[i].value is None for i in answer.shape_inputs
+        ):
+            answer = StayWhole("a size that it needs is not known before the run")
+        if isinstance(answer, StayWhole) and node.op not in LIST_SHAPE_OPS:
+            self.elements.fail_all([*view.states])
+        return answer
+
+    def _by_rule(self, facts: Facts, view: OpView, scope: str) -> Answer:
+        node = view.node
+        if node.op in ROOTS:
+            return ROOTS[node.op](view, self.elements, f"{scope}{node.name}")
+        if all(state == WHOLE for state in view.states):
+            return StayWhole()
+        if node.name in facts.flat.unit_of_node:
+            return function_answer(self, facts, scope, view)
+        if node.op in SHAPE_OPS or node.op in LIST_SHAPE_OPS:
+            return StayWhole()
+        if any(isinstance(state, Listed) for state in view.states):
+            list_rule = LIST_RULES.get(node.op)
+            if list_rule is None:
+                return StayWhole("there is no rule for what it does with a TensorList")
+            return list_rule(view, self.elements, f"{scope}{node.name}")
+        if scope and (answer := added_to_a_sum(view)):
+            return answer
+        rule = RULES.get(node.op)
+        return StayWhole("there is no rule for this op type") if rule is None else rule(view)
 
 
-def _view(
-    properties: TensorProperties,
-    values: KnownValues,
-    states: Mapping[str, State],
-    batch: int,
-    node: object,
-) -> OpView:
+def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> OpView:
     inputs = []
-    for name in node.input:  # type: ignore[attr-defined]
-        if name.startswith("^"):
-            continue
-        source = parse_input(name)
-        tensor = with_index(source.tensor)
+    for name in data_inputs(node):
+        tensor = with_index(parse_input(name).tensor)
         inputs.append(
             InputView(
                 # An input that comes later closes a loop, which is a unit.
                 states.get(tensor, WHOLE),
-                properties.shape_of[source.op][source.output],
-                properties.dtype_of[source.op][source.output],
-                values.value(tensor),
+                facts.shape(tensor),
+                facts.dtype(tensor),
+                facts.value(tensor),
             )
         )
-    name = node.name  # type: ignore[attr-defined]
-    return OpView(node, batch, inputs, properties.shape_of[name], properties.dtype_of[name])
+    name = node.name
+    return OpView(node, batch, inputs, facts.shape_of[name], facts.dtype_of[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -31,6 +32,16 @@ class KnownValues:
     def value(self, tensor: str) -> np.ndarray | None:
         """The array that "op:i" always has, or None."""
         return self._value_of.get(tensor)
+
+    def copy(self) -> KnownValues:
+        """The same values, to which others can be added."""
+        other = copy.copy(self)
+        other._value_of = dict(self._value_of)
+        return other
+
+    def learn(self, tensor: str, value: np.ndarray) -> None:
+        """Adds a value that was found in another way."""
+        self._value_of[tensor] = value
 
 
 def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.ndarray]:

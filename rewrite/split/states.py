@@ -44,7 +44,20 @@ class Partial:
     combine: str = "sum"
 
 
-State = Whole | Sharded | Partial
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A TensorList in copies, one per shard, that hold the parts of its elements.
+
+    Attributes:
+      element: how each element is cut; None as long as nothing was put in that is cut.
+      roots: the ops that made the list, or lists that were joined to it; see list_elements.py.
+    """
+
+    element: Sharded | None
+    roots: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+
+
+State = Whole | Sharded | Partial | Listed
 WHOLE = Whole()
 SUM = Partial()
 
