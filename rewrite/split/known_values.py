@@ -15,6 +15,9 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs"})
+"""Ops whose outputs are small, although TensorFlow infers no shape for them."""
+
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 
@@ -109,6 +112,8 @@ def _may_fold(node: Any, properties: TensorProperties) -> bool:
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False
     for shape in properties.shape_of[node.name]:
+        if node.op in OF_ANY_SHAPE:
+            continue
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             return False
     return not op_definition(node.op, node.name).is_stateful

@@ -9,7 +9,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.function_library import reached_functions
 from graphs.names import data_inputs, parse_input, with_index
 from rewrite.split.op_view import Split
-from rewrite.split.states import WHOLE, Partial, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
 if TYPE_CHECKING:
     from rewrite.split.loops import SplitBody
@@ -42,6 +42,8 @@ def why_not_local(split: SplitBody, library: Mapping[str, Any]) -> str:
 
 def is_reachable(have: State, need: State) -> bool:
     """Whether a shard alone can make a part in one state of what it has in another."""
+    if isinstance(have, Listed) and isinstance(need, Listed):
+        return have.element in (None, need.element)  # None: the next pass knows more
     is_of_whole = isinstance(need, Sharded) or need == Partial()
     return have == need or (have == WHOLE and is_of_whole)
 

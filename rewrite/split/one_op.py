@@ -11,6 +11,7 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.tensor_protos import placeholder
+from rewrite.split.known_values import OF_ANY_SHAPE
 from rewrite.split.op_view import Shape
 
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
@@ -24,7 +25,7 @@ def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
     if not set(dtypes) <= _NUMBERS or node.op == "Const":
         return False
-    for shape in shapes:
+    for shape in shapes if node.op not in OF_ANY_SHAPE else ():
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             return False
     return not op_definition(node.op, node.name).is_stateful
@@ -79,4 +80,5 @@ def _one_op(serialized: bytes, has_values: bool) -> tuple[list[Shape], list[np.n
         if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
             return shapes, [None] * len(shapes)
         with tf.compat.v1.Session(graph=graph) as session:
-            return shapes, session.run(outputs)
+            values = session.run(outputs)
+        return [value.shape for value in values], values
