@@ -36,10 +36,14 @@ class Element:
     Attributes:
       shape: of each of them, before anything is cut; None where they differ or it is not known.
       value: as (dtype, shape, bytes), where all are the same known array.
+      length: how many there are.
+      is_empty: whether none was put in yet.
     """
 
     shape: Shape = None
     value: tuple[str, tuple[int, ...], bytes] | None = None
+    length: int | None = None
+    is_empty: bool = False
 
     def array(self) -> np.ndarray | None:
         """The value."""
@@ -57,8 +61,8 @@ class Facts:
         self.dtype_of = properties.dtype_of
         self.shape_of = {name: list(shapes) for name, shapes in properties.shape_of.items()}
         self.values = values.copy()
-        self.elements: dict[str, Element | None] = {}
-        """{list "op:i": what its elements are; None as long as it is empty}."""
+        self.elements: dict[str, Element] = {}
+        """{list "op:i": what its elements are}."""
         self.same_as: dict[str, str] = {}
         """{"op:i": tensor that it always is}, of what loops hand on unchanged."""
         self._properties = properties
@@ -164,34 +168,39 @@ class Facts:
 
     def _complete_list(self, node: Any, inputs: Sequence[str]) -> None:
         output = f"{node.name}:0"
-        first = self.elements.get(inputs[0], Element()) if inputs else None
+        first = self.elements.get(inputs[0], Element()) if inputs else Element()
         if node.op in ("TensorListReserve", "EmptyTensorList"):
-            self.elements[output] = None
+            is_reserved = node.op == "TensorListReserve"
+            count = self.value(inputs[1]) if is_reserved else None
+            self.elements[output] = Element(length=_number(count), is_empty=True)
         elif node.op == "TensorListFromTensor":
             shape = self.shape(inputs[0])
-            self.elements[output] = Element(None if shape is None else shape[1:])
-        elif node.op in ("TensorListSetItem", "TensorListPushBack"):
-            item = self._as_element(inputs[-1])
-            if node.op == "TensorListSetItem":  # others may be left out, and are read as zeros
-                item = Element(item.shape)
+            self.elements[output] = Element() if shape is None else _rows(shape)
+        elif node.op == "TensorListSetItem":  # what is left out is read as zeros
+            item = Element(self.shape(inputs[-1]), length=first.length)
             self.elements[output] = joined(first, item)
+        elif node.op == "TensorListPushBack":
+            self.elements[output] = joined(first, self._as_element(inputs[-1]))
+        elif node.op == "Identity":
+            self.elements[output] = first
         elif node.op in _PASS_ON:
-            self.elements[output] = None if first is None else Element(first.shape)
-            if node.op == "Identity":
-                self.elements[output] = first
+            length = None if node.op == "TensorListResize" else first.length
+            self.elements[output] = dataclasses.replace(first, value=None, length=length)
         elif node.op == "AddN":
             for tensor in inputs[1:]:
                 first = joined(first, self.elements.get(tensor, Element()))
-            self.elements[output] = None if first is None else Element(first.shape)
-        elif node.op == "TensorListElementShape" and first is not None:
+            self.elements[output] = dataclasses.replace(first, value=None)
+        elif node.op == "TensorListElementShape":
             if first.shape is not None and not is_open(first.shape):
-                dtype = self.dtype(output)
                 self.learn_shape(output, (len(first.shape),))
-                self.learn_value(output, np.array(first.shape, dtype))
-        elif node.op in _ELEMENT_READERS and first is not None:
+                self.learn_value(output, np.array(first.shape, self.dtype(output)))
+        elif node.op == "TensorListLength":
+            if first.length is not None:
+                self.learn_value(output, np.array(first.length, np.int32))
+        elif node.op in _ELEMENT_READERS:
             self._read_element(node, inputs, first)
         if node.op == "TensorListPopBack":
-            self.elements[output] = first
+            self.elements[output] = dataclasses.replace(first, length=None)
 
     def _read_element(self, node: Any, inputs: Sequence[str], element: Element) -> None:
         index, before = _ELEMENT_READERS[node.op]
@@ -204,6 +213,8 @@ class Facts:
             return
         known = self.shape(tensor)
         count = known[0] if known else -1
+        if count < 0 and element.length is not None:
+            count = element.length
         if node.op == "TensorListGather":
             count = (self.shape(inputs[1]) or (-1,))[0]
         if element.shape is not None:
@@ -213,18 +224,27 @@ class Facts:
         shape, value = self.shape(tensor), self.value(tensor)
         if value is None:
             return Element(shape)
-        value = np.ascontiguousarray(value)
         return Element(shape, (str(value.dtype), value.shape, value.tobytes()))
 
 
-def joined(one: Element | None, other: Element | None) -> Element | None:
+def joined(one: Element, other: Element) -> Element:
     """What is known of all elements of two lists."""
-    if one is None or other is None:
-        return one or other
+    length = one.length if one.length == other.length else None
+    if one.is_empty or other.is_empty:
+        return dataclasses.replace(other if one.is_empty else one, length=length)
     return Element(
         one.shape if one.shape == other.shape else None,
         one.value if one.value == other.value else None,
+        length,
     )
+
+
+def _rows(shape: tuple[int, ...]) -> Element:
+    return Element(shape[1:], length=shape[0] if shape[0] >= 0 else None)
+
+
+def _number(value: np.ndarray | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def joined_shape(one: Shape, other: Shape) -> Shape:

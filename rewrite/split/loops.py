@@ -80,10 +80,7 @@ class _Given:
 
     states: Sequence[State]
     arguments: Sequence[Argument]
-    elements: Sequence[Element | None | str]
-
-
-_NO_LIST = "no list"
+    elements: Sequence[Element | None]
 
 
 def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) -> Answer:
@@ -115,7 +112,7 @@ def _given(facts: Facts, tensors: Sequence[str], states: Sequence[State]) -> _Gi
     ]
     # What is a sum of terms is summed before: a body rarely could do with the terms.
     summed = [WHOLE if isinstance(state, Partial) else state for state in states]
-    return _Given(summed, arguments, [facts.elements.get(t, _NO_LIST) for t in tensors])
+    return _Given(summed, arguments, [facts.elements.get(t) for t in tensors])
 
 
 def _run(
@@ -127,7 +124,7 @@ def _run(
         return None
     facts = Facts(body.flat, body.properties, body.values)
     for name, element in zip(body.arguments, given.elements, strict=True):
-        if not isinstance(element, str):
+        if element is not None:
             facts.elements[name] = element
     states = dict(zip(body.arguments, given.states, strict=True))
     answers, states_of = analysis.ops(facts, states, scope)
@@ -186,7 +183,7 @@ def _after_iteration(analysis: Analysis, body: SplitBody, given: _Given) -> _Giv
         states.append(state)
         arguments.append(argument)
         element = given.elements[position]
-        if not isinstance(element, str) and not is_same:
+        if element is not None and not is_same:
             element = joined(element, body.facts.elements.get(tensor, Element()))
         elements.append(element)
     return _Given(states, arguments, elements)
@@ -224,7 +221,7 @@ def _learn(facts: Facts, node: Any, given: _Given, body: SplitBody) -> None:
         output = f"{node.name}:{position}"
         argument, element = given.arguments[position], given.elements[position]
         facts.learn_shape(output, argument.shape)
-        if not isinstance(element, str):
+        if element is not None:
             facts.elements[output] = element
         if body.body.source(tensor) == body.body.arguments[position]:
             facts.learn_same(output, inputs[position])
