@@ -102,6 +102,8 @@ class SourceModel:
       guessed: a sentence about each thing that was guessed.
       origins: {op of graph_def: its graphs.flat_graph.Origin in the model as it came} of the
         forward ops, if a training step was made; the step's own ops are not in it. Else None.
+      split_graph: the GraphDef to emit for a GraphDef or MetaGraphDef whose step was split.
+      whole_fetches: what a run of the unsplit step fetches there, in the order of `fetches`.
     """
 
     path: str
@@ -118,6 +120,8 @@ class SourceModel:
     meta_graph_def: Any
     guessed: Sequence[str]
     origins: Mapping[str, Any] | None = None
+    split_graph: Any = None
+    whole_fetches: Sequence[str] = ()
 
     @property
     def trainable_bytes(self) -> int:

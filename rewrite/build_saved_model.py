@@ -18,7 +18,7 @@ from graphs.host.child import connect_to_parent
 from graphs.names import op_of, with_index
 from graphs.source_model import Variable
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
-from rewrite.signature_key import signature_key
+from rewrite.signature_key import WHOLE_SUFFIX, signature_key
 
 v1 = tf.compat.v1
 _SCOPE = "tfplace"
@@ -35,14 +35,18 @@ def main(argv: Sequence[str]) -> None:
     with graph.as_default():
         meta_graph = _import(request)
         variables, initialization = request["variables"], request["initialization"]
-        signature = _signature(graph, request)
+        signature = _signature(graph, request, request["fetches"])
         saver = _saver(graph, variables)
         table_ops = _table_initializers(graph, initialization.init_ops)
         with graph.name_scope(_SCOPE):
             main_op = tf.group(*table_ops, name="main_op") if table_ops else None
         signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
+        signatures[request["signature"]] = signature
+        if request["whole_fetches"]:
+            whole = _signature(graph, request, request["whole_fetches"])
+            signatures[request["signature"] + WHOLE_SUFFIX] = whole
         parts = {
-            "signature_def_map": {**signatures, request["signature"]: signature},
+            "signature_def_map": signatures,
             "assets_collection": v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS) or None,
             "main_op": main_op,
             "saver": saver,
@@ -73,8 +77,8 @@ def _import(request: Mapping[str, Any]) -> Any:
     return meta_graph
 
 
-def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
-    """Makes the run a signature: feeds under their ops' names, and fetched tensors.
+def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[str]) -> Any:
+    """Makes a run a signature: feeds under their ops' names, and fetched tensors.
 
     An op has no value, so every fetched tensor waits for the fetched ops; where only ops are
     fetched, a constant waits for them.
@@ -85,14 +89,12 @@ def _signature(graph: tf.Graph, request: Mapping[str, Any]) -> Any:
         )
         for tensor in request["feeds"]
     }
-    fetches = request["fetches"]
+    keys = {mine: signature_key(own) for mine, own in zip(fetches, request["fetches"], strict=True)}
     ops = [graph.get_operation_by_name(fetch) for fetch in fetches if ":" not in fetch]
-    tensors = {
-        signature_key(fetch): graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch
-    }
+    tensors = {keys[fetch]: graph.get_tensor_by_name(fetch) for fetch in fetches if ":" in fetch}
     if ops:
         with graph.control_dependencies(ops), graph.name_scope(_SCOPE):
-            done = {signature_key(op.name): tf.constant(1, tf.int32, name="done") for op in ops[:1]}
+            done = {keys[op.name]: tf.constant(1, tf.int32, name="done") for op in ops[:1]}
             tensors = {
                 key: tf.identity(tensor, name="fetched")
                 for key, tensor in (tensors or done).items()

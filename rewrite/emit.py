@@ -193,6 +193,8 @@ def given_graph(source: SourceModel) -> Any:
     """
     if source.origins is not None:
         return source.graph_def
+    if source.split_graph is not None:
+        return source.split_graph
     if source.meta_graph_def is not None:
         return source.meta_graph_def.graph_def
     return sniff(source.path).proto if os.path.isfile(source.path) else source.graph_def
@@ -227,6 +229,7 @@ def build_saved_model(source: SourceModel, made: Path, without_values: bool = Fa
         "signature": run_signature(source.mode),
         "feeds": [spec.tensor for spec in source.feeds],
         "fetches": source.fetches,
+        "whole_fetches": source.whole_fetches,
         "variables": source.variables,
         "initialization": source.initialization,
         "without_values": without_values,

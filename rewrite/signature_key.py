@@ -1,5 +1,8 @@
 """What the signature that is made of a graph's run is called, and its inputs and outputs."""
 
+WHOLE_SUFFIX = "_whole"
+"""The unsplit step of a split signature NAME is NAME_whole."""
+
 
 def run_signature(mode: str) -> str:
     """The name of the signature for a run in this mode, "train" or "inference"."""

@@ -17,6 +17,7 @@ from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.choose import choose
+from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
@@ -88,7 +89,10 @@ def optimize(
                 proof = prove(prepared, emitted, options.verify, options.budget_seconds)
                 phases.begin("report")
                 explained = explain(placed)
-                run = FinishedRun(searched, choice, timings, proof, phases.seconds())
+                split_evenly = interruption.unless_seen(
+                    functools.partial(data_parallel_baseline, prepared, options.problem), None
+                )
+                run = FinishedRun(searched, choice, timings, proof, split_evenly, phases.seconds())
                 report = report_of(prepared, options, run, explained)
                 write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
                 write_forms(made, tags_of(prepared.source), options.emit)

@@ -40,14 +40,33 @@ def output_offsets(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
     return offsets
 
 
+def output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
+    """ "argument:i" of each output, as the body of a function names it."""
+    return [f"{name}:{i}" for name, size in _sizes(node, library).items() for i in range(size)]
+
+
+def output_dtype(node: Any, library: Mapping[str, Any], index: int) -> int:
+    """The DataType number of an output, references as what they refer to."""
+    dtypes: list[int] = []
+    for argument in _signature(node, library).output_arg:
+        if argument.type_list_attr:
+            dtypes += node.attr[argument.type_list_attr].list.type
+            continue
+        dtype = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+        dtypes += [dtype] * (node.attr[argument.number_attr].i if argument.number_attr else 1)
+    return dtypes[index]
+
+
+def _signature(node: Any, library: Mapping[str, Any]) -> Any:
+    if node.op in library:
+        return library[node.op].signature
+    return op_definition(node.op, node.name)
+
+
 def _sizes(node: Any, library: Mapping[str, Any]) -> dict[str, int]:
     """{output argument: how many tensors it is}, in the op's order."""
-    if node.op in library:
-        signature = library[node.op].signature
-    else:
-        signature = op_definition(node.op, node.name)
     sizes = {}
-    for argument in signature.output_arg:
+    for argument in _signature(node, library).output_arg:
         if argument.number_attr:
             sizes[argument.name] = node.attr[argument.number_attr].i
         elif argument.type_list_attr:

@@ -16,7 +16,7 @@ from rewrite.split.list_elements import ListElements
 from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
 from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, ROOTS
-from rewrite.split.rules.table import RULES
+from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Listed, Sharded, State
 
 
@@ -30,8 +30,9 @@ class Decisions:
         out.
       answer_of_op: {op: what becomes of it}.
       state_of_tensor: {"op:i": state}.
-      values: of tensors that no run can change.
-      properties: of the step's tensors, with what only the rules could find.
+      values: of tensors that no run can change, for this batch size.
+      properties: of the step's tensors, with what was found of loops and lists.
+      is_open: whether the step takes any batch size, so that all sizes are computed in each run.
     """
 
     batch: int
@@ -40,10 +41,16 @@ class Decisions:
     state_of_tensor: Mapping[str, State]
     values: KnownValues
     properties: TensorProperties
+    is_open: bool = False
 
 
 def decide(
-    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+    flat: FlatGraph,
+    properties: TensorProperties,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    kept_whole: Mapping[str, str] | None = None,
+    rules: Mapping[str, Rule] = RULES,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -52,8 +59,10 @@ def decide(
       properties: of its tensors, at this batch size.
       batch: how many entries the batch has.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+      kept_whole: {op that must not be split: why}.
+      rules: {op type: its rule}.
     """
-    analysis = _Analysis(batch, flat)
+    analysis = _Analysis(batch, flat, kept_whole or {}, rules)
     values = KnownValues(flat, properties)
     fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
     while True:  # ends: what is known of a list only grows
@@ -69,8 +78,16 @@ def decide(
 class _Analysis:
     """Decides for the ops of a step and of the functions that they run."""
 
-    def __init__(self, batch: int, flat: FlatGraph):
+    def __init__(
+        self,
+        batch: int,
+        flat: FlatGraph,
+        kept_whole: Mapping[str, str],
+        rules: Mapping[str, Rule],
+    ):
         self.batch = batch
+        self._kept_whole = kept_whole
+        self._rules = rules
         self.elements = ListElements()
         self.bodies = Bodies(flat.graph_def)
 
@@ -94,12 +111,16 @@ class _Analysis:
         self, facts: Facts, states: Mapping[str, State], node: Any, scope: str
     ) -> Answer:
         view = _view(facts, self.batch, states, node)
-        answer = self._by_rule(facts, view, scope)
+        answer: Answer
+        if not scope and node.name in self._kept_whole:
+            answer = StayWhole(self._kept_whole[node.name])
+        else:
+            answer = self._by_rule(facts, view, scope)
         if isinstance(answer, Split) and any(
             view.inputs[i].value is None for i in answer.shape_inputs
         ):
             answer = StayWhole("a size that it needs is not known before the run")
-        if isinstance(answer, StayWhole) and node.op not in LIST_SHAPE_OPS:
+        if isinstance(answer, StayWhole) and not (scope and node.op in LIST_SHAPE_OPS):
             self.elements.fail_all([*view.states])
         return answer
 
@@ -111,7 +132,7 @@ class _Analysis:
             return StayWhole()
         if node.name in facts.flat.unit_of_node:
             return function_answer(self, facts, scope, view)
-        if node.op in SHAPE_OPS or node.op in LIST_SHAPE_OPS:
+        if node.op in SHAPE_OPS or (scope and node.op in LIST_SHAPE_OPS):
             return StayWhole()
         if any(isinstance(state, Listed) for state in view.states):
             list_rule = LIST_RULES.get(node.op)
@@ -120,8 +141,11 @@ class _Analysis:
             return list_rule(view, self.elements, f"{scope}{node.name}")
         if scope and (answer := added_to_a_sum(view)):
             return answer
-        rule = RULES.get(node.op)
-        return StayWhole("there is no rule for this op type") if rule is None else rule(view)
+        rule = self._rules.get(node.op)
+        if rule is None:
+            # A gradient that an optimizer reads is summed for it: no reason to complain.
+            return StayWhole("there is no rule for this op type" if view.sharded else "")
+        return rule(view)
 
 
 def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> OpView:

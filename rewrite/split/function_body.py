@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphs.building.op_outputs import op_definition
+from graphs.building.op_outputs import output_names
 from graphs.names import parse_input
 
 
@@ -23,7 +23,7 @@ def as_body(
       ValueError: an op reads an output that its producer doesn't have.
     """
     outputs = {
-        node.name: _output_names(node, library)
+        node.name: output_names(node, library)
         for node in graph_def.node
         if node.name not in argument_of
     }
@@ -55,25 +55,3 @@ def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:
     if index >= len(names):
         raise ValueError(f"naming output {index} of {op!r}: it has {len(names)} outputs")
     return names[index]
-
-
-def output_names(graph_def: Any, library: Mapping[str, Any]) -> dict[str, list[str]]:
-    """{op: ["argument:i" of each of its outputs]} of a main graph."""
-    return {node.name: _output_names(node, library) for node in graph_def.node}
-
-
-def _output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
-    if node.op in library:
-        signature = library[node.op].signature
-    else:
-        signature = op_definition(node.op, node.name)
-    names: list[str] = []
-    for argument in signature.output_arg:
-        if argument.number_attr:
-            count = node.attr[argument.number_attr].i
-        elif argument.type_list_attr:
-            count = len(node.attr[argument.type_list_attr].list.type)
-        else:
-            count = 1
-        names.extend(f"{argument.name}:{i}" for i in range(count))
-    return names

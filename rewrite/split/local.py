@@ -44,7 +44,7 @@ def is_reachable(have: State, need: State) -> bool:
     """Whether a shard alone can make a part in one state of what it has in another."""
     if isinstance(have, Listed) and isinstance(need, Listed):
         return have.element in (None, need.element)  # None: the next pass knows more
-    is_of_whole = isinstance(need, Sharded) or need == Partial()
+    is_of_whole = (isinstance(need, Sharded) and need.outer == 1) or need == Partial()
     return have == need or (have == WHOLE and is_of_whole)
 
 

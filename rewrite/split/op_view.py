@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.op_outputs import op_definition
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
 Shape = tuple[int, ...] | None
@@ -67,7 +68,17 @@ class OpView:
 
     def attr(self, name: str) -> Any:
         """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
-        return self.node.attr[name]
+        return attr_of(self.node, name)
+
+
+def attr_of(node: Any, name: str) -> Any:
+    """An attribute's AttrValue; the op's default where the NodeDef leaves it out."""
+    if name in node.attr:  # asking for one that isn't there would add it
+        return node.attr[name]
+    for attr in op_definition(node.op, node.name).attr:
+        if attr.name == name:
+            return attr.default_value
+    raise ValueError(f"reading attribute {name!r} of {node.name!r}: {node.op} has none")
 
 
 @dataclasses.dataclass(frozen=True)

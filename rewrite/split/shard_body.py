@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
-from rewrite.split.function_body import as_body, output_name, output_names
+from rewrite.split.body_shapes import BodyShapes
+from rewrite.split.function_body import as_body, output_name
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.loops import SplitBody
+from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
-from rewrite.split.states import WHOLE, Partial, Sharded, State
+from rewrite.split.shard_shapes import WholeTensor
+from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
 if TYPE_CHECKING:
     from rewrite.split.shard_functions import ShardFunctions
@@ -31,20 +33,26 @@ class ShardBody:
         self,
         split: SplitBody,
         shard: int,
-        batch: int,
-        sizes: Sequence[int],
+        writer: NodeWriter,
+        shapes: BodyShapes,
         functions: ShardFunctions,
+        numbers: str | None,
     ):
-        self.split = split
-        self.shard = shard
-        self.batch = batch
-        self.sizes = sizes
-        self.functions = functions
-        graph_def = split.body.flat.graph_def
-        self.graph_def = type(graph_def)(versions=graph_def.versions)
+        """Begins and ends.
+
+        Args:
+          split: the function.
+          shard: whose body is made.
+          writer: of an empty graph, where the names of the function's ops are taken.
+          shapes: how large the shard is.
+          functions: makes the functions that the ops of this one run.
+          numbers: see BodyShapes; None where all is known beforehand.
+        """
+        self.split, self.shard = split, shard
+        self.writer, self.shapes = writer, shapes
+        self._functions, self._numbers = functions, numbers
         self._made: dict[tuple[str, State], str] = {}
-        self._names = {node.name for node in graph_def.node}
-        for node in graph_def.node:
+        for node in split.body.flat.graph_def.node:
             self._add(node)
         self._results = [
             self._part(tensor, state)
@@ -52,96 +60,86 @@ class ShardBody:
         ]
 
     def nodes_and_results(
-        self, arguments: Sequence[str], library: Mapping[str, Any]
+        self, arguments: Mapping[str, str], library: Mapping[str, Any]
     ) -> tuple[list[Any], list[str]]:
         """NodeDefs, and what each output of the function is.
 
         Args:
-          arguments: the function's names for its arguments.
+          arguments: {op that stands for an argument: the argument}.
           library: all functions.
         """
-        argument_of = {
-            op_of(tensor): name
-            for tensor, name in zip(self.split.body.arguments, arguments, strict=True)
-        }
-        nodes = as_body(self.graph_def, argument_of, library)
-        names = output_names(self.graph_def, library)
+        nodes = as_body(self.writer.graph_def, arguments, library)
+        names = {node.name: output_names(node, library) for node in self.writer.graph_def.node}
         results = []
         for tensor in self._results:
-            op, _, index = tensor.partition(":")
-            results.append(
-                argument_of[op]
-                if op in argument_of
-                else f"{op}:{output_name(names, op, int(index))}"
-            )
+            source = parse_input(tensor)
+            if source.op in arguments:
+                results.append(arguments[source.op])
+            else:
+                results.append(f"{source.op}:{output_name(names, source.op, source.output)}")
         return nodes, results
 
     # -- ops -------------------------------------------------------------------------------------
 
     def _add(self, node: Any) -> None:
         answer = self.split.answers[node.name]
-        inputs = [_tensor(name) for name in data_inputs(node)]
+        inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
         if isinstance(answer, Split):
             self._add_copy(node, answer, inputs)
-        elif node.op in SHAPE_OPS | LIST_SHAPE_OPS and self._add_known(node):
-            pass
+        elif node.op in SHAPE_OPS | LIST_SHAPE_OPS and self._is_of_parts(node, inputs):
+            self._add_shape(node, inputs)
         else:
             self._copy(node, [self._part(tensor, WHOLE) for tensor in inputs])
 
     def _add_copy(self, node: Any, answer: Split, inputs: Sequence[str]) -> None:
         mine = [self._part(t, state) for t, state in zip(inputs, answer.inputs, strict=True)]
         for position, entries in answer.shape_inputs.items():
-            mine[position] = self._shard_shape(inputs[position], entries)
+            value = self.split.facts.value(inputs[position])
+            assert value is not None
+            mine[position] = self.shapes.of_shard(mine[position], value, entries)
         new = self._copy(node, mine)
-        for key, value in answer.attrs.items():
-            new.attr[key].CopyFrom(value)
-        self.functions.adapt(new, answer, self.shard)
+        for key, attr in answer.attrs.items():
+            new.attr[key].CopyFrom(attr)
+        self._functions.adapt(new, answer, self.shard, self._numbers)
         for index, state in enumerate(answer.outputs):
             if answer.is_mean and isinstance(state, Partial):
                 self._weigh(f"{node.name}:{index}", state)
 
     def _copy(self, node: Any, inputs: Sequence[str]) -> Any:
-        new = self.graph_def.node.add()
-        new.CopyFrom(node)
-        new.device = ""
-        new.attr.pop("_class", None)
-        new.attr.pop("_output_shapes", None)
-        del new.input[:]
-        new.input.extend(inputs)
+        new = self.writer.node(node.op, node.name, inputs)
+        for key, attr in node.attr.items():
+            if key not in ("_class", "_output_shapes"):
+                new.attr[key].CopyFrom(attr)
         for index in range(len(self.split.facts.dtype_of[node.name])):
             tensor = f"{node.name}:{index}"
             self._made[tensor, self.split.states[tensor]] = tensor
         return new
 
-    def _add_known(self, node: Any) -> bool:
-        """Makes constants of what is known before the run; whether all of it is."""
-        count = len(self.split.facts.dtype_of[node.name])
-        values = [self.split.facts.value(f"{node.name}:{index}") for index in range(count)]
-        if any(value is None for value in values):
-            return False
-        for index, value in enumerate(values):
-            name = node.name if count == 1 else self._name(f"{node.name}/{index}")
-            self._made[f"{node.name}:{index}", WHOLE] = self._const(name, value)
-        return True
+    def _is_of_parts(self, node: Any, inputs: Sequence[str]) -> bool:
+        """Whether something is known of the shapes of whole tensors that are there in parts."""
+        return any(self.split.states[tensor] != WHOLE for tensor in inputs) and all(
+            self.split.facts.value(f"{node.name}:{index}") is not None
+            for index in range(len(inputs))
+        )
+
+    def _add_shape(self, node: Any, inputs: Sequence[str]) -> None:
+        for index, tensor in enumerate(inputs):
+            output = f"{node.name}:{index}"
+            answer, state = self.split.facts.value(output), self.split.states[tensor]
+            assert answer is not None
+            part = self._part(tensor, state)
+            if isinstance(state, Listed):
+                state = state.element or WHOLE
+            rank = len(self.split.facts.shape(tensor) or ())
+            whole = WholeTensor(state, rank, self.split.facts.dtype(tensor), answer)
+            own = node.name if index == 0 else self.writer.free_name(f"{node.name}/{index}")
+            self._made[output, WHOLE] = self.shapes.of_whole(node, own, part, whole)
 
     def _weigh(self, tensor: str, state: State) -> None:
         dtype = self.split.facts.dtype(tensor)
-        share = np.array(self.sizes[self.shard] / self.batch).astype(_numpy_dtype(dtype))
-        name = self._name(f"{op_of(tensor)}/weighted")
-        new = self._node("Mul", name, [tensor, self._const(self._name(f"{name}/share"), share)])
-        _set_type(new, "T", dtype)
-        self._made[tensor, state] = f"{name}:0"
-
-    def _shard_shape(self, tensor: str, entries: Mapping[int, Sharded]) -> str:
-        value = self.split.facts.value(tensor)
-        if value is None:
-            raise RewriteError(f"splitting {tensor!r} of a loop: a size is not known before")
-        new = np.array(value)
-        flat = new.reshape(-1)
-        for entry, state in entries.items():
-            if flat[entry] != -1:
-                flat[entry] = state.size(self.sizes[self.shard])
-        return self._const(self._name(f"{op_of(tensor)}/shard"), new)
+        name = f"{op_of(tensor)}/weighted"
+        inputs = [tensor, self.shapes.share(dtype)]
+        self._made[tensor, state] = self.writer.op("Mul", name, inputs, T=dtype)
 
     # -- tensors ---------------------------------------------------------------------------------
 
@@ -159,79 +157,19 @@ class ShardBody:
 
     def _term(self, tensor: str) -> str:
         """A whole tensor as a term of a sum: the first shard has all of it."""
+        whole = self._part(tensor, WHOLE)
         if self.shard == 0:
-            return self._part(tensor, WHOLE)
-        name = self._name(f"{op_of(tensor)}/none")
-        new = self._node("ZerosLike", name, [self._part(tensor, WHOLE)])
-        _set_type(new, "T", self.split.facts.dtype(tensor))
-        return f"{name}:0"
+            return whole
+        dtype = self.split.facts.dtype(tensor)
+        return self.writer.op("ZerosLike", f"{op_of(tensor)}/none", [whole], T=dtype)
 
     def _cut(self, tensor: str, state: Sharded) -> str:
         """The shard's slice of a whole tensor."""
-        dtype, shape = self.split.facts.dtype(tensor), self.split.facts.shape(tensor)
-        assert shape is not None
-        source, axis, rank = self._part(tensor, WHOLE), state.axis, len(shape)
-        if state.outer > 1:
-            apart = [*shape[:axis], state.outer, self.batch * state.inner, *shape[axis + 1 :]]
-            source = self._reshaped(tensor, source, apart, dtype)
-            axis, rank = axis + 1, rank + 1
-        begin, size = [0] * rank, [-1] * rank
-        begin[axis] = sum(self.sizes[: self.shard]) * state.inner
-        size[axis] = self.sizes[self.shard] * state.inner
-        name = self._name(f"{op_of(tensor)}/cut")
-        consts = [
-            self._const(self._name(f"{name}/{what}"), np.array(value, np.int32))
-            for what, value in (("begin", begin), ("size", size))
-        ]
-        new = self._node("Slice", name, [source, *consts])
-        _set_type(new, "T", dtype)
-        _set_type(new, "Index", np.dtype(np.int32))
-        if state.outer == 1:
-            return f"{name}:0"
-        merged = [*shape[: state.axis], -1, *shape[state.axis + 1 :]]
-        return self._reshaped(tensor, f"{name}:0", merged, dtype)
-
-    def _reshaped(self, tensor: str, source: str, shape: Sequence[int], dtype: str) -> str:
-        name = self._name(f"{op_of(tensor)}/reshaped")
-        const = self._const(self._name(f"{name}/shape"), np.array(shape, np.int32))
-        new = self._node("Reshape", name, [source, const])
-        _set_type(new, "T", dtype)
-        _set_type(new, "Tshape", np.dtype(np.int32))
-        return f"{name}:0"
-
-    # -- nodes -----------------------------------------------------------------------------------
-
-    def _node(self, op: str, name: str, inputs: Sequence[str]) -> Any:
-        new = self.graph_def.node.add(op=op, name=name)
-        new.input.extend(inputs)
-        return new
-
-    def _const(self, name: str, value: np.ndarray) -> str:
-        import tensorflow as tf
-
-        new = self._node("Const", name, [])
-        new.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
-        new.attr["dtype"].type = new.attr["value"].tensor.dtype
-        return f"{name}:0"
-
-    def _name(self, wanted: str) -> str:
-        while wanted in self._names:
-            wanted += "_"
-        self._names.add(wanted)
-        return wanted
-
-
-def _tensor(name: str) -> str:
-    return with_index(parse_input(name).tensor)
-
-
-def _numpy_dtype(dtype: str) -> Any:
-    import tensorflow as tf
-
-    return tf.as_dtype(dtype).as_numpy_dtype
-
-
-def _set_type(node: Any, attr: str, dtype: Any) -> None:
-    import tensorflow as tf
-
-    node.attr[attr].type = tf.as_dtype(dtype).as_datatype_enum
+        shape = self.split.facts.shape(tensor)
+        if shape is None or state.outer > 1:
+            raise RewriteError(f"splitting a loop: {tensor!r} can't be cut in its body")
+        inputs = [self._part(tensor, WHOLE), *self.shapes.span(state, len(shape))]
+        dtype = self.split.facts.dtype(tensor)
+        return self.writer.op(
+            "Slice", f"{op_of(tensor)}/cut", inputs, T=dtype, Index="int32"
+        )

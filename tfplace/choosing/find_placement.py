@@ -14,6 +14,7 @@ from tfplace.choosing.baselines import (
     baseline_candidates,
     best_of,
 )
+from tfplace.choosing.data_parallel import data_parallel_candidate
 from tfplace.choosing.evaluators import evaluator_for
 from tfplace.choosing.finalists import SEARCH_SHARE, SLOWER_LINKS, has_finalists
 from tfplace.preparing.options import OptimizeOptions
@@ -62,6 +63,9 @@ def find_placement(
     simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
     began = time.monotonic()
     baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
+    evenly = data_parallel_candidate(prepared)
+    if evenly is not None:
+        baselines.append(evenly)
     stages = []
     if problem.num_devices > 1:
         best = best_of(baselines)

@@ -22,7 +22,6 @@ from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.run_estimate import decide, estimate_run
-from tfplace.choosing.what_if import DataParallel, data_parallel_of
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -47,14 +46,12 @@ class Proof:
       lower_bound_seconds: of every placement; None where it was not computed.
       devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
       interrupted: whether something was left out for a Ctrl-C or SIGTERM.
-      data_parallel: what plain data parallelism would take; None where it makes no sense.
     """
 
     verified: Verified
     lower_bound_seconds: float | None
     devices_used: Mapping[str, Mapping[str, float]]
     interrupted: bool
-    data_parallel: DataParallel | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,8 +96,7 @@ def prove(prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             used = interruption.unless_seen(lambda: devices_used(prepared, emitted.directory), {})
-        estimate = data_parallel_of(prepared)
-        return Proof(comparison, bound, used, interruption.seen, estimate)
+        return Proof(comparison, bound, used, interruption.seen)
 
 
 def _proven_structure(source: SourceModel, directory: Path) -> StructureProof:

@@ -111,7 +111,23 @@ CONSTRAINTS = (
         "place gradient ops apart from their forward ops; without it they share a device",
     ),
 )
-PROBLEM = RUN + CONSTRAINTS + COST_CACHE
+SPLIT = (
+    Flag(
+        "shards",
+        "integer",
+        1,
+        "into how many parts the step's batch is split before its ops are placed",
+        least=1,
+    ),
+    Flag(
+        "batch_axis",
+        "multi",
+        [],
+        "NAME=AXIS: which axis of an input is its batch (default: found); -1: it is not split; may "
+        "be given several times",
+    ),
+)
+PROBLEM = RUN + CONSTRAINTS + SPLIT + COST_CACHE
 SEED = (Flag("seed", "integer", 0, "of every random choice", least=0),)
 BUDGET = (
     Flag("budget_seconds", "float", 60.0, "wall time of the search", least=0),

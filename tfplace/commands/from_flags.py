@@ -12,6 +12,7 @@ from graphs.errors import UsageError
 from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
+from rewrite.split.batch_axes import read_batch_axes
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 
 
@@ -29,6 +30,8 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
+        num_shards=_of(values, "shards", 1),
+        batch_axes=read_batch_axes(_of(values, "batch_axis", [])),
     )
 
 

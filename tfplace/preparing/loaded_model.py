@@ -13,6 +13,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.source_model import SourceModel
+from rewrite.split.split_model import SplitModel, split_model
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
 
@@ -27,6 +28,7 @@ class LoadedModel:
       properties: shapes and dtypes of the opened graph's tensors.
       built: the opened graph as arrays.
       feeds: {tensor: array} of one run.
+      split: how the run was split along its batch; None where it is as it came.
     """
 
     source: SourceModel
@@ -34,6 +36,7 @@ class LoadedModel:
     properties: TensorProperties
     built: BuiltGraph
     feeds: Mapping[str, Any]
+    split: SplitModel | None
 
     def training_run(self) -> TrainingRun:
         """What one run of the model is, for the measuring process."""
@@ -61,6 +64,10 @@ def load_model(options: ProblemOptions) -> LoadedModel:
         shapes = read_feed_shapes(options.feed_file)
         load_options = dataclasses.replace(load_options, fed_shape=shapes)
     source = load(options.model, load_options)
+    split = None
+    if options.num_shards > 1:
+        split = split_model(source, options.num_shards, options.batch_axes)
+        source = split.source
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
     is_own = source.origins is None
     flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
@@ -69,4 +76,4 @@ def load_model(options: ProblemOptions) -> LoadedModel:
         feeds = read_feeds(options.feed_file, source.feeds)
     else:
         feeds = feeds_of_opened(flat, properties, source.feeds, options.seed)
-    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds)
+    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, split)

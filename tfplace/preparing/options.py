@@ -6,7 +6,7 @@ The contract (`tfplace/docs/contract.md`), section 2, lists them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from graphs.loading.load_options import LoadOptions
 from tfplace.output_paths import (
@@ -34,6 +34,8 @@ class ProblemOptions:
       feed_file: an .npz of inputs; generated ones where None.
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
+      num_shards: into how many parts the step's batch is split; 1 leaves the step whole.
+      batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
     """
 
     model: str
@@ -47,6 +49,8 @@ class ProblemOptions:
     feed_file: str | None = None
     seed: int = 0
     cost_cache: str | None = None
+    num_shards: int = 1
+    batch_axes: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

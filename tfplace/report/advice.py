@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tfplace.choosing.what_if import DataParallel
-from tfplace.units_text import bytes_text, seconds_text, share_text
+from tfplace.choosing.data_parallel import DataParallel
+from tfplace.units_text import bytes_text, seconds_text
 
 
 def advice(
@@ -29,33 +29,21 @@ def advice(
             f"its {seconds_text(step_seconds)}{proof}"
         )
     if estimate is not None:
-        sentences.append(_data_parallel_sentence(estimate, step_seconds, lower_bound_seconds))
+        sentences.append(_data_parallel_sentence(estimate, step_seconds))
     return sentences
 
 
-def _data_parallel_sentence(
-    estimate: DataParallel, step_seconds: float, lower_bound_seconds: float | None
-) -> str:
-    what = f"plain data parallelism over {estimate.num_replicas} devices"
-    about = f"about {seconds_text(estimate.step_seconds)} a step"
-    if not estimate.fits:
-        return (
-            f"{what} would not fit: a replica needs {bytes_text(estimate.bytes_per_replica)}, all "
-            "variables among them"
-        )
+def _data_parallel_sentence(estimate: DataParallel, step_seconds: float) -> str:
+    what = f"plain data parallelism over {estimate.num_shards} devices"
+    if estimate.step_seconds is None:
+        return f"{what} can't run: {estimate.reason}"
+    about = f"{seconds_text(estimate.step_seconds)} a step"
     if estimate.step_seconds >= step_seconds:
         own = f"{seconds_text(step_seconds)} a step"
         return (
-            f"the placement written is predicted to be faster ({own}) than {what}, which would "
-            f"take {about}"
+            f"the placement written is predicted to be at least as fast ({own}) as {what}: {about}"
         )
-    beats = "than any placement found"
-    if lower_bound_seconds and estimate.step_seconds < lower_bound_seconds:
-        beats = "than any placement of this graph can be"
     return (
-        f"{what} would be faster {beats}: {about} at the same batch of {estimate.batch_size:,}, "
-        f"{seconds_text(estimate.compute_seconds)} of compute, taking "
-        f"{share_text(estimate.batch_share)} of the work to shrink in proportion to the batch, "
-        f"and {seconds_text(estimate.all_reduce_seconds)} to sum "
-        f"{bytes_text(estimate.gradient_bytes)} of gradients"
+        f"{what} is predicted to be faster: {about}, moving "
+        f"{bytes_text(estimate.transfer_bytes)} between them; try --shards={estimate.num_shards}"
     )

@@ -8,9 +8,12 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
+from rewrite.split.split_model import SplitModel
+from rewrite.split.summary import summary_of
 from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
+from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
 from tfplace.preparing.options import OptimizeOptions
@@ -32,6 +35,7 @@ class FinishedRun:
       choice: which placement was written, and why.
       timings: real runs; None where there were none.
       proof: what the written placement is worth.
+      data_parallel: the baseline that splits the batch evenly; None where it makes no sense.
       seconds_by_phase: how long it took to come here.
     """
 
@@ -39,6 +43,7 @@ class FinishedRun:
     choice: Choice
     timings: Comparison | None
     proof: Proof
+    data_parallel: DataParallel | None
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -51,7 +56,10 @@ def report_of(
     """The report of one run."""
     searched, choice, proof = run.searched, run.choice, run.proof
     best = best_of_prediction(prediction_of(explained.placed))
-    bound, estimate = proof.lower_bound_seconds, proof.data_parallel
+    bound, estimate = proof.lower_bound_seconds, run.data_parallel
+    baselines = {c.name: as_reported(c, prepared.problem) for c in searched.baselines}
+    if estimate is not None:
+        baselines[NAME] = estimate
     measured = None
     if run.timings is not None:
         measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
@@ -63,7 +71,7 @@ def report_of(
         model=_model_facts(prepared),
         cluster=_cluster_facts(prepared.cluster),
         costs=cost_facts(prepared.costs),
-        baselines={c.name: as_reported(c, prepared.problem) for c in searched.baselines},
+        baselines=baselines,
         best=best,
         lower_bound_seconds=bound,
         search={**_search_facts(searched.result), "interrupted": proof.interrupted},
@@ -75,10 +83,8 @@ def report_of(
         output_dir=str(options.output_dir),
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
-        advice={
-            "sentences": advice(estimate, choice.verdict, best.step_seconds, bound),
-            "data_parallel": estimate,
-        },
+        split=split_facts(prepared.split),
+        advice={"sentences": advice(estimate, choice.verdict, best.step_seconds, bound)},
     )
 
 
@@ -94,6 +100,18 @@ def cost_facts(costs: Costs) -> Mapping[str, Any]:
         "analytic_ops": ops[Provenance.ANALYTIC],
         "wall_time_coverage": costs.wall_time_coverage,
         "notes": list(costs.notes),
+    }
+
+
+def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
+    """How the step was split along its batch; None where it is whole."""
+    if split is None:
+        return None
+    summary = summary_of(split.flat, split.decisions, split.step)
+    return {
+        "shards": split.num_shards,
+        "axes": dict(split.decisions.axis_of_feed),
+        **dataclasses.asdict(summary),
     }
 
 

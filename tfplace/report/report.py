@@ -51,9 +51,8 @@ class Report:
     verdict_sentence: str
     command: str = ""
     output_dir: str = ""
-    advice: Mapping[str, Any] = dataclasses.field(
-        default_factory=lambda: {"sentences": [], "data_parallel": None}
-    )
+    split: Mapping[str, Any] | None = None
+    advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
     waiting: Sequence[Mapping[str, Any]] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
 

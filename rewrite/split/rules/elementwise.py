@@ -60,21 +60,6 @@ def with_vector(view: OpView) -> Answer:
     return split_by_factors(view, Factors([labels, [labels[channel]]], [labels]))
 
 
-def along_last_axis(view: OpView) -> Answer:
-    """Softmax and its like: rows are apart, the last axis is not."""
-    rows = []
-    for each in view.inputs:
-        if each.shape is None:
-            return UNKNOWN_SHAPE
-        rows.append([*axes(len(each.shape) - 1), None])
-    outputs = []
-    for shape in view.output_shapes:
-        if shape is None:
-            return UNKNOWN_SHAPE
-        outputs.append([*axes(len(shape) - 1), None])
-    return split_by_factors(view, Factors(rows, outputs))
-
-
 def cross_entropy(view: OpView) -> Answer:
     """(Sparse)SoftmaxCrossEntropyWithLogits: loss [B], gradient [B, C] of logits [B, C]."""
     rows = view.output_shapes[0]

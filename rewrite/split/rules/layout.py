@@ -28,7 +28,8 @@ def reshape(view: OpView) -> Answer:
         return UNKNOWN_SHAPE
     if isinstance(state, Partial):
         return Split((state, *whole_inputs(view)[1:]), (state,))
-    assert isinstance(state, Sharded)
+    if not isinstance(state, Sharded):  # only its shape is made of parts
+        return StayWhole("its shape is computed from what is cut")
     stride = math.prod(shape[state.axis + 1 :]) * state.inner
     landed = placed_in(result, stride, view.batch)
     if landed is None:
@@ -99,6 +100,11 @@ def unpack(view: OpView) -> Answer:
 def concat(view: OpView) -> Answer:
     """ConcatV2: the last input names the axis."""
     return _along(view, len(view.inputs) - 1)
+
+
+def concat_v1(view: OpView) -> Answer:
+    """Concat: the first input names the axis."""
+    return _along(view, 0)
 
 
 def split(view: OpView) -> Answer:
@@ -293,6 +299,15 @@ def gather(view: OpView) -> Answer:
     row: Labels = [None if a == at else x for a, x in enumerate(labels)]
     out: Labels = [*labels[:at], *of_ids[batch_dims:], *labels[at + 1 :]]
     return split_by_factors(view, Factors([row, of_ids, None], [out]))
+
+
+def gather_v1(view: OpView) -> Answer:
+    """Gather: rows of input 0, by input 1."""
+    shape, ids = view.inputs[0].shape, view.inputs[1].shape
+    if shape is None or ids is None:
+        return UNKNOWN_SHAPE
+    of_ids, labels = [f"i{a}" for a in range(len(ids))], axes(len(shape))[1:]
+    return split_by_factors(view, Factors([[None, *labels], of_ids], [[*of_ids, *labels]]))
 
 
 def resource_gather(view: OpView) -> Answer:

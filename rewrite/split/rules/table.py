@@ -6,7 +6,17 @@ import functools
 from collections.abc import Callable, Mapping
 
 from rewrite.split.op_view import Answer, OpView
-from rewrite.split.rules import contractions, elementwise, layout, reductions, windows
+from rewrite.split.rules import (
+    by_table,
+    contractions,
+    elementwise,
+    layout,
+    norms,
+    reductions,
+    segments,
+    special,
+    windows,
+)
 
 Rule = Callable[[OpView], Answer]
 
@@ -19,7 +29,12 @@ Rsqrt RsqrtGrad Selu SeluGrad SelectV2 Sigmoid SigmoidGrad Sign Sin Sinh Softplu
 Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv
 TruncateMod Xdivy Xlogy Div DivNoNan ClipByValue ZerosLike OnesLike CheckNumerics Cast Xlog1py
 BitwiseAnd
-BitwiseOr BitwiseXor
+BitwiseOr BitwiseXor Angle ApproximateEqual BesselI0 BesselI0e BesselI1 BesselI1e BesselJ0 BesselJ1
+BesselK0 BesselK0e BesselK1 BesselK1e BesselY0 BesselY1 Betainc Bucketize Complex ComplexAbs Conj
+Dawsn Expint FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
+FakeQuantWithMinMaxVarsPerChannel FresnelCos FresnelSin Igamma IgammaGradA Igammac Imag Invert
+LeftShift LogicalXor Ndtri NextAfter Polygamma PopulationCount Real RightShift Spence Zeta
+DebugGradientIdentity
 """
 _ADDITIVE = """
 Add AddN AddV2 Identity Neg Snapshot StopGradient PreventGradient Sub
@@ -28,15 +43,35 @@ _IMAGES = """
 AvgPool AvgPool3D LRN LRNGrad MaxPool MaxPoolV2 MaxPool3D MaxPoolGrad MaxPoolGradV2 MaxPoolGradGrad
 MaxPool3DGrad ResizeBilinear ResizeNearestNeighbor ResizeBicubic ResizeBilinearGrad
 """
+_UPDATES = """
+ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate ResourceScatterMul ResourceScatterDiv
+ResourceScatterMin ResourceScatterMax ResourceScatterNdAdd ResourceScatterNdSub
+ResourceScatterNdUpdate ResourceSparseApplyAdadelta ResourceSparseApplyAdagrad
+ResourceSparseApplyAdagradV2 ResourceSparseApplyAdagradDA ResourceSparseApplyCenteredRMSProp
+ResourceSparseApplyFtrl ResourceSparseApplyFtrlV2 ResourceSparseApplyKerasMomentum
+ResourceSparseApplyMomentum ResourceSparseApplyProximalAdagrad
+ResourceSparseApplyProximalGradientDescent ResourceSparseApplyRMSProp ScatterAdd ScatterSub
+ScatterUpdate ScatterNdAdd ScatterNdSub ScatterNdUpdate SparseApplyAdagrad SparseApplyMomentum
+SparseApplyRMSProp SparseApplyFtrl SparseApplyAdadelta
+"""
+_DIAGONALS = """
+MatrixDiagV2 MatrixDiagV3 MatrixDiagPartV2 MatrixDiagPartV3 MatrixSetDiagV2 MatrixSetDiagV3
+"""
+_NORMS = "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
+_NORM_GRADIENTS = "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
 
 RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_ELEMENTWISE.split(), elementwise.elementwise),
     **dict.fromkeys(_ADDITIVE.split(), elementwise.additive),
     **dict.fromkeys(_IMAGES.split(), windows.images),
+    **dict.fromkeys(_NORMS.split(), norms.norm),
+    **dict.fromkeys(_NORM_GRADIENTS.split(), norms.norm_gradient),
+    **dict.fromkeys(by_table.LETTERS, by_table.by_letters),
+    **dict.fromkeys(by_table.LEADING, by_table.by_leading),
+    **dict.fromkeys(_UPDATES.split(), special.updates),
+    **dict.fromkeys(_DIAGONALS.split(), special.diagonals),
     "IdentityN": elementwise.identity_n,
     "BiasAdd": elementwise.with_vector,
-    "Softmax": elementwise.along_last_axis,
-    "LogSoftmax": elementwise.along_last_axis,
     "SoftmaxCrossEntropyWithLogits": elementwise.cross_entropy,
     "SparseSoftmaxCrossEntropyWithLogits": elementwise.cross_entropy,
     "Select": elementwise.select,
@@ -91,4 +126,35 @@ RULES: Mapping[str, Rule] = {
     "GatherV2": layout.gather,
     "ResourceGather": layout.resource_gather,
     "OneHot": layout.one_hot,
+    "Concat": layout.concat_v1,
+    "BiasAddV1": elementwise.with_vector,
+    "ConjugateTranspose": layout.transpose,
+    "MirrorPadGrad": layout.pad,
+    "Gather": layout.gather_v1,
+    "GatherNd": segments.gather_nd,
+    "ResourceGatherNd": segments.gather_nd,
+    "ScatterNd": segments.scatter_nd,
+    "UnsortedSegmentSum": segments.unsorted_segment,
+    "UnsortedSegmentMax": segments.unsorted_segment_max,
+    "UnsortedSegmentMin": segments.unsorted_segment_min,
+    "UnsortedSegmentProd": segments.unsorted_segment_prod,
+    "CumulativeLogsumexp": reductions.along_axis,
+    "SpaceToBatchND": special.space_to_batch,
+    "BatchToSpaceND": special.batch_to_space,
+    "ReverseSequence": special.reverse_sequence,
+    "EnsureShape": special.ensure_shape,
+    "Bitcast": special.bitcast,
+    "Svd": special.decomposition,
+    "SelfAdjointEigV2": special.decomposition,
+    "MaxPoolWithArgmax": special.max_pool_with_argmax,
+    "MaxPoolGradWithArgmax": special.max_pool_with_argmax,
+    "QuantizeAndDequantizeV2": special.quantize,
+    "QuantizeAndDequantizeV3": special.quantize,
+    "QuantizeAndDequantizeV4": special.quantize,
+    "FakeQuantWithMinMaxVarsGradient": special.quantize_gradient,
+    "FakeQuantWithMinMaxVarsPerChannelGradient": special.quantize_gradient,
+    "QuantizeAndDequantizeV4Grad": special.quantize_gradient,
+    "Bincount": special.bincount,
+    "DenseBincount": special.bincount,
+    "HistogramFixedWidth": special.histogram,
 }

@@ -6,24 +6,14 @@ to compute the same for even and uneven parts, and the op has to be split where 
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from rewrite.split.op_view import Split
-from tests.rewrite.split.run_step import flat_graph, run, split_step
+from tests.rewrite.split.run_rule import BATCH, check_case, floats, ints
+from tests.rewrite.split.run_step import flat_graph, split_step
 
 v1 = tf.compat.v1
 raw = tf.raw_ops
-BATCH = 5
-
-
-def floats(*shape):
-    return np.random.default_rng(len(shape)).normal(size=shape).astype(np.float32)
-
-
-def ints(most, *shape):
-    return np.random.default_rng(1).integers(0, most, size=shape).astype(np.int32)
 
 
 X, Y = floats(BATCH, 4), floats(BATCH, 4) + 3.0
@@ -154,20 +144,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_parts_put_together_are_the_whole(name):
-    arrays, batch_axes, build, is_split = CASES[name]
-    feeds = {f"x{i}:0": array for i, array in enumerate(arrays)}
-    with tf.Graph().as_default() as graph:
-        inputs = [v1.placeholder(a.dtype, a.shape, f"x{i}") for i, a in enumerate(arrays)]
-        result = build(*inputs)
-    flat = flat_graph(graph, feeds, [result.name])
-    batch = arrays[0].shape[batch_axes[0]]
-    for num_shards in (2, 3):
-        axes = {f"x{i}:0": axis for i, axis in enumerate(batch_axes)}
-        decisions, split = split_step(flat, batch, num_shards, axes)
-        assert isinstance(decisions.answer_of_op[result.op.name], Split) == bool(is_split)
-        whole, _ = run(flat.graph_def, flat.fetches, feeds)
-        parts, _ = run(split.graph_def, split.fetches, feeds)
-        np.testing.assert_allclose(parts[0], whole[0], rtol=2e-5, atol=2e-5)
+    check_case(*CASES[name])
 
 
 def test_an_op_that_stays_whole_says_why():

@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     properties = infer(flat)
     feeds = {"x:0": np.ones((64, 128), np.float32)}
-    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds)
+    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, None)
 
 
 def _never(*_: Any) -> Any:

@@ -62,7 +62,7 @@ def made_up(
         verdict_sentence=f"{name} is twice as fast",
         command=f"tfplace optimize {name}",
         output_dir=f"/tmp/{name}",
-        advice={"sentences": [name], "data_parallel": None},
+        advice={"sentences": [name]},
         waiting=explained.waiting(),
     )  # fmt: skip
     return report, explained

@@ -10,9 +10,9 @@ from rewrite.verify import Verified
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
+from tfplace.choosing.data_parallel import DataParallel
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
-from tfplace.choosing.what_if import data_parallel_of
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.report.explaining.explained import explain
@@ -24,7 +24,7 @@ from tfplace.simulation.simulated import simulated
 # What must stand in each object: section 4 of the contract.
 FIELDS = {
     "": "schema_version tfplace_version seed algorithm evaluator model cluster costs baselines "
-    "best lower_bound_seconds gap search measured verified verdict verdict_sentence",
+    "best lower_bound_seconds gap search measured verified verdict verdict_sentence split",
     "model": "path kind num_ops num_groups trainable_bytes guessed",
     "cluster": "name communication devices",
     "costs": "source covered_ops",
@@ -76,8 +76,8 @@ def made(weight):
                 placed.outcome.step_seconds / 2,
                 {GPU: {"ops": 5, "seconds": 1.0}},
                 False,
-                data_parallel_of(weight),
             ),
+            DataParallel(9.0, True, "", {GPU: 5}, num_shards=2, num_transfers=3, transfer_bytes=60),
         ),
         explain(placed),
     )  # fmt: skip
@@ -179,9 +179,10 @@ def test_the_reports_of_what_to_do_about_it(made, weight):
         "waits": [{"for": "nothing", "device": None, "seconds": seconds}],
         "sentence": "CPU:0 computes nothing",
     }
-    estimate = report["advice"]["data_parallel"]
-    assert (estimate["num_replicas"], estimate["batch_size"]) == (2, 4)
-    # Of 160 bytes at the peak, 24 of w and 32 of constants are in every replica.
-    assert (estimate["gradient_bytes"], estimate["bytes_per_replica"]) == (24, 56 + 104 // 2)
+    assert report["split"] is None
+    assert report["baselines"]["data_parallel"] == {
+        "step_seconds": 9.0, "feasible": True, "reason": "", "peak_bytes": {GPU: 5},
+        "num_shards": 2, "num_transfers": 3, "transfer_bytes": 60,
+    }  # fmt: skip
     (sentence,) = report["advice"]["sentences"]
-    assert sentence.startswith("the placement written is predicted to be faster (35 µs a step) ")
+    assert sentence.startswith("the placement written is predicted to be at least as fast (35 µs")

@@ -13,6 +13,7 @@ NAMES = {
     "topological": "topological",
     "etf": "earliest task first",
     "local_search": "local search",
+    "data_parallel": "data parallelism (the batch split evenly)",
 }
 
 

@@ -1,0 +1,135 @@
+"""Decides for a step that takes any batch size: what holds for one size has to hold for others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.building.shapes import TensorProperties, infer
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph
+from graphs.names import op_of
+from graphs.source_model import TensorSpec
+from rewrite.split.decide import Decisions, decide
+from rewrite.split.op_view import Split
+from rewrite.split.states import Sharded, State
+from rewrite.split.step_tensors import tensor_name
+
+DIFFERS = "what becomes of it is not the same for every batch size"
+OTHER_DIMENSION = "another dimension than the batch is open, too"
+_MORE_ENTRIES = 3
+_MORE_ELEMENTS = 1
+
+
+def decide_open(
+    flat: FlatGraph,
+    properties: TensorProperties,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    open_axes: Mapping[str, Sequence[int]],
+    kept_whole: Mapping[str, str] | None = None,
+) -> Decisions | None:
+    """Decides twice, at two sizes of everything that is open, and keeps what agrees.
+
+    A number in the graph that only happens to be the batch's size is told apart by this, and so
+    is a shape that happens to look like another one.
+
+    Args:
+      flat, properties, batch, axis_of_feed, kept_whole: as for `decide`, at one batch size.
+      open_axes: {fed tensor: its axes of any size}.
+
+    Returns:
+      The decisions, or None where the step does not run with another batch size, although its
+      inputs' shapes say that it might.
+    """
+    feeds = [_larger(spec, axis_of_feed, open_axes) for spec in flat.feeds]
+    other_flat = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
+    try:
+        other_properties = infer(other_flat)
+    except ModelError:
+        return None
+    kept_whole = dict(kept_whole or {})
+    while True:
+        first = decide(flat, properties, batch, axis_of_feed, kept_whole)
+        second = decide(
+            other_flat, other_properties, batch + _MORE_ENTRIES, axis_of_feed, kept_whole
+        )
+        differing = {
+            node.name: why
+            for node in flat.graph_def.node
+            if node.name not in kept_whole
+            and (why := _difference(node, first, second))
+        }
+        if not differing:
+            return dataclasses.replace(first, is_open=True)
+        kept_whole.update(differing)
+
+
+def _larger(
+    spec: TensorSpec, axis_of_feed: Mapping[str, int], open_axes: Mapping[str, Sequence[int]]
+) -> TensorSpec:
+    shape = list(spec.shape or ())
+    for axis in open_axes.get(spec.tensor, ()):
+        is_batch = axis_of_feed.get(spec.tensor) == axis
+        shape[axis] += _MORE_ENTRIES if is_batch else _MORE_ELEMENTS
+    return dataclasses.replace(spec, shape=tuple(shape))
+
+
+def _with_shapes(flat: FlatGraph, feeds: Sequence[TensorSpec]) -> Any:
+    from graphs.loading.feed_shapes import write_shapes
+
+    return write_shapes(flat.graph_def, feeds)
+
+
+def _difference(node: Any, first: Decisions, second: Decisions) -> str:
+    """Why an op can't be split for every size; empty where it can, or stays whole."""
+    one, two = first.answer_of_op[node.name], second.answer_of_op[node.name]
+    if not isinstance(one, Split):
+        return DIFFERS if isinstance(two, Split) else ""
+    if one != two:
+        return DIFFERS
+    data = [name for name in node.input if not name.startswith("^")]
+    for position, entries in one.shape_inputs.items():
+        value = second.values.value(tensor_name(data[position]))
+        for entry, state in entries.items():
+            size = None if value is None else int(value.reshape(-1)[entry])
+            if size not in (-1, state.size(second.batch)):
+                return DIFFERS
+    tensors = [*map(tensor_name, data), *(f"{node.name}:{i}" for i in range(len(one.outputs)))]
+    for tensor, each in zip(tensors, (*one.inputs, *one.outputs), strict=True):
+        if _is_open_elsewhere(tensor, each, first.properties, second.properties):
+            return OTHER_DIMENSION
+    return ""
+
+
+def _is_open_elsewhere(
+    tensor: str, state: State, properties: TensorProperties, other: TensorProperties
+) -> bool:
+    """Whether a tensor whose parts are taken apart by their shape has no such fixed shape."""
+    if not isinstance(state, Sharded) or state.outer == 1:
+        return False
+    op, _, index = tensor.partition(":")
+    shapes = [each.shape_of[op][int(index)] or () for each in (properties, other)]
+    return [s for a, s in enumerate(shapes[0]) if a != state.axis] != [
+        s for a, s in enumerate(shapes[1]) if a != state.axis
+    ]
+
+
+def open_axes_of(
+    declared: Mapping[str, Sequence[int] | None], feeds: Sequence[TensorSpec]
+) -> dict[str, list[int]]:
+    """{fed tensor: axes of any size}, of what a model declares.
+
+    Args:
+      declared: {fed op: its shape, -1 for any size; None for any rank}.
+      feeds: what a run is fed, with complete shapes.
+    """
+    found = {}
+    for spec in feeds:
+        shape = declared.get(op_of(spec.tensor), spec.shape)
+        sizes = [-1] * len(spec.shape or ()) if shape is None else shape
+        axes = [axis for axis, size in enumerate(sizes) if size < 0]
+        if axes:
+            found[spec.tensor] = axes
+    return found

@@ -1,0 +1,160 @@
+"""Takes batch normalisation in training apart, so that its statistics stay those of the batch.
+
+Only where its images would be sharded; a forward op and its gradients together, or none of them,
+since the gradient reads what the fused forward op left for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.building.shapes import TensorProperties, num_elements
+from graphs.flat_graph import FlatGraph, Origin
+from graphs.names import parse_input, with_index
+from rewrite.split.decide import decide
+from rewrite.split.norm_formulas import backward, forward
+from rewrite.split.norm_ops import Images, NewOps
+from rewrite.split.norm_pairs import GRADIENTS, NORMS, op_of_input, pairs, users_of_tensors
+from rewrite.split.op_view import Split, attr_of
+from rewrite.split.rules.norms import norm, norm_gradient
+from rewrite.split.rules.table import RULES, Rule
+
+_RULES: Mapping[str, Rule] = {
+    **RULES,
+    **dict.fromkeys(NORMS, functools.partial(norm, is_taken_apart=True)),
+    **dict.fromkeys(GRADIENTS, functools.partial(norm_gradient, is_taken_apart=True)),
+}
+
+
+def decompose_norms(
+    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+) -> tuple[FlatGraph, TensorProperties]:
+    """The step whose batch normalisations are taken apart where that lets them be split.
+
+    The op that makes the normalised images keeps the name of the op that did; so does the one
+    that makes the gradient of the images.
+
+    Args:
+      flat: the step with its calls opened.
+      properties: of its tensors.
+      batch: how many entries the batch has.
+      axis_of_feed: {fed tensor "op:0": which axis is its batch}.
+
+    Returns:
+      The step and its tensors; the same objects where there is nothing to take apart.
+    """
+    training = {
+        node.name
+        for node in flat.graph_def.node
+        if node.op in NORMS | GRADIENTS and attr_of(node, "is_training").b
+    }
+    if not training:
+        return flat, properties
+    answers = decide(flat, properties, batch, axis_of_feed, rules=_RULES).answer_of_op
+    wanted = {name for name in training if isinstance(answers[name], Split)}
+    chosen = pairs(flat, properties, training, wanted)
+    return _Rewriting(flat, properties, chosen).done() if chosen else (flat, properties)
+
+
+class _Rewriting:
+    """A copy of a step in which some ops are taken apart."""
+
+    def __init__(self, flat: FlatGraph, properties: TensorProperties, chosen: set[str]):
+        self.flat, self.chosen = flat, chosen
+        self.used: dict[str, set[int]] = defaultdict(set)
+        for tensor in users_of_tensors(flat):
+            op, _, index = tensor.partition(":")
+            self.used[op].add(int(index))
+        self.graph_def = type(flat.graph_def)(
+            versions=flat.graph_def.versions, library=flat.graph_def.library
+        )
+        self.origins: list[Origin] = []
+        self.shape_of, self.dtype_of = dict(properties.shape_of), dict(properties.dtype_of)
+        self.bytes_of = dict(properties.bytes_of)
+        self.properties = properties
+        self.replaced: dict[str, str] = {}  # {"op:i": the tensor that takes its place}
+        self.added: dict[str, list[str]] = {}
+        self.taken = set(flat.nodes)
+
+    def done(self) -> tuple[FlatGraph, TensorProperties]:
+        """The whole copy."""
+        for node, origin in zip(self.flat.graph_def.node, self.flat.origins, strict=True):
+            if node.name in self.chosen:
+                self._take_apart(node, origin)
+            else:
+                new = self.graph_def.node.add()
+                new.CopyFrom(node)
+                new.input[:] = [self._name(name) for name in node.input]
+                self.origins.append(origin)
+        # What passed on what the gradients read stays, though nobody reads it any more.
+        flat = dataclasses.replace(
+            self.flat,
+            graph_def=self.graph_def,
+            origins=self.origins,
+            fetches=[self.replaced.get(fetch, fetch) for fetch in self.flat.fetches],
+            share_of_node=self._for_added(self.flat.share_of_node),
+            after_of_node=self._for_added(self.flat.after_of_node),
+        )
+        properties = dataclasses.replace(
+            self.properties,
+            shape_of=self.shape_of,
+            dtype_of=self.dtype_of,
+            bytes_of=self.bytes_of,
+        )
+        return flat, properties
+
+    def _name(self, name: str) -> str:
+        if name.startswith("^"):
+            return name
+        tensor = with_index(parse_input(name).tensor)
+        return self.replaced.get(tensor, name)
+
+    def _take_apart(self, node: Any, origin: Origin) -> None:
+        inputs = [self._name(name) for name in node.input if not name.startswith("^")]
+        controls = [name for name in node.input if name.startswith("^")]
+        op, output = op_of_input(node, 0)
+        shape, dtype = self.properties.shape_of[op][output], self.properties.dtype_of[op][output]
+        assert shape is not None
+        for table in (self.shape_of, self.dtype_of, self.bytes_of):
+            del table[node.name]  # type: ignore[attr-defined]
+        self.added[node.name] = []
+
+        def add(made: Any, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> None:
+            made.device = node.device
+            made.input.extend(controls)
+            if made.name == node.name and "_class" in node.attr:
+                made.attr["_class"].CopyFrom(node.attr["_class"])
+            self.graph_def.node.append(made)
+            self.origins.append(origin)
+            self.added[node.name].append(made.name)
+            self._describe(made.name, shapes, dtypes)
+
+        new, images = NewOps(node.name, self.taken, add), Images.of(node, tuple(shape), dtype)
+        if node.op in NORMS:
+            results = forward(new, node, inputs, images, self.used[node.name])
+            results.append(results[-1])  # reserve_space_3, which nobody reads any more
+        else:
+            results = backward(new, inputs[:5], images)
+        self.replaced.update({f"{node.name}:{i}": tensor for i, tensor in enumerate(results)})
+
+    def _describe(
+        self, name: str, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
+    ) -> None:
+        import tensorflow as tf
+
+        self.shape_of[name], self.dtype_of[name] = list(shapes), list(dtypes)
+        self.bytes_of[name] = [
+            num_elements(shape) * tf.as_dtype(dtype).size
+            for shape, dtype in zip(shapes, dtypes, strict=True)
+        ]
+
+    def _for_added(self, value_of_node: Mapping[str, Any]) -> dict[str, Any]:
+        result = dict(value_of_node)
+        for name, added in self.added.items():
+            if name in result:
+                result.update(dict.fromkeys(added, result[name]))
+        return result

@@ -1,0 +1,83 @@
+"""Adds the ops of a split step to a graph, each under a name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class NodeWriter:
+    """Adds ops one by one.
+
+    Attributes:
+      graph_def: what was added.
+      origin_of: {op: op of the unsplit step that it stands for}.
+      origin: what the ops that are added now stand for.
+    """
+
+    def __init__(self, graph_def: Any, taken: Iterable[str]):
+        self.graph_def = graph_def
+        self.origin_of: dict[str, str] = {}
+        self.origin = ""
+        self._taken = set(taken)
+        self._consts: dict[tuple[Any, ...], str] = {}
+
+    def free_name(self, wanted: str) -> str:
+        """A name like the one wanted that no op has; it is taken from now on."""
+        name = wanted
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def node(self, op: str, name: str, inputs: Sequence[str], **types: Any) -> Any:
+        """Adds an op whose name was taken before; returns its NodeDef.
+
+        Args:
+          op: its type.
+          name: its name.
+          inputs: "op:i" and "^op".
+          types: {attribute: dtype}.
+        """
+        new = self.graph_def.node.add(op=op, name=name)
+        new.input.extend(each.removesuffix(":0") for each in inputs)
+        for attr, dtype in types.items():
+            new.attr[attr].type = _number(dtype)
+        self.origin_of[name] = self.origin
+        return new
+
+    def op(self, op: str, name: str, inputs: Sequence[str], **types: Any) -> str:
+        """Adds an op under a free name; returns its output 0."""
+        return self.node(op, self.free_name(name), inputs, **types).name + ":0"
+
+    def reshape(self, name: str, tensor: str, shape: Sequence[int], dtype: Any) -> str:
+        """Adds a Reshape to a shape that is known."""
+        wanted = self.shared_const(np.array(shape, np.int32))
+        return self.op("Reshape", name, [tensor, wanted], T=dtype, Tshape=np.int32)
+
+    def shared_const(self, value: np.ndarray, shard: int | None = None) -> str:
+        """A constant; each shard has its own, so that none has to travel between them."""
+        key = shard, str(value.dtype), value.shape, value.tobytes()
+        if key not in self._consts:
+            scope = "split" if shard is None else f"split/shard_{shard}"
+            name = self.free_name(f"{scope}/const_{len(self._consts)}")
+            self._consts[key] = self.const(name, value)
+        return self._consts[key]
+
+    def const(self, name: str, value: np.ndarray) -> str:
+        """Adds a constant whose name was taken before; returns its output."""
+        import tensorflow as tf
+
+        new = self.node("Const", name, [])
+        new.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+        new.attr["dtype"].type = new.attr["value"].tensor.dtype
+        return f"{name}:0"
+
+
+def _number(dtype: Any) -> int:
+    import tensorflow as tf
+
+    number: int = tf.as_dtype(dtype).as_datatype_enum
+    return number

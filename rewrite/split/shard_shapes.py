@@ -1,0 +1,253 @@
+"""How large each shard is: known beforehand, or computed when the batch comes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from rewrite.split.node_writer import NodeWriter
+from rewrite.split.states import Sharded, State, shard_sizes
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeTensor:
+    """A tensor that an op asks the shape, size or rank of.
+
+    Attributes:
+      state: what it is in the split step.
+      rank: how many dimensions it has.
+      dtype: of its elements.
+      answer: what the op answers for the batch size that the step is placed for.
+    """
+
+    state: State
+    rank: int
+    dtype: str
+    answer: np.ndarray
+
+
+class ShardShapes(Protocol):
+    """Tensors of a split step that hold sizes; all are "op:i"."""
+
+    def cut_sizes(self, inner: int) -> str:
+        """i4[M] how many elements of the batch's dimension each shard gets."""
+
+    def of_shard(
+        self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
+    ) -> str:
+        """An input that holds sizes, with those of one shard.
+
+        Args:
+          sizes: the whole tensor.
+          value: what it holds for the batch size that the step is placed for.
+          entries: {entry: how it counts the batch}; an entry of -1 stays.
+          shard: whose.
+        """
+
+    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+        """What a Shape, Size or Rank says of a whole tensor that is there in parts only.
+
+        Args:
+          node: the op of the unsplit step.
+          name: of the op that takes its place.
+          part: the part of shard 0.
+          whole: the tensor.
+        """
+
+    def share(self, shard: int, dtype: str) -> str:
+        """A scalar: n_m / B."""
+
+
+class FixedShapes:
+    """Of a step that takes one batch size: constants."""
+
+    def __init__(self, writer: NodeWriter, batch: int, num_shards: int):
+        self._writer = writer
+        self._batch = batch
+        self._sizes = shard_sizes(batch, num_shards)
+
+    def cut_sizes(self, inner: int) -> str:
+        """See ShardShapes."""
+        return self._writer.shared_const(np.array(self._sizes, np.int32) * np.int32(inner))
+
+    def of_shard(
+        self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
+    ) -> str:
+        """See ShardShapes."""
+        new = np.array(value)
+        flat = new.reshape(-1)
+        for entry, state in entries.items():
+            if flat[entry] != -1:
+                flat[entry] = state.size(self._sizes[shard])
+        return self._writer.shared_const(new, shard)
+
+    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+        """See ShardShapes."""
+        return self._writer.const(name, whole.answer)
+
+    def share(self, shard: int, dtype: str) -> str:
+        """See ShardShapes."""
+        return self._writer.shared_const(
+            np.array(self._sizes[shard] / self._batch).astype(_numpy_dtype(dtype)), shard
+        )
+
+
+class OpenShapes:
+    """Of a step that takes any batch size: a few whole numbers that each run computes.
+
+    Nothing but the batch's own entries is computed: every other size comes from the unsplit step's
+    own shape arithmetic, less what the other shards have of it.
+    """
+
+    def __init__(
+        self, writer: NodeWriter, feed: tuple[str, str], axis: int, num_shards: int, advice: str
+    ):
+        """Begins with how many entries there are.
+
+        Args:
+          writer: takes the ops.
+          feed: a fed tensor that holds the batch, and its dtype.
+          axis: along which it does.
+          num_shards: M.
+          advice: what to do with a batch of fewer than M entries, for its error.
+        """
+        self._writer, self._num_shards = writer, num_shards
+        self._made: dict[tuple[Any, ...], str] = {}
+        op, const = writer.op, writer.shared_const
+        shape = op("Shape", "split/fed_shape", feed[:1], T=feed[1], out_type=np.int32)
+        one = const(np.array([1], np.int32))
+        self._batch = op(
+            "Slice", "split/batch", [shape, const(np.array([axis], np.int32)), one],
+            T=np.int32, Index=np.int32,
+        )  # fmt: skip
+        rounded = op(
+            "AddV2", "split/rounded",
+            [self._batch, const(np.arange(num_shards - 1, -1, -1, dtype=np.int32))], T=np.int32,
+        )  # fmt: skip
+        parts = const(np.array(num_shards, np.int32))
+        enough = op(
+            "GreaterEqual", "split/enough", [op("Squeeze", "split/entries", [self._batch],
+                                               T=np.int32), parts], T=np.int32,
+        )  # fmt: skip
+        asserted = writer.node(
+            "Assert", writer.free_name("split/assert"),
+            [enough, const(np.array(advice, object)), self._batch],
+        )  # fmt: skip
+        asserted.attr["T"].list.type.extend([7, 3])  # a string, an int32
+        asserted.attr["summarize"].i = 3
+        self._sizes = op(
+            "FloorDiv", "split/sizes", [rounded, parts, f"^{asserted.name}"], T=np.int32
+        )
+
+    def cut_sizes(self, inner: int) -> str:
+        """See ShardShapes."""
+        if inner == 1:
+            return self._sizes
+        return self._once(
+            ("cut", inner),
+            lambda: self._writer.op(
+                "Mul", f"split/sizes_{inner}",
+                [self._sizes, self._writer.shared_const(np.array(inner, np.int32))], T=np.int32,
+            ),
+        )  # fmt: skip
+
+    def of_shard(
+        self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
+    ) -> str:
+        """See ShardShapes."""
+        flat = value.reshape(-1)
+        counted = {e: state for e, state in entries.items() if flat[e] != -1}
+        if not counted:
+            return sizes
+        key = ("shape", sizes, shard, *counted.items())
+        return self._once(
+            key, lambda: self._moved("Sub", sizes, value, counted, shard, f"shard_{shard}/shape")
+        )
+
+    def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
+        """See ShardShapes."""
+        writer, number = self._writer, whole.answer.dtype
+        if node.op == "Rank":
+            return writer.const(name, whole.answer)
+        shape = writer.op("Shape", f"{name}/part", [part], T=whole.dtype, out_type=number)
+        if isinstance(whole.state, Sharded):
+            zeros = np.zeros(whole.rank, number)
+            shape = self._moved("AddV2", shape, zeros, {whole.state.axis: whole.state}, 0, name)
+        if node.op != "Size":
+            return writer.node("Identity", name, [shape], T=number).name + ":0"
+        first = writer.shared_const(np.array(0, np.int32))
+        return writer.node("Prod", name, [shape, first], T=number, Tidx=np.int32).name + ":0"
+
+    def share(self, shard: int, dtype: str) -> str:
+        """See ShardShapes."""
+        return self._once(("share", shard, dtype), lambda: self._share(shard, dtype))
+
+    def _share(self, shard: int, dtype: str) -> str:
+        op = self._writer.op
+        shares = self._once(
+            ("shares",),
+            lambda: self._unpacked(
+                op("RealDiv", "split/shares",
+                   [self._cast(self._sizes, np.float64), self._cast(self._batch, np.float64)],
+                   T=np.float64), np.float64, "split/share",
+            ),
+        )  # fmt: skip
+        mine = f"{shares.removesuffix(':0')}:{shard}"
+        return op("Cast", f"split/shard_{shard}/share", [mine], SrcT=np.float64, DstT=dtype)
+
+    def _moved(
+        self,
+        kind: str,
+        sizes: str,
+        value: np.ndarray,
+        entries: Mapping[int, Sharded],
+        shard: int,
+        name: str,
+    ) -> str:
+        """Sizes plus or minus what the other shards have of the batch."""
+        number = value.dtype
+        weights = np.zeros_like(value)
+        for entry, state in entries.items():
+            weights.reshape(-1)[entry] = state.outer * state.inner
+        rest = self._rest(shard, number)
+        weights_const = self._writer.shared_const(weights)
+        own = self._writer.op("Mul", f"split/{name}/rest", [rest, weights_const], T=number)
+        return self._writer.op(kind, f"split/{name}", [sizes, own], T=number)
+
+    def _rest(self, shard: int, number: Any) -> str:
+        """How many entries the other shards have, a scalar."""
+        rests = self._once(
+            ("rests", str(number)),
+            lambda: self._unpacked(
+                self._cast(
+                    self._writer.op("Sub", "split/others", [self._batch, self._sizes], T=np.int32),
+                    number,
+                ), number, "split/rest",
+            ),
+        )  # fmt: skip
+        return f"{rests.removesuffix(':0')}:{shard}"
+
+    def _unpacked(self, vector: str, number: Any, name: str) -> str:
+        """The M elements of a vector as scalars, outputs of one op."""
+        new = self._writer.node("Unpack", self._writer.free_name(name), [vector], T=number)
+        new.attr["num"].i = self._num_shards
+        return f"{new.name}:0"
+
+    def _cast(self, tensor: str, number: Any) -> str:
+        if np.dtype(number) == np.int32:
+            return tensor
+        return self._writer.op("Cast", "split/cast", [tensor], SrcT=np.int32, DstT=number)
+
+    def _once(self, key: tuple[Any, ...], make: Any) -> str:
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+
+def _numpy_dtype(dtype: str) -> Any:
+    import tensorflow as tf
+
+    return tf.as_dtype(dtype).as_numpy_dtype

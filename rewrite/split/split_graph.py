@@ -1,0 +1,132 @@
+"""Writes a split step into a graph of ops, beside the ops of the unsplit one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from graphs.flat_graph import FlatGraph
+from graphs.names import op_of, with_index
+from rewrite.split.build_step import SplitStep
+
+WHOLE_SCOPE = "whole"
+"""The unsplit step's ops whose names the split one took lie in this scope."""
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphWithBoth:
+    """A graph that holds the split and the unsplit step.
+
+    Attributes:
+      graph_def: the split step under the names of the unsplit one's whole ops.
+      whole_name: {op of the unsplit step: its name now}, where that has changed.
+    """
+
+    graph_def: Any
+    whole_name: Mapping[str, str]
+
+    def whole_tensor(self, name: str) -> str:
+        """A tensor or op of the unsplit step by its name now."""
+        op, colon, index = name.partition(":")
+        return f"{self.whole_name.get(op, op)}{colon}{index}"
+
+
+def split_beside(
+    graph_def: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
+) -> GraphWithBoth:
+    """Makes the graph that holds both.
+
+    An op that nothing of the split changes serves both steps: variables, what is fed, constants.
+    Where the split step has an op of the same name that reads something else, the unsplit step's
+    own one moves to a scope, with everything that reads it there.
+
+    Args:
+      graph_def: the model's main graph.
+      flat: the unsplit step.
+      step: the split step; the fetches that `outputs` names are Identity ops.
+      outputs: {Identity op of the split step: the fetched tensor "op:i" that it stands for}.
+    """
+    originals = {node.name: node for node in graph_def.node}
+    made = {node.name: node for node in step.graph_def.node if node.name not in outputs}
+    fetched = _fetched(step, outputs, made)
+    ended = {
+        op: after
+        for op, after in zip(flat.fetches, step.fetches, strict=True)
+        if ":" not in op and op != after and op in originals
+    }
+    moved = _moved(originals, flat, made, {*fetched, *ended})
+    whole_name = _free_names(moved, originals, made)
+    result = type(graph_def)(versions=graph_def.versions, library=graph_def.library)
+    for name, node in originals.items():
+        own = result.node.add()
+        own.CopyFrom(node)
+        own.name = whole_name.get(name, name)
+        _redirect(own, whole_name)
+        if name in whole_name and "frame_name" in own.attr:
+            frame = own.attr["frame_name"]
+            frame.s = f"{WHOLE_SCOPE}/".encode() + frame.s
+    result.node.extend(
+        node for name, node in made.items() if name not in originals or name in moved
+    )
+    effects = [each for each in step.fetches if ":" not in each and each not in originals]
+    for op, tensors in fetched.items():
+        values = result.node.add(op="IdentityN", name=op)
+        values.input.extend(tensor.removesuffix(":0") for tensor, _ in tensors)
+        values.input.extend(f"^{effect}" for effect in effects)
+        values.attr["T"].list.type.extend(dtype for _, dtype in tensors)
+    for op, after in ended.items():
+        result.node.add(op="NoOp", name=op, input=[f"^{after}"])
+    known = {function.signature.name for function in result.library.function}
+    result.library.function.extend(
+        each for each in step.graph_def.library.function if each.signature.name not in known
+    )
+    return GraphWithBoth(result, whole_name)
+
+
+def _fetched(
+    step: SplitStep, outputs: Mapping[str, str], made: Mapping[str, Any]
+) -> dict[str, list[tuple[str, int]]]:
+    """{fetched op that the split step has not: [(tensor that is its output i, a dtype)]}."""
+    nodes = {node.name: node for node in step.graph_def.node if node.name in outputs}
+    fetched: dict[str, list[tuple[str, int]]] = {}
+    for identity, tensor in outputs.items():
+        op = op_of(tensor)
+        if op not in made:
+            node = nodes[identity]
+            fetched.setdefault(op, []).append((with_index(node.input[0]), node.attr["T"].type))
+    return fetched
+
+
+def _moved(
+    originals: Mapping[str, Any],
+    flat: FlatGraph,
+    made: Mapping[str, Any],
+    fetched: Collection[str],
+) -> set[str]:
+    """The ops of the unsplit step whose names the split one needs for something else."""
+    moved = set(fetched) & originals.keys()
+    for node in flat.graph_def.node:  # in a topological order
+        name = node.name
+        if name in originals and name in made:
+            reads = {op_of(each.removeprefix("^")) for each in node.input}
+            if made[name] != node or not moved.isdisjoint(reads):
+                moved.add(name)
+    return moved
+
+
+def _free_names(
+    moved: Collection[str], originals: Mapping[str, Any], made: Mapping[str, Any]
+) -> dict[str, str]:
+    scope = WHOLE_SCOPE
+    while any(name.startswith(f"{scope}/") for name in (*originals, *made)):
+        scope += "_"
+    return {name: f"{scope}/{name}" for name in originals if name in moved}
+
+
+def _redirect(node: Any, whole_name: Mapping[str, str]) -> None:
+    """Makes an op of the unsplit step read those that moved."""
+    for i, name in enumerate(node.input):
+        control, op = ("^", name[1:]) if name.startswith("^") else ("", op_of(name))
+        if op in whole_name:
+            node.input[i] = control + whole_name[op] + name[len(control) + len(op) :]

@@ -1,0 +1,166 @@
+"""The tensors of a split step: whole, or in parts that are joined, combined and cut where asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties
+from graphs.names import parse_input, with_index
+from rewrite.split.node_writer import NodeWriter
+from rewrite.split.shard_shapes import ShardShapes
+from rewrite.split.states import WHOLE, Partial, Sharded, State
+
+_COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul", "all": "LogicalAnd",
+                "any": "LogicalOr"}  # fmt: skip
+
+
+class StepTensors:
+    """Finds each tensor of the unsplit step in the split one, in the form that an op wants.
+
+    Attributes:
+      counts: {"join", "sum", "cut": how many tensors were}.
+    """
+
+    def __init__(
+        self,
+        writer: NodeWriter,
+        shapes: ShardShapes,
+        properties: TensorProperties,
+        state_of_tensor: Mapping[str, State],
+        num_shards: int,
+    ):
+        self.counts = {"join": 0, "sum": 0, "cut": 0}
+        self._writer, self._shapes, self._properties = writer, shapes, properties
+        self._state_of_tensor = state_of_tensor
+        self._num_shards = num_shards
+        self._parts: dict[tuple[str, State], list[str]] = {}
+        self._whole: dict[str, str] = {}
+
+    def set_whole(self, tensor: str, name: str) -> None:
+        """Says where a whole tensor is."""
+        self._whole[tensor] = name
+
+    def set_parts(self, tensor: str, state: State, parts: Sequence[str]) -> None:
+        """Says where the parts of a tensor are."""
+        self._parts[tensor, state] = list(parts)
+
+    def whole(self, name: str) -> str:
+        """The name of the whole tensor; its parts are joined or combined once."""
+        tensor = tensor_name(name)
+        if tensor not in self._whole:
+            state = self._state_of_tensor[tensor]
+            parts = self._parts[tensor, state]
+            if isinstance(state, Sharded):
+                self._whole[tensor] = self._joined(tensor, state, parts)
+            else:
+                assert isinstance(state, Partial)
+                self._whole[tensor] = self._combined(tensor, state, parts)
+        return self._whole[tensor]
+
+    def parts(self, name: str, state: State) -> Sequence[str]:
+        """The name of what each shard's copy reads."""
+        if state == WHOLE:
+            return [self.whole(name)] * self._num_shards
+        tensor = tensor_name(name)
+        if (tensor, state) not in self._parts:
+            whole = self.whole(name)
+            if isinstance(state, Partial):
+                self._parts[tensor, state] = self._terms(tensor, whole)
+            else:
+                assert isinstance(state, Sharded), f"{tensor} is not {state}"
+                self._parts[tensor, state] = self._cut(tensor, state, whole)
+        return self._parts[tensor, state]
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        """Of the whole tensor, for the batch size that the step is placed for."""
+        op, _, index = tensor.partition(":")
+        shape = self._properties.shape_of[op][int(index)]
+        assert shape is not None
+        return shape
+
+    def dtype(self, tensor: str) -> str:
+        """Name of its dtype."""
+        op, _, index = tensor.partition(":")
+        return self._properties.dtype_of[op][int(index)]
+
+    def _joined(self, tensor: str, state: Sharded, parts: Sequence[str]) -> str:
+        self.counts["join"] += 1
+        axis, dtype, shape = state.axis, self.dtype(tensor), self.shape(tensor)
+        if state.outer > 1:
+            parts = [
+                self._writer.reshape(_named(tensor, "joined/apart"), p, _apart(shape, state), dtype)
+                for p in parts
+            ]
+            axis += 1
+        name = self._writer.free_name(_named(tensor, "joined"))
+        axis_const = self._writer.shared_const(np.array(axis, np.int32))
+        new = self._writer.node("ConcatV2", name, [*parts, axis_const], T=dtype, Tidx=np.int32)
+        new.attr["N"].i = len(parts)
+        if state.outer == 1:
+            return f"{name}:0"
+        whole = _named(tensor, "joined/whole")
+        return self._writer.reshape(whole, f"{name}:0", _merged(shape, state), dtype)
+
+    def _combined(self, tensor: str, state: Partial, parts: Sequence[str]) -> str:
+        self.counts["sum"] += 1
+        dtype = self.dtype(tensor)
+        name = _named(tensor, "summed" if state.combine == "sum" else state.combine)
+        if state.combine == "sum":
+            new = self._writer.node("AddN", self._writer.free_name(name), list(parts), T=dtype)
+            new.attr["N"].i = len(parts)
+            return f"{new.name}:0"
+        types: dict[str, Any] = {} if state.combine in ("all", "any") else {"T": dtype}
+        result = parts[0]
+        for part in parts[1:]:
+            result = self._writer.op(_COMBINE_OPS[state.combine], name, [result, part], **types)
+        return result
+
+    def _terms(self, tensor: str, whole: str) -> list[str]:
+        """A whole tensor as terms of a sum: the first shard has all of it."""
+        name, dtype = _named(tensor, "none"), self.dtype(tensor)
+        zeros = [
+            self._writer.op("ZerosLike", f"{name}/shard_{shard}", [whole], T=dtype)
+            for shard in range(1, self._num_shards)
+        ]
+        return [whole, *zeros]
+
+    def _cut(self, tensor: str, state: Sharded, whole: str) -> list[str]:
+        self.counts["cut"] += 1
+        axis, dtype, shape = state.axis, self.dtype(tensor), self.shape(tensor)
+        if state.outer > 1:
+            apart = _named(tensor, "cut/apart")
+            whole = self._writer.reshape(apart, whole, _apart(shape, state), dtype)
+            axis += 1
+        name = self._writer.free_name(_named(tensor, "cut"))
+        axis_const = self._writer.shared_const(np.array(axis, np.int32))
+        sizes = self._shapes.cut_sizes(state.inner)
+        new = self._writer.node("SplitV", name, [whole, sizes, axis_const], T=dtype, Tlen=np.int32)
+        new.attr["num_split"].i = self._num_shards
+        parts = [f"{name}:{shard}" for shard in range(self._num_shards)]
+        if state.outer == 1:
+            return parts
+        part = _named(tensor, "cut/part")
+        return [self._writer.reshape(part, p, _merged(shape, state), dtype) for p in parts]
+
+
+def tensor_name(name: str) -> str:
+    """ "op:i" of an input's name."""
+    return with_index(parse_input(name).tensor)
+
+
+def _apart(shape: Sequence[int], state: Sharded) -> list[int]:
+    """The shape with the blocks outside of the batch in a dimension of their own."""
+    return [*shape[: state.axis], state.outer, -1, *shape[state.axis + 1 :]]
+
+
+def _merged(shape: Sequence[int], state: Sharded) -> list[int]:
+    """The shape, however long the batch's dimension is."""
+    return [*shape[: state.axis], -1, *shape[state.axis + 1 :]]
+
+
+def _named(tensor: str, what: str) -> str:
+    op, _, index = tensor.partition(":")
+    return f"{op}/{what}" if index == "0" else f"{op}/{what}_{index}"

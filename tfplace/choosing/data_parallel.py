@@ -1,0 +1,69 @@
+"""What plain data parallelism over the same devices would take: a baseline of training steps.
+
+The step is split into as many shards as there are devices that compute, and simulated with shard m
+on device m (the contract, section 9).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from graphs.errors import TfplaceError
+from tfplace.algorithms.placers.data_parallel import data_parallel
+from tfplace.algorithms.placers.legal import working_devices
+from tfplace.choosing.baselines import Baseline, Candidate, as_reported
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.simulation.simulated import simulated
+
+NAME = "data_parallel"
+
+
+@dataclasses.dataclass(frozen=True)
+class DataParallel(Baseline):
+    """Plain data parallelism, simulated.
+
+    Attributes:
+      num_shards: how many parts the batch has, one for each device that computes.
+      num_transfers: tensors that a step moves between devices.
+      transfer_bytes: their bytes.
+    """
+
+    num_shards: int = 0
+    num_transfers: int = 0
+    transfer_bytes: int = 0
+
+
+def data_parallel_candidate(prepared: PreparedModel) -> Candidate | None:
+    """The placement for a step that is split into as many shards as devices compute; else None."""
+    if prepared.split is None:
+        return None
+    if prepared.split.num_shards != len(working_devices(prepared.problem)):
+        return None
+    placed = simulated(prepared.problem, data_parallel(prepared.problem))
+    return Candidate(NAME, placed.device_of_op, placed.outcome)
+
+
+def data_parallel_baseline(prepared: PreparedModel, options: ProblemOptions) -> DataParallel | None:
+    """What a training step would take; None for inference, or where one device computes.
+
+    Args:
+      prepared: the problem that is searched, split or not.
+      options: what it was prepared from.
+    """
+    num_shards = len(working_devices(prepared.problem))
+    if prepared.source.mode != "train" or num_shards < 2:
+        return None
+    if prepared.split is None or prepared.split.num_shards != num_shards:
+        try:
+            prepared = prepare(dataclasses.replace(options, num_shards=num_shards))
+        except TfplaceError as error:
+            return DataParallel(None, False, str(error), {}, num_shards)
+    placed = simulated(prepared.problem, data_parallel(prepared.problem))
+    known = as_reported(Candidate(NAME, placed.device_of_op, placed.outcome), prepared.problem)
+    return DataParallel(
+        **vars(known),
+        num_shards=num_shards,
+        num_transfers=placed.num_transfers,
+        transfer_bytes=placed.transfer_bytes,
+    )
