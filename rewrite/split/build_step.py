@@ -12,12 +12,12 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of
 from rewrite.pass_base import RewriteError
-from rewrite.split.body_shapes import ShardNumbers
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
 from rewrite.split.shard_functions import ShardFunctions
+from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
 from rewrite.split.states import WHOLE, Partial
 from rewrite.split.step_tensors import StepTensors, tensor_name

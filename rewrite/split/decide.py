@@ -107,9 +107,7 @@ class _Analysis:
                     states[tensor] = answer.outputs[index] if isinstance(answer, Split) else WHOLE
         return answers, states
 
-    def _answer(
-        self, facts: Facts, states: Mapping[str, State], node: Any, scope: str
-    ) -> Answer:
+    def _answer(self, facts: Facts, states: Mapping[str, State], node: Any, scope: str) -> Answer:
         view = _view(facts, self.batch, states, node)
         answer: Answer
         if not scope and node.name in self._kept_whole:

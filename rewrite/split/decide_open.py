@@ -58,8 +58,7 @@ def decide_open(
         differing = {
             node.name: why
             for node in flat.graph_def.node
-            if node.name not in kept_whole
-            and (why := _difference(node, first, second))
+            if node.name not in kept_whole and (why := _difference(node, first, second))
         }
         if not differing:
             return dataclasses.replace(first, is_open=True)

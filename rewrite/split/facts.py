@@ -17,40 +17,9 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from rewrite.split.list_facts import Element, complete_list
 from rewrite.split.one_op import may_run, one_op
-from rewrite.split.op_view import Shape
-
-_ELEMENT_READERS = {
-    "TensorListGetItem": (0, 0),
-    "TensorListPopBack": (1, 0),
-    "TensorListStack": (0, 1),
-    "TensorListGather": (0, 1),
-}  # {op: (output, dimensions that it has before those of an element)}
-_PASS_ON = frozenset({"Identity", "ZerosLike", "TensorListResize", "Snapshot", "StopGradient"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Element:
-    """What all elements of a list have in common.
-
-    Attributes:
-      shape: of each of them, before anything is cut; None where they differ or it is not known.
-      value: as (dtype, shape, bytes), where all are the same known array.
-      length: how many there are.
-      is_empty: whether none was put in yet.
-    """
-
-    shape: Shape = None
-    value: tuple[str, tuple[int, ...], bytes] | None = None
-    length: int | None = None
-    is_empty: bool = False
-
-    def array(self) -> np.ndarray | None:
-        """The value."""
-        if self.value is None:
-            return None
-        dtype, shape, content = self.value
-        return np.frombuffer(content, dtype).reshape(shape)
+from rewrite.split.op_view import Shape, is_open
 
 
 class Facts:
@@ -119,7 +88,7 @@ class Facts:
         if node.op == "VariableShape":
             self._variable_shape(node, inputs[0])
         elif any(self.dtype(tensor) == "variant" for tensor in inputs) or "TensorList" in node.op:
-            self._complete_list(node, inputs)
+            complete_list(self, node, inputs)
         elif node.op in SHAPE_OPS:
             self._complete_shape(node, inputs)
         elif node.name not in self.flat.unit_of_node and self._is_incomplete(node, inputs):
@@ -155,96 +124,12 @@ class Facts:
         )
 
     def _infer(self, node: Any, inputs: Sequence[str]) -> None:
-        specs = [
-            (self.dtype(t), self.shape(t), self.value(t), self.handle(t)) for t in inputs
-        ]
+        specs = [(self.dtype(t), self.shape(t), self.value(t), self.handle(t)) for t in inputs]
         shapes, values = one_op(node, specs)
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)
             if value is not None:
                 self.learn_value(f"{node.name}:{index}", value)
-
-    # -- lists -----------------------------------------------------------------------------------
-
-    def _complete_list(self, node: Any, inputs: Sequence[str]) -> None:
-        output = f"{node.name}:0"
-        first = self.elements.get(inputs[0], Element()) if inputs else Element()
-        if node.op in ("TensorListReserve", "EmptyTensorList"):
-            is_reserved = node.op == "TensorListReserve"
-            count = self.value(inputs[1]) if is_reserved else None
-            self.elements[output] = Element(length=_number(count), is_empty=True)
-        elif node.op == "TensorListFromTensor":
-            shape = self.shape(inputs[0])
-            self.elements[output] = Element() if shape is None else _rows(shape)
-        elif node.op == "TensorListSetItem":  # what is left out is read as zeros
-            item = Element(self.shape(inputs[-1]), length=first.length)
-            self.elements[output] = joined(first, item)
-        elif node.op == "TensorListPushBack":
-            self.elements[output] = joined(first, self._as_element(inputs[-1]))
-        elif node.op == "Identity":
-            self.elements[output] = first
-        elif node.op in _PASS_ON:
-            length = None if node.op == "TensorListResize" else first.length
-            self.elements[output] = dataclasses.replace(first, value=None, length=length)
-        elif node.op == "AddN":
-            for tensor in inputs[1:]:
-                first = joined(first, self.elements.get(tensor, Element()))
-            self.elements[output] = dataclasses.replace(first, value=None)
-        elif node.op == "TensorListElementShape":
-            if first.shape is not None and not is_open(first.shape):
-                self.learn_shape(output, (len(first.shape),))
-                self.learn_value(output, np.array(first.shape, self.dtype(output)))
-        elif node.op == "TensorListLength":
-            if first.length is not None:
-                self.learn_value(output, np.array(first.length, np.int32))
-        elif node.op in _ELEMENT_READERS:
-            self._read_element(node, inputs, first)
-        if node.op == "TensorListPopBack":
-            self.elements[output] = dataclasses.replace(first, length=None)
-
-    def _read_element(self, node: Any, inputs: Sequence[str], element: Element) -> None:
-        index, before = _ELEMENT_READERS[node.op]
-        tensor = f"{node.name}:{index}"
-        if not before:
-            self.learn_shape(tensor, element.shape)
-            value = element.array()
-            if value is not None:
-                self.learn_value(tensor, value)
-            return
-        known = self.shape(tensor)
-        count = known[0] if known else -1
-        if count < 0 and element.length is not None:
-            count = element.length
-        if node.op == "TensorListGather":
-            count = (self.shape(inputs[1]) or (-1,))[0]
-        if element.shape is not None:
-            self.learn_shape(tensor, (count, *element.shape))
-
-    def _as_element(self, tensor: str) -> Element:
-        shape, value = self.shape(tensor), self.value(tensor)
-        if value is None:
-            return Element(shape)
-        return Element(shape, (str(value.dtype), value.shape, value.tobytes()))
-
-
-def joined(one: Element, other: Element) -> Element:
-    """What is known of all elements of two lists."""
-    length = one.length if one.length == other.length else None
-    if one.is_empty or other.is_empty:
-        return dataclasses.replace(other if one.is_empty else one, length=length)
-    return Element(
-        one.shape if one.shape == other.shape else None,
-        one.value if one.value == other.value else None,
-        length,
-    )
-
-
-def _rows(shape: tuple[int, ...]) -> Element:
-    return Element(shape[1:], length=shape[0] if shape[0] >= 0 else None)
-
-
-def _number(value: np.ndarray | None) -> int | None:
-    return None if value is None else int(value)
 
 
 def joined_shape(one: Shape, other: Shape) -> Shape:
@@ -252,8 +137,3 @@ def joined_shape(one: Shape, other: Shape) -> Shape:
     if one is None or other is None or len(one) != len(other):
         return None
     return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))
-
-
-def is_open(shape: Shape) -> bool:
-    """Whether a rank or a dimension is not known."""
-    return shape is None or min(shape, default=0) < 0

@@ -12,7 +12,7 @@ from rewrite.split.op_view import Split
 from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
 if TYPE_CHECKING:
-    from rewrite.split.loops import SplitBody
+    from rewrite.split.split_body import SplitBody
 
 _MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VariableShape"})
 _RUN_FUNCTIONS = frozenset({"While", "If", "Case", "StatefulPartitionedCall"})

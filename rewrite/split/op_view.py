@@ -125,3 +125,8 @@ Answer = Split | StayWhole
 def whole_inputs(view: OpView) -> tuple[State, ...]:
     """All inputs whole."""
     return (WHOLE,) * len(view.inputs)
+
+
+def is_open(shape: Shape) -> bool:
+    """Whether a rank or a dimension is not known."""
+    return shape is None or min(shape, default=0) < 0

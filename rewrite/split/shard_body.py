@@ -11,11 +11,11 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.body_shapes import BodyShapes
 from rewrite.split.function_body import as_body, output_name
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.loops import SplitBody
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
 from rewrite.split.shard_shapes import WholeTensor
+from rewrite.split.split_body import SplitBody
 from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
 if TYPE_CHECKING:
@@ -170,6 +170,4 @@ class ShardBody:
             raise RewriteError(f"splitting a loop: {tensor!r} can't be cut in its body")
         inputs = [self._part(tensor, WHOLE), *self.shapes.span(state, len(shape))]
         dtype = self.split.facts.dtype(tensor)
-        return self.writer.op(
-            "Slice", f"{op_of(tensor)}/cut", inputs, T=dtype, Index="int32"
-        )
+        return self.writer.op("Slice", f"{op_of(tensor)}/cut", inputs, T=dtype, Index="int32")

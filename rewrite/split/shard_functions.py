@@ -13,12 +13,12 @@ from rewrite.split.body_shapes import (
     BodyShapes,
     FixedBodyShapes,
     OpenBodyShapes,
-    ShardNumbers,
 )
-from rewrite.split.loops import SplitBody
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
 from rewrite.split.shard_body import ShardBody
+from rewrite.split.shard_numbers import ShardNumbers
+from rewrite.split.split_body import SplitBody
 from rewrite.split.states import Sharded
 
 _DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
@@ -70,9 +70,7 @@ class ShardFunctions:
         if numbers is not None:
             _add_input(node, len(answer.inputs), numbers)
 
-    def _set_output_shapes(
-        self, node: Any, answer: Split, shard: int, numbers: str | None
-    ) -> None:
+    def _set_output_shapes(self, node: Any, answer: Split, shard: int, numbers: str | None) -> None:
         shapes = node.attr["output_shapes"].list.shape
         if len(shapes) != len(answer.outputs):
             return
@@ -97,9 +95,7 @@ class ShardFunctions:
                 new.attr[key].CopyFrom(value)
         arguments = {
             op_of(tensor): each.name
-            for tensor, each in zip(
-                split.body.arguments, original.signature.input_arg, strict=True
-            )
+            for tensor, each in zip(split.body.arguments, original.signature.input_arg, strict=True)
         }
         results = [each.name for each in original.signature.output_arg]
         writer = NodeWriter(

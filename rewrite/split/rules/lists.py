@@ -35,7 +35,9 @@ def _from_tensor(view: OpView, elements: ListElements, root: str) -> Answer:
         return _ACROSS
     if any(state != WHOLE for state in view.states[1:]):
         return _INDEX
-    element = dataclasses.replace(given, axis=given.axis - 1) if isinstance(given, Sharded) else None
+    element = (
+        dataclasses.replace(given, axis=given.axis - 1) if isinstance(given, Sharded) else None
+    )
     state = elements.root(root, element or WHOLE)
     if not isinstance(state, Listed):
         return StayWhole("its list is needed whole") if given != WHOLE else StayWhole()
@@ -68,7 +70,7 @@ def _stack(view: OpView, elements: ListElements, root: str) -> Answer:
     listed, last = view.inputs[0].state, len(view.inputs) - 1
     if not isinstance(listed, Listed) or any(state != WHOLE for state in view.states[1:]):
         return _INDEX
-    inputs = (listed, *(WHOLE,) * last)
+    inputs: tuple[State, ...] = (listed, *(WHOLE,) * last)
     return Split(inputs, (_stacked(listed.element),), _shapes(view, last, listed.element))
 
 
@@ -78,7 +80,8 @@ def _put(view: OpView, elements: ListElements, root: str) -> Answer:
     if not isinstance(listed, Listed) or any(state != WHOLE for state in view.states[1:-1]):
         return _INDEX
     written = elements.write(listed, item)
-    inputs = (listed, *(WHOLE,) * (len(view.inputs) - 2), written.element or WHOLE)
+    cut: State = written.element or WHOLE
+    inputs: tuple[State, ...] = (listed, *(WHOLE,) * (len(view.inputs) - 2), cut)
     return Split(inputs, (written,))
 
 

@@ -9,6 +9,9 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
+from graphs.building.shapes import infer
+from rewrite.split.build_step import build_step
+from rewrite.split.decide_open import decide_open
 from rewrite.split.op_view import Split
 from tests.rewrite.split.run_step import run, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS, flat_step, keras_step
@@ -43,9 +46,12 @@ def whole_loops(decisions, flat):
     }
 
 
-def feeds_of(flat):
+def feeds_of(flat, batch=BATCH):
     rng = np.random.default_rng(2)
-    feeds = {spec.tensor: rng.normal(size=spec.shape).astype(spec.dtype) for spec in flat.feeds}
+    feeds = {
+        spec.tensor: rng.normal(size=(batch, *spec.shape[1:])).astype(spec.dtype)
+        for spec in flat.feeds
+    }
     for array in feeds.values():
         if array.ndim == 3:
             array[1:4, 2:] = 0.0  # masked
@@ -95,6 +101,28 @@ def traced():
         return made[layers][1]
 
     return trace
+
+
+@pytest.mark.parametrize("library", [tf_keras, keras], ids=["tf_keras", "keras"])
+def test_any_batch_size(library, traced):
+    flat = traced(library, lstm, None)
+    open_axes = {spec.tensor: [0] for spec in flat.feeds}
+    axes = dict.fromkeys(open_axes, 0)
+    properties = infer(flat)
+    decisions = decide_open(flat, properties, BATCH, axes, open_axes)
+    assert whole_loops(decisions, flat) == {}
+    split = build_step(flat, properties, decisions, 3)
+    for graph_def in (flat.graph_def, split.graph_def):
+        for node in graph_def.node:
+            if node.op == "Placeholder":
+                node.attr["shape"].shape.dim[0].size = -1
+    for batch in (3, 8):
+        feeds = feeds_of(flat, batch)
+        whole, after = run(flat.graph_def, flat.fetches, feeds, num_steps=2)
+        parts, split_after = run(split.graph_def, split.fetches, feeds, num_steps=2)
+        np.testing.assert_allclose(parts[0], whole[0], rtol=1e-4)
+        for name, value in after.items():
+            np.testing.assert_allclose(split_after[name], value, rtol=1e-4, atol=1e-6)
 
 
 def loop_step(body, shape=(BATCH, FEATURES)):
