@@ -46,7 +46,7 @@ def branches_answer(
         return StayWhole("nothing that it returns is cut")
     for key, body in bodies.items():
         bodies[key] = dataclasses.replace(body, results=tuple(results))
-        why = why_not_local(bodies[key], facts.flat.library)
+        why = why_not_local(bodies[key], facts.flat.library, analysis.batch)
         if why:
             return StayWhole(why)
     for position in range(len(results)):

@@ -17,7 +17,7 @@ from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
 from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, ROOTS
 from rewrite.split.rules.table import RULES, Rule
-from rewrite.split.states import WHOLE, Listed, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Sharded, State, can_be_cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,10 +114,8 @@ class _Analysis:
             answer = StayWhole(self._kept_whole[node.name])
         else:
             answer = self._by_rule(facts, view, scope)
-        if isinstance(answer, Split) and any(
-            view.inputs[i].value is None for i in answer.shape_inputs
-        ):
-            answer = StayWhole("a size that it needs is not known before the run")
+        if isinstance(answer, Split) and (why := _why_not(view, answer)):
+            answer = StayWhole(why)
         if isinstance(answer, StayWhole) and not (scope and node.op in LIST_SHAPE_OPS):
             self.elements.fail_all([*view.states])
         return answer
@@ -144,6 +142,22 @@ class _Analysis:
             # A gradient that an optimizer reads is summed for it: no reason to complain.
             return StayWhole("there is no rule for this op type" if view.sharded else "")
         return rule(view)
+
+
+def _why_not(view: OpView, answer: Split) -> str:
+    """Why an op can't be given what it needs to be split; empty where it can."""
+    for position, entries in answer.shape_inputs.items():
+        value = view.inputs[position].value
+        if value is None:
+            return "a size that it needs is not known before the run"
+        sizes = value.reshape(-1)
+        # A slice may end behind the end.
+        if any(-1 != sizes[e] < state.size(view.batch) for e, state in entries.items()):
+            return "a size that it needs is not that of the batch"
+    for each, state in zip(view.inputs, answer.inputs, strict=True):
+        if each.state == WHOLE and not can_be_cut(each.shape, state, view.batch):
+            return "a tensor that it needs in parts has no such parts, as far as is known"
+    return ""
 
 
 def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> OpView:

@@ -9,7 +9,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.function_library import reached_functions
 from graphs.names import data_inputs, parse_input, with_index
 from rewrite.split.op_view import Split
-from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State, can_be_cut
 
 if TYPE_CHECKING:
     from rewrite.split.split_body import SplitBody
@@ -18,7 +18,7 @@ _MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather",
 _RUN_FUNCTIONS = frozenset({"While", "If", "Case", "StatefulPartitionedCall"})
 
 
-def why_not_local(split: SplitBody, library: Mapping[str, Any]) -> str:
+def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> str:
     """Why a shard can't run a function on its own; empty where it can."""
     for node in split.body.flat.graph_def.node:
         answer = split.answers[node.name]
@@ -35,7 +35,11 @@ def why_not_local(split: SplitBody, library: Mapping[str, Any]) -> str:
                 f": {reason})" if reason else ")"
             )
     for tensor, state in zip(split.body.outputs, split.results, strict=True):
-        if not is_reachable(split.states[tensor], state):
+        have = split.states[tensor]
+        is_cut_here = have != state and have == WHOLE
+        if not is_reachable(have, state) or (
+            is_cut_here and not can_be_cut(split.facts.shape(tensor), state, batch)
+        ):
             return "an iteration would need parts of other shards"
     return ""
 

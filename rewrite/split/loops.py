@@ -83,7 +83,9 @@ def _loop(
     if condition is None or condition.results[0] != WHOLE:
         return StayWhole("how often the loop runs depends on the data that is cut")
     library = facts.flat.library
-    why = why_not_local(condition, library) or why_not_local(body, library)
+    why = why_not_local(condition, library, analysis.batch) or why_not_local(
+        body, library, analysis.batch
+    )
     if why:
         return StayWhole(why)
     _learn(facts, node, given, body)

@@ -65,3 +65,10 @@ SUM = Partial()
 def shard_sizes(batch: int, num_shards: int) -> tuple[int, ...]:
     """How many entries of the batch each shard gets: they differ by at most one, larger first."""
     return tuple(batch // num_shards + (m < batch % num_shards) for m in range(num_shards))
+
+
+def can_be_cut(shape: tuple[int, ...] | None, state: State, batch: int) -> bool:
+    """Whether a whole tensor of this shape has the parts that a state says, or is none's sum."""
+    if not isinstance(state, Sharded):
+        return True
+    return shape is not None and state.axis < len(shape) and shape[state.axis] == state.size(batch)
