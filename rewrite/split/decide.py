@@ -135,6 +135,8 @@ class _Analysis:
             if list_rule is None:
                 return StayWhole("there is no rule for what it does with a TensorList")
             return list_rule(view, self.elements, f"{scope}{node.name}")
+        if node.op in LIST_RULES and node.op.startswith("TensorList"):
+            return StayWhole("its TensorList is needed whole")
         if scope and (answer := added_to_a_sum(view)):
             return answer
         rule = self._rules.get(node.op)

@@ -80,12 +80,14 @@ def _loop(
         return StayWhole("what its iterations hand on does not settle")
     body = dataclasses.replace(body, results=tuple(given.states))
     condition = run_function(analysis, scope, functions["cond"], given)
-    if condition is None or condition.results[0] != WHOLE:
-        return StayWhole("how often the loop runs depends on the data that is cut")
     library = facts.flat.library
-    why = why_not_local(condition, library, analysis.batch) or why_not_local(
-        body, library, analysis.batch
-    )
+    if (
+        condition is None
+        or condition.results[0] != WHOLE
+        or why_not_local(condition, library, analysis.batch)
+    ):
+        return StayWhole("how often the loop runs depends on the data that is cut")
+    why = why_not_local(body, library, analysis.batch)
     if why:
         return StayWhole(why)
     _learn(facts, node, given, body)

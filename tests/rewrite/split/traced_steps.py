@@ -10,7 +10,7 @@ from graphs.building.flatten import flatten
 from graphs.flat_graph import FlatGraph
 from graphs.source_model import TensorSpec
 
-STEPS, FEATURES, UNITS = 4, 3, 4
+STEPS, FEATURES, UNITS = 3, 2, 2
 
 
 def keras_step(keras: Any, layers: list[Any], batch: int | None, fed: int) -> FlatGraph:
