@@ -220,3 +220,34 @@ def test_a_list_over_the_batch_stays_whole():
     _, split = split_step(flat, BATCH, 2, {"x:0": 0})
     whole, parts = (run(s.graph_def, s.fetches, feeds)[0] for s in (flat, split))
     np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
+
+
+def test_a_compiled_call():
+    weight = tf.Variable(tf.ones((2, 3)), name="weight")
+
+    @tf.function(jit_compile=True)
+    def compiled(x, w):
+        return tf.nn.softmax(tf.tanh(x @ w)), tf.reduce_mean(x)
+
+    def step(x):
+        rows, mean = compiled(x, weight)
+        return tf.reduce_sum(rows, 1) * mean
+
+    flat = flat_step(step, [tf.TensorSpec((BATCH, 2), tf.float32, "x")], BATCH)
+    assert flat.unit_of_node
+    split = assert_the_same(flat, 3)
+    assert split.num_sums == 1
+
+
+def test_a_conditional_that_is_kept_whole():
+    x = tf.TensorSpec((BATCH, 2), tf.float32, "x")
+    branches = [tf.function(f, autograph=False).get_concrete_function(x) for f in (tf.tanh,)]
+
+    def step(x, branch_of):
+        return tf.raw_ops.StatelessCase(
+            branch_index=branch_of, input=[x], Tout=[tf.float32], branches=branches * 2
+        )
+
+    flat = flat_step(lambda x: step(x, tf.constant(1)), [x], BATCH)
+    assert flat.unit_of_node
+    assert_the_same(flat, 2)
