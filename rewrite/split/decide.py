@@ -15,7 +15,7 @@ from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_elements import ListElements
 from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
-from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, ROOTS
+from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, NEEDED_WHOLE, ROOTS
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Listed, Sharded, State, can_be_cut
 
@@ -89,6 +89,7 @@ class _Analysis:
         self._kept_whole = kept_whole
         self._rules = rules
         self.elements = ListElements()
+        self._causes: dict[str, StayWhole] = {}
         self.bodies = Bodies(flat.graph_def)
 
     def ops(
@@ -116,9 +117,17 @@ class _Analysis:
             answer = self._by_rule(facts, view, scope)
         if isinstance(answer, Split) and (why := _why_not(view, answer)):
             answer = StayWhole(why)
+        if isinstance(answer, StayWhole) and not scope and answer.reason:
+            answer = self._first_cause(node.name, answer)
         if isinstance(answer, StayWhole) and not (scope and node.op in LIST_SHAPE_OPS):
             self.elements.fail_all([*view.states])
         return answer
+
+    def _first_cause(self, name: str, answer: StayWhole) -> StayWhole:
+        """What made a list whole in an earlier pass is why its loop is whole now."""
+        if NEEDED_WHOLE not in answer.reason:
+            self._causes[name] = answer
+        return self._causes.get(name, answer)
 
     def _by_rule(self, facts: Facts, view: OpView, scope: str) -> Answer:
         node = view.node
@@ -136,7 +145,7 @@ class _Analysis:
                 return StayWhole("there is no rule for what it does with a TensorList")
             return list_rule(view, self.elements, f"{scope}{node.name}")
         if node.op in LIST_RULES and node.op.startswith("TensorList"):
-            return StayWhole("its TensorList is needed whole")
+            return StayWhole(NEEDED_WHOLE)
         if scope and (answer := added_to_a_sum(view)):
             return answer
         rule = self._rules.get(node.op)

@@ -15,6 +15,7 @@ from rewrite.split.states import WHOLE, Listed, Sharded, State
 
 ListRule = Callable[[OpView, ListElements, str], Answer]
 
+NEEDED_WHOLE = "its TensorList is needed whole"
 _ACROSS = StayWhole("the batch is spread over the elements of a list")
 _NEEDS_WHOLE = StayWhole("it needs a whole TensorList")
 _INDEX = StayWhole("the place in a list depends on the data that is cut")
@@ -40,7 +41,7 @@ def _from_tensor(view: OpView, elements: ListElements, root: str) -> Answer:
     )
     state = elements.root(root, element or WHOLE)
     if not isinstance(state, Listed):
-        return StayWhole("its list is needed whole") if given != WHOLE else StayWhole()
+        return StayWhole(NEEDED_WHOLE) if given != WHOLE else StayWhole()
     needed = _stacked(state.element)
     shape_at = 1 if view.node.op == "TensorListFromTensor" else 2
     inputs = (needed, *(WHOLE,) * (len(view.inputs) - 1))

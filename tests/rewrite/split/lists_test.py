@@ -106,7 +106,7 @@ def test_a_list_that_something_needs_whole_stays_whole():
     feeds = {"x:0": np.ones((BATCH, 2), np.float32)}
     decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
     [made] = [node.name for node in flat.graph_def.node if node.op == "TensorListFromTensor"]
-    assert decisions.answer_of_op[made].reason == "its list is needed whole"
+    assert decisions.answer_of_op[made].reason == "its TensorList is needed whole"
     whole, parts = (run(each.graph_def, each.fetches, feeds)[0] for each in (flat, split))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(other, one)
