@@ -16,6 +16,8 @@ from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
+from rewrite.split.shard_functions import ShardFunctions
+from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
 from rewrite.split.states import WHOLE, Partial
 from rewrite.split.step_tensors import StepTensors, tensor_name
@@ -65,6 +67,7 @@ def build_step(
     fetches = [builder.fetch(fetch) for fetch in flat.fetches]
     graph_def, counts = builder.writer.graph_def, builder.tensors.counts
     graph_def.library.CopyFrom(flat.graph_def.library)
+    graph_def.library.function.extend(builder.functions.functions)
     return SplitStep(
         graph_def, fetches, builder.writer.origin_of, counts["join"], counts["sum"], counts["cut"]
     )
@@ -82,15 +85,17 @@ class _Builder:
         advice: str,
     ):
         self.flat = flat
-        self.properties = properties
+        self.properties = decisions.properties
         self.decisions = decisions
         self.num_shards = num_shards
         empty = type(flat.graph_def)(versions=flat.graph_def.versions)
         self.writer = NodeWriter(empty, (node.name for node in flat.graph_def.node))
         self.shapes = self._shapes(advice)
         self.tensors = StepTensors(
-            self.writer, self.shapes, properties, decisions.state_of_tensor, num_shards
+            self.writer, self.shapes, self.properties, decisions.state_of_tensor, num_shards
         )
+        numbers = ShardNumbers(self.writer, self.shapes, num_shards)
+        self.functions = ShardFunctions(flat.library, numbers, decisions.batch, num_shards)
         self._copies: dict[str, list[str]] = {}
         self._read_whole = self._ops_read_whole()
 
@@ -153,6 +158,7 @@ class _Builder:
             self._copy_attrs(node, new, shard)
             for key, attr in answer.attrs.items():
                 new.attr[key].CopyFrom(attr)
+            self.functions.adapt(new, answer, shard)
             names.append(name)
         self._copies[node.name] = names
         if node.op == "Const" and node.name in self._read_whole:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import data_inputs, parse_input, with_index
+from rewrite.split.bodies import Bodies
+from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from rewrite.split.list_elements import ListElements
+from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
 from rewrite.split.repeat import repeated_ops
+from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, NEEDED_WHOLE, ROOTS
 from rewrite.split.rules.table import RULES, Rule
-from rewrite.split.states import WHOLE, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Sharded, State, can_be_cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +33,7 @@ class Decisions:
       answer_of_op: {op: what becomes of it}.
       state_of_tensor: {"op:i": state}.
       values: of tensors that no run can change, for this batch size.
+      properties: of the step's tensors, with what was found of loops and lists.
       is_open: whether the step takes any batch size, so that all sizes are computed in each run.
     """
 
@@ -35,6 +42,7 @@ class Decisions:
     answer_of_op: Mapping[str, Answer]
     state_of_tensor: Mapping[str, State]
     values: KnownValues
+    properties: TensorProperties
     is_open: bool = False
 
 
@@ -56,32 +64,125 @@ def decide(
       kept_whole: {op that must not be split: why}.
       rules: {op type: its rule}.
     """
-    states: dict[str, State] = {}
-    answers: dict[str, Answer] = {}
+    analysis = _Analysis(batch, flat, kept_whole or {}, rules)
     values = KnownValues(flat, properties)
-    kept_whole = kept_whole or {}
-    for node in flat.graph_def.node:
-        outputs = properties.dtype_of[node.name]
-        answer: Answer
-        view = _view(properties, values, states, batch, node)
-        if node.name in kept_whole:
-            answer = StayWhole(kept_whole[node.name])
-        else:
-            answer = _answer(flat, view, rules)
-        answers[node.name] = answer
-        for index in range(len(outputs)):
-            tensor = f"{node.name}:{index}"
-            if tensor in axis_of_feed:
-                states[tensor] = Sharded(axis_of_feed[tensor])
-            else:
-                states[tensor] = _state(view, answer, index)
+    fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
+    while True:  # ends: what is known of a list only grows
+        facts = Facts(flat, properties, values)
+        answers, states = analysis.ops(facts, fed, "")
+        tensors = [states[with_index(fetch)] for fetch in flat.fetches if ":" in fetch]
+        analysis.elements.fail_all(tensors)
+        if not analysis.elements.learn():
+            break
+    properties, values = facts.properties, facts.values
     asked = parts_on_demand(
-        flat, properties, answers, lambda node: _view(properties, values, states, batch, node)
+        flat, properties, answers, lambda node: _view(facts, batch, states, node)
     )
     answers.update(asked)
     states.update({f"{name}:0": answer.outputs[0] for name, answer in asked.items()})
-    answers.update(repeated_ops(flat, properties, answers, states, kept_whole))
-    return Decisions(batch, dict(axis_of_feed), answers, states, values)
+    answers.update(repeated_ops(flat, properties, answers, states, kept_whole or {}))
+    return Decisions(batch, dict(axis_of_feed), answers, states, values, properties)
+
+
+class _Analysis:
+    """Decides for the ops of a step and of the functions that they run."""
+
+    def __init__(
+        self,
+        batch: int,
+        flat: FlatGraph,
+        kept_whole: Mapping[str, str],
+        rules: Mapping[str, Rule],
+    ):
+        self.batch = batch
+        self._kept_whole = kept_whole
+        self._rules = rules
+        self.elements = ListElements()
+        self._causes: dict[str, StayWhole] = {}
+        self.bodies = Bodies(flat.graph_def)
+
+    def ops(
+        self, facts: Facts, given: Mapping[str, State], scope: str
+    ) -> tuple[dict[str, Answer], dict[str, State]]:
+        """See loops.Analysis."""
+        states = dict(given)
+        answers: dict[str, Answer] = {}
+        for node in facts.flat.graph_def.node:
+            facts.complete(node)
+            view = _view(facts, self.batch, states, node)
+            answer = self._answer(facts, view, scope)
+            answers[node.name] = answer
+            for index in range(len(facts.dtype_of[node.name])):
+                tensor = f"{node.name}:{index}"
+                if tensor in given:
+                    continue
+                if scope and not isinstance(answer, Split):
+                    states[tensor] = WHOLE  # nothing is cut in a body
+                else:
+                    states[tensor] = _state(view, answer, index)
+        return answers, states
+
+    def _answer(self, facts: Facts, view: OpView, scope: str) -> Answer:
+        node = view.node
+        answer: Answer
+        if not scope and node.name in self._kept_whole:
+            answer = StayWhole(self._kept_whole[node.name])
+        else:
+            answer = self._by_rule(facts, view, scope)
+        if isinstance(answer, Split) and (why := _why_not(view, answer)):
+            answer = StayWhole(why)
+        if isinstance(answer, StayWhole) and not scope and answer.reason:
+            answer = self._first_cause(node.name, answer)
+        if isinstance(answer, StayWhole) and not (scope and node.op in LIST_SHAPE_OPS):
+            self.elements.fail_all([*view.states])
+        return answer
+
+    def _first_cause(self, name: str, answer: StayWhole) -> StayWhole:
+        """What made a list whole in an earlier pass is why its loop is whole now."""
+        if NEEDED_WHOLE not in answer.reason:
+            self._causes[name] = answer
+        return self._causes.get(name, answer)
+
+    def _by_rule(self, facts: Facts, view: OpView, scope: str) -> Answer:
+        node = view.node
+        if node.op in ROOTS:
+            return ROOTS[node.op](view, self.elements, f"{scope}{node.name}")
+        if all(state == WHOLE for state in view.states):
+            return StayWhole()
+        if node.name in facts.flat.unit_of_node:
+            return function_answer(self, facts, scope, view)
+        if node.op in SHAPE_OPS or (scope and node.op in LIST_SHAPE_OPS):
+            return StayWhole()
+        if any(isinstance(state, Listed) for state in view.states):
+            list_rule = LIST_RULES.get(node.op)
+            if list_rule is None:
+                return StayWhole("there is no rule for what it does with a TensorList")
+            return list_rule(view, self.elements, f"{scope}{node.name}")
+        if node.op in LIST_RULES and node.op.startswith("TensorList"):
+            return StayWhole(NEEDED_WHOLE)
+        if scope and (answer := added_to_a_sum(view)):
+            return answer
+        rule = self._rules.get(node.op)
+        if rule is None:
+            # A gradient that an optimizer reads is summed for it: no reason to complain.
+            return StayWhole("there is no rule for this op type" if view.sharded else "")
+        return rule(view)
+
+
+def _why_not(view: OpView, answer: Split) -> str:
+    """Why an op can't be given what it needs to be split; empty where it can."""
+    for position, entries in answer.shape_inputs.items():
+        value = view.inputs[position].value
+        if value is None:
+            return "a size that it needs is not known before the run"
+        sizes = value.reshape(-1)
+        # A slice may end behind the end.
+        if any(-1 != sizes[e] < state.size(view.batch) for e, state in entries.items()):
+            return "a size that it needs is not that of the batch"
+    for each, state in zip(view.inputs, answer.inputs, strict=True):
+        if each.state == WHOLE and not can_be_cut(each.shape, state, view.batch):
+            return "a tensor that it needs in parts has no such parts, as far as is known"
+    return ""
 
 
 def _state(view: OpView, answer: Answer, index: int) -> State:
@@ -99,45 +200,18 @@ def _state(view: OpView, answer: Answer, index: int) -> State:
     return WHOLE
 
 
-def _answer(flat: FlatGraph, view: OpView, rules: Mapping[str, Rule]) -> Answer:
-    if all(state == WHOLE for state in view.states):
-        return StayWhole()
-    if view.node.name in flat.unit_of_node:
-        unit = flat.unit_of_node[view.node.name]
-        return StayWhole(f"it is part of {flat.unit_reason.get(unit, 'a unit')}")
-    if view.node.op in SHAPE_OPS:
-        return StayWhole()
-    rule = rules.get(view.node.op)
-    if rule is None:
-        # A gradient that an optimizer reads is summed for it: no reason to complain.
-        return StayWhole() if not view.sharded else StayWhole("there is no rule for this op type")
-    answer = rule(view)
-    if isinstance(answer, Split) and any(view.inputs[i].value is None for i in answer.shape_inputs):
-        return StayWhole("a size that it needs is not known before the run")
-    return answer
-
-
-def _view(
-    properties: TensorProperties,
-    values: KnownValues,
-    states: Mapping[str, State],
-    batch: int,
-    node: object,
-) -> OpView:
+def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> OpView:
     inputs = []
-    for name in node.input:  # type: ignore[attr-defined]
-        if name.startswith("^"):
-            continue
-        source = parse_input(name)
-        tensor = with_index(source.tensor)
+    for name in data_inputs(node):
+        tensor = with_index(parse_input(name).tensor)
         inputs.append(
             InputView(
                 # An input that comes later closes a loop, which is a unit.
                 states.get(tensor, WHOLE),
-                properties.shape_of[source.op][source.output],
-                properties.dtype_of[source.op][source.output],
-                values.value(tensor),
+                facts.shape(tensor),
+                facts.dtype(tensor),
+                facts.value(tensor),
             )
         )
-    name = node.name  # type: ignore[attr-defined]
-    return OpView(node, batch, inputs, properties.shape_of[name], properties.dtype_of[name])
+    name = node.name
+    return OpView(node, batch, inputs, facts.shape_of[name], facts.dtype_of[name])

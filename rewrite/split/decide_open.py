@@ -58,8 +58,7 @@ def decide_open(
         differing = {
             node.name: why
             for node in flat.graph_def.node
-            if node.name not in kept_whole
-            and (why := _difference(node, first, second, properties, other_properties))
+            if node.name not in kept_whole and (why := _difference(node, first, second))
         }
         if not differing:
             return dataclasses.replace(first, is_open=True)
@@ -82,13 +81,7 @@ def _with_shapes(flat: FlatGraph, feeds: Sequence[TensorSpec]) -> Any:
     return write_shapes(flat.graph_def, feeds)
 
 
-def _difference(
-    node: Any,
-    first: Decisions,
-    second: Decisions,
-    properties: TensorProperties,
-    other: TensorProperties,
-) -> str:
+def _difference(node: Any, first: Decisions, second: Decisions) -> str:
     """Why an op can't be split for every size; empty where it can, or stays whole."""
     one, two = first.answer_of_op[node.name], second.answer_of_op[node.name]
     if not isinstance(one, Split):
@@ -104,7 +97,7 @@ def _difference(
                 return DIFFERS
     tensors = [*map(tensor_name, data), *(f"{node.name}:{i}" for i in range(len(one.outputs)))]
     for tensor, each in zip(tensors, (*one.inputs, *one.outputs), strict=True):
-        if _is_open_elsewhere(tensor, each, properties, other):
+        if _is_open_elsewhere(tensor, each, first.properties, second.properties):
             return OTHER_DIMENSION
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +18,9 @@ SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
 # Only one side of a condition has a value in a run; evaluating the other would fail.
 _CONTROL = frozenset({"Switch", "_SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
-# Their outputs are of unknown size, but never larger than what they read.
-_NO_LARGER = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
+OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
+"""Ops whose outputs are no larger than what they read, though TensorFlow infers no shape."""
+
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 
 
@@ -35,6 +37,16 @@ class KnownValues:
     def value(self, tensor: str) -> np.ndarray | None:
         """The array that "op:i" always has, or None."""
         return self._value_of.get(tensor)
+
+    def copy(self) -> KnownValues:
+        """The same values, to which others can be added."""
+        other = copy.copy(self)
+        other._value_of = dict(self._value_of)
+        return other
+
+    def learn(self, tensor: str, value: np.ndarray) -> None:
+        """Adds a value that was found in another way."""
+        self._value_of[tensor] = value
 
 
 def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.ndarray]:
@@ -124,7 +136,7 @@ def _may_fold(node: Any, properties: TensorProperties) -> bool:
         return False
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False
-    for shape in properties.shape_of[node.name] if node.op not in _NO_LARGER else ():
+    for shape in properties.shape_of[node.name] if node.op not in OF_ANY_SHAPE else ():
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             return False
     return not op_definition(node.op, node.name).is_stateful

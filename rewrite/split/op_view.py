@@ -95,6 +95,8 @@ class Split:
       attrs: {name: AttrValue} that all copies have instead of the op's own.
       is_mean: whether each copy's outputs are averages over its own part of the batch: they are
         multiplied by n_m / B, so that their sum is the average over the whole batch.
+      bodies: {attribute that names a function: SplitBody} of a loop, a conditional or a call, whose
+        copies run a function of their own shard.
     """
 
     inputs: tuple[State, ...]
@@ -102,6 +104,7 @@ class Split:
     shape_inputs: Mapping[int, Mapping[int, Sharded]] = dataclasses.field(default_factory=dict)
     attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_mean: bool = False
+    bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def is_repeated(self) -> bool:
@@ -127,3 +130,8 @@ Answer = Split | StayWhole
 def whole_inputs(view: OpView) -> tuple[State, ...]:
     """All inputs whole."""
     return (WHOLE,) * len(view.inputs)
+
+
+def is_open(shape: Shape) -> bool:
+    """Whether a rank or a dimension is not known."""
+    return shape is None or min(shape, default=0) < 0

@@ -44,7 +44,20 @@ class Partial:
     combine: str = "sum"
 
 
-State = Whole | Sharded | Partial
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A TensorList in copies, one per shard, that hold the parts of its elements.
+
+    Attributes:
+      element: how each element is cut; None as long as nothing was put in that is cut.
+      roots: the ops that made the list, or lists that were joined to it; see list_elements.py.
+    """
+
+    element: Sharded | None
+    roots: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+
+
+State = Whole | Sharded | Partial | Listed
 WHOLE = Whole()
 SUM = Partial()
 
@@ -52,3 +65,10 @@ SUM = Partial()
 def shard_sizes(batch: int, num_shards: int) -> tuple[int, ...]:
     """How many entries of the batch each shard gets: they differ by at most one, larger first."""
     return tuple(batch // num_shards + (m < batch % num_shards) for m in range(num_shards))
+
+
+def can_be_cut(shape: tuple[int, ...] | None, state: State, batch: int) -> bool:
+    """Whether a whole tensor of this shape has the parts that a state says, or is none's sum."""
+    if not isinstance(state, Sharded):
+        return True
+    return shape is not None and state.axis < len(shape) and shape[state.axis] == state.size(batch)

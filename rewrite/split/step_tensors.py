@@ -68,8 +68,12 @@ class StepTensors:
         if state == WHOLE:
             return self._whole_for_each(tensor)
         if (tensor, state) not in self._parts:
-            assert isinstance(state, Sharded), f"{tensor} is not {state}"
-            self._parts[tensor, state] = self._cut(tensor, state, self.whole(name))
+            whole = self.whole(name)
+            if isinstance(state, Partial):
+                self._parts[tensor, state] = self._terms(tensor, whole)
+            else:
+                assert isinstance(state, Sharded), f"{tensor} is not {state}"
+                self._parts[tensor, state] = self._cut(tensor, state, whole)
         return self._parts[tensor, state]
 
     def _whole_for_each(self, tensor: str) -> Sequence[str]:
@@ -134,6 +138,15 @@ class StepTensors:
         for part in parts[1:]:
             result = self._writer.op(_COMBINE_OPS[state.combine], name, [result, part], **types)
         return result
+
+    def _terms(self, tensor: str, whole: str) -> list[str]:
+        """A whole tensor as terms of a sum: the first shard has all of it."""
+        name, dtype = _named(tensor, "none"), self.dtype(tensor)
+        zeros = [
+            self._writer.op("ZerosLike", f"{name}/shard_{shard}", [whole], T=dtype)
+            for shard in range(1, self._num_shards)
+        ]
+        return [whole, *zeros]
 
     def _cut(self, tensor: str, state: Sharded, whole: str) -> list[str]:
         self.counts["cut"] += 1

@@ -28,6 +28,8 @@ def elementwise(view: OpView, adds_up: bool = False) -> Answer:
     result = view.output_shapes[0]
     if result is None or any(each.shape is None for each in view.inputs):
         return UNKNOWN_SHAPE
+    if len(view.inputs) > 1 and any(min(each.shape or (), default=0) < 0 for each in view.inputs):
+        return UNKNOWN_SHAPE  # a dimension of unknown size may be one that is stretched
     inputs = [broadcast(each.shape, result) for each in view.inputs]
     return split_by_factors(
         view, Factors(inputs, [axes(len(result))] * len(view.output_shapes), adds_up=adds_up)

@@ -1,0 +1,162 @@
+"""Functions that loops, conditionals and calls run, opened as graphs of their own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.flatten import flatten
+from graphs.building.shapes import TensorProperties, infer
+from graphs.errors import ModelError
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import KEPT_WHOLE
+from graphs.names import op_of, parse_input, with_index
+from graphs.source_model import TensorSpec
+from graphs.tensor_protos import placeholder
+from rewrite.split.known_values import KnownValues
+from rewrite.split.op_view import Shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """What a function is given.
+
+    Attributes:
+      dtype: its dtype's name.
+      shape: its shape, as far as it is known.
+      value: its value, where no run and no iteration can change it.
+      handle: the VarHandleOp of a variable.
+    """
+
+    dtype: str
+    shape: Shape
+    value: np.ndarray | None = None
+    handle: Any = None
+
+    def key(self) -> tuple[Any, ...]:
+        """What makes two arguments the same."""
+        value = None if self.value is None else (self.value.dtype.str, self.value.tobytes())
+        handle = None if self.handle is None else self.handle.SerializeToString(deterministic=True)
+        return self.dtype, self.shape, value, handle
+
+
+@dataclasses.dataclass(frozen=True)
+class Body:
+    """A function as a graph.
+
+    Attributes:
+      function: its name.
+      flat: its ops; its arguments are ops without inputs.
+      properties: of its tensors.
+      values: of tensors that no run can change.
+      arguments: the tensors that stand for its arguments; not all need be in the graph.
+      outputs: the tensors that it returns.
+    """
+
+    function: str
+    flat: FlatGraph
+    properties: TensorProperties
+    values: KnownValues
+    arguments: Sequence[str]
+    outputs: Sequence[str]
+
+    def source(self, tensor: str) -> str:
+        """Where a tensor comes from, through ops that pass on what they get."""
+        nodes = self.flat.nodes
+        while nodes[op_of(tensor)].op == "Identity":
+            tensor = with_index(parse_input(nodes[op_of(tensor)].input[0]).tensor)
+        return tensor
+
+
+class Bodies:
+    """Opens functions of a library, each for the same arguments only once."""
+
+    def __init__(self, graph_def: Any):
+        self._graph_def = graph_def
+        self._opened: dict[Any, Body | None] = {}
+
+    def opened(self, function: str, arguments: Sequence[Argument]) -> Body | None:
+        """A function for such arguments; None where it can't be opened."""
+        key = function, tuple(each.key() for each in arguments)
+        if key not in self._opened:
+            try:
+                self._opened[key] = self._open(function, arguments)
+            except ModelError:  # it is damaged, or its arguments contradict it
+                self._opened[key] = None
+        return self._opened[key]
+
+    def _open(self, function: str, arguments: Sequence[Argument]) -> Body:
+        graph_def = type(self._graph_def)(versions=self._graph_def.versions)
+        graph_def.library.CopyFrom(self._graph_def.library)
+        definition = next(
+            each for each in graph_def.library.function if each.signature.name == function
+        )
+        for key in KEPT_WHOLE:
+            definition.attr.pop(key, None)
+        call = graph_def.node.add(name="body", op="PartitionedCall")
+        call.attr["f"].func.name = function
+        feeds = []
+        for position, argument in enumerate(arguments):
+            node = _argument(f"argument_{position}", argument)
+            graph_def.node.append(node)
+            call.input.append(node.name)
+            if node.op == "Placeholder" and argument.shape is not None:
+                feeds.append(TensorSpec(f"{node.name}:0", argument.dtype, argument.shape))
+        outputs = []
+        for position, output in enumerate(definition.signature.output_arg):
+            node = graph_def.node.add(name=f"output_{position}", op="Identity")
+            node.input.append(f"body:{position}")
+            node.attr["T"].type = output.type
+            outputs.append(f"{node.name}:0")
+        flat = flatten(graph_def, feeds, outputs or ["body"], open_conditionals=False)
+        properties = infer(flat)
+        values = KnownValues(flat, properties)
+        names = [f"argument_{position}:0" for position in range(len(arguments))]
+        return Body(function, flat, properties, values, names, outputs)
+
+
+def _argument(name: str, argument: Argument) -> Any:
+    """The op that stands for an argument."""
+    import tensorflow as tf
+
+    if argument.handle is not None:
+        node = type(argument.handle)()
+        node.CopyFrom(argument.handle)
+        node.name = name
+        del node.input[:]
+        node.attr.pop("_class", None)
+        return node
+    if argument.value is not None:
+        node = tf.compat.v1.NodeDef(name=name, op="Const")
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(argument.value, argument.dtype))
+        node.attr["dtype"].type = node.attr["value"].tensor.dtype
+        return node
+    return placeholder(name, argument.dtype, argument.shape)
+
+
+def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
+    """{attribute: function} of a unit that runs functions; a branch of a Case is "branches/i"."""
+    found = {}
+    for key in ("cond", "body", "f", "then_branch", "else_branch"):
+        if key in node.attr and node.attr[key].func.name in library:
+            found[key] = node.attr[key].func.name
+    if "branches" in node.attr:
+        for index, branch in enumerate(node.attr["branches"].list.func):
+            found[f"branches/{index}"] = branch.name
+    return found
+
+
+def handed_on(function: Any) -> set[int]:
+    """Which arguments of a loop's body it returns unchanged at the same place."""
+    nodes = {node.name: node for node in function.node_def}
+    unchanged = set()
+    for position, output in enumerate(function.signature.output_arg):
+        name = op_of(function.ret[output.name])
+        while name in nodes and nodes[name].op == "Identity":
+            name = op_of(nodes[name].input[0])
+        if name == function.signature.input_arg[position].name:
+            unchanged.add(position)
+    return unchanged

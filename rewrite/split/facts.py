@@ -1,0 +1,139 @@
+"""Shapes and values that TensorFlow's inference doesn't see: behind loops, in lists, in bodies.
+
+TensorFlow infers nothing through a loop whose declared shapes are open, and nothing through a
+TensorList. `Facts` begins with what is known of a graph and learns the rest op by op, in the order
+of the graph, as the rules are asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.building.shapes import TensorProperties
+from graphs.flat_graph import FlatGraph
+from graphs.names import parse_input, with_index
+from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from rewrite.split.list_facts import Element, complete_list
+from rewrite.split.one_op import may_run, one_op
+from rewrite.split.op_view import Shape, is_open
+
+
+class Facts:
+    """Shapes and values of a graph's tensors, and what lists hold, as far as they are known."""
+
+    def __init__(self, flat: FlatGraph, properties: TensorProperties, values: KnownValues):
+        self.flat = flat
+        self.dtype_of = properties.dtype_of
+        self.shape_of = {name: list(shapes) for name, shapes in properties.shape_of.items()}
+        self.values = values.copy()
+        self.elements: dict[str, Element] = {}
+        """{list "op:i": what its elements are}."""
+        self.same_as: dict[str, str] = {}
+        """{"op:i": tensor that it always is}, of what loops hand on unchanged."""
+        self._properties = properties
+        self._news: set[str] = set()
+
+    @property
+    def properties(self) -> TensorProperties:
+        """The properties with all that was learned."""
+        return dataclasses.replace(self._properties, shape_of=self.shape_of)
+
+    def shape(self, tensor: str) -> Shape:
+        """The shape of "op:i"."""
+        op, _, index = tensor.partition(":")
+        return self.shape_of[op][int(index)]
+
+    def dtype(self, tensor: str) -> str:
+        """The dtype of "op:i"."""
+        op, _, index = tensor.partition(":")
+        return self.dtype_of[op][int(index)]
+
+    def value(self, tensor: str) -> np.ndarray | None:
+        """The value of "op:i" that no run can change."""
+        return self.values.value(tensor)
+
+    def handle(self, tensor: str) -> Any | None:
+        """The VarHandleOp that a resource comes from."""
+        tensor = self.same_as.get(tensor, tensor)
+        node = self.flat.nodes.get(tensor.partition(":")[0])
+        while node is not None and node.op == "Identity":
+            node = self.flat.nodes.get(node.input[0].partition(":")[0])
+        return node if node is not None and node.op == "VarHandleOp" else None
+
+    def learn_shape(self, tensor: str, shape: Shape) -> None:
+        """Notes a shape where less was known."""
+        op, _, index = tensor.partition(":")
+        if shape is not None and is_open(self.shape_of[op][int(index)]):
+            self.shape_of[op][int(index)] = shape
+            self._news.add(tensor)
+
+    def learn_value(self, tensor: str, value: np.ndarray) -> None:
+        """Notes a value."""
+        if self.value(tensor) is None:
+            self.values.learn(tensor, value)
+            self._news.add(tensor)
+
+    def learn_same(self, tensor: str, other: str) -> None:
+        """Notes that a tensor is always another one."""
+        self.same_as[tensor] = self.same_as.get(other, other)
+        self._news.add(tensor)
+
+    def complete(self, node: Any) -> None:
+        """Learns what there is to know of the outputs of an op, of that of its inputs."""
+        inputs = [with_index(parse_input(n).tensor) for n in node.input if not n.startswith("^")]
+        if node.op == "VariableShape":
+            self._variable_shape(node, inputs[0])
+        elif any(self.dtype(tensor) == "variant" for tensor in inputs) or "TensorList" in node.op:
+            complete_list(self, node, inputs)
+        elif node.op in SHAPE_OPS:
+            self._complete_shape(node, inputs)
+        elif node.name not in self.flat.unit_of_node and self._is_incomplete(node, inputs):
+            self._infer(node, inputs)
+
+    def _variable_shape(self, node: Any, handle: str) -> None:
+        producer = self.handle(handle)
+        shape = None if producer is None else [d.size for d in producer.attr["shape"].shape.dim]
+        if shape is not None and min(shape, default=0) >= 0:
+            self.learn_shape(f"{node.name}:0", (len(shape),))
+            self.learn_value(f"{node.name}:0", np.array(shape, self.dtype(f"{node.name}:0")))
+
+    def _complete_shape(self, node: Any, inputs: Sequence[str]) -> None:
+        for index, tensor in enumerate(inputs):
+            shape = self.shape(tensor)
+            if is_open(shape) or shape is None or self.value(f"{node.name}:{index}") is not None:
+                continue
+            number: Any = {"Rank": len(shape), "Size": int(np.prod(shape))}.get(node.op, shape)
+            value = np.array(number, self.dtype_of[node.name][index])
+            self.learn_value(f"{node.name}:{index}", value)
+
+    def _is_incomplete(self, node: Any, inputs: Sequence[str]) -> bool:
+        """Whether something is unknown of the outputs that what was learned might show."""
+        if self._news.isdisjoint(inputs):
+            return False
+        if any(is_open(shape) for shape in self.shape_of[node.name]):
+            return True
+        return (
+            bool(self.shape_of[node.name])
+            and self.value(f"{node.name}:0") is None
+            and all(self.value(tensor) is not None for tensor in inputs)
+            and may_run(node, self.dtype_of[node.name], self.shape_of[node.name])
+        )
+
+    def _infer(self, node: Any, inputs: Sequence[str]) -> None:
+        specs = [(self.dtype(t), self.shape(t), self.value(t), self.handle(t)) for t in inputs]
+        shapes, values = one_op(node, specs)
+        for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
+            self.learn_shape(f"{node.name}:{index}", shape)
+            if value is not None:
+                self.learn_value(f"{node.name}:{index}", value)
+
+
+def joined_shape(one: Shape, other: Shape) -> Shape:
+    """A shape that both have; -1 where they differ."""
+    if one is None or other is None or len(one) != len(other):
+        return None
+    return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))

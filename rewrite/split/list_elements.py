@@ -1,0 +1,76 @@
+"""How the elements of TensorLists are cut, learned from what is put into them.
+
+A list is made empty, and only what is written into it later, perhaps in a loop, says how its
+elements are cut. So a step is decided several times: each time with what the time before has shown
+of each list's root, the op that makes it, until nothing new is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rewrite.split.states import WHOLE, Listed, Sharded, State, Whole
+
+
+class ListElements:
+    """What is known of the elements of all lists of a step."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Sharded | Whole] = {}
+        self._seen: set[str] = set()
+        self._found: dict[str, Sharded] = {}
+        self._failed: set[str] = set()
+
+    def root(self, name: str, *put_in: State) -> State:
+        """The state of a new list; `put_in` are the states of what it holds from the start."""
+        self._seen.add(name)
+        known = self._known.get(name)
+        if isinstance(known, Whole):
+            return WHOLE
+        listed: State = Listed(known, frozenset([name]))
+        for state in put_in:
+            assert isinstance(listed, Listed)
+            listed = self.write(listed, state)
+        return listed
+
+    def write(self, listed: Listed, element: State) -> Listed:
+        """The state of a list after an element was put in; a whole one can be cut."""
+        if element == WHOLE or element is None:
+            return listed
+        if not isinstance(element, Sharded) or listed.element not in (None, element):
+            self.fail(listed)
+            return listed
+        for name in listed.roots:
+            if self._found.setdefault(name, element) != element:
+                self._failed.add(name)
+        return Listed(element, listed.roots)
+
+    def join(self, one: Listed, other: Listed) -> Listed:
+        """The state of a list that is one or the other, or the sum of both."""
+        both = Listed(one.element, one.roots | other.roots)
+        element = other.element or one.element
+        return both if element is None else self.write(both, element)
+
+    def fail(self, listed: Listed) -> None:
+        """Something needs the list whole."""
+        self._failed.update(listed.roots)
+
+    def fail_all(self, states: Iterable[State]) -> None:
+        """Something needs all lists among these whole."""
+        for state in states:
+            if isinstance(state, Listed):
+                self.fail(state)
+
+    def learn(self) -> bool:
+        """Ends a pass over the step; whether another one is needed, since more is known now."""
+        news: dict[str, Sharded | Whole] = {
+            name: element for name, element in self._found.items() if name not in self._known
+        }
+        if not news:
+            wrong = {n for n, e in self._found.items() if self._known[n] != e} | self._failed
+            news = {n: WHOLE for n in wrong if self._known.get(n) != WHOLE}
+        if not news:
+            news = {name: WHOLE for name in self._seen if name not in self._known}
+        self._known.update(news)
+        self._seen, self._found, self._failed = set(), {}, set()
+        return bool(news)

@@ -1,0 +1,78 @@
+"""Whether a shard's copy of a function can work on its part alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from graphs.building.op_outputs import op_definition
+from graphs.function_library import reached_functions
+from graphs.names import data_inputs, parse_input, with_index
+from rewrite.split.op_view import Split
+from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State, can_be_cut
+
+if TYPE_CHECKING:
+    from rewrite.split.split_body import SplitBody
+
+_MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VariableShape"})
+_RUN_FUNCTIONS = frozenset({"While", "If", "Case", "StatefulPartitionedCall"})
+
+
+def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> str:
+    """Why a shard can't run a function on its own; empty where it can."""
+    for node in split.body.flat.graph_def.node:
+        answer = split.answers[node.name]
+        states = [split.states[_tensor(name)] for name in data_inputs(node)]
+        if not has_no_effect(node, library):
+            return f"its body has side effects or draws random numbers ({node.op})"
+        if isinstance(answer, Split):
+            needs = zip(answer.inputs, states, strict=True)
+            if not all(is_reachable(have, need) for need, have in needs):
+                return f"an iteration would need parts of other shards ({node.op})"
+        elif any(state != WHOLE for state in states) and not _is_known(split, node):
+            reason = getattr(answer, "reason", "")
+            return f"an iteration would need parts of other shards ({node.op}" + (
+                f": {reason})" if reason else ")"
+            )
+    for tensor, state in zip(split.body.outputs, split.results, strict=True):
+        have = split.states[tensor]
+        is_cut_here = have != state and have == WHOLE
+        if not is_reachable(have, state) or (
+            is_cut_here and not can_be_cut(split.facts.shape(tensor), state, batch)
+        ):
+            return "an iteration would need parts of other shards"
+    return ""
+
+
+def is_reachable(have: State, need: State) -> bool:
+    """Whether a shard alone can make a part in one state of what it has in another."""
+    if isinstance(have, Listed) and isinstance(need, Listed):
+        return have.element in (None, need.element)  # None: the next pass knows more
+    is_of_whole = (isinstance(need, Sharded) and need.outer == 1) or need == Partial()
+    return have == need or (have == WHOLE and is_of_whole)
+
+
+def has_no_effect(node: Any, library: Mapping[str, Any]) -> bool:
+    """Whether an op may run once for each shard where it ran once."""
+    if node.op not in _RUN_FUNCTIONS:
+        if node.op in library:
+            return False
+        if op_definition(node.op, node.name).is_stateful and node.op not in _MAY_BE_REPEATED:
+            return False
+    return all(
+        inner.op in library or has_no_effect(inner, {})
+        for function in reached_functions([node], library)
+        for inner in library[function].node_def
+    )
+
+
+def _is_known(split: SplitBody, node: Any) -> bool:
+    """Whether all that an op makes is known before the run."""
+    count = len(split.body.properties.dtype_of[node.name])
+    return count > 0 and all(
+        split.facts.value(f"{node.name}:{i}") is not None for i in range(count)
+    )
+
+
+def _tensor(name: str) -> str:
+    return with_index(parse_input(name).tensor)

@@ -1,0 +1,158 @@
+"""Splits loops, conditionals and calls with the functions that they run.
+
+Each shard gets its own loop, whose body works on its part alone; the loops of several devices run
+beside each other, and each counts its own iterations. That is only right if no iteration needs
+anything of another shard: neither may the body join or sum parts, nor may the number of iterations
+or the branch that is taken depend on what is cut. Otherwise the op stays whole, and says why.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from graphs import op_types
+from graphs.names import data_inputs, parse_input, with_index
+from rewrite.split.bodies import Argument, functions_of, handed_on
+from rewrite.split.branches import branches_answer
+from rewrite.split.facts import Facts, joined_shape
+from rewrite.split.list_facts import Element, joined
+from rewrite.split.local import why_not_local
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.split_body import (
+    Analysis,
+    Given,
+    SplitBody,
+    given_to,
+    joined_state,
+    run_function,
+)
+from rewrite.split.states import SUM, WHOLE, Listed
+
+MAX_ROUNDS = 10
+"""States only change upwards; a loop that is not settled after so many rounds stays whole."""
+
+
+def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) -> Answer:
+    """What becomes of an op that runs functions."""
+    node = view.node
+    functions = functions_of(node, facts.flat.library)
+    if not functions:
+        return StayWhole(f"it is part of {facts.flat.unit_reason.get(node.name, 'a unit')}")
+    inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    if first and view.inputs[0].state != WHOLE:
+        return StayWhole("the branch that it takes depends on the data that is cut")
+    given = given_to(facts, inputs[first:], view.states[first:])
+    scope = f"{scope}{node.name}/"
+    if node.op in op_types.LOOPS:
+        constant = handed_on(facts.flat.library[functions["body"]])
+        arguments = [
+            argument if position in constant else dataclasses.replace(argument, value=None)
+            for position, argument in enumerate(given.arguments)
+        ]
+        given = dataclasses.replace(given, arguments=arguments)
+        return _loop(analysis, facts, scope, node, functions, given)
+    return branches_answer(analysis, facts, scope, node, functions, given, first)
+
+
+def _loop(
+    analysis: Analysis,
+    facts: Facts,
+    scope: str,
+    node: Any,
+    functions: Mapping[str, str],
+    given: Given,
+) -> Answer:
+    """A loop: its states are those that one more iteration would not change."""
+    for _ in range(MAX_ROUNDS):
+        body = run_function(analysis, scope, functions["body"], given)
+        if body is None:
+            return StayWhole("the body of the loop can't be opened")
+        after = _after_iteration(analysis, body, given)
+        if isinstance(after, str):
+            return StayWhole(after)
+        if _same(given, after):
+            break
+        given = after
+    else:
+        return StayWhole("what its iterations hand on does not settle")
+    body = dataclasses.replace(body, results=tuple(given.states))
+    condition = run_function(analysis, scope, functions["cond"], given)
+    library = facts.flat.library
+    if (
+        condition is None
+        or condition.results[0] != WHOLE
+        or why_not_local(condition, library, analysis.batch)
+    ):
+        return StayWhole("how often the loop runs depends on the data that is cut")
+    why = why_not_local(body, library, analysis.batch)
+    if why:
+        return StayWhole(why)
+    _learn(facts, node, given, body)
+    states = tuple(given.states)
+    return Split(states, states, bodies={"body": body, "cond": condition})
+
+
+def _after_iteration(analysis: Analysis, body: SplitBody, given: Given) -> Given | str:
+    """What the next iteration is given at most; or why that can't be."""
+    states, arguments, elements = [], [], []
+    for position, tensor in enumerate(body.body.outputs):
+        before, after = given.states[position], body.results[position]
+        state = joined_state(analysis.elements, before, after)
+        if state is None:
+            return "its iterations hand on a value that is cut in another way each time"
+        old = given.arguments[position]
+        is_same = body.body.source(tensor) == body.body.arguments[position]
+        argument = old
+        if not is_same:
+            shape = joined_shape(old.shape, body.facts.shape(tensor))
+            argument = Argument(old.dtype, shape)
+        states.append(state)
+        arguments.append(argument)
+        element = given.elements[position]
+        if element is not None and not is_same:
+            element = joined(element, body.facts.elements.get(tensor, Element()))
+        elements.append(element)
+    return Given(states, arguments, elements)
+
+
+def _same(given: Given, after: Given) -> bool:
+    return (
+        list(given.states) == list(after.states)
+        and [a.key() for a in given.arguments] == [a.key() for a in after.arguments]
+        and list(given.elements) == list(after.elements)
+        and all(
+            one.roots == other.roots
+            for one, other in zip(given.states, after.states, strict=True)
+            if isinstance(one, Listed) and isinstance(other, Listed)
+        )
+    )
+
+
+def _learn(facts: Facts, node: Any, given: Given, body: SplitBody) -> None:
+    """Notes what is known of a loop's outputs."""
+    inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+    for position, tensor in enumerate(body.body.outputs):
+        output = f"{node.name}:{position}"
+        argument, element = given.arguments[position], given.elements[position]
+        facts.learn_shape(output, argument.shape)
+        if element is not None:
+            facts.elements[output] = element
+        if body.body.source(tensor) == body.body.arguments[position]:
+            facts.learn_same(output, inputs[position])
+            if argument.value is not None:
+                facts.learn_value(output, argument.value)
+
+
+def added_to_a_sum(view: OpView) -> Answer | None:
+    """In a body: a whole tensor that is added to terms of a sum is one more term.
+
+    So what a loop accumulates is summed once, behind the loop.
+    """
+    is_sum = view.node.op in ("Add", "AddV2", "AddN", "Sub") and SUM in view.states
+    alike = len({each.shape for each in view.inputs}) == 1
+    if not is_sum or not alike or any(state not in (WHOLE, SUM) for state in view.states):
+        return None
+    return Split((SUM,) * len(view.inputs), (SUM,) * len(view.output_shapes))

@@ -1,0 +1,151 @@
+"""TensorLists: each shard has its own list, of the parts of the elements.
+
+These rules are shown the list's state (Listed) and answer with it; what is written into a list is
+noted in `elements`. A list of which nothing is cut stays one whole list.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+from rewrite.split.list_elements import ListElements
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.states import WHOLE, Listed, Sharded, State
+
+ListRule = Callable[[OpView, ListElements, str], Answer]
+
+NEEDED_WHOLE = "its TensorList is needed whole"
+_ACROSS = StayWhole("the batch is spread over the elements of a list")
+_NEEDS_WHOLE = StayWhole("it needs a whole TensorList")
+_INDEX = StayWhole("the place in a list depends on the data that is cut")
+
+
+def _new(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListReserve, EmptyTensorList: input 0 is the shape of an element."""
+    state = elements.root(root)
+    if not isinstance(state, Listed):
+        return StayWhole()
+    return Split((WHOLE,) * len(view.inputs), (state,), _shapes(view, 0, state.element))
+
+
+def _from_tensor(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListFromTensor, TensorListScatter*: takes a tensor apart along axis 0."""
+    given = view.inputs[0].state
+    if isinstance(given, Sharded) and given.axis == 0:
+        return _ACROSS
+    if any(state != WHOLE for state in view.states[1:]):
+        return _INDEX
+    element = (
+        dataclasses.replace(given, axis=given.axis - 1) if isinstance(given, Sharded) else None
+    )
+    state = elements.root(root, element or WHOLE)
+    if not isinstance(state, Listed):
+        return StayWhole(NEEDED_WHOLE) if given != WHOLE else StayWhole()
+    needed = _stacked(state.element)
+    shape_at = 1 if view.node.op == "TensorListFromTensor" else 2
+    inputs = (needed, *(WHOLE,) * (len(view.inputs) - 1))
+    return Split(inputs, (state,), _shapes(view, shape_at, state.element))
+
+
+def _get(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListGetItem: (list, index, shape of an element)."""
+    listed = view.inputs[0].state
+    if not isinstance(listed, Listed) or view.states[1:] != (WHOLE, WHOLE):
+        return _INDEX
+    out: State = listed.element or WHOLE
+    return Split((listed, WHOLE, WHOLE), (out,), _shapes(view, 2, listed.element))
+
+
+def _pop(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListPopBack: (list, shape of an element) to (list, element)."""
+    listed = view.inputs[0].state
+    if not isinstance(listed, Listed) or view.states[1] != WHOLE:
+        return _INDEX
+    out: State = listed.element or WHOLE
+    return Split((listed, WHOLE), (listed, out), _shapes(view, 1, listed.element))
+
+
+def _stack(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListStack, TensorListGather: the last input is the shape of an element."""
+    listed, last = view.inputs[0].state, len(view.inputs) - 1
+    if not isinstance(listed, Listed) or any(state != WHOLE for state in view.states[1:]):
+        return _INDEX
+    inputs: tuple[State, ...] = (listed, *(WHOLE,) * last)
+    return Split(inputs, (_stacked(listed.element),), _shapes(view, last, listed.element))
+
+
+def _put(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListSetItem, TensorListPushBack: the last input is the new element."""
+    listed, item = view.inputs[0].state, view.inputs[-1].state
+    if not isinstance(listed, Listed) or any(state != WHOLE for state in view.states[1:-1]):
+        return _INDEX
+    written = elements.write(listed, item)
+    cut: State = written.element or WHOLE
+    inputs: tuple[State, ...] = (listed, *(WHOLE,) * (len(view.inputs) - 2), cut)
+    return Split(inputs, (written,))
+
+
+def _length(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListLength: the same for each shard."""
+    return Split(view.states, (WHOLE,))
+
+
+def _resize(view: OpView, elements: ListElements, root: str) -> Answer:
+    """TensorListResize: (list, size)."""
+    if view.inputs[1].state != WHOLE:
+        return _INDEX
+    return Split(view.states, (view.inputs[0].state,))
+
+
+def _same(view: OpView, elements: ListElements, root: str) -> Answer:
+    """Identity, ZerosLike, AddN ... of lists: all inputs are cut alike, and so is the output."""
+    joined: Listed | None = None
+    for state in view.states:
+        if not isinstance(state, Listed):
+            return _NEEDS_WHOLE
+        joined = state if joined is None else elements.join(joined, state)
+    assert joined is not None
+    return Split(view.states, (joined,))
+
+
+def _each(view: OpView, elements: ListElements, root: str) -> Answer:
+    """IdentityN: input i is output i."""
+    return Split(view.states, view.states)
+
+
+def _stacked(element: Sharded | None) -> State:
+    """How a tensor is cut whose rows along a new first axis are elements."""
+    return WHOLE if element is None else dataclasses.replace(element, axis=element.axis + 1)
+
+
+def _shapes(
+    view: OpView, position: int, element: Sharded | None
+) -> Mapping[int, Mapping[int, Sharded]]:
+    """What changes in an input that holds the shape of an element, where it says something."""
+    value = view.inputs[position].value
+    if element is None or (value is not None and value.ndim != 1):
+        return {}
+    return {position: {element.axis: element}}
+
+
+LIST_SHAPE_OPS = frozenset({"TensorListElementShape"})
+ROOTS: Mapping[str, ListRule] = {
+    "TensorListReserve": _new,
+    "EmptyTensorList": _new,
+    "TensorListFromTensor": _from_tensor,
+    "TensorListScatter": _from_tensor,
+    "TensorListScatterV2": _from_tensor,
+}
+LIST_RULES: Mapping[str, ListRule] = {
+    "TensorListGetItem": _get,
+    "TensorListPopBack": _pop,
+    "TensorListStack": _stack,
+    "TensorListGather": _stack,
+    "TensorListSetItem": _put,
+    "TensorListPushBack": _put,
+    "TensorListLength": _length,
+    "TensorListResize": _resize,
+    "IdentityN": _each,
+    **dict.fromkeys(("Identity", "ZerosLike", "AddN", "Snapshot", "StopGradient"), _same),
+}

@@ -1,0 +1,75 @@
+"""Training steps that a tf.function traced, as graphs whose variables are in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from graphs.building.flatten import flatten
+from graphs.flat_graph import FlatGraph
+from graphs.source_model import TensorSpec
+
+STEPS, FEATURES, UNITS = 3, 2, 2
+
+
+def keras_step(keras: Any, layers: list[Any], batch: int | None, fed: int) -> FlatGraph:
+    """A training step of a model of sequences, traced for this batch size, fed that one."""
+    model = keras.Sequential(
+        [keras.Input((STEPS, FEATURES), batch_size=batch), *layers, keras.layers.Dense(1)]
+    )
+    optimizer = keras.optimizers.SGD(0.1, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+
+    def step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(model(x, training=True) - y))
+        weights = model.trainable_variables
+        optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+        return loss
+
+    specs = [
+        tf.TensorSpec((batch, STEPS, FEATURES), tf.float32, "x"),
+        tf.TensorSpec((batch, 1), tf.float32, "y"),
+    ]
+    return flat_step(step, specs, fed)
+
+
+def flat_step(function: Any, specs: list[Any], fed: int) -> FlatGraph:
+    """The opened graph of a function, its unknown dimensions fed as `fed`."""
+    concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
+    feeds = [
+        TensorSpec(
+            tensor.name,
+            tensor.dtype.name,
+            tuple(fed if size is None else size for size in tensor.shape),
+        )
+        for tensor in concrete.inputs[: len(specs)]
+    ]
+    outputs = [tensor.name for tensor in concrete.outputs]
+    effects = [op.name for op in concrete.graph.control_outputs]
+    return flatten(_with_variables(concrete), feeds, outputs + effects)
+
+
+def _with_variables(concrete: Any) -> Any:
+    """The graph, with a VarHandleOp in the place of each variable that it captures."""
+    graph_def = concrete.graph.as_graph_def()
+    variables = {id(v.handle): v for v in concrete.graph.variables}
+    captured = {inner.op.name: outer for outer, inner in concrete.graph.captures}
+    for node in graph_def.node:
+        if node.name not in captured:
+            continue
+        outer, name = captured[node.name], node.name
+        node.Clear()
+        node.name = name
+        if id(outer) in variables:
+            variable = variables[id(outer)]
+            node.op = "VarHandleOp"
+            node.attr["dtype"].type = variable.dtype.as_datatype_enum
+            node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
+            node.attr["shared_name"].s = name.encode()
+        else:
+            node.op = "Const"
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(outer.numpy()))
+            node.attr["dtype"].type = outer.dtype.as_datatype_enum
+    return graph_def
