@@ -72,6 +72,7 @@ class Verified:
       run: "equal", "not run: why" or "ended: why": what became of comparing the run itself.
       estimates: {"seconds": x, "bytes": y} that comparing runs was thought to take; None where
         nobody asked.
+      split: what was proven of a split step (rewrite.split.prove_split); None of a whole one.
     """
 
     outputs_equal: bool
@@ -83,6 +84,7 @@ class Verified:
     structure_compared: Sequence[str] = ()
     run: str = "not run: nobody asked for it"
     estimates: Mapping[str, float] | None = None
+    split: Mapping[str, Any] | None = None
 
 
 def not_run(why: str) -> Verified:

@@ -24,7 +24,8 @@ from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
-from tfplace.choosing.run_estimate import decide, estimate_run
+from tfplace.choosing.run_estimate import Decision, decide, estimate_run
+from tfplace.choosing.split_proof import proven_split
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -111,8 +112,14 @@ def prove(
             NOT_VERIFIED,
         )
         _require_same(comparison)
+        split = None
+        if prepared.split is not None:
+            progress.say("proving that the split step computes what the unsplit one does")
+            left = end - time.monotonic()
+            run = _decision(prepared, emitted, wanted, budget_seconds, left)
+            split = proven_split(prepared.split, prepared.feeds, run, left, interruption)
         comparison = dataclasses.replace(
-            comparison, structure=True, structure_compared=structure.compared
+            comparison, structure=True, structure_compared=structure.compared, split=split
         )
         bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
         bound = interruption.unless_seen_in_time(
@@ -158,14 +165,22 @@ def _compared_run(
 ) -> Verified:
     """Runs both models where that was asked for, or is thought to cost little."""
     estimate = estimate_run(prepared, emitted.device_of_op)
-    free = psutil.virtual_memory().available
-    decision = decide(estimate, wanted, budget_seconds, free, seconds)
+    decision = _decision(prepared, emitted, wanted, budget_seconds, seconds)
     if decision.limits is None:
         comparison = not_run(decision.why)
     else:
         progress.say("running the given and the placed model to compare what they compute")
         comparison = verified(prepared, emitted.directory, emitted.device_of_op, decision.limits)
     return dataclasses.replace(comparison, estimates=dataclasses.asdict(estimate))
+
+
+def _decision(
+    prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float, seconds: float
+) -> Decision:
+    """Whether whole steps are run and compared, and under which limits."""
+    estimate = estimate_run(prepared, emitted.device_of_op)
+    free = psutil.virtual_memory().available
+    return decide(estimate, wanted, budget_seconds, free, seconds)
 
 
 def _require_same(comparison: Verified) -> None:

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewrite.verify import Verified
+from tfplace.choosing.split_proof import split_proof_sentence
 from tfplace.report.report import Report
 from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
@@ -174,6 +175,8 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
     verified = report.verified
     if verified.structure:
         yield "proven", f"by structure; the same are {', '.join(verified.structure_compared)}"
+    if verified.split is not None:
+        yield "", split_proof_sentence(verified.split)
     yield "verified", run_sentence(verified)
     known = verified.run.partition(": ")[2]  # said already
     left_out = [why for why in verified.not_compared if why != f"the run: {known}"]
