@@ -60,7 +60,7 @@ COMMANDS = {
     "check": Command(
         "MODEL",
         "would the model's device strings run on a cluster, op by op",
-        table.CLUSTER + table.RUN + table.COST_CACHE,
+        table.CLUSTER + table.RUN + table.SPLIT + table.COST_CACHE,
         (
             "tfplace check placed_dir --cluster=k80x2",
             "tfplace check model.pb --cluster=box.json --format=json",
@@ -69,7 +69,7 @@ COMMANDS = {
     "measure": Command(
         "MODEL",
         "time training runs, alone or against a placement, interleaved",
-        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN,
+        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN + table.SPLIT,
         (
             "tfplace measure model.pb --cluster=workers:2",
             "tfplace measure model.pb --cluster=workers:2 --placement=placement.json",
@@ -97,7 +97,7 @@ COMMANDS = {
     "bench": Command(
         "",
         "compare algorithms over models and clusters at equal budgets",
-        table.BENCH + table.BUDGET + table.OUTPUT + table.MEMORY_RESERVE,
+        table.BENCH + table.BUDGET + table.SHARDS + table.OUTPUT + table.MEMORY_RESERVE,
         (
             "tfplace bench --models=rnnlm,nmt:num_layers=4 --clusters=k80x2,k80x4 "
             "--algorithms=random,spotlight --seeds=1,2,3 --max_trials=1000 --output=bench.json",

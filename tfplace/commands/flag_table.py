@@ -111,7 +111,7 @@ CONSTRAINTS = (
         "place gradient ops apart from their forward ops; without it they share a device",
     ),
 )
-SPLIT = (
+SHARDS = (
     Flag(
         "shards",
         "integer",
@@ -119,6 +119,9 @@ SPLIT = (
         "into how many parts the step's batch is split before its ops are placed",
         least=1,
     ),
+)
+SPLIT = (
+    *SHARDS,
     Flag(
         "batch_axis",
         "multi",

@@ -46,4 +46,5 @@ def test_everything_is_counted(weight):
         "unpriced_ops": {},
         "without_gpu_kernel": {},
         "cluster": "k80x2",
+        "split": None,
     }

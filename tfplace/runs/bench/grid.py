@@ -27,10 +27,12 @@ class Cell:
     seed: int
     max_trials: int | None
     budget_seconds: float
+    shards: int = 1
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is this cell's, run under the same limits."""
-        return all(row.get(key) == value for key, value in vars(self).items())
+        known = {"shards": 1, **row}  # rows of an older bench say nothing of shards
+        return all(known.get(key) == value for key, value in vars(self).items())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Grid:
       budget_seconds: wall time of each cell's search.
       memory_reserve: fraction of memory kept free.
       parallel: cells at a time.
+      shards: into how many parts each step's batch is split.
     """
 
     models: Sequence[str]
@@ -56,11 +59,13 @@ class Grid:
     budget_seconds: float
     memory_reserve: float = 0.1
     parallel: int = 1
+    shards: int = 1
 
     def cells(self) -> list[Cell]:
         """All cells, those of one model and cluster together; what is named twice runs once."""
         keys = itertools.product(self.models, self.clusters, self.algorithms, self.seeds)
-        return [Cell(*key, self.max_trials, self.budget_seconds) for key in dict.fromkeys(keys)]
+        limits = self.max_trials, self.budget_seconds, self.shards
+        return [Cell(*key, *limits) for key in dict.fromkeys(keys)]
 
 
 def read_rows(path: str) -> list[dict[str, Any]]:

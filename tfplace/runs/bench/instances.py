@@ -17,15 +17,17 @@ from tfplace.search.instance import write_instance
 class PreparedInstances:
     """Instances by model and cluster, prepared by whichever cell needs one first."""
 
-    def __init__(self, scratch: str, memory_reserve: float) -> None:
+    def __init__(self, scratch: str, memory_reserve: float, num_shards: int = 1) -> None:
         """Prepares nothing yet.
 
         Args:
           scratch: a folder that is the bench's own.
           memory_reserve: fraction of memory kept free.
+          num_shards: into how many parts each step's batch is split.
         """
         self._scratch = scratch
         self._memory_reserve = memory_reserve
+        self._num_shards = num_shards
         self._lock = threading.Lock()
         self._written = functools.cache(self._write)
 
@@ -45,7 +47,10 @@ class PreparedInstances:
         """The folder, or why there is none: a model that fails is not read again for each cell."""
         try:
             options = ProblemOptions(
-                self._path(model), cluster=cluster, memory_reserve=self._memory_reserve
+                self._path(model),
+                cluster=cluster,
+                memory_reserve=self._memory_reserve,
+                num_shards=self._num_shards,
             )
             folder = tempfile.mkdtemp(dir=self._scratch)
             write_instance(folder, prepare(options).instance)

@@ -52,7 +52,9 @@ class BenchRun(ResumableRun[Row | None]):
 
     def run(self, parallel: int) -> None:
         with tempfile.TemporaryDirectory(prefix="tfplace_bench_") as scratch:
-            self._instances = PreparedInstances(scratch, self._grid.memory_reserve)
+            self._instances = PreparedInstances(
+                scratch, self._grid.memory_reserve, self._grid.shards
+            )
             super().run(parallel)
 
     def work(self, index: int) -> Iterator[Row]:

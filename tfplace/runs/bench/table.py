@@ -12,7 +12,7 @@ from typing import Any
 from tfplace.runs.tables import markdown_table
 
 COLUMNS = (
-    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "trials",
+    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "shards", "trials",
     "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
     "lower_bound_seconds", "error",
 )  # fmt: skip

@@ -12,7 +12,7 @@ from tfplace.runs.bench.run_cells import BenchRun
 from tfplace.runs.executors.program import Ended
 
 ROW_KEYS = {
-    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "trials",
+    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "shards", "trials",
     "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
     "lower_bound_seconds", "history",
 }  # fmt: skip
@@ -42,7 +42,7 @@ def run(tmp_path, monkeypatch):
     """Runs a grid; returns the bench and what ran. The models "bad" and "broken" can't be read."""
 
     class Instances:
-        def __init__(self, scratch, memory_reserve):
+        def __init__(self, scratch, memory_reserve, num_shards):
             pass
 
         def folder(self, model, cluster):
