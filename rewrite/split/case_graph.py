@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from rewrite.split.op_cases import OpCase
+from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import made_up
 from rewrite.split.wide_types import argument_types, widened
 
