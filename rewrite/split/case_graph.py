@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from rewrite.split.op_cases import OpCase
-from rewrite.split.op_inputs import made_up
+from rewrite.split.op_case import OpCase
+from rewrite.split.op_inputs import CantMakeUp, made_up
 from rewrite.split.wide_types import argument_types, widened
 
 v1 = tf.compat.v1
@@ -65,6 +65,8 @@ class CaseGraph:
         name = f"{self._scope}/input_{position}"
         if self.case.inputs[position].is_handle:
             return self._variable(position, name)
+        if tf.as_dtype(dtype) in (tf.variant, tf.resource):
+            raise CantMakeUp(f"a {tf.as_dtype(dtype).name} has no values to make up")
         whole, parts = made_up(self.case, position, tf.as_dtype(dtype).as_numpy_dtype)
         first = self._placeholder(f"{name}/whole", whole, dtype)
         return first, [

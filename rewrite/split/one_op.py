@@ -36,6 +36,7 @@ def one_op(node: Any, specs: Sequence[Spec]) -> tuple[list[Shape], list[np.ndarr
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()
+    graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
     copy = graph_def.node.add(op=node.op, name="op")
     for key, attr in node.attr.items():
         if not key.startswith("_"):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,117 +18,78 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import parse_input, source_of, with_index
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide import Decisions
-from rewrite.split.op_view import Split
+from rewrite.split.op_case import CaseInput, OpCase, Shape
+from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import Sharded, State, shard_sizes
-
-Shape = tuple[int, ...] | None
-_COPIES = 4  # what is read and made, whole and in parts
-_MOST_WORK = 2e9
-_MOST_ELEMENTS = 2**25
-
-
-@dataclasses.dataclass(frozen=True)
-class CaseInput:
-    """A data input of a case.
-
-    Attributes:
-      shape: of the whole tensor; of the variable where it is a variable's handle.
-      dtype: of the tensor or the variable.
-      state: what the copies read.
-      value: the whole tensor, where no run can change it.
-      values_of_shards: what each copy reads instead, where the input holds sizes.
-      is_handle: whether it is the handle of a variable.
-    """
-
-    shape: Shape
-    dtype: str
-    state: State
-    value: np.ndarray | None = None
-    values_of_shards: tuple[np.ndarray, ...] = ()
-    is_handle: bool = False
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """What two inputs that are alike have in common."""
-        values = () if self.value is None else (self.value, *self.values_of_shards)
-        written = tuple((str(v.dtype), v.shape, v.tobytes()) for v in values)
-        return self.shape, self.dtype, self.state, written, self.is_handle
-
-
-@dataclasses.dataclass(frozen=True)
-class OpCase:
-    """A split op: what it is whole, and what its copies are.
-
-    Attributes:
-      name: the first op of the step that is so.
-      count: how many there are.
-      node: the op, without inputs and name.
-      copy: one of its copies, which are all alike.
-      inputs: its data inputs.
-      outputs: the state of each output.
-      sizes: entries of the batch in each shard.
-      is_mean: whether terms are weighted by their part of the batch.
-      library: the functions that it calls; None where it calls none.
-      num_elements: of all whole inputs and outputs together.
-      work: about how many operations it takes.
-    """
-
-    name: str
-    count: int
-    node: Any
-    copy: Any
-    inputs: tuple[CaseInput, ...]
-    outputs: tuple[State, ...]
-    sizes: tuple[int, ...]
-    is_mean: bool
-    library: Any
-    num_elements: int
-    work: float
-
-    @property
-    def is_heavy(self) -> bool:
-        """Whether it is run in the step's own types: float64 would take too long."""
-        return self.work > _MOST_WORK or self.num_elements > _MOST_ELEMENTS
-
-    @property
-    def num_bytes(self) -> int:
-        """What it takes to run it whole and in parts."""
-        return _COPIES * (4 if self.is_heavy else 8) * self.num_elements
 
 
 def op_cases(
     flat: FlatGraph, properties: TensorProperties, decisions: Decisions, num_shards: int
 ) -> list[OpCase]:
     """One case for each distinct split op: type, attributes, shapes, states and known inputs."""
-    sizes = shard_sizes(decisions.batch, num_shards)
     first: dict[tuple[Any, ...], OpCase] = {}
-    count: dict[tuple[Any, ...], int] = {}
+    count: Counter[tuple[Any, ...]] = Counter()
+    for key, make in _keyed(flat, properties, decisions, shard_sizes(decisions.batch, num_shards)):
+        count[key] += 1
+        if key not in first:
+            first[key] = make()
+    return [dataclasses.replace(case, count=count[key]) for key, case in first.items()]
+
+
+def bodies_of(answer: Answer) -> Mapping[str, Any]:
+    """{attribute: what becomes of the function that it names} of an op that runs functions."""
+    bodies: Mapping[str, Any] = getattr(answer, "bodies", {})
+    return bodies
+
+
+def _keyed(
+    flat: FlatGraph, properties: TensorProperties, decisions: Any, sizes: tuple[int, ...]
+) -> Iterator[tuple[tuple[Any, ...], Callable[[], OpCase]]]:
+    """What tells cases apart, and the case; of ops in split functions, too."""
     for node in flat.graph_def.node:
-        answer = decisions.answer_of_op[node.name]
+        answer = decisions.answer_of_op.get(node.name)
         if not isinstance(answer, Split) or (node.op == "Const" and answer.is_repeated):
             continue  # a copy of a constant is the constant
+        for body in bodies_of(answer).values():
+            inside = SimpleNamespace(answer_of_op=body.answers, values=body.facts)
+            yield from _keyed(body.body.flat, body.facts.properties, inside, sizes)
+        if bodies_of(answer):
+            continue
         inputs = tuple(_inputs(flat, properties, decisions, node, answer, sizes))
         bare, copy = _bare(node), _bare(node)
         for name, value in answer.attrs.items():
             copy.attr[name].CopyFrom(value)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
         key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean)
-        count[key] = count.get(key, 0) + 1
-        if key not in first:
-            shapes = properties.shape_of[node.name]
-            each = [_elements(i.shape) for i in inputs], [_elements(s) for s in shapes]
-            first[key] = OpCase(
-                node.name, 1, bare, copy, inputs, answer.outputs, sizes, answer.is_mean,
-                flat.graph_def.library if _calls(bare) else None,
-                sum(each[0]) + sum(each[1]), _work(node.op, *each),
-            )  # fmt: skip
-    return [dataclasses.replace(case, count=count[key]) for key, case in first.items()]
+        shapes = properties.shape_of[node.name]
+        yield (
+            key,
+            functools.partial(_case, flat, bare, copy, inputs, answer, shapes, node.name, sizes),
+        )
+
+
+def _case(
+    flat: FlatGraph,
+    bare: Any,
+    copy: Any,
+    inputs: tuple[CaseInput, ...],
+    answer: Split,
+    shapes: Sequence[Shape],
+    name: str,
+    sizes: tuple[int, ...],
+) -> OpCase:
+    each = [_elements(i.shape) for i in inputs], [_elements(s) for s in shapes]
+    return OpCase(
+        name, 1, bare, copy, inputs, answer.outputs, sizes, answer.is_mean,
+        flat.graph_def.library if _calls(bare) else None,
+        sum(each[0]) + sum(each[1]), _work(bare.op, *each),
+    )  # fmt: skip
 
 
 def _inputs(
     flat: FlatGraph,
     properties: TensorProperties,
-    decisions: Decisions,
+    decisions: Any,
     node: Any,
     answer: Split,
     sizes: tuple[int, ...],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.meanings import Meaning
-from rewrite.split.op_cases import of_shard
+from rewrite.split.op_cases import bodies_of, of_shard
 from rewrite.split.op_view import Split
 from rewrite.split.states import WHOLE, State
 from rewrite.split.step_reading import StepReading
@@ -42,7 +42,7 @@ class OpChecks:
             if name in reading.nodes:
                 self._same(node, reading.nodes[name], None, {})
             for shard, copy in enumerate(reading.copies[name]):
-                self._same(node, reading.nodes[copy], shard, answer.attrs)
+                self._same(node, reading.nodes[copy], shard, answer.attrs, _of_functions(answer))
                 self._copy_inputs(node, reading.nodes[copy], shard, answer)
 
     def fetch(self, before: str, after: str) -> None:
@@ -56,24 +56,33 @@ class OpChecks:
         if {after} != ops and set(waits) != {f"^{op}" for op in ops}:
             raise RewriteError(f"reading a split step: fetching {after!r} doesn't run {before!r}")
 
-    def _same(self, node: Any, here: Any, shard: int | None, attrs: Mapping[str, Any]) -> None:
+    def _same(
+        self,
+        node: Any,
+        here: Any,
+        shard: int | None,
+        attrs: Mapping[str, Any],
+        own: Collection[str] = (),
+    ) -> None:
         """The same op type, attributes but for those that were decided, and control edges."""
-        wanted = {key: value for key, value in node.attr.items() if key not in _DERIVED}
+        without = {*_DERIVED, *own}
+        wanted = {key: value for key, value in node.attr.items() if key not in without}
         wanted.update(attrs)
         beside = [v.decode().removeprefix("loc:@") for v in node.attr["_class"].list.s] if (
             "_class" in node.attr) else []  # fmt: skip
         names = {name for each in beside for name in self._beside(each, shard)}
-        own = {key: value for key, value in here.attr.items() if key not in _DERIVED}
+        found = {key: value for key, value in here.attr.items() if key not in without}
         there = here.attr["_class"].list.s if "_class" in here.attr else []
         if (
             here.op != node.op
-            or own.keys() != wanted.keys()
-            or any(_bytes(own[key]) != _bytes(wanted[key]) for key in own)
+            or found.keys() != wanted.keys()
+            or any(_bytes(found[key]) != _bytes(wanted[key]) for key in found)
             or {v.decode().removeprefix("loc:@") for v in there} != names
         ):
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
         self._waits(node, here, shard)
-        if len(data_inputs(here)) != len(data_inputs(node)):
+        more = len(data_inputs(here)) - len(data_inputs(node))
+        if more and (more != 1 or not own):  # functions of a shard may read its sizes
             raise RewriteError(f"reading {here.name!r} of the split step: it reads more or less")
 
     def _waits(self, node: Any, here: Any, shard: int | None) -> None:
@@ -98,7 +107,8 @@ class OpChecks:
         return set(copies) if shard is None else {copies[shard]}
 
     def _copy_inputs(self, node: Any, here: Any, shard: int, answer: Split) -> None:
-        pairs = zip(data_inputs(node), data_inputs(here), answer.inputs, strict=True)
+        read = data_inputs(here)[: len(answer.inputs)]
+        pairs = zip(data_inputs(node), read, answer.inputs, strict=True)
         for position, (old, new, state) in enumerate(pairs):
             entries = answer.shape_inputs.get(position)
             if not entries:
@@ -143,9 +153,17 @@ class OpChecks:
                 )
 
 
-_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "While"})
+_READS = frozenset(
+    "ReadVariableOp ResourceGather ResourceGatherNd While If Case StatefulPartitionedCall".split()
+)
 """Ops that TensorFlow calls stateful, and that may run more than once."""
 _DERIVED = frozenset({"_output_shapes", "_class"})
+
+
+def _of_functions(answer: Split) -> set[str]:
+    """The attributes in which copies that run functions of their own differ."""
+    bodies = {key.partition("/")[0] for key in bodies_of(answer)}
+    return bodies | {"output_shapes", "T", "Tin", "Tout"} if bodies else set()
 
 
 def _same_array(one: np.ndarray, other: np.ndarray) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rewrite.split.numpy_parts import combined, cut
-from rewrite.split.op_cases import CaseInput, OpCase
+from rewrite.split.op_case import CaseInput, OpCase
 from rewrite.split.states import Partial, Sharded
 
 _FEW = 9

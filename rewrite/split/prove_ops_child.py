@@ -14,7 +14,7 @@ import tensorflow as tf
 from graphs.host.child import connect_to_parent
 from rewrite.split.case_graph import CaseGraph
 from rewrite.split.numpy_parts import combined, join
-from rewrite.split.op_cases import OpCase
+from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
 from rewrite.split.states import Partial, Sharded, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from rewrite.split.op_cases import OpCase
+from rewrite.split.op_case import OpCase
 
 
 @dataclasses.dataclass(frozen=True)

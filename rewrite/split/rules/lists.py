@@ -18,6 +18,7 @@ ListRule = Callable[[OpView, ListElements, str], Answer]
 NEEDED_WHOLE = "its TensorList is needed whole"
 _ACROSS = StayWhole("the batch is spread over the elements of a list")
 _NEEDS_WHOLE = StayWhole("it needs a whole TensorList")
+_IN_LISTS = StayWhole("lists in a list are not cut")
 _INDEX = StayWhole("the place in a list depends on the data that is cut")
 
 
@@ -79,7 +80,7 @@ def _put(view: OpView, elements: ListElements, root: str) -> Answer:
     """TensorListSetItem, TensorListPushBack: the last input is the new element."""
     listed, item = view.inputs[0].state, view.inputs[-1].state
     if not isinstance(listed, Listed) or any(state != WHOLE for state in view.states[1:-1]):
-        return _INDEX
+        return _IN_LISTS if isinstance(item, Listed) else _INDEX
     written = elements.write(listed, item)
     cut: State = written.element or WHOLE
     inputs: tuple[State, ...] = (listed, *(WHOLE,) * (len(view.inputs) - 2), cut)

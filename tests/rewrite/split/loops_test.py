@@ -153,7 +153,7 @@ REFUSED = {
         lambda y, w: tf.while_loop(
             lambda i, _: i < 2, lambda i, z: (i + 1, tf.tanh(z @ w)), (0, y)
         )[1],
-        "an iteration would need parts of other shards (While",
+        "an iteration would need parts of other shards (TensorListPushBack: lists in a list",
     ),
     "random numbers": (
         lambda y, w: y @ w + tf.random.normal((BATCH, FEATURES), seed=1),
@@ -170,6 +170,30 @@ def test_a_loop_that_stays_whole_says_why(name):
     assert any(why.startswith(reason) for why in whole_loops(decisions, flat).values())
     feeds = feeds_of(flat)
     assert len(run(split.graph_def, split.fetches, feeds)[0]) == len(flat.fetches)
+
+
+def test_a_list_that_two_loops_share():
+    weight = tf.Variable(tf.ones((2, 2)), name="weight")
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            rows = tf.TensorArray(tf.float32, 4, element_shape=x.shape, clear_after_read=False)
+            _, rows = tf.while_loop(
+                lambda i, _: i < 3,
+                lambda i, rows: (i + 1, rows.write(i, x * tf.cast(i, tf.float32))),
+                (0, rows),
+            )
+            rows = rows.write(3, tf.ones(x.shape))
+            _, y = tf.while_loop(
+                lambda i, _: i < 4,
+                lambda i, y: (i + 1, y + rows.read(i) @ weight),
+                (0, tf.zeros(x.shape)),
+            )
+            loss = tf.reduce_mean(tf.square(y))
+        weight.assign_sub(tape.gradient(loss, weight))
+        return loss
+
+    assert_the_same(flat_step(step, [tf.TensorSpec((BATCH, 2), tf.float32, "x")], BATCH), 2)
 
 
 def test_a_loop_in_a_loop():

@@ -151,3 +151,12 @@ def test_what_has_no_inputs_to_make_up_is_named():
     variant = dataclasses.replace(case.inputs[0], shape=None)
     outcome = outcomes_of([dataclasses.replace(case, inputs=(variant,))])[0]
     assert outcome.not_proven == "the shape of an input is not known before the run"
+
+
+def test_lists_have_no_values_to_make_up():
+    flat, properties, decisions, op = decided("unary")
+    case = next(c for c in op_cases(flat, properties, decisions, 2) if c.name == op)
+    node = v1.NodeDef(op="TensorListLength")
+    given = dataclasses.replace(case.inputs[0], dtype="variant")
+    outcome = outcomes_of([dataclasses.replace(case, node=node, copy=node, inputs=(given,))])[0]
+    assert outcome.not_proven == "a variant has no values to make up"
