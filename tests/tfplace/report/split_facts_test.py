@@ -29,5 +29,5 @@ def test_data_parallelism_that_can_not_be_had_says_why(tmp_path):
     options = ProblemOptions(path, cluster="k80x4")
     baseline = data_parallel_baseline(prepare(options, trace=False), options)
     assert not baseline.feasible and "into 4 parts" in baseline.reason
-    one = ProblemOptions(path, cluster="cpu-only")
+    one = ProblemOptions(path, cluster="local")
     assert data_parallel_baseline(prepare(one, trace=False), one) is None

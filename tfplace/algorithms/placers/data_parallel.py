@@ -22,8 +22,9 @@ def shard_of_op(problem: Problem) -> IntArray:
 def data_parallel(problem: Problem) -> IntArray:
     """i4[N]: shard m's ops on working device m, variables spread over the devices by bytes.
 
-    What sums a gradient lies where all that use the sum do, with the variable; any other whole op
-    lies with the first op whose result it uses.
+    What sums a gradient lies where all that use the sum do, with the variable. What several devices
+    read, such as the parts of an input, lies on the first of these: TensorFlow's executor sends
+    what later shards read before it computes with its own part, but not the other way round.
 
     Args:
       problem: of a split step; its ops are in a topological order.
@@ -41,8 +42,8 @@ def data_parallel(problem: Problem) -> IntArray:
     for op in range(problem.num_ops - 1, -1, -1):
         if wanted[op] < 0 and (using := users.get(op)):
             places = {int(wanted[user]) for user in using}
-            if len(places) == 1:
-                wanted[op] = places.pop()
+            if len(places) == 1 or min(places) >= 0:  # -1: not known yet
+                wanted[op] = min(places)
     for use in np.argsort(graph.use_op, kind="stable").tolist():
         if wanted[graph.use_op[use]] < 0:
             wanted[graph.use_op[use]] = wanted[source[use]]
