@@ -116,7 +116,8 @@ def _step_times(report: Report) -> Table:
     times = table(("placement", "predicted", "of single", "fullest device"))
     single = report.baselines["single"].step_seconds
     for name, baseline in report.baselines.items():
-        seconds = seconds_text(baseline.step_seconds) if baseline.feasible else "can't run"
+        why_not = "not tried" if baseline.reason.startswith("not tried") else "can't run"
+        seconds = seconds_text(baseline.step_seconds) if baseline.feasible else why_not
         times.add_row(
             name, seconds, _ratio(baseline.step_seconds, single), _fullest(baseline.peak_bytes)
         )
