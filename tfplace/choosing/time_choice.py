@@ -25,6 +25,11 @@ from tfplace.progress import Progress
 
 FINALISTS_SHARE = 0.4
 """Of the time for real runs; the comparison with given and single has the rest."""
+BEGIN_SECONDS, SLOWER = 10.0, 1.5
+"""What real runs take before the first step (processes, import, values of variables), and how much
+longer than predicted a step may take."""
+COMPARED_STEPS, FINALISTS_STEPS = 14, 7
+"""Steps of each placement: the first, those that warm up, those that count."""
 
 
 def time_choice(
@@ -68,7 +73,11 @@ def _timed(
 ) -> tuple[Choice, Comparison | None]:
     end = time.monotonic() + max(seconds, 0.0)
     name, seed, tried = prepared.cluster.name, options.seed, list[Tried]()
-    if choice.verdict == "placed" and has_finalists(prepared, options):
+    is_contest = choice.verdict == "placed" and has_finalists(prepared, options)
+    if is_contest and seconds < _contest_seconds(searched, choice):
+        progress.say("there is no time to time rivals, too: the best prediction is compared")
+        is_contest = False
+    if is_contest:
         progress.say("searching for rivals where links are slower")
         with progress.working(len(SLOWER_LINKS) * SEARCH_SHARE * options.budget_seconds):
             rivals = finalists(prepared, choice.candidate, options.budget_seconds, seed)
@@ -87,3 +96,12 @@ def _timed(
         timings = compare(prepared, placements, StepLimits(seed=seed, all_seconds=left), seed)
     timings = dataclasses.replace(timings, tried=tried)
     return confirmed(choice, searched.candidates, timings), timings
+
+
+def _contest_seconds(searched: Searched, choice: Choice) -> float:
+    """What timing rivals takes, and the comparison afterwards, which matters more."""
+    own = choice.candidate.step_seconds
+    single = min((c.step_seconds for c in searched.baselines if c.name == "single"), default=own)
+    compared = (own + (single if math.isfinite(single) else own)) * COMPARED_STEPS
+    rivals = (1 + len(SLOWER_LINKS)) * own * FINALISTS_STEPS
+    return 2 * BEGIN_SECONDS + SLOWER * (compared + rivals)
