@@ -7,6 +7,7 @@ import pytest
 
 from tfplace.choosing import time_choice
 from tfplace.choosing.choose import Choice
+from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
 from tfplace.progress import Progress
 
@@ -26,7 +27,8 @@ def test_rivals_are_timed_where_the_comparison_still_has_its_time(monkeypatch, s
         return own, []
 
     def compare(*arguments: Any) -> Any:
-        return did.append("compared")
+        did.append("compared")
+        return Comparison({}, "given", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
 
     monkeypatch.setattr(time_choice, "has_finalists", lambda *arguments: True)
     monkeypatch.setattr(time_choice, "finalists", lambda *arguments: [own])
@@ -34,7 +36,6 @@ def test_rivals_are_timed_where_the_comparison_still_has_its_time(monkeypatch, s
     monkeypatch.setattr(time_choice, "compare", compare)
     monkeypatch.setattr(time_choice, "placements_to_compare", lambda *arguments: {})
     monkeypatch.setattr(time_choice, "confirmed", lambda choice, *arguments: choice)
-    monkeypatch.setattr(time_choice.dataclasses, "replace", lambda value, **fields: value)
     prepared: Any = SimpleNamespace(cluster=SimpleNamespace(name="workers:2"))
     options: Any = SimpleNamespace(seed=0, evaluator="auto", budget_seconds=30.0)
     searched = Searched([single], [single, own], None)  # type: ignore[arg-type]
