@@ -33,7 +33,6 @@ def small_step():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, (BATCH, 6, 6, 2), "x")
         labels = v1.placeholder(tf.int32, (BATCH,), "labels")
-        v1.disable_resource_variables()
         with v1.variable_scope("", use_resource=True):
             w = v1.get_variable("w", (3, 3, 2, 4))
             scale, offset = v1.get_variable("scale", 4), v1.get_variable("offset", 4)
