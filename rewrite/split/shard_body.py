@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, parse_input, with_index
@@ -18,8 +18,12 @@ from rewrite.split.shard_shapes import WholeTensor
 from rewrite.split.split_body import SplitBody
 from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
-if TYPE_CHECKING:
-    from rewrite.split.shard_functions import ShardFunctions
+
+class Adapting(Protocol):
+    """Gives a copy of an op that runs functions its shard's own ones."""
+
+    def adapt(self, node: Any, answer: Split, shard: int, numbers: str | None = None) -> None:
+        """See ShardFunctions.adapt."""
 
 
 class ShardBody:
@@ -35,7 +39,7 @@ class ShardBody:
         shard: int,
         writer: NodeWriter,
         shapes: BodyShapes,
-        functions: ShardFunctions,
+        functions: Adapting,
         numbers: str | None,
     ):
         """Begins and ends.
