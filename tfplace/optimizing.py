@@ -83,26 +83,8 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
-        progress.say(f"reading {options.problem.model} and pricing its ops")
-        phases.begin("read")
-
-        def pricing_begins(model: LoadedModel, is_timed: bool) -> None:
-            if is_timed:  # real runs that time ops wait until nothing else runs on this machine
-                builder.close()
-                compiling.wait(phases, progress)
-                progress.say(f"timing its ops on {options.problem.cluster}")
-            elif options.evaluator != "measure":
-                builder.begin(model.source, scratch)
-            phases.begin("price")
-
-        trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
-        with progress.working():
-            prepared = prepare(
-                options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
-            )
+        prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
-        for sentence in prepared.matched:
-            progress.say(sentence)
         compiling.wait(phases, progress)
         if options.evaluator != "measure":
             builder.begin(prepared.source, scratch)
@@ -131,27 +113,50 @@ def optimize(
                 )
                 phases.begin("report")
                 left = end - phases.total() - REPORTING_SECONDS
-                explained = explain(placed)
-                needs = loading_needs(prepared.cluster, devices.values())
                 has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
                 split_evenly = interruption.unless_seen(
                     functools.partial(data_parallel_baseline, prepared, options.problem, has_time),
                     None,
                 )
+                needs = loading_needs(prepared.cluster, devices.values())
                 run = FinishedRun(
                     searched, choice, timings, proof, split_evenly, phases.seconds(), needs
                 )
-                report = report_of(prepared, options, run, explained)
-                write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
-                write_forms(made, tags_of(prepared.source), options.emit)
-                if options.dump_problem is not None:
-                    write_whole(
-                        options.dump_problem,
-                        lambda file: write_problem(file, placed.problem, placed.device_of_op),
-                    )
+                report = _write_report(prepared, options, run, placed, made)
             if log is not None:
                 log.finish(prepared, placed.device_of_op, report)
             return report
+
+
+def _read(
+    options: OptimizeOptions,
+    progress: Progress,
+    phases: Phases,
+    compiling: CompilingAhead,
+    builder: ModelBuilder,
+    scratch: Path,
+) -> PreparedModel:
+    """Reads the model and prices its ops; a graph's SavedModel begins to be made meanwhile."""
+    progress.say(f"reading {options.problem.model} and pricing its ops")
+    phases.begin("read")
+
+    def pricing_begins(model: LoadedModel, is_timed: bool) -> None:
+        if is_timed:  # real runs that time ops wait until nothing else runs on this machine
+            builder.close()
+            compiling.wait(phases, progress)
+            progress.say(f"timing its ops on {options.problem.cluster}")
+        elif options.evaluator != "measure":
+            builder.begin(model.source, scratch)
+        phases.begin("price")
+
+    trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
+    with progress.working():
+        prepared = prepare(
+            options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
+        )
+    for sentence in prepared.matched:
+        progress.say(sentence)
+    return prepared
 
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
@@ -184,6 +189,26 @@ def _write(
     files = placement_files(prepared, placed, PYTHON in options.emit)
     emit(prepared.source, devices, made, files, built)
     return devices
+
+
+def _write_report(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    run: FinishedRun,
+    placed: Simulated,
+    made: Path,
+) -> Report:
+    """Writes report and pages beside the placed model, and what else was asked for."""
+    explained = explain(placed)
+    report = report_of(prepared, options, run, explained)
+    write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
+    write_forms(made, tags_of(prepared.source), options.emit)
+    if options.dump_problem is not None:
+        write_whole(
+            options.dump_problem,
+            lambda file: write_problem(file, placed.problem, placed.device_of_op),
+        )
+    return report
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

@@ -9,6 +9,13 @@ import numpy as np
 
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.shard_shapes import WholeTensor
+from rewrite.split.size_nodes import (
+    answer_of_shape,
+    counting,
+    elements_per_entry,
+    share_of,
+    with_batch,
+)
 from rewrite.split.states import Sharded, shard_sizes
 
 NUMBERS = 3
@@ -41,12 +48,7 @@ class FixedBodyShapes:
 
     def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
         """See BodyShapes."""
-        new = np.array(value)
-        flat = new.reshape(-1)
-        for entry, state in entries.items():
-            if flat[entry] != -1:
-                flat[entry] = state.size(self._size)
-        return self._writer.shared_const(new)
+        return self._writer.shared_const(with_batch(value, entries, self._size))
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
         """See BodyShapes."""
@@ -54,9 +56,7 @@ class FixedBodyShapes:
 
     def share(self, dtype: str) -> str:
         """See BodyShapes."""
-        return self._writer.shared_const(
-            np.array(self._size / self._batch).astype(_numpy_dtype(dtype))
-        )
+        return self._writer.shared_const(share_of(self._size, self._batch, dtype))
 
     def span(self, state: Sharded, rank: int) -> tuple[str, str]:
         """See BodyShapes."""
@@ -74,8 +74,7 @@ class OpenBodyShapes:
 
     def of_shard(self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]) -> str:
         """See BodyShapes."""
-        flat = value.reshape(-1)
-        counted = {entry: state for entry, state in entries.items() if flat[entry] != -1}
+        counted = counting(value, entries)
         if not counted:
             return sizes
         return self._moved("Sub", sizes, value, counted)
@@ -90,10 +89,7 @@ class OpenBodyShapes:
             return self._element_shape(node, name, part, entries)
         shape = writer.op("Shape", f"{name}/part", [part], T=whole.dtype, out_type=number)
         shape = self._moved("AddV2", shape, np.zeros(whole.rank, number), entries)
-        if node.op != "Size":
-            return writer.node("Identity", name, [shape], T=number).name + ":0"
-        first = writer.shared_const(np.array(0, np.int32))
-        return writer.node("Prod", name, [shape, first], T=number, Tidx=np.int32).name + ":0"
+        return answer_of_shape(writer, node, name, shape, number)
 
     def _element_shape(
         self, node: Any, name: str, part: str, entries: Mapping[int, Sharded]
@@ -139,21 +135,17 @@ class OpenBodyShapes:
         self, kind: str, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded]
     ) -> str:
         """Sizes plus or minus what the other shards have of the batch."""
-        weights = np.zeros_like(value)
-        for entry, state in entries.items():
-            weights.reshape(-1)[entry] = state.outer * state.inner
         number = value.dtype
-        rest = self._cast(self._number(1), number)
-        own = self._writer.op(
-            "Mul", "split/rest", [rest, self._writer.shared_const(weights)], T=number
-        )
+        rest = self._writer.cast(self._number(1), number)
+        weights = self._writer.shared_const(elements_per_entry(value, entries))
+        own = self._writer.op("Mul", "split/rest", [rest, weights], T=number)
         return self._writer.op(kind, "split/shape", [sizes, own], T=number)
 
     def _sum_of_numbers(self, number: Any) -> str:
         both = self._writer.op(
             "AddV2", "split/batch", [self._number(0), self._number(1)], T=np.int32
         )
-        return self._cast(both, number)
+        return self._writer.cast(both, number)
 
     def _number(self, index: int) -> str:
         """One of the shard's numbers, a scalar."""
@@ -163,17 +155,6 @@ class OpenBodyShapes:
             new.attr["num"].i = NUMBERS
             self._made["numbers"] = name
         return f"{self._made['numbers']}:{index}"
-
-    def _cast(self, tensor: str, number: Any) -> str:
-        if np.dtype(number) == np.int32:
-            return tensor
-        return self._writer.op("Cast", "split/cast", [tensor], SrcT=np.int32, DstT=number)
-
-
-def _numpy_dtype(dtype: str) -> Any:
-    import tensorflow as tf
-
-    return tf.as_dtype(dtype).as_numpy_dtype
 
 
 def _numpy_number(number: int) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of
+from graphs.names import data_inputs, op_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
@@ -130,7 +130,7 @@ class _Builder:
             self._add_whole(node)
 
     def _add_whole(self, node: Any) -> None:
-        inputs = [self.tensors.whole(name) for name in _data(node)]
+        inputs = [self.tensors.whole(name) for name in data_inputs(node)]
         new = self.writer.node(node.op, node.name, [*inputs, *self._controls(node, None)])
         self._copy_attrs(node, new, None)
         for index in range(len(self.properties.dtype_of[node.name])):
@@ -143,13 +143,13 @@ class _Builder:
     def _add_copies(self, node: Any, answer: Split) -> None:
         inputs = [
             self.tensors.parts(name, state)
-            for name, state in zip(_data(node), answer.inputs, strict=True)
+            for name, state in zip(data_inputs(node), answer.inputs, strict=True)
         ]
         names = []
         for shard in range(self.num_shards):
             mine = [row[shard] for row in inputs]
             for position, entries in answer.shape_inputs.items():
-                value = self._known(_data(node)[position])
+                value = self._known(data_inputs(node)[position])
                 if value is None:
                     raise RewriteError(f"splitting {node.name!r}: a size is not known beforehand")
                 mine[position] = self.shapes.of_shard(mine[position], value, entries, shard)
@@ -179,7 +179,7 @@ class _Builder:
         """What is said of a whole tensor's shape, though the tensor itself is in parts."""
         names: list[str] = []
         controls = self._controls(node, None)
-        for index, name in enumerate(_data(node)):
+        for index, name in enumerate(data_inputs(node)):
             tensor, answer = tensor_name(name), self._known(f"{node.name}:{index}")
             assert answer is not None
             state = self.decisions.state_of_tensor[tensor]
@@ -205,7 +205,7 @@ class _Builder:
 
     def _reads_parts(self, node: Any) -> bool:
         states = self.decisions.state_of_tensor
-        return any(states[tensor_name(name)] != WHOLE for name in _data(node))
+        return any(states[tensor_name(name)] != WHOLE for name in data_inputs(node))
 
     def _weighted(self, tensor: str, part: str, shard: int) -> str:
         """The average over a part, times the part's share of the batch."""
@@ -254,7 +254,3 @@ class _Builder:
                     new.attr["_class"].list.s.append(f"loc:@{name}".encode())
             elif key != "_output_shapes":
                 new.attr[key].CopyFrom(value)
-
-
-def _data(node: Any) -> list[str]:
-    return [name for name in node.input if not name.startswith("^")]

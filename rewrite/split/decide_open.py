@@ -9,7 +9,7 @@ from typing import Any
 from graphs.building.shapes import TensorProperties, infer
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of
+from graphs.names import data_inputs, op_of
 from graphs.source_model import TensorSpec
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.op_view import Split
@@ -88,7 +88,7 @@ def _difference(node: Any, first: Decisions, second: Decisions) -> str:
         return DIFFERS if isinstance(two, Split) else ""
     if one != two:
         return DIFFERS
-    data = [name for name in node.input if not name.startswith("^")]
+    data = data_inputs(node)
     for position, entries in one.shape_inputs.items():
         value = second.values.value(tensor_name(data[position]))
         for entry, state in entries.items():

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.names import parse_input, with_index
+from graphs.names import data_inputs, parse_input, with_index
 from rewrite.split.decide import decide
 from rewrite.split.norm_formulas import backward, forward
 from rewrite.split.norm_ops import Images, NewOps
@@ -114,7 +114,7 @@ class _Rewriting:
         return self.replaced.get(tensor, name)
 
     def _take_apart(self, node: Any, origin: Origin) -> None:
-        inputs = [self._name(name) for name in node.input if not name.startswith("^")]
+        inputs = [self._name(name) for name in data_inputs(node)]
         controls = [name for name in node.input if name.startswith("^")]
         op, output = op_of_input(node, 0)
         shape, dtype = self.properties.shape_of[op][output], self.properties.dtype_of[op][output]

@@ -57,6 +57,12 @@ class NodeWriter:
         wanted = self.shared_const(np.array(shape, np.int32))
         return self.op("Reshape", name, [tensor, wanted], T=dtype, Tshape=np.int32)
 
+    def cast(self, tensor: str, number: Any) -> str:
+        """An int32 tensor as another kind of number; itself as an int32."""
+        if np.dtype(number) == np.int32:
+            return tensor
+        return self.op("Cast", "split/cast", [tensor], SrcT=np.int32, DstT=number)
+
     def shared_const(self, value: np.ndarray, shard: int | None = None) -> str:
         """A constant; each shard has its own, so that none has to travel between them."""
         key = shard, str(value.dtype), value.shape, value.tobytes()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import additive, broadcast, elementwise
@@ -55,7 +55,7 @@ def parts_on_demand(
                     found[node.name] = answer = made
         if node.op in SHAPE_OPS:
             continue  # it asks for a shape, in whatever parts
-        data = [name for name in node.input if not name.startswith("^")]
+        data = data_inputs(node)
         for position, name in enumerate(data):
             is_split = isinstance(answer, Split)
             if is_split and position in answer.shape_inputs:  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ import numpy as np
 from graphs import op_types
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, source_of, with_index
+from graphs.names import data_inputs, parse_input, source_of, with_index
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide import Decisions
 from rewrite.split.op_case import CaseInput, OpCase, Shape
@@ -94,7 +94,7 @@ def _inputs(
     answer: Split,
     sizes: tuple[int, ...],
 ) -> Iterator[CaseInput]:
-    names = [name for name in node.input if not name.startswith("^")]
+    names = data_inputs(node)
     for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):
         source = parse_input(name)
         dtype = properties.dtype_of[source.op][source.output]

@@ -9,6 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from rewrite.split.node_writer import NodeWriter
+from rewrite.split.size_nodes import (
+    answer_of_shape,
+    counting,
+    elements_per_entry,
+    share_of,
+    with_batch,
+)
 from rewrite.split.states import Sharded, State, shard_sizes
 
 
@@ -77,12 +84,7 @@ class FixedShapes:
         self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
     ) -> str:
         """See ShardShapes."""
-        new = np.array(value)
-        flat = new.reshape(-1)
-        for entry, state in entries.items():
-            if flat[entry] != -1:
-                flat[entry] = state.size(self._sizes[shard])
-        return self._writer.shared_const(new, shard)
+        return self._writer.shared_const(with_batch(value, entries, self._sizes[shard]), shard)
 
     def of_whole(self, node: Any, name: str, part: str, whole: WholeTensor) -> str:
         """See ShardShapes."""
@@ -90,9 +92,8 @@ class FixedShapes:
 
     def share(self, shard: int, dtype: str) -> str:
         """See ShardShapes."""
-        return self._writer.shared_const(
-            np.array(self._sizes[shard] / self._batch).astype(_numpy_dtype(dtype)), shard
-        )
+        share = share_of(self._sizes[shard], self._batch, dtype)
+        return self._writer.shared_const(share, shard)
 
 
 class OpenShapes:
@@ -158,8 +159,7 @@ class OpenShapes:
         self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
     ) -> str:
         """See ShardShapes."""
-        flat = value.reshape(-1)
-        counted = {e: state for e, state in entries.items() if flat[e] != -1}
+        counted = counting(value, entries)
         if not counted:
             return sizes
         key = ("shape", sizes, shard, *counted.items())
@@ -176,10 +176,7 @@ class OpenShapes:
         if isinstance(whole.state, Sharded):
             zeros = np.zeros(whole.rank, number)
             shape = self._moved("AddV2", shape, zeros, {whole.state.axis: whole.state}, 0, name)
-        if node.op != "Size":
-            return writer.node("Identity", name, [shape], T=number).name + ":0"
-        first = writer.shared_const(np.array(0, np.int32))
-        return writer.node("Prod", name, [shape, first], T=number, Tidx=np.int32).name + ":0"
+        return answer_of_shape(writer, node, name, shape, number)
 
     def share(self, shard: int, dtype: str) -> str:
         """See ShardShapes."""
@@ -191,7 +188,7 @@ class OpenShapes:
             ("shares",),
             lambda: self._unpacked(
                 op("RealDiv", "split/shares",
-                   [self._cast(self._sizes, np.float64), self._cast(self._batch, np.float64)],
+                   [self._writer.cast(each, np.float64) for each in (self._sizes, self._batch)],
                    T=np.float64), np.float64, "split/share",
             ),
         )  # fmt: skip
@@ -209,12 +206,9 @@ class OpenShapes:
     ) -> str:
         """Sizes plus or minus what the other shards have of the batch."""
         number = value.dtype
-        weights = np.zeros_like(value)
-        for entry, state in entries.items():
-            weights.reshape(-1)[entry] = state.outer * state.inner
         rest = self._rest(shard, number)
-        weights_const = self._writer.shared_const(weights)
-        own = self._writer.op("Mul", f"split/{name}/rest", [rest, weights_const], T=number)
+        weights = self._writer.shared_const(elements_per_entry(value, entries))
+        own = self._writer.op("Mul", f"split/{name}/rest", [rest, weights], T=number)
         return self._writer.op(kind, f"split/{name}", [sizes, own], T=number)
 
     def _rest(self, shard: int, number: Any) -> str:
@@ -222,7 +216,7 @@ class OpenShapes:
         rests = self._once(
             ("rests", str(number)),
             lambda: self._unpacked(
-                self._cast(
+                self._writer.cast(
                     self._writer.op("Sub", "split/others", [self._batch, self._sizes], T=np.int32),
                     number,
                 ), number, "split/rest",
@@ -236,18 +230,7 @@ class OpenShapes:
         new.attr["num"].i = self._num_shards
         return f"{new.name}:0"
 
-    def _cast(self, tensor: str, number: Any) -> str:
-        if np.dtype(number) == np.int32:
-            return tensor
-        return self._writer.op("Cast", "split/cast", [tensor], SrcT=np.int32, DstT=number)
-
     def _once(self, key: tuple[Any, ...], make: Any) -> str:
         if key not in self._made:
             self._made[key] = make()
         return self._made[key]
-
-
-def _numpy_dtype(dtype: str) -> Any:
-    import tensorflow as tf
-
-    return tf.as_dtype(dtype).as_numpy_dtype

@@ -9,7 +9,7 @@ from typing import Any
 from graphs.building.op_outputs import output_names
 from graphs.errors import ModelError
 from graphs.function_library import called_function, library_of
-from graphs.names import op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.signature_key import WHOLE_SUFFIX
 from rewrite.split.build_step import SplitStep
 from rewrite.split.function_body import as_body
@@ -66,7 +66,7 @@ def _whole_function(function: str, library: Any) -> str:
 def _argument_of(call: Any, function: Any) -> dict[str, str]:
     """{op of the main graph that the call reads: the function's argument}."""
     arguments: dict[str, str] = {}
-    data = [each for each in call.input if not each.startswith("^")]
+    data = data_inputs(call)
     for source, argument in zip(data, function.signature.input_arg, strict=True):
         if parse_input(source).output != 0:
             raise ModelError(

@@ -24,7 +24,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from tfplace.bounds.lower_bound import lower_bound_seconds
-from tfplace.choosing.run_estimate import Decision, decide, estimate_run
+from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
 from tfplace.choosing.split_proof import proven_split
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
@@ -116,7 +116,7 @@ def prove(
         if prepared.split is not None:
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
-            run = _decision(prepared, emitted, wanted, budget_seconds, left)
+            _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
             split = proven_split(prepared.split, prepared.feeds, run, left, interruption)
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared, split=split
@@ -164,8 +164,7 @@ def _compared_run(
     seconds: float,
 ) -> Verified:
     """Runs both models where that was asked for, or is thought to cost little."""
-    estimate = estimate_run(prepared, emitted.device_of_op)
-    decision = _decision(prepared, emitted, wanted, budget_seconds, seconds)
+    estimate, decision = _decision(prepared, emitted, wanted, budget_seconds, seconds)
     if decision.limits is None:
         comparison = not_run(decision.why)
     else:
@@ -176,11 +175,11 @@ def _compared_run(
 
 def _decision(
     prepared: PreparedModel, emitted: Emitted, wanted: str, budget_seconds: float, seconds: float
-) -> Decision:
-    """Whether whole steps are run and compared, and under which limits."""
+) -> tuple[RunEstimate, Decision]:
+    """What running whole steps takes; whether they are run and compared, under which limits."""
     estimate = estimate_run(prepared, emitted.device_of_op)
     free = psutil.virtual_memory().available
-    return decide(estimate, wanted, budget_seconds, free, seconds)
+    return estimate, decide(estimate, wanted, budget_seconds, free, seconds)
 
 
 def _require_same(comparison: Verified) -> None:

@@ -19,24 +19,25 @@ def _images_state(view: OpView) -> Sharded | None:
     return None
 
 
-def norm(view: OpView, is_taken_apart: bool = False) -> Answer:
-    """FusedBatchNorm*: input 0 holds images, all others one number per channel."""
+def _norm(
+    view: OpView, is_taken_apart: bool, num_images: int, further_outputs: tuple[State, ...]
+) -> Answer:
+    """The first `num_images` inputs and output 0 hold images; other states are whole."""
     state = _images_state(view)
     if state is None:
         return StayWhole()
     if attr_of(view.node, "is_training").b and not is_taken_apart:
         return TRAINING
-    wholes: tuple[State, ...] = (WHOLE,) * (len(view.inputs) - 1)
-    return Split((state, *wholes), (state, *(WHOLE,) * (len(view.output_shapes) - 1)))
+    inputs = (state,) * num_images + (WHOLE,) * (len(view.inputs) - num_images)
+    unused = (WHOLE,) * (len(view.output_shapes) - 1 - len(further_outputs))
+    return Split(inputs, (state, *further_outputs, *unused))
+
+
+def norm(view: OpView, is_taken_apart: bool = False) -> Answer:
+    """FusedBatchNorm*: input 0 holds images, all others one number per channel."""
+    return _norm(view, is_taken_apart, num_images=1, further_outputs=())
 
 
 def norm_gradient(view: OpView, is_taken_apart: bool = False) -> Answer:
     """FusedBatchNormGrad*: inputs 0 and 1 hold images; outputs 1 and 2 sum over them."""
-    state = _images_state(view)
-    if state is None:
-        return StayWhole()
-    if attr_of(view.node, "is_training").b and not is_taken_apart:
-        return TRAINING
-    wholes: tuple[State, ...] = (WHOLE,) * (len(view.inputs) - 2)
-    unused = (WHOLE,) * (len(view.output_shapes) - 3)
-    return Split((state, state, *wholes), (state, SUM, SUM, *unused))
+    return _norm(view, is_taken_apart, num_images=2, further_outputs=(SUM, SUM))

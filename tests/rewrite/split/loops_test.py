@@ -13,7 +13,7 @@ from graphs.building.shapes import infer
 from rewrite.split.build_step import build_step
 from rewrite.split.decide_open import decide_open
 from rewrite.split.op_view import Split
-from tests.rewrite.split.run_step import run, split_step
+from tests.rewrite.split.run_step import assert_same_steps, run, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS, flat_step, keras_step
 
 BATCH = 5
@@ -69,14 +69,7 @@ def assert_the_same(flat, num_shards):
     feeds = feeds_of(flat)
     decisions, split = split_step(flat, BATCH, num_shards, dict.fromkeys(feeds, 0))
     assert whole_loops(decisions, flat) == {}
-    whole, after = run(flat.graph_def, flat.fetches, feeds, num_steps=2)
-    parts, split_after = run(split.graph_def, split.fetches, feeds, num_steps=2)
-    for one, other in zip(whole, parts, strict=True):
-        if one is not None:
-            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
-    assert set(after) == set(split_after)
-    for name, value in after.items():
-        np.testing.assert_allclose(split_after[name], value, rtol=1e-4, atol=1e-6, err_msg=name)
+    assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)
     return split
 
 
@@ -107,11 +100,7 @@ def test_any_batch_size(library):
                 node.attr["shape"].shape.dim[0].size = -1
     for batch in (3, 8):
         feeds = feeds_of(flat, batch)
-        whole, after = run(flat.graph_def, flat.fetches, feeds, num_steps=2)
-        parts, split_after = run(split.graph_def, split.fetches, feeds, num_steps=2)
-        np.testing.assert_allclose(parts[0], whole[0], rtol=1e-4)
-        for name, value in after.items():
-            np.testing.assert_allclose(split_after[name], value, rtol=1e-4, atol=1e-6)
+        assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)
 
 
 def loop_step(body, shape=(BATCH, FEATURES)):

@@ -54,3 +54,23 @@ def run(
                 reads[node.name] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
             answers = [session.run(list(fetches), dict(feeds)) for _ in range(num_steps)]
             return answers[-1], session.run(reads)
+
+
+def assert_same_steps(
+    whole: FlatGraph,
+    split: FlatGraph | SplitStep,
+    feeds: Mapping[str, Any],
+    variables_rtol: float,
+    variables_atol: float,
+) -> None:
+    """What is fetched in the second of two steps, and the variables after it, are the same."""
+    outputs, after = run(whole.graph_def, whole.fetches, feeds, num_steps=2)
+    split_outputs, split_after = run(split.graph_def, split.fetches, feeds, num_steps=2)
+    for one, other in zip(outputs, split_outputs, strict=True):
+        if one is not None:
+            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+    assert set(after) == set(split_after)
+    for name, value in after.items():
+        np.testing.assert_allclose(
+            split_after[name], value, rtol=variables_rtol, atol=variables_atol, err_msg=name
+        )

@@ -8,7 +8,7 @@ from graphs.building.flatten import flatten
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
-from tests.rewrite.split.run_step import run, split_step
+from tests.rewrite.split.run_step import assert_same_steps, split_step
 
 STEPS = [("cifar10", 2), ("cifar10", 3), ("rnnlm", 2), ("rnnlm", 3), ("dlrm", 3), ("resnet50", 3)]
 
@@ -32,11 +32,4 @@ def test_two_steps_are_the_same(step):
     }
     decisions, split = split_step(step, 5, num_shards, dict.fromkeys(feeds, 0))
     assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 30
-    whole, after = run(step.graph_def, step.fetches, feeds, num_steps=2)
-    parts, split_after = run(split.graph_def, split.fetches, feeds, num_steps=2)
-    for one, other in zip(whole, parts, strict=True):
-        if one is not None:
-            np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
-    assert set(after) == set(split_after)
-    for name, value in after.items():
-        np.testing.assert_allclose(split_after[name], value, rtol=1e-3, atol=2e-5, err_msg=name)
+    assert_same_steps(step, split, feeds, variables_rtol=1e-3, variables_atol=2e-5)
