@@ -47,9 +47,10 @@ def with_names(graph_def, ops, functions, in_step):
     """The graph with an op, and a function, of each of these names."""
     result = copy.deepcopy(graph_def)
     for name in sorted(ops):
-        added = result.node.add(op="NoOp", name=name)
-        if in_step:
-            next(node for node in result.node if node.name == "train").input.append(f"^{added.name}")
+        result.node.add(op="NoOp", name=name)
+    if in_step:
+        train = next(node for node in result.node if node.name == "train")
+        train.input.extend(f"^{name}" for name in sorted(ops))
     first = result.library.function[0]
     for name in sorted(functions):
         result.library.function.add().CopyFrom(first)
