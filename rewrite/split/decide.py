@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties
@@ -35,6 +35,7 @@ class Decisions:
       values: of tensors that no run can change, for this batch size.
       properties: of the step's tensors, with what was found of loops and lists.
       is_open: whether the step takes any batch size, so that all sizes are computed in each run.
+      open_axes: {fed tensor: its axes of any size} of such a step.
     """
 
     batch: int
@@ -44,6 +45,7 @@ class Decisions:
     values: KnownValues
     properties: TensorProperties
     is_open: bool = False
+    open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
 
 
 def decide(
