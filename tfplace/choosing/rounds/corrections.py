@@ -56,7 +56,7 @@ def numbers_of(problem: Problem) -> list[Number]:
     """What may be wrong of a problem's machine; the figures are how far assumed ones were off."""
     numbers = [Number(SPEED + name, 0.3) for name in _speeds(problem)]
     if problem.num_devices > 1:
-        numbers += [Number(LATENCY, 1.0), Number(RATE, 1.0)]
+        numbers += [Number(LATENCY, 1.5), Number(RATE, 1.5)]
     if problem.executor is not None:
         numbers.append(Number(ENDS, 0.7))
         if problem.executor.op_slowdown is not None:
@@ -142,6 +142,11 @@ class ForwardModel:
     def least(self) -> FloatArray:
         """f8[K] the lowest θ that makes sense."""
         return np.array([number.least for number in self.numbers])
+
+    def with_slower_links(self, factor: float) -> FloatArray:
+        """θ of the machine as taken but for its links."""
+        of_links = {LATENCY: np.log(factor), RATE: -np.log(factor)}
+        return np.array([of_links.get(number.name, 0.0) for number in self.numbers])
 
     def on(self, theta: FloatArray) -> Problem:
         """The problem on one machine."""
