@@ -113,7 +113,7 @@ def prove_split(
     Returns:
       What was proven; `differing` tells defects.
     """
-    ops = prove_ops(flat, properties, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
+    ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
     try:
         joints = prove_sizes(flat, properties, decisions, step, num_shards, limits.op_seconds / 2)
     except RewriteError as error:
