@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties
@@ -13,6 +13,7 @@ from rewrite.split.bodies import Bodies
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import Element
 from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
@@ -35,6 +36,8 @@ class Decisions:
       values: of tensors that no run can change, for this batch size.
       properties: of the step's tensors, with what was found of loops and lists.
       is_open: whether the step takes any batch size, so that all sizes are computed in each run.
+      elements: {TensorList "op:i": what its elements are}.
+      open_axes: {fed tensor: its axes of any size} of such a step.
     """
 
     batch: int
@@ -44,6 +47,8 @@ class Decisions:
     values: KnownValues
     properties: TensorProperties
     is_open: bool = False
+    elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
+    open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
 
 
 def decide(
@@ -81,7 +86,9 @@ def decide(
     answers.update(asked)
     states.update({f"{name}:0": answer.outputs[0] for name, answer in asked.items()})
     answers.update(repeated_ops(flat, properties, answers, states, kept_whole or {}))
-    return Decisions(batch, dict(axis_of_feed), answers, states, values, properties)
+    return Decisions(
+        batch, dict(axis_of_feed), answers, states, values, properties, elements=facts.elements
+    )
 
 
 class _Analysis:
