@@ -30,6 +30,8 @@ from rewrite.split.split_signature import signature_call
 from rewrite.split.write_model import run_name, whole_name, written
 
 _OUTPUT = "tfplace_output_"
+AN_OUTPUT = "it is an output of the step"
+"""Why an op stays whole that stands for what a run fetches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ def split_model(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
     properties = infer_known(flat)
-    kept_whole = dict.fromkeys(outputs, "it is an output of the step")
+    kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
     names = names_of_inputs(flat.feeds, source.signatures.get(run_name(source)), source.signatures)
     told = told_axes(flat.feeds, batch_axes or {}, names)
     flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
