@@ -60,7 +60,7 @@ def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     beside = facts["whole_ops"] - sum(row["count"] for row in facts["whole_because"])
     yield (
         "",
-        f"{beside:,} have nothing to do with the batch (variables, their updates, constants)"
+        f"{beside:,} have nothing to do with the batch (variables, updates, constants)"
         + _of_work(facts, "beside_flops_share"),
     )
     yield "", _joints(facts)

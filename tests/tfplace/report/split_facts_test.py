@@ -6,6 +6,7 @@ from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.report.inspection import inspect
+from tfplace.report.of_simulation import simulation_facts, simulation_sentences
 from tfplace.report.split_facts import split_sentences
 
 
@@ -28,6 +29,12 @@ def test_a_split_step_is_inspected(tmp_path):
     baseline = data_parallel_baseline(prepared, options)
     assert baseline.num_shards == 2 and baseline.feasible
     assert baseline.num_transfers > 0 and baseline.transfer_bytes > 0
+    simulated = simulation_facts(prepared, options, prepared.given, can_run=True)
+    assert simulated["data_parallel"] == baseline
+    told = dict(simulation_sentences(simulated))
+    assert told["kind"].startswith("all 2 shards on one device (gradient accumulation)")
+    assert told["compare"].startswith("shard i on device i: ")
+    assert simulation_facts(prepared, options, prepared.given, False)["parallelism"] is None
 
 
 def test_data_parallelism_that_can_not_be_had_says_why(tmp_path):
@@ -52,7 +59,7 @@ def test_what_stays_whole_is_said_with_its_share():
         ("split", "a batch of any size, priced for 8, into 4 shards of 2: axis 0 of x, y; axis 1 "
                   "of times"),
         ("", "3 ops have a copy for each shard: 30 % of the floating-point work"),
-        ("", "1,000 have nothing to do with the batch (variables, their updates, constants): 10 % "
+        ("", "1,000 have nothing to do with the batch (variables, updates, constants): 10 % "
              "of the floating-point work"),
         ("", "1 tensor is joined, 2 tensors are cut"),
         ("whole", "4 Where: why (60 % of the work)"),
