@@ -34,8 +34,8 @@ def parallelism_facts(found: Parallelism, problem: Problem) -> Mapping[str, Any]
     return {
         "kind": found.kind,
         "sentence": parallelism_text(found, problem),
-        "true_share": found.true_share,
-        "together_share": found.together_share,
+        "true_share": min(found.true_share, 1.0),
+        "together_share": min(found.together_share, 1.0),
         "devices": [problem.device_names[device] for device in found.devices],
         "shares": [
             {"device": name, "whole": float(of[-1]), "shards": of[:-1].tolist()}
