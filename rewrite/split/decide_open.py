@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.building.shapes import TensorProperties, infer
+from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
@@ -46,7 +46,7 @@ def decide_open(
     feeds = [_larger(spec, axis_of_feed, open_axes) for spec in flat.feeds]
     other_flat = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
     try:
-        other_properties = infer(other_flat)
+        other_properties = infer_known(other_flat)
     except ModelError:
         return None
     kept_whole = dict(kept_whole or {})
