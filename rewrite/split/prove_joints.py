@@ -3,7 +3,7 @@
 Every op of the unsplit step must be there exactly once, whole or in M copies, with its attributes
 but for those that were decided; each copy must read its own parts, or whole tensors; whatever else
 there is must be a join, a sum, a cut, a weight or a number that makes one of these of another.
-Nothing of `build_step` is used but the names that the contract, section 9, gives to copies.
+Nothing of `build_step` is used but which ops it says are the copies of which.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def prove_joints(
         raise RewriteError("reading a split step: its functions are not those that it had")
     sizes = shard_sizes(decisions.batch, count)
     try:
-        reading = StepReading(flat, properties, decisions, graph_def, sizes)
+        reading = StepReading(flat, properties, decisions, graph_def, sizes, step.copies)
         checks = OpChecks(decisions, reading)
         for node in flat.graph_def.node:
             checks.op(node)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
-import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Container, Mapping
 from typing import Any
 
 from graphs import op_types
@@ -17,23 +14,19 @@ from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.loading.feed_shapes import write_shapes
-from graphs.loading.saved_model_file import read_signatures, temporary_directory
-from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
 from graphs.tensor_protos import shape_of
-from rewrite.emit import leaving_out, serialized
 from rewrite.model_builder import given_graph
-from rewrite.signature_key import WHOLE_SUFFIX, run_signature
 from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
-from rewrite.split.split_graph import split_beside
-from rewrite.split.split_signature import signature_call, write_split_signature
+from rewrite.split.split_signature import signature_call
+from rewrite.split.write_model import whole_name, written
 
 _OUTPUT = "tfplace_output_"
 
@@ -85,10 +78,11 @@ def split_model(
     )
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
-        f"more, or run the unsplit step, signature {_run_name(source)}{WHOLE_SUFFIX}; entries:"
+        f"more, or run the unsplit step, signature {whole_name(source)}; entries:"
     )
-    step = build_step(flat, properties, decisions, num_shards, advice)
-    split = _written(source, own, flat, step, outputs)
+    taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
+    step = build_step(flat, properties, decisions, num_shards, advice, taken)
+    split = written(source, own, flat, step, outputs)
     return SplitModel(split, flat, properties, decisions, step, num_shards)
 
 
@@ -126,7 +120,7 @@ def _with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
     for op, most in highest.items():
         count = len(call.attr["Tout"].list.type) if call is not None else most + 1
         for number in range(count):
-            name = f"{_OUTPUT}{len(outputs)}"
+            name = _free(f"{_OUTPUT}{len(outputs)}", nodes)
             identity = graph_def.node.add(op="Identity", name=name, input=[f"{op}:{number}"])
             identity.attr["T"].type = output_dtype(nodes[op], library, number)
             outputs[name] = f"{op}:{number}"
@@ -178,77 +172,8 @@ def _num_split(decisions: Decisions) -> int:
     return sum(isinstance(answer, Split) for answer in decisions.answer_of_op.values())
 
 
-def _run_name(source: SourceModel) -> str:
-    """The signature that the run is, or becomes."""
-    fetches = {with_index(fetch) for fetch in source.fetches}
-    for name, signature in source.signatures.items():
-        if {with_index(spec.tensor) for spec in signature.outputs.values()} == fetches:
-            return name
-    return run_signature(source.mode)
-
-
-def _written(
-    source: SourceModel, own: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
-) -> SourceModel:
-    """The model with both steps."""
-    name = _run_name(source)
-    call = signature_call(own, source.fetches)
-    meta_graph = copy.deepcopy(source.meta_graph_def)
-    whole: Sequence[str] = ()
-    if call is not None and meta_graph is not None and name in source.signatures:
-        write_split_signature(meta_graph, name, call, step)
-        graph_def = meta_graph.graph_def
-    else:
-        both = split_beside(own, flat, step, outputs)
-        graph_def = both.graph_def
-        whole = [both.whole_tensor(fetch) for fetch in source.fetches]
-        if meta_graph is not None:
-            meta_graph.graph_def.CopyFrom(graph_def)
-            _redirect_signatures(meta_graph, name, both.whole_tensor)
-    split = dataclasses.replace(
-        source,
-        graph_def=write_shapes(graph_def, source.feeds),
-        meta_graph_def=meta_graph,
-        split_graph=None if source.saved_model_dir else graph_def,
-        whole_fetches=tuple(whole),
-    )
-    if not source.saved_model_dir:
-        return split
-    return dataclasses.replace(
-        split,
-        signatures=read_signatures(meta_graph),
-        saved_model_dir=_saved(source, meta_graph),
-    )
-
-
-def _redirect_signatures(meta_graph: Any, name: str, whole_tensor: Any) -> None:
-    """All signatures but the split one run the unsplit ops; one more runs the unsplit step."""
-    if name in meta_graph.signature_def:
-        whole = meta_graph.signature_def[f"{name}{WHOLE_SUFFIX}"]
-        whole.CopyFrom(meta_graph.signature_def[name])
-    for key, signature in meta_graph.signature_def.items():
-        if key != name:
-            for info in signature.outputs.values():
-                if info.WhichOneof("encoding") == "name":
-                    info.name = whole_tensor(info.name)
-
-
-def _saved(source: SourceModel, meta_graph: Any) -> str:
-    """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
-    folder = Path(temporary_directory(), "split")
-    ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
-    shutil.copytree(source.saved_model_dir, folder, ignore=ignore, copy_function=_link)
-    saved_model = copy.deepcopy(sniff(source.saved_model_dir).proto)
-    tags = set(meta_graph.meta_info_def.tags)
-    for each in saved_model.meta_graphs:
-        if set(each.meta_info_def.tags) == tags:
-            each.CopyFrom(meta_graph)
-    advice = "keep weights as variables instead of constants"
-    content = serialized(saved_model, "writing the split model", advice)
-    (folder / SAVED_MODEL_FILES[0]).write_bytes(content)
-    return str(folder)
-
-
-def _link(source: str, target: str) -> None:
-    """A link to a file that is only read."""
-    os.symlink(os.path.abspath(source), target)
+def _free(name: str, taken: Container[str]) -> str:
+    """A name like the one wanted that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
