@@ -84,7 +84,7 @@ def report_of(
         baselines=baselines,
         best=best,
         lower_bound_seconds=bound,
-        search={**_search_facts(searched.result), "interrupted": proof.interrupted},
+        search={**search_facts(searched.result), "interrupted": proof.interrupted},
         measured=measured,
         verified=proof.verified,
         verdict=choice.verdict,
@@ -143,7 +143,8 @@ def _cluster_facts(cluster: Cluster) -> Mapping[str, Any]:
     return {"name": cluster.name, "communication": cluster.communication, "devices": devices}
 
 
-def _search_facts(result: SearchResult) -> Mapping[str, Any]:
+def search_facts(result: SearchResult) -> Mapping[str, Any]:
+    """A search's figures (the contract, section 4)."""
     return {
         "num_trials": result.num_trials,
         "num_infeasible": result.num_infeasible,
