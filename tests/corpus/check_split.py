@@ -75,7 +75,7 @@ def _loaded(entry: Entry, folder: Path) -> SourceModel:
 
 
 def _wrong_ops(split: SplitModel) -> list[str]:
-    cases = op_cases(split.flat, split.properties, split.decisions, split.num_shards)
+    cases = op_cases(split.flat, split.decisions, split.num_shards)
     outcomes = outcomes_of(cases) if cases else []
     return [
         f"{case.name}: {outcome.differs}"
