@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.flatten import flatten
-from graphs.building.shapes import infer
+from graphs.building.shapes import infer_known
 from graphs.source_model import TensorSpec
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
@@ -56,7 +56,7 @@ def assert_same(flat, split, size):
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_fixed_batch(name):
     flat = opened(*step_of(name, BATCH))
-    properties = infer(flat)
+    properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, dict.fromkeys(batch_of(BATCH), 0))
     assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 1
     assert_same(flat, build_step(flat, properties, decisions, 3), BATCH)
@@ -65,7 +65,7 @@ def test_a_fixed_batch(name):
 @pytest.mark.parametrize("name", LOSSES)
 def test_any_batch(name):
     flat = opened(*step_of(name, None))
-    properties, axes = infer(flat), dict.fromkeys(batch_of(BATCH), 0)
+    properties, axes = infer_known(flat), dict.fromkeys(batch_of(BATCH), 0)
     decisions = decide_open(flat, properties, BATCH, axes, {feed: [0] for feed in axes})
     assert decisions is not None
     split = build_step(flat, properties, decisions, 2)
