@@ -25,7 +25,7 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
-ROUNDS_SHARE = 0.7
+ROUNDS_SHARE = 0.8
 """Of the time for real runs; the comparison with given and single has the rest."""
 BEGIN_SECONDS, SLOWER = 10.0, 1.5
 """What real runs take before the first step (processes, import, values of variables), and how much
