@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphs.building.flatten import flatten
-from graphs.building.shapes import TensorProperties, infer
+from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
@@ -112,7 +112,7 @@ class Bodies:
             node.attr["T"].type = output.type
             outputs.append(f"{node.name}:0")
         flat = flatten(graph_def, feeds, outputs or ["body"], open_conditionals=False)
-        properties = infer(flat)
+        properties = infer_known(flat)
         values = KnownValues(flat, properties)
         names = [f"argument_{position}:0" for position in range(len(arguments))]
         return Body(function, flat, properties, values, names, outputs)

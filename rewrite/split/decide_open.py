@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from graphs.building.shapes import TensorProperties, infer
+from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
@@ -77,7 +77,7 @@ def larger_step(
     feeds = [_larger(spec, axis_of_feed, open_axes, more) for spec in flat.feeds]
     larger = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
     try:
-        return larger, infer(larger)
+        return larger, infer_known(larger)
     except ModelError:
         return None
 

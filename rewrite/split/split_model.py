@@ -10,7 +10,7 @@ from typing import Any
 from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.building.op_outputs import output_dtype
-from graphs.building.shapes import TensorProperties, infer
+from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
@@ -71,7 +71,7 @@ def split_model(
     flat = flatten(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
-    properties = infer(flat)
+    properties = infer_known(flat)
     kept_whole = dict.fromkeys(outputs, "it is an output of the step")
     flat, properties, decisions = _decided(
         flat, properties, own, batch_axes or {}, num_shards, kept_whole

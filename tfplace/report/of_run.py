@@ -20,6 +20,8 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
+from tfplace.report.explaining.parallelism import parallelism_of
+from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.report import Measured, Report
 from tfplace.report.split_facts import split_facts
 from tfplace.search.trial_log import SearchResult
@@ -63,6 +65,8 @@ def report_of(
     baselines = {c.name: as_reported(c, prepared.problem) for c in searched.baselines}
     if estimate is not None:
         baselines[NAME] = estimate
+    placed = explained.placed
+    kind = parallelism_facts(parallelism_of(placed.problem, placed.device_of_op), placed.problem)
     measured = None
     if run.timings is not None:
         measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
@@ -81,13 +85,14 @@ def report_of(
         measured=measured,
         verified=proof.verified,
         verdict=choice.verdict,
-        verdict_sentence=choice.sentence,
+        verdict_sentence="; ".join(filter(None, (choice.sentence, kind["sentence"]))),
         command=options.command,
         output_dir=str(options.output_dir),
         loading_needs=run.loading_needs,
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
+        parallelism=kind,
         by_devices=by_devices(
             prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
         ),

@@ -10,12 +10,13 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 
-_SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
+SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
+"""What a name has if its op is a copy for a shard."""
 
 
 def shard_of_op(problem: Problem) -> IntArray:
     """i4[N]: which shard an op works for; -1 for an op that is whole."""
-    found = (_SHARD.search(name) for name in problem.graph.op_names)
+    found = (SHARD.search(name) for name in problem.graph.op_names)
     return np.array([-1 if match is None else int(match[1]) for match in found], dtype=np.int32)
 
 
