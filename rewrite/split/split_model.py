@@ -41,7 +41,7 @@ class SplitModel:
     Attributes:
       source: the model with the split step as its run; the unsplit one stays beside it.
       flat: the unsplit step, batch normalisations taken apart.
-      properties: of its tensors.
+      properties: of its tensors, with what was found of loops and lists.
       decisions: what became of each of its ops.
       step: the split step.
       num_shards: M.
@@ -86,15 +86,17 @@ def split_model(
     taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
     step = build_step(flat, properties, decisions, num_shards, advice, taken)
     split = written(source, own, flat, step, outputs)
-    return SplitModel(split, flat, properties, decisions, step, num_shards)
+    return SplitModel(split, flat, decisions.properties, decisions, step, num_shards)
 
 
 def _require_own_step(source: SourceModel) -> None:
     if source.origins is not None:
         raise UsageError(
-            f"splitting the step of {source.path!r}: its training step was made for the search and "
-            "is not in the model, so that no split step can be written; wanted a model with a "
-            "training step of its own (a signature train_step), or --mode=inference"
+            f"splitting the step of {source.path!r}: the model has no training step; the one that "
+            "tfplace made up says what training costs, but trains nothing that anybody wants, so "
+            "that its parts are not written either; wanted a model with a step of its own (a "
+            "signature train_step, or a .keras file that was saved after compile()), or "
+            "--mode=inference"
         )
 
 
