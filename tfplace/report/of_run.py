@@ -88,6 +88,7 @@ def report_of(
         waiting=explained.waiting(),
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
+        shards_tried=searched.shards,
         by_devices=by_devices(
             prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
         ),
