@@ -9,6 +9,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 
 SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
 """What a name has if its op is a copy for a shard."""
@@ -54,13 +55,8 @@ def data_parallel(problem: Problem) -> IntArray:
 
 def _spread_variables(problem: Problem, wanted: IntArray, devices: IntArray) -> None:
     """Gives variables and what updates them a device, the largest first, the least held next."""
-    graph = problem.graph
-    group = np.where(
-        graph.colocation_group >= 0,
-        graph.colocation_group,
-        graph.colocation_group.max(initial=-1) + 1 + np.arange(problem.num_ops),
-    )
-    num_bytes = np.bincount(group, weights=graph.op_persistent_bytes)
+    group = variable_units(problem, shard_of_op(problem))
+    num_bytes = variable_bytes(problem, group)
     held = dict.fromkeys(devices.tolist(), 0.0)
     for unit in np.argsort(-num_bytes, kind="stable").tolist():
         if num_bytes[unit] <= 0:
