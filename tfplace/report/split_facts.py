@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.names import op_of
 from rewrite.split.split_model import SplitModel
 from rewrite.split.summary import summary_of
-from tfplace.units_text import share_text
+from tfplace.choosing.tried_shards import TriedShards
+from tfplace.units_text import seconds_text, share_text
 
 MAX_REASONS = 12
 
@@ -39,3 +40,13 @@ def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "whole", f"{row['op_type']}, {row['count']:,}: {row['reason']}"
     if len(reasons) > MAX_REASONS:
         yield "", f"and {len(reasons) - MAX_REASONS} more reasons (--format=json has all)"
+
+
+def shards_sentences(tried: Sequence[TriedShards]) -> Iterator[tuple[str, str]]:
+    """What --shards=auto found for each number, as names and what is said of them."""
+    for number, each in enumerate(tried):
+        said = each.reason or f"tried, {seconds_text(each.step_seconds)} a step"
+        if each.single_seconds is not None:
+            said += f" ({seconds_text(each.single_seconds)} on one device)"
+        name = "" if number else "shards"
+        yield name, f"{each.shards}: {said}"
