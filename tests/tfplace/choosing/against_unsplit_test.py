@@ -65,7 +65,9 @@ def real(monkeypatch):
 
 def written():
     split, unsplit = found("split"), found("unsplit")
-    winner, choice, _ = time_beside_unsplit(split, unsplit, OPTIONS, Progress(), 30.0)
+    winner, choice, _ = time_beside_unsplit(
+        split, split.choice(), unsplit, OPTIONS, Progress(), 30.0
+    )
     return winner.prepared.training_run(), choice
 
 
@@ -91,7 +93,8 @@ def test_one_that_does_not_beat_its_own_single_device_leaves_the_unsplit_one_the
 
 
 def test_without_an_unsplit_one_nothing_is_timed_beside_it(real):
-    _, choice, _ = time_beside_unsplit(found("split"), None, OPTIONS, Progress())
+    split = found("split")
+    _, choice, _ = time_beside_unsplit(split, split.choice(), None, OPTIONS, Progress())
     assert (choice.sentence, real.asked) == ("split", [])
 
 
