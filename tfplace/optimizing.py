@@ -19,6 +19,7 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
+from tfplace.choosing.against_unsplit import Found, time_beside_unsplit
 from tfplace.choosing.choose import choose
 from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
@@ -26,7 +27,6 @@ from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
-from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
@@ -98,16 +98,22 @@ def optimize(
                     prepared, searched = shards.run(
                         lambda decided: builder.begin(decided.source, scratch)
                     )
+                    unsplit = shards.unsplit()
                 else:
                     searched = find_placement(prepared, options, trained, folder, progress)
+                    unsplit = None
             choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
             left = end - phases.total() - WRITING_SECONDS
-            decided = time_choice(prepared, options, searched, choice, progress, left)
-            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
+            decided = time_beside_unsplit(
+                Found(prepared, searched), choice, unsplit, options, progress, left
+            )
             phases.begin("write")
+            if decided.prepared.source is not prepared.source:
+                built = _built(builder, decided.prepared, scratch, progress)
+            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 progress.say("writing the placed model")

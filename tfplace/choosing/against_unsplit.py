@@ -7,6 +7,7 @@ the unsplit one there: being faster than its own single device says little of a 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Sequence
@@ -20,13 +21,14 @@ from tfplace.choosing.finalists import FIRST_ROUND, has_finalists
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.time_choice import Decided, time_choice
+from tfplace.interruption import interruptible
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
-CONTEST_SHARE = 0.4
+CONTEST_SHARE = 0.45
 """Of the time for real runs, at most; the comparison with given and single has the rest."""
 
 
@@ -50,6 +52,7 @@ class Found:
 
 def time_beside_unsplit(
     found: Found,
+    choice: Choice,
     unsplit: Found | None,
     options: OptimizeOptions,
     progress: Progress,
@@ -59,18 +62,16 @@ def time_beside_unsplit(
 
     Args:
       found: what the search found best.
+      choice: of its placements, by prediction.
       unsplit: the step as it came, where that was searched, too, and another was found better.
       options: evaluator, budget and seed.
       progress: is told what goes on.
       seconds: the longest that all real runs may take.
     """
     end = time.monotonic() + max(seconds, 0.0)
-    choice = found.choice()
     rival = unsplit if has_finalists(found.prepared, options) else None
-    if rival is not None:
-        limit = CONTEST_SHARE * max(seconds, 0.0)
-        if choice.verdict != "placed" or not _is_faster(found, rival, options, progress, limit):
-            found, choice = rival, rival.choice()
+    if rival is not None and not _wins(found, choice, rival, options, progress, seconds):
+        found, choice = rival, rival.choice()
     left = end - time.monotonic()
     decided = time_choice(found.prepared, options, found.searched, choice, progress, left)
     if rival is None or rival is found or decided.choice.verdict == "placed":
@@ -83,20 +84,37 @@ def _single(found: Found) -> Candidate:
     return next(each for each in found.searched.baselines if each.name == "single")
 
 
-def _is_faster(
-    found: Found, unsplit: Found, options: OptimizeOptions, progress: Progress, seconds: float
+def _wins(
+    found: Found,
+    choice: Choice,
+    unsplit: Found,
+    options: OptimizeOptions,
+    progress: Progress,
+    seconds: float,
 ) -> bool:
-    """Whether the split step runs faster than the unsplit one, on one device and at its best."""
-    progress.say(f"timing the split step beside the unsplit one on {found.prepared.cluster.name}")
-    rivals = {"split": (found.prepared, found.choice().candidate.device_of_op)}
+    """Whether the split step runs faster than the unsplit one, on one device and at its best.
+
+    After Ctrl-C the prediction stands, which says so.
+    """
+    if choice.verdict != "placed":
+        return False
+    split, limit = found.prepared, CONTEST_SHARE * max(seconds, 0.0)
+    progress.say(f"timing the split step beside the unsplit one on {split.cluster.name}")
+    rivals = {"split": (split, choice.candidate.device_of_op)}
     for candidate in (_single(unsplit), unsplit.choice().candidate):
         placement = candidate.device_of_op
         rivals[f"unsplit {placement.tobytes()!r}"] = (unsplit.prepared, placement)
     graphs = {name: each.placed_run_graph(placement) for name, (each, placement) in rivals.items()}
     runs = {name: each.training_run() for name, (each, _) in rivals.items()}
-    limits = dataclasses.replace(FIRST_ROUND, seed=options.seed, all_seconds=seconds)
-    with progress.working(seconds if math.isfinite(seconds) else None):
-        results = measure_variants(graphs, runs, found.prepared.cluster, limits)
+    limits = dataclasses.replace(FIRST_ROUND, seed=options.seed, all_seconds=limit)
+    work = functools.partial(measure_variants, graphs, runs, split.cluster, limits)
+    with (
+        progress.working(limit if math.isfinite(limit) else None),
+        interruptible() as interruption,
+    ):
+        results = interruption.unless_seen(work, None)
+    if results is None:
+        return True
     return is_faster(results.pop("split"), list(results.values()))
 
 

@@ -54,7 +54,8 @@ def real(monkeypatch):
         return Choice(candidates[-1], "placed", "")
 
     def compare(prepared, options, searched, choice, progress, seconds):
-        return Choice(choice.candidate, said.verdict, prepared.name), None
+        choice = Choice(choice.candidate, said.verdict, prepared.name)
+        return SimpleNamespace(prepared=prepared, choice=choice)
 
     monkeypatch.setattr(against_unsplit, "measure_variants", measure)
     monkeypatch.setattr(against_unsplit, "choose", by_prediction)
@@ -65,8 +66,8 @@ def real(monkeypatch):
 
 def written():
     split, unsplit = found("split"), found("unsplit")
-    winner, choice, _ = time_beside_unsplit(split, unsplit, OPTIONS, Progress(), 30.0)
-    return winner.prepared.training_run(), choice
+    decided = time_beside_unsplit(split, split.choice(), unsplit, OPTIONS, Progress(), 30.0)
+    return decided.prepared.training_run(), decided.choice
 
 
 def test_a_split_step_that_is_faster_than_both_unsplit_ones_is_written(real):
@@ -91,8 +92,9 @@ def test_one_that_does_not_beat_its_own_single_device_leaves_the_unsplit_one_the
 
 
 def test_without_an_unsplit_one_nothing_is_timed_beside_it(real):
-    _, choice, _ = time_beside_unsplit(found("split"), None, OPTIONS, Progress())
-    assert (choice.sentence, real.asked) == ("split", [])
+    split = found("split")
+    decided = time_beside_unsplit(split, split.choice(), None, OPTIONS, Progress())
+    assert (decided.choice.sentence, real.asked) == ("split", [])
 
 
 def test_what_could_not_be_timed_does_not_win_unless_nothing_could():
