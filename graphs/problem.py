@@ -34,6 +34,9 @@ class Problem:
       communication: name of the channel rule.
       executor: how ops and transfers share a device's slots; None for rules
         1 to 6 alone.
+      start_rank: i4[N], >= 0: the ready op of the least rank starts first, instead of rule 1's
+        first come, first served. Only a search for an order has it: what it finds becomes
+        control edges of the graph, so that it is never in a dump.
     """
 
     graph: OpGraph
@@ -49,6 +52,7 @@ class Problem:
     memory_reserve: float
     communication: str
     executor: ExecutorModel | None = None
+    start_rank: IntArray | None = None
 
     @property
     def num_ops(self) -> int:

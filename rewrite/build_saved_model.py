@@ -20,7 +20,7 @@ from graphs.names import op_of, with_index
 from graphs.source_model import Variable
 from rewrite.output_dir import sync_tree
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
-from rewrite.signature_key import WHOLE_SUFFIX, signature_key
+from rewrite.signature_key import signature_key, whole_signature
 
 v1 = tf.compat.v1
 _SCOPE = "tfplace"
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> None:
         signatures[request["signature"]] = signature
         if request["whole_fetches"]:
             whole = _signature(graph, request, request["whole_fetches"])
-            signatures[request["signature"] + WHOLE_SUFFIX] = whole
+            signatures[whole_signature(request["signature"], signatures)] = whole
         parts = {
             "signature_def_map": signatures,
             "assets_collection": v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS) or None,

@@ -1,7 +1,16 @@
 """What the signature that is made of a graph's run is called, and its inputs and outputs."""
 
-WHOLE_SUFFIX = "_whole"
-"""The unsplit step of a split signature NAME is NAME_whole."""
+from collections.abc import Container
+
+_WHOLE_SUFFIX = "_whole"
+
+
+def whole_signature(name: str, signatures: Container[str]) -> str:
+    """The signature of a split step's unsplit one, NAME_whole, beside a model's own signatures."""
+    whole = f"{name}{_WHOLE_SUFFIX}"
+    while whole in signatures:
+        whole += "_"
+    return whole
 
 
 def run_signature(mode: str) -> str:

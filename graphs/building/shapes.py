@@ -80,6 +80,14 @@ def infer(flat: FlatGraph) -> TensorProperties:
     return infer_graph_def(flat.graph_def, flat.feeds)
 
 
+def infer_known(flat: FlatGraph) -> TensorProperties:
+    """Infers as `infer` does, but without bounds: what depends on values stays unknown.
+
+    A bound is good enough to price an op; whoever cuts a tensor has to know its size.
+    """
+    return _infer_once(flat.graph_def, list(flat.feeds))
+
+
 def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
     """Does what `infer` does, for a GraphDef and what it is fed."""
     feeds = list(feeds)

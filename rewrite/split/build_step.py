@@ -14,7 +14,7 @@ from graphs.names import data_inputs, op_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.node_writer import NodeWriter
+from rewrite.split.node_writer import NodeWriter, TakenNames
 from rewrite.split.op_view import Split
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
@@ -28,10 +28,13 @@ class SplitStep:
     """A split step.
 
     Attributes:
-      graph_def: its ops, named as in the unsplit one; the copy of a/b for shard m is a/b/shard_m.
+      graph_def: its ops, named as in the unsplit one; the copy of a/b for shard m is a/b/shard_m,
+        or the like where the model has an op of that name.
       fetches: what to fetch instead of the unsplit step's fetches, in their order.
       origin_of: {op of the split step: op of the unsplit one that it stands for}; ops that join,
         sum or cut a tensor stand for the op that made it.
+      copies: {op of the unsplit step: its copies, one for each shard; for an op that says several
+        shapes what says each of them}.
       num_joins: tensors whose parts are joined.
       num_sums: tensors whose terms are combined.
       num_cuts: whole tensors that are cut into parts.
@@ -40,6 +43,7 @@ class SplitStep:
     graph_def: Any
     fetches: Sequence[str]
     origin_of: Mapping[str, str]
+    copies: Mapping[str, Sequence[str]]
     num_joins: int
     num_sums: int
     num_cuts: int
@@ -51,6 +55,7 @@ def build_step(
     decisions: Decisions,
     num_shards: int,
     advice: str = "",
+    taken: TakenNames | None = None,
 ) -> SplitStep:
     """The split step.
 
@@ -60,8 +65,10 @@ def build_step(
       decisions: what becomes of each op.
       num_shards: M, at least 2 and at most the batch size.
       advice: of a step that takes any batch size: what to do with fewer than M entries.
+      taken: names that the model has beside the step's.
     """
-    builder = _Builder(flat, properties, decisions, num_shards, advice)
+    taken = taken or TakenNames()
+    builder = _Builder(flat, properties, decisions, num_shards, advice, taken)
     for node in flat.graph_def.node:
         builder.add(node)
     fetches = [builder.fetch(fetch) for fetch in flat.fetches]
@@ -69,8 +76,9 @@ def build_step(
     graph_def.library.CopyFrom(flat.graph_def.library)
     graph_def.library.function.extend(builder.functions.functions)
     return SplitStep(
-        graph_def, fetches, builder.writer.origin_of, counts["join"], counts["sum"], counts["cut"]
-    )
+        graph_def, fetches, builder.writer.origin_of, {**builder.copies, **builder.said},
+        counts["join"], counts["sum"], counts["cut"],
+    )  # fmt: skip
 
 
 class _Builder:
@@ -83,21 +91,33 @@ class _Builder:
         decisions: Decisions,
         num_shards: int,
         advice: str,
+        taken: TakenNames,
     ):
         self.flat = flat
         self.properties = decisions.properties
         self.decisions = decisions
         self.num_shards = num_shards
         empty = type(flat.graph_def)(versions=flat.graph_def.versions)
-        self.writer = NodeWriter(empty, (node.name for node in flat.graph_def.node))
+        self.writer = NodeWriter(empty, (*flat.nodes, *taken.ops))
+        self.copies = self._names_of_copies()
+        self.said: dict[str, list[str]] = {}
         self.shapes = self._shapes(advice)
         self.tensors = StepTensors(
             self.writer, self.shapes, self.properties, decisions.state_of_tensor, num_shards
         )
         numbers = ShardNumbers(self.writer, self.shapes, num_shards)
-        self.functions = ShardFunctions(flat.library, numbers, decisions.batch, num_shards)
-        self._copies: dict[str, list[str]] = {}
+        self.functions = ShardFunctions(
+            flat.library, numbers, decisions.batch, num_shards, taken.functions
+        )
         self._read_whole = self._ops_read_whole()
+
+    def _names_of_copies(self) -> dict[str, list[str]]:
+        """Free names, taken before any other op can take them."""
+        return {
+            name: [self.writer.free_name(f"{name}/shard_{m}") for m in range(self.num_shards)]
+            for name, answer in self.decisions.answer_of_op.items()
+            if isinstance(answer, Split)
+        }
 
     def _ops_read_whole(self) -> set[str]:
         """The ops that a whole op reads, or that are fetched."""
@@ -145,22 +165,19 @@ class _Builder:
             self.tensors.parts(name, state)
             for name, state in zip(data_inputs(node), answer.inputs, strict=True)
         ]
-        names = []
-        for shard in range(self.num_shards):
+        names = self.copies[node.name]
+        for shard, name in enumerate(names):
             mine = [row[shard] for row in inputs]
             for position, entries in answer.shape_inputs.items():
                 value = self._known(data_inputs(node)[position])
                 if value is None:
                     raise RewriteError(f"splitting {node.name!r}: a size is not known beforehand")
                 mine[position] = self.shapes.of_shard(mine[position], value, entries, shard)
-            name = self.writer.free_name(f"{node.name}/shard_{shard}")
             new = self.writer.node(node.op, name, [*mine, *self._controls(node, shard)])
             self._copy_attrs(node, new, shard)
             for key, attr in answer.attrs.items():
                 new.attr[key].CopyFrom(attr)
             self.functions.adapt(new, answer, shard)
-            names.append(name)
-        self._copies[node.name] = names
         if node.op == "Const" and node.name in self._read_whole:
             self._add_whole(node)  # so that whole ops read what they did before
         for index, state in enumerate(answer.outputs):
@@ -194,7 +211,7 @@ class _Builder:
             self.tensors.set_whole(f"{node.name}:{index}", said)
             names.append(own)
         if node.op == "ShapeN":
-            self._copies[node.name] = names[:1]
+            self.said[node.name] = names
 
     def _is_known(self, node: Any) -> bool:
         count = len(self.properties.dtype_of[node.name])
@@ -218,8 +235,8 @@ class _Builder:
         if ":" in fetch:
             self.writer.origin = op_of(fetch)
             return self.tensors.whole(fetch)
-        copies = self._copies.get(fetch)
-        if copies is None:
+        copies = self._stand_for(fetch, None)
+        if copies == [fetch]:
             return fetch
         self.writer.origin = fetch
         name = self.writer.free_name(f"{fetch}/all")
@@ -233,13 +250,14 @@ class _Builder:
         for name in node.input:
             if not name.startswith("^"):
                 continue
-            copies = self._copies.get(name[1:])
-            if copies is None:
-                controls[name] = None
-            else:
-                mine = copies if shard is None or len(copies) == 1 else [copies[shard]]
-                controls.update((f"^{copy}", None) for copy in mine)
+            controls.update((f"^{op}", None) for op in self._stand_for(name[1:], shard))
         return list(controls)
+
+    def _stand_for(self, op: str, shard: int | None) -> Sequence[str]:
+        """What runs when an op of the unsplit step runs."""
+        if op in self.copies:
+            return self.copies[op] if shard is None else [self.copies[op][shard]]
+        return self.said.get(op, [op])[:1]
 
     def _copy_attrs(self, node: Any, new: Any, shard: int | None) -> None:
         new.device = node.device
@@ -250,7 +268,7 @@ class _Builder:
                     if isinstance(self.decisions.answer_of_op.get(name), Split):
                         if shard is None:
                             continue  # a whole op can't lie beside all copies of another one
-                        name = f"{name}/shard_{shard}"
+                        name = self.copies[name][shard]
                     new.attr["_class"].list.s.append(f"loc:@{name}".encode())
             elif key != "_output_shapes":
                 new.attr[key].CopyFrom(value)

@@ -109,8 +109,9 @@ def copied_tensors(
                 state = answer.outputs[index]
                 weighted = answer.is_mean and isinstance(state, Partial)
                 weights = [size / sum(sizes) if weighted else 1.0 for size in sizes]
-                parts = [f"{node.name}/shard_{m}:{index}" for m in range(len(sizes))]
-                if all(part.partition(":")[0] in there for part in parts):
+                copies = step.copies.get(node.name, ())
+                if copies and all(name in there for name in copies):
+                    parts = [f"{name}:{index}" for name in copies]
                     copied[tensor] = CopiedTensor(state, parts, weights)
             elif there.get(node.name) == node.op:
                 copied[tensor] = CopiedTensor(WHOLE, [tensor], [1.0])

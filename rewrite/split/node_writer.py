@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class TakenNames:
+    """What a model has beside its step: names that nothing of a split step may take.
+
+    Attributes:
+      ops: of the graph that the split step is written into.
+      functions: of its library.
+    """
+
+    ops: Collection[str] = ()
+    functions: Collection[str] = ()
 
 
 class NodeWriter:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs import op_types
@@ -37,12 +37,18 @@ class ShardFunctions:
     """
 
     def __init__(
-        self, library: Mapping[str, Any], numbers: ShardNumbers, batch: int, num_shards: int
+        self,
+        library: Mapping[str, Any],
+        numbers: ShardNumbers,
+        batch: int,
+        num_shards: int,
+        taken: Collection[str] = (),
     ):
+        """Begins; `taken` are functions of the model that the library has not."""
         self.functions: list[Any] = []
         self._library = library
         self._numbers, self._batch, self._num_shards = numbers, batch, num_shards
-        self._names = set(library)
+        self._names = {*library, *taken}
         self._made: dict[bytes, str] = {}
 
     def adapt(self, node: Any, answer: Split, shard: int, numbers: str | None = None) -> None:

@@ -56,7 +56,8 @@ def split_beside(
         if ":" not in op and op != after and op in originals
     }
     moved = _moved(originals, flat, made, {*fetched, *ended})
-    whole_name = _free_names(moved, originals, made)
+    scope = _free_scope(originals, made)
+    whole_name = {name: f"{scope}/{name}" for name in originals if name in moved}
     result = type(graph_def)(versions=graph_def.versions, library=graph_def.library)
     for name, node in originals.items():
         own = result.node.add()
@@ -65,7 +66,7 @@ def split_beside(
         _redirect(own, whole_name)
         if name in whole_name and "frame_name" in own.attr:
             frame = own.attr["frame_name"]
-            frame.s = f"{WHOLE_SCOPE}/".encode() + frame.s
+            frame.s = f"{scope}/".encode() + frame.s
     result.node.extend(
         node for name, node in made.items() if name not in originals or name in moved
     )
@@ -106,22 +107,22 @@ def _moved(
 ) -> set[str]:
     """The ops of the unsplit step whose names the split one needs for something else."""
     moved = set(fetched) & originals.keys()
-    for node in flat.graph_def.node:  # in a topological order
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):  # sources first
         name = node.name
         if name in originals and name in made:
             reads = {op_of(each.removeprefix("^")) for each in node.input}
-            if made[name] != node or not moved.isdisjoint(reads):
+            is_own = not origin.function and origin.node == name  # else of a call that was opened
+            if not is_own or made[name] != node or not moved.isdisjoint(reads):
                 moved.add(name)
     return moved
 
 
-def _free_names(
-    moved: Collection[str], originals: Mapping[str, Any], made: Mapping[str, Any]
-) -> dict[str, str]:
-    scope = WHOLE_SCOPE
-    while any(name.startswith(f"{scope}/") for name in (*originals, *made)):
+def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:
+    """A scope like the one wanted that no op is called by or lies in."""
+    scope, taken = WHOLE_SCOPE, {name.partition("/")[0] for name in (*originals, *made)}
+    while scope in taken:
         scope += "_"
-    return {name: f"{scope}/{name}" for name in originals if name in moved}
+    return scope
 
 
 def _redirect(node: Any, whole_name: Mapping[str, str]) -> None:
@@ -130,3 +131,8 @@ def _redirect(node: Any, whole_name: Mapping[str, str]) -> None:
         control, op = ("^", name[1:]) if name.startswith("^") else ("", op_of(name))
         if op in whole_name:
             node.input[i] = control + whole_name[op] + name[len(control) + len(op) :]
+    beside = node.attr["_class"].list.s if "_class" in node.attr else []
+    for i, each in enumerate(beside):
+        place = each.decode().removeprefix("loc:@")
+        if place in whole_name:
+            beside[i] = f"loc:@{whole_name[place]}".encode()

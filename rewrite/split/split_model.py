@@ -4,38 +4,34 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import os
-import shutil
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Container, Mapping
 from typing import Any
 
 from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.building.op_outputs import output_dtype
-from graphs.building.shapes import TensorProperties, infer
+from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.loading.feed_shapes import write_shapes
-from graphs.loading.saved_model_file import read_signatures, temporary_directory
-from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.loading.feed_shapes import names_of_inputs
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
 from graphs.tensor_protos import shape_of
-from rewrite.emit import leaving_out, serialized
 from rewrite.model_builder import given_graph
-from rewrite.signature_key import WHOLE_SUFFIX, run_signature
-from rewrite.split.batch_axes import candidates
+from rewrite.split.batch_axes import candidates, told_axes
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
-from rewrite.split.split_graph import split_beside
-from rewrite.split.split_signature import signature_call, write_split_signature
+from rewrite.split.split_signature import signature_call
+from rewrite.split.write_model import run_name, whole_name, written
 
 _OUTPUT = "tfplace_output_"
+AN_OUTPUT = "it is an output of the step"
+"""Why an op stays whole that stands for what a run fetches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +41,7 @@ class SplitModel:
     Attributes:
       source: the model with the split step as its run; the unsplit one stays beside it.
       flat: the unsplit step, batch normalisations taken apart.
-      properties: of its tensors.
+      properties: of its tensors, with what was found of loops and lists.
       decisions: what became of each of its ops.
       step: the split step.
       num_shards: M.
@@ -78,26 +74,29 @@ def split_model(
     flat = flatten(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
-    properties = infer(flat)
-    kept_whole = dict.fromkeys(outputs, "it is an output of the step")
-    flat, properties, decisions = _decided(
-        flat, properties, own, batch_axes or {}, num_shards, kept_whole
-    )
+    properties = infer_known(flat)
+    kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
+    names = names_of_inputs(flat.feeds, source.signatures.get(run_name(source)), source.signatures)
+    told = told_axes(flat.feeds, batch_axes or {}, names)
+    flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
-        f"more, or run the unsplit step, signature {_run_name(source)}{WHOLE_SUFFIX}; entries:"
+        f"more, or run the unsplit step, signature {whole_name(source)}; entries:"
     )
-    step = build_step(flat, properties, decisions, num_shards, advice)
-    split = _written(source, own, flat, step, outputs)
-    return SplitModel(split, flat, properties, decisions, step, num_shards)
+    taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
+    step = build_step(flat, properties, decisions, num_shards, advice, taken)
+    split = written(source, own, flat, step, outputs)
+    return SplitModel(split, flat, decisions.properties, decisions, step, num_shards)
 
 
 def _require_own_step(source: SourceModel) -> None:
     if source.origins is not None:
         raise UsageError(
-            f"splitting the step of {source.path!r}: its training step was made for the search and "
-            "is not in the model, so that no split step can be written; wanted a model with a "
-            "training step of its own (a signature train_step), or --mode=inference"
+            f"splitting the step of {source.path!r}: the model has no training step; the one that "
+            "tfplace made up says what training costs, but trains nothing that anybody wants, so "
+            "that its parts are not written either; wanted a model with a step of its own (a "
+            "signature train_step, or a .keras file that was saved after compile()), or "
+            "--mode=inference"
         )
 
 
@@ -126,7 +125,7 @@ def _with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
     for op, most in highest.items():
         count = len(call.attr["Tout"].list.type) if call is not None else most + 1
         for number in range(count):
-            name = f"{_OUTPUT}{len(outputs)}"
+            name = _free(f"{_OUTPUT}{len(outputs)}", nodes)
             identity = graph_def.node.add(op="Identity", name=name, input=[f"{op}:{number}"])
             identity.attr["T"].type = output_dtype(nodes[op], library, number)
             outputs[name] = f"{op}:{number}"
@@ -138,7 +137,7 @@ def _decided(
     flat: FlatGraph,
     properties: TensorProperties,
     own: Any,
-    batch_axes: Mapping[str, int],
+    told: Mapping[str, int],
     num_shards: int,
     kept_whole: Mapping[str, str],
 ) -> tuple[FlatGraph, TensorProperties, Decisions]:
@@ -149,7 +148,8 @@ def _decided(
         if node.op in op_types.PLACEHOLDERS and "shape" in node.attr
     }
     open_axes = open_axes_of(declared, flat.feeds)
-    readings = candidates(flat.feeds, open_axes, batch_axes)
+    readings = candidates(flat.feeds, open_axes, told)
+    entries = f"a batch of {readings[0][0]} entries" if readings else "no batch of so many entries"
     if readings and readings[0][0] < num_shards:
         readings = []
     best: tuple[FlatGraph, TensorProperties, Decisions] | None = None
@@ -166,10 +166,11 @@ def _decided(
             best = step, tensors, decisions
     if best is None:
         sizes = ", ".join(f"{op_of(s.tensor)} {list(s.shape or ())}" for s in flat.feeds)
+        larger = "a larger --batch_size, " if open_axes else ""
         raise UsageError(
-            f"splitting the step into {num_shards} parts: found no batch of so many entries; the "
-            f"inputs are {sizes or 'none'}; wanted --shards of at most the batch, a larger "
-            "--batch_size, or --batch_axis NAME=AXIS"
+            f"splitting the step into {num_shards} parts: found {entries}; the inputs are "
+            f"{sizes or 'none'}; wanted --shards of at most the batch, {larger}or --batch_axis "
+            "NAME=AXIS"
         )
     return best
 
@@ -178,77 +179,8 @@ def _num_split(decisions: Decisions) -> int:
     return sum(isinstance(answer, Split) for answer in decisions.answer_of_op.values())
 
 
-def _run_name(source: SourceModel) -> str:
-    """The signature that the run is, or becomes."""
-    fetches = {with_index(fetch) for fetch in source.fetches}
-    for name, signature in source.signatures.items():
-        if {with_index(spec.tensor) for spec in signature.outputs.values()} == fetches:
-            return name
-    return run_signature(source.mode)
-
-
-def _written(
-    source: SourceModel, own: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
-) -> SourceModel:
-    """The model with both steps."""
-    name = _run_name(source)
-    call = signature_call(own, source.fetches)
-    meta_graph = copy.deepcopy(source.meta_graph_def)
-    whole: Sequence[str] = ()
-    if call is not None and meta_graph is not None and name in source.signatures:
-        write_split_signature(meta_graph, name, call, step)
-        graph_def = meta_graph.graph_def
-    else:
-        both = split_beside(own, flat, step, outputs)
-        graph_def = both.graph_def
-        whole = [both.whole_tensor(fetch) for fetch in source.fetches]
-        if meta_graph is not None:
-            meta_graph.graph_def.CopyFrom(graph_def)
-            _redirect_signatures(meta_graph, name, both.whole_tensor)
-    split = dataclasses.replace(
-        source,
-        graph_def=write_shapes(graph_def, source.feeds),
-        meta_graph_def=meta_graph,
-        split_graph=None if source.saved_model_dir else graph_def,
-        whole_fetches=tuple(whole),
-    )
-    if not source.saved_model_dir:
-        return split
-    return dataclasses.replace(
-        split,
-        signatures=read_signatures(meta_graph),
-        saved_model_dir=_saved(source, meta_graph),
-    )
-
-
-def _redirect_signatures(meta_graph: Any, name: str, whole_tensor: Any) -> None:
-    """All signatures but the split one run the unsplit ops; one more runs the unsplit step."""
-    if name in meta_graph.signature_def:
-        whole = meta_graph.signature_def[f"{name}{WHOLE_SUFFIX}"]
-        whole.CopyFrom(meta_graph.signature_def[name])
-    for key, signature in meta_graph.signature_def.items():
-        if key != name:
-            for info in signature.outputs.values():
-                if info.WhichOneof("encoding") == "name":
-                    info.name = whole_tensor(info.name)
-
-
-def _saved(source: SourceModel, meta_graph: Any) -> str:
-    """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
-    folder = Path(temporary_directory(), "split")
-    ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
-    shutil.copytree(source.saved_model_dir, folder, ignore=ignore, copy_function=_link)
-    saved_model = copy.deepcopy(sniff(source.saved_model_dir).proto)
-    tags = set(meta_graph.meta_info_def.tags)
-    for each in saved_model.meta_graphs:
-        if set(each.meta_info_def.tags) == tags:
-            each.CopyFrom(meta_graph)
-    advice = "keep weights as variables instead of constants"
-    content = serialized(saved_model, "writing the split model", advice)
-    (folder / SAVED_MODEL_FILES[0]).write_bytes(content)
-    return str(folder)
-
-
-def _link(source: str, target: str) -> None:
-    """A link to a file that is only read."""
-    os.symlink(os.path.abspath(source), target)
+def _free(name: str, taken: Container[str]) -> str:
+    """A name like the one wanted that is not taken."""
+    while name in taken:
+        name += "_"
+    return name

@@ -10,7 +10,7 @@ from graphs.building.op_outputs import output_names
 from graphs.errors import ModelError
 from graphs.function_library import called_function, library_of
 from graphs.names import data_inputs, op_of, parse_input, with_index
-from rewrite.signature_key import WHOLE_SUFFIX
+from rewrite.signature_key import whole_signature
 from rewrite.split.build_step import SplitStep
 from rewrite.split.function_body import as_body
 
@@ -27,7 +27,7 @@ def signature_call(graph_def: Any, fetches: Sequence[str]) -> Any | None:
 
 
 def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep) -> None:
-    """Makes the signature's function the split step; the unsplit one stays as `NAME_whole`.
+    """Makes the signature's function the split step; the unsplit one stays beside it.
 
     Args:
       meta_graph: the MetaGraphDef, changed in place.
@@ -48,18 +48,21 @@ def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep
     )
     meta_graph.graph_def.library.function.append(whole)
     _write_body(function, call.name, argument_of, step, library_of(meta_graph.graph_def))
-    _add_whole_call(meta_graph, name, call, whole.signature.name)
+    added = whole_signature(name, meta_graph.signature_def)
+    _add_whole_call(meta_graph, name, call, whole.signature.name, added)
     if meta_graph.HasField("object_graph_def"):
-        _add_whole_object(meta_graph.object_graph_def, name, function_name, whole.signature.name)
+        _add_whole_object(
+            meta_graph.object_graph_def, name, function_name, whole.signature.name, added
+        )
 
 
 def _whole_function(function: str, library: Any) -> str:
     """A free name; TensorFlow wants the number at the end of a function's name to stay there."""
     stem, _, number = function.rpartition("_")
-    name = f"{stem}{WHOLE_SUFFIX}_{number}"
+    name = f"{stem}_whole_{number}"
     while name in library:
         stem += "_"
-        name = f"{stem}{WHOLE_SUFFIX}_{number}"
+        name = f"{stem}_whole_{number}"
     return name
 
 
@@ -146,11 +149,11 @@ def _rename(node: Any, short: dict[str, str], arguments: set[str]) -> None:
                 node.attr["_class"].list.s.append(f"loc:@{short[place]}".encode())
 
 
-def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str) -> None:
+def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added: str) -> None:
     """Calls the unsplit step from the main graph, for a signature of its own."""
     taken = {node.name for node in meta_graph.graph_def.node}
     own = copy.deepcopy(next(n for n in meta_graph.graph_def.node if n.name == call.name))
-    own.name = f"{name}{WHOLE_SUFFIX}_call"
+    own.name = f"{added}_call"
     while own.name in taken:
         own.name += "_"
     if "f" in own.attr:
@@ -158,13 +161,13 @@ def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str) -> Non
     else:
         own.op = function
     meta_graph.graph_def.node.append(own)
-    whole = meta_graph.signature_def[f"{name}{WHOLE_SUFFIX}"]
+    whole = meta_graph.signature_def[added]
     whole.CopyFrom(meta_graph.signature_def[name])
     for info in whole.outputs.values():
         info.name = f"{own.name}:{info.name.partition(':')[2] or 0}"
 
 
-def _add_whole_object(objects: Any, name: str, function: str, whole: str) -> None:
+def _add_whole_object(objects: Any, name: str, function: str, whole: str, added: str) -> None:
     """Makes the unsplit step an object beside the split one, so that TensorFlow 2 loads it."""
     objects.concrete_functions[whole].CopyFrom(objects.concrete_functions[function])
     for node in objects.nodes:
@@ -174,5 +177,5 @@ def _add_whole_object(objects: Any, name: str, function: str, whole: str) -> Non
         own = objects.nodes.add()
         own.CopyFrom(objects.nodes[child.node_id])
         own.bare_concrete_function.concrete_function_name = whole
-        node.children.add(node_id=len(objects.nodes) - 1, local_name=f"{name}{WHOLE_SUFFIX}")
+        node.children.add(node_id=len(objects.nodes) - 1, local_name=added)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,25 @@ class StepReading:
         decisions: Decisions,
         graph_def: Any,
         sizes: Sequence[int],
+        copies: Mapping[str, Sequence[str]],
     ):
-        """Raises RewriteError where an op is missing, or has no place in a split step."""
+        """Begins and ends.
+
+        Args:
+          flat, properties, decisions: the unsplit step.
+          graph_def: the split step.
+          sizes: entries of the batch in each shard.
+          copies: which ops are said to stand for an op; it is proven that they do.
+
+        Raises:
+          RewriteError: an op is missing, or has no place in a split step.
+        """
         self._flat, self._properties, self._decisions = flat, properties, decisions
         self.nodes = {node.name: node for node in graph_def.node}
         self.sizes = tuple(sizes)
         self.copies: dict[str, list[str]] = {}
         self.stands_in: dict[str, list[str]] = {}
+        self._names, self._found = copies, set(flat.nodes)
         self.reader = JointReader(self.sizes, self._whole)
         self._meanings: dict[str, list[Value]] = {}
         self._said: dict[str, str] = {}
@@ -86,7 +98,7 @@ class StepReading:
         answer = self._decisions.answer_of_op[node.name]
         tensors = [f"{node.name}:{i}" for i in range(len(self._properties.dtype_of[node.name]))]
         if isinstance(answer, Split):
-            names = [self._named(f"{node.name}/shard_{m}") for m in range(len(self.sizes))]
+            names = self._named(node.name, len(self.sizes))
             self.copies[node.name] = names
             for shard, name in enumerate(names):
                 self._meanings[name] = [
@@ -97,9 +109,7 @@ class StepReading:
                 self._meanings[node.name] = [Meaning(tensor) for tensor in tensors]
         elif node.op in SHAPE_OPS and self._is_replaced(node):
             self.stands_in[node.name] = (
-                [self._named(f"{node.name}/{i}") for i in range(len(tensors))]
-                if node.op == "ShapeN"
-                else [node.name]
+                self._named(node.name, len(tensors)) if node.op == "ShapeN" else [node.name]
             )
             for tensor, name in zip(tensors, self.stands_in[node.name], strict=True):
                 self._said[name] = tensor
@@ -113,10 +123,13 @@ class StepReading:
         weighted = is_mean and isinstance(state, Partial)
         return Meaning(tensor, state, frozenset({shard}), is_unweighted=weighted)
 
-    def _named(self, name: str) -> str:
-        while name in self._flat.nodes:  # the unsplit step has an op that is called so
-            name += "_"
-        return self._get(name).name  # type: ignore[no-any-return]
+    def _named(self, op: str, count: int) -> list[str]:
+        """The ops that stand for one, each of them for no other."""
+        names = list(self._names.get(op, ()))
+        if len({*names} - self._found) < count or len(names) != count:
+            raise RewriteError(f"reading a split step: it has not {count} copies of {op!r}")
+        self._found.update(names)
+        return [self._get(name).name for name in names]
 
     def _get(self, name: str) -> Any:
         if name not in self.nodes:
@@ -166,7 +179,8 @@ class StepReading:
             raise RewriteError(f"reading {node.name!r} of the split step: its attributes are wrong")
         dtype = tf.as_dtype(node.attr["out_type"].type).as_numpy_dtype
         for value in inputs:
-            asked = value.tensor if isinstance(value, Meaning) else ""
+            is_first = isinstance(value, Meaning) and value.shards <= {0}  # of a part: the first
+            asked = value.tensor if isinstance(value, Meaning) and is_first else ""
             if not asked or node.attr["T"].type != self._whole(asked).dtype:
                 raise RewriteError(f"reading {node.name!r} of the split step: of what is this?")
             assert isinstance(value, Meaning)

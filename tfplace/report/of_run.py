@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.cluster import Cluster
@@ -15,11 +15,14 @@ from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
+from tfplace.choosing.rounds.plan import Round
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.advice import advice
 from tfplace.report.explaining.explained import Explained
+from tfplace.report.explaining.parallelism import parallelism_of
+from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.report import Measured, Report
 from tfplace.report.split_facts import split_facts
 from tfplace.search.trial_log import SearchResult
@@ -39,6 +42,7 @@ class FinishedRun:
       data_parallel: the baseline that splits the batch evenly; None where it makes no sense.
       seconds_by_phase: how long it took to come here.
       loading_needs: what a process needs before it can run what was written.
+      rounds: what was measured to choose, and learned of the machine.
     """
 
     searched: Searched
@@ -48,6 +52,7 @@ class FinishedRun:
     data_parallel: DataParallel | None
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     loading_needs: LoadingNeeds = ""
+    rounds: Sequence[Round] = ()
 
 
 def report_of(
@@ -63,6 +68,8 @@ def report_of(
     baselines = {c.name: as_reported(c, prepared.problem) for c in searched.baselines}
     if estimate is not None:
         baselines[NAME] = estimate
+    placed = explained.placed
+    kind = parallelism_facts(parallelism_of(placed.problem, placed.device_of_op), placed.problem)
     measured = None
     if run.timings is not None:
         measured = Measured(**vars(run.timings), devices_used=proof.devices_used)
@@ -77,18 +84,20 @@ def report_of(
         baselines=baselines,
         best=best,
         lower_bound_seconds=bound,
-        search={**_search_facts(searched.result), "interrupted": proof.interrupted},
+        search={**search_facts(searched.result), "interrupted": proof.interrupted},
         measured=measured,
         verified=proof.verified,
         verdict=choice.verdict,
-        verdict_sentence=choice.sentence,
+        verdict_sentence="; ".join(filter(None, (choice.sentence, kind["sentence"]))),
         command=options.command,
         output_dir=str(options.output_dir),
         loading_needs=run.loading_needs,
         waiting=explained.waiting(),
+        rounds=run.rounds,
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
         shards_tried=searched.shards,
+        parallelism=kind,
         by_devices=by_devices(
             prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
         ),
@@ -135,7 +144,8 @@ def _cluster_facts(cluster: Cluster) -> Mapping[str, Any]:
     return {"name": cluster.name, "communication": cluster.communication, "devices": devices}
 
 
-def _search_facts(result: SearchResult) -> Mapping[str, Any]:
+def search_facts(result: SearchResult) -> Mapping[str, Any]:
+    """A search's figures (the contract, section 4)."""
     return {
         "num_trials": result.num_trials,
         "num_infeasible": result.num_infeasible,

@@ -11,6 +11,7 @@ from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.compare import Comparison
+from tfplace.choosing.rounds.plan import Round
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds
@@ -55,11 +56,13 @@ class Report:
     output_dir: str = ""
     loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
+    parallelism: Mapping[str, Any] | None = None
     shards_tried: Sequence[TriedShards] = ()
     advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
     waiting: Sequence[Mapping[str, Any]] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     by_devices: Sequence[OnDevices] = ()
+    rounds: Sequence[Round] = ()
 
     def __repr__(self) -> str:
         return f"<tfplace.Report of {self.model.get('path', '')!r}: {self.headline}>"

@@ -36,6 +36,7 @@ class SimulationArrays(NamedTuple):
       channels: i4[D, D, 2]; -1 where the link holds none.
       queue_room: i4[N] the most items that an op puts into its device's queue: itself and, with an
         executor, its sends.
+      start_rank: i4[N] as Problem.start_rank; empty where it has none.
       num_channels: how many channels there are.
       most_transfers: the most transfers that any placement can have.
       executor: what rules 7 to 10 need; None where rules 1 to 6 hold alone. Compiled code is made
@@ -62,6 +63,7 @@ class SimulationArrays(NamedTuple):
     bandwidth: FloatArray
     channels: IntArray
     queue_room: IntArray
+    start_rank: IntArray
     num_channels: int
     most_transfers: int
     executor: ExecutorArrays | None
@@ -115,11 +117,17 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         bandwidth=bandwidth,
         channels=np.ascontiguousarray(problem.link_channels, dtype=np.int32),
         queue_room=queue_room,
+        start_rank=_start_rank(problem),
         num_channels=int(problem.link_channels.max(initial=-1)) + 1,
         most_transfers=int(most_transfers.sum()),
         executor=executor,
         no_executor=0 if executor is None else None,
     )
+
+
+def _start_rank(problem: Problem) -> IntArray:
+    rank = problem.start_rank
+    return np.empty(0, dtype=np.int32) if rank is None else rank.astype(np.int32)
 
 
 def _check(problem: Problem) -> None:

@@ -56,7 +56,7 @@ def run(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limi
     now, instant, makespan = 0.0, 0, 0.0
     for index in range(len(arrays.sources)):
         op = arrays.sources[index]
-        make_ready(scratch, device_of_op[op], instant, op)
+        make_ready(scratch, device_of_op[op], _turn(arrays, op, instant), op)
     while True:
         hold_started_copies(arrays, scratch, now)
         while True:
@@ -139,6 +139,12 @@ def take_ready(scratch: Scratch, device: int) -> int:
 
 
 @compiled_part
+def _turn(arrays: SimulationArrays, op: int, instant: int) -> int:
+    """Rule 1's turn of an op that becomes ready: the instant; its rank where ops have one."""
+    return instant if len(arrays.start_rank) == 0 else arrays.start_rank[op]
+
+
+@compiled_part
 def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: float) -> None:
     # Rule 1: a device runs at most `slots` ops at once. Ready ops start in the order (time they
     # became ready, op index).
@@ -196,7 +202,7 @@ def _end(
             # Rule 3: users on the same device have it at once.
             scratch.pending[user] -= 1
             if scratch.pending[user] == 0:
-                make_ready(scratch, device, instant, user)
+                make_ready(scratch, device, _turn(arrays, user, instant), user)
         if leaves:
             # Rule 3: ... and each other device that holds a user of it, in device order: one
             # transfer, however many users.
@@ -292,7 +298,7 @@ def _arrive(
             scratch.pending[user] -= 1
             # Rule 1: an op is ready on its device when every tensor it uses is there.
             if scratch.pending[user] == 0:
-                make_ready(scratch, device, instant, user)
+                make_ready(scratch, device, _turn(arrays, user, instant), user)
     if scratch.tracks_memory:
         let_go(arrays, scratch, device_of_op, tensor, device_of_op[arrays.producer[tensor]])
 

@@ -76,3 +76,15 @@ def test_what_a_whole_op_makes_is_cut_again():
     assert not isinstance(decisions.answer_of_op["whole"], Split)
     assert isinstance(decisions.answer_of_op["split"], Split)
     assert split.num_cuts == 2
+
+
+def test_what_has_as_many_rows_as_values_are_distinct_is_not_cut():
+    """An optimizer adds up the rows of a gradient that belong to the same row of a table."""
+
+    def build(x):
+        rows, row_of_entry = tf.unique(tf.cast(x[:, 0, 0] > 0.0, tf.int32))
+        sums = tf.math.unsorted_segment_sum(x, row_of_entry, tf.shape(rows)[0])
+        return tf.square(sums, name="read")
+
+    _, decisions, _ = split_of(build)
+    assert not isinstance(decisions.answer_of_op["read"], Split)

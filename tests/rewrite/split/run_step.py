@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.building.flatten import flatten
-from graphs.building.shapes import infer
+from graphs.building.shapes import infer_known
 from graphs.flat_graph import FlatGraph
 from graphs.source_model import TensorSpec
 from rewrite.split.build_step import SplitStep, build_step
@@ -23,7 +23,7 @@ def split_step(
     flat: FlatGraph, batch: int, num_shards: int, axis_of_feed: Mapping[str, int]
 ) -> tuple[Decisions, SplitStep]:
     """What was decided, and the split step."""
-    flat, properties = decompose_norms(flat, infer(flat), batch, axis_of_feed)
+    flat, properties = decompose_norms(flat, infer_known(flat), batch, axis_of_feed)
     decisions = decide(flat, properties, batch, axis_of_feed)
     return decisions, build_step(flat, properties, decisions, num_shards)
 

@@ -46,7 +46,7 @@ class _World:
             "simulated": lambda *each: dataclasses.make_dataclass("S", ["outcome"])(None),
         }.items():
             monkeypatch.setattr(find_shards, name, value)
-        monkeypatch.setattr(find_shards.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr("tfplace.choosing.find_shards.time.monotonic", lambda: self.now)
 
     def prepare(self, options, trace_seconds):
         if options.num_shards in self._errors:
@@ -71,8 +71,9 @@ class _World:
         search = find_shards.ShardSearch(
             _Prepared(_PROBLEM, 1), given, None, Progress(), self.reading
         )
-        prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
-        return prepared.shards, {each.shards: each for each in searched.shards}, searched
+        prepared, searched = search.run(self.decided.append)
+        self.decided = [each.shards for each in self.decided]
+        return vars(prepared)["shards"], {each.shards: each for each in searched.shards}, searched
 
 
 _PROBLEM = split_step(2, num_devices=5)  # a CPU and four GPUs

@@ -24,12 +24,14 @@ from tfplace.simulation.simulated import simulated
 # What must stand in each object: section 4 of the contract.
 FIELDS = {
     "": "schema_version tfplace_version seed algorithm evaluator model cluster costs baselines "
-    "best lower_bound_seconds gap search measured verified verdict verdict_sentence split",
+    "best lower_bound_seconds gap search measured verified verdict verdict_sentence split "
+    "parallelism",
     "model": "path kind num_ops num_groups trainable_bytes guessed",
     "cluster": "name communication devices",
     "costs": "source covered_ops",
     "best": "step_seconds peak_bytes ops_per_device transfers transfer_bytes",
     "search": "num_trials num_infeasible seconds trials_per_second best_trial history",
+    "parallelism": "kind sentence true_share together_share devices shares",
     "measured": "given single placed speedup speedup_ci95 devices_used",
     "verified": "outputs_equal max_abs_diff compared structure run estimates",
 }

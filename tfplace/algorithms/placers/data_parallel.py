@@ -9,6 +9,7 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
+from tfplace.grouping.copies import SHARD as SHARD
 from tfplace.grouping.copies import shard_of_op as shard_of_op
 
 

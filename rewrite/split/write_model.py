@@ -1,0 +1,123 @@
+"""Writes a model that holds both steps, the split one as its run and the unsplit one beside it."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphs.flat_graph import FlatGraph
+from graphs.loading.feed_shapes import write_shapes
+from graphs.loading.saved_model_file import read_signatures, temporary_directory
+from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.names import with_index
+from graphs.source_model import SourceModel
+from rewrite.emit import leaving_out, serialized
+from rewrite.signature_key import run_signature, whole_signature
+from rewrite.split.build_step import SplitStep
+from rewrite.split.split_graph import split_beside
+from rewrite.split.split_signature import signature_call, write_split_signature
+
+
+def run_name(source: SourceModel) -> str:
+    """The signature that the run is, or becomes."""
+    fetches = {with_index(fetch) for fetch in source.fetches}
+    for name, signature in source.signatures.items():
+        if {with_index(spec.tensor) for spec in signature.outputs.values()} == fetches:
+            return name
+    return run_signature(source.mode)
+
+
+def whole_name(source: SourceModel) -> str:
+    """The signature of the unsplit step in the model that is written."""
+    name = run_name(source) if source.saved_model_dir else run_signature(source.mode)
+    return whole_signature(name, _own_signatures(source))
+
+
+def _own_signatures(source: SourceModel) -> Mapping[str, Any]:
+    if source.meta_graph_def is None:
+        return {}
+    signatures: Mapping[str, Any] = source.meta_graph_def.signature_def
+    return signatures
+
+
+def written(
+    source: SourceModel, own: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
+) -> SourceModel:
+    """The model with both steps.
+
+    Args:
+      source: the model as it came.
+      own: its main graph.
+      flat: the unsplit step.
+      step: the split step.
+      outputs: {Identity op of both steps: the fetched tensor that it stands for}.
+    """
+    name = run_name(source)
+    call = signature_call(own, source.fetches)
+    meta_graph = copy.deepcopy(source.meta_graph_def)
+    whole: Sequence[str] = ()
+    if call is not None and meta_graph is not None and name in source.signatures:
+        write_split_signature(meta_graph, name, call, step)
+        graph_def = meta_graph.graph_def
+    else:
+        both = split_beside(own, flat, step, outputs)
+        graph_def = both.graph_def
+        whole = [both.whole_tensor(fetch) for fetch in source.fetches]
+        if meta_graph is not None:
+            meta_graph.graph_def.CopyFrom(graph_def)
+            is_saved = bool(source.saved_model_dir)  # else `build_saved_model` adds it
+            _redirect_signatures(meta_graph, name, both.whole_tensor, is_saved)
+    split = dataclasses.replace(
+        source,
+        graph_def=write_shapes(graph_def, source.feeds),
+        meta_graph_def=meta_graph,
+        split_graph=None if source.saved_model_dir else graph_def,
+        whole_fetches=tuple(whole),
+    )
+    if not source.saved_model_dir:
+        return split
+    return dataclasses.replace(
+        split,
+        signatures=read_signatures(meta_graph),
+        saved_model_dir=_saved(source, meta_graph),
+    )
+
+
+def _redirect_signatures(
+    meta_graph: Any, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
+) -> None:
+    """All signatures but the split one run the unsplit ops; one more runs the unsplit step."""
+    if adds_whole and name in meta_graph.signature_def:
+        whole = meta_graph.signature_def[whole_signature(name, meta_graph.signature_def)]
+        whole.CopyFrom(meta_graph.signature_def[name])
+    for key, signature in meta_graph.signature_def.items():
+        if key != name:
+            for info in signature.outputs.values():
+                if info.WhichOneof("encoding") == "name":
+                    info.name = whole_tensor(info.name)
+
+
+def _saved(source: SourceModel, meta_graph: Any) -> str:
+    """A SavedModel with this MetaGraphDef, in a folder that goes with this process."""
+    folder = Path(temporary_directory(), "split")
+    ignore = leaving_out(set(SAVED_MODEL_FILES), source.saved_model_dir)
+    shutil.copytree(source.saved_model_dir, folder, ignore=ignore, copy_function=_link)
+    saved_model = copy.deepcopy(sniff(source.saved_model_dir).proto)
+    tags = set(meta_graph.meta_info_def.tags)
+    for each in saved_model.meta_graphs:
+        if set(each.meta_info_def.tags) == tags:
+            each.CopyFrom(meta_graph)
+    advice = "keep weights as variables instead of constants"
+    content = serialized(saved_model, "writing the split model", advice)
+    (folder / SAVED_MODEL_FILES[0]).write_bytes(content)
+    return str(folder)
+
+
+def _link(source: str, target: str) -> None:
+    """A link to a file that is only read."""
+    os.symlink(os.path.abspath(source), target)

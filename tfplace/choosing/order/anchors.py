@@ -1,0 +1,80 @@
+"""Which ops an order may hold on to, and which it may hold back.
+
+An edge holds at run time only between ops that are still there after Grappler: it folds constants,
+and takes out identities and whatever only changes a shape. Control edges stay within one graph or
+one function body; and within what surely runs, since what waits for an op of a branch that isn't
+taken doesn't run either.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from graphs.op_graph import IntArray
+from graphs.op_types import ALIASES, NO_LAUNCH
+from graphs.problem import Problem
+
+READS = frozenset({"ReadVariableOp"})
+"""What hands a variable's value on and takes no time: it may be held back until that is needed."""
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclasses.dataclass(frozen=True)
+class Anchors:
+    """Where an order's edges may begin and end.
+
+    Attributes:
+      body_of_op: i4[N] ops with one number stand in one body; -1 for ops without order edges.
+      is_real: bool[N] ops that take time: they may hold others back, and be held back.
+      is_read: bool[N] reads of variables that wait for nothing but the variable: they may be held
+        back, and hold back other reads.
+    """
+
+    body_of_op: IntArray
+    is_real: Bools
+    is_read: Bools
+
+
+def anchors_of(problem: Problem, body_of_op: IntArray | None = None) -> Anchors:
+    """The anchors of a problem; all its ops stand in one body where `body_of_op` is None."""
+    graph = problem.graph
+    if body_of_op is None:
+        body_of_op = np.zeros(graph.num_ops, dtype=np.int32)
+    stays = ~_of_types(graph.op_types, ALIASES | NO_LAUNCH) & ~_foldable(problem)
+    is_in_body = body_of_op >= 0
+    is_read = _of_types(graph.op_types, READS) & is_in_body & ~_has_late_inputs(problem)
+    return Anchors(body_of_op, stays & is_in_body, is_read)
+
+
+def _of_types(op_types: Sequence[str], wanted: frozenset[str]) -> Bools:
+    return np.array([op_type in wanted for op_type in op_types], dtype=bool)
+
+
+def _has_late_inputs(problem: Problem) -> Bools:
+    """bool[N]: ops that use something of an op that itself uses something."""
+    producer, user, _ = problem.graph.op_edges()
+    has_inputs = np.zeros(problem.num_ops, dtype=bool)
+    has_inputs[user] = True
+    late = np.zeros(problem.num_ops, dtype=bool)
+    late[user[has_inputs[producer]]] = True
+    return late
+
+
+def _foldable(problem: Problem) -> Bools:
+    """bool[N]: what is computed from constants alone."""
+    graph = problem.graph
+    producer, user, _ = graph.op_edges()
+    foldable = _of_types(graph.op_types, frozenset({"Const"}))
+    has_inputs = np.zeros(graph.num_ops, dtype=bool)
+    has_inputs[user] = True
+    others: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for source, target in zip(producer.tolist(), user.tolist(), strict=True):
+        others[target].append(source)
+    for op in np.flatnonzero(has_inputs).tolist():
+        foldable[op] = all(foldable[source] for source in others[op])
+    return foldable

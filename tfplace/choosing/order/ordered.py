@@ -1,0 +1,135 @@
+"""Finds an order for a placed problem: what the simulator says of several is what decides.
+
+Wanted schedules come from the simulator itself, with the ready op of the least rank started first:
+by the longest path to the end, or shard by shard. They become control edges, with variables read
+just in time; the edged problem is simulated by the rules as they are, and the best is kept if it
+is better than the placement without edges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible, Outcome
+from graphs.problem import Problem
+from tfplace.choosing.order.anchors import Anchors, anchors_of
+from tfplace.choosing.order.edges import (
+    NO_EDGES,
+    EdgedProblem,
+    OrderEdges,
+    order_edges,
+    with_order_edges,
+)
+from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
+from tfplace.choosing.order.ranks import by_longest_path, by_shard
+from tfplace.choosing.order.sequence import sequence_edges
+from tfplace.simulation.schedule import Schedule
+from tfplace.simulation.simulated import simulated
+from tfplace.simulation.simulator import Simulator
+
+Ranks = Callable[[Problem, IntArray], IntArray]
+RANKS: tuple[Ranks | None, ...] = (None, by_longest_path, by_shard)
+AHEAD_SHARES = (0.0, 0.003, 0.008)
+"""How much earlier than at the last moment a variable is sent, in shares of the step's time."""
+WORTH = 1e-3
+"""A step that is shorter by less than this share is not worth edges."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Ordered:
+    """A placement and the order that was found for it.
+
+    Attributes:
+      edges: in the problem's own numbers; none where no order beats first come, first served.
+      edged: the problem with these edges.
+      device_of_op: i4[N] the placement, in the problem's own numbers.
+      outcome: what the placement takes with them.
+      without: what it takes without.
+    """
+
+    edges: OrderEdges
+    edged: EdgedProblem
+    device_of_op: IntArray
+    outcome: Outcome
+    without: Outcome
+
+
+def ordered(problem: Problem, device_of_op: IntArray, anchors: Anchors | None = None) -> Ordered:
+    """The best of several orders for a placement, first come, first served among them.
+
+    Args:
+      problem: without order edges.
+      device_of_op: i4[N] a placement that keeps to pins, kernels and colocation.
+      anchors: where edges may begin and end; None for any ops that take time.
+    """
+    anchors = anchors or anchors_of(problem)
+    without = simulated(problem, device_of_op).outcome
+    best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
+    for edges in _proposed(problem, device_of_op, anchors, without.step_seconds):
+        edged = with_order_edges(problem, edges)
+        outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
+        if _is_better(outcome, best.outcome):
+            best = Ordered(edges, edged, device_of_op, outcome, without)
+    return best
+
+
+def _proposed(
+    problem: Problem, device_of_op: IntArray, anchors: Anchors, step_seconds: float
+) -> Iterator[OrderEdges]:
+    if not np.isfinite(step_seconds):
+        return
+    free = with_free_reads(problem, anchors)
+    for ranks in RANKS:
+        rank = None if ranks is None else ranks(problem, device_of_op)
+        ideal = _schedule(free, device_of_op, rank)
+        for share in (None, *AHEAD_SHARES):
+            reads = NO_EDGES
+            if share is not None:
+                reads = late_read_edges(problem, ideal, anchors, share * step_seconds)
+                if not len(reads):
+                    break
+            try:
+                held = with_order_edges(problem, reads)
+            except ValueError:  # reads that wait for one another through what else uses them
+                continue
+            if rank is None:
+                yield reads
+            else:
+                yield _joined(reads, _sequence(held, device_of_op, rank, anchors))
+
+
+def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
+    """What happens if the ready op of the least rank starts first."""
+    ranked = dataclasses.replace(problem, start_rank=rank, executor=None)
+    return Simulator(ranked, num_threads=1).schedule(device_of_op)
+
+
+def _sequence(
+    held: EdgedProblem, device_of_op: IntArray, rank: IntArray, anchors: Anchors
+) -> OrderEdges:
+    """The edges that keep to the ranks while reads are held back, in the problem's own numbers."""
+    wanted = _schedule(held.problem, held.renumbered(device_of_op), held.renumbered(rank))
+    there = Anchors(*(values[held.op_at] for values in dataclasses.astuple(anchors)))
+    edges = sequence_edges(held.problem, wanted, there)
+    return OrderEdges(held.op_at[edges.before], held.op_at[edges.after])
+
+
+def _joined(one: OrderEdges, other: OrderEdges) -> OrderEdges:
+    return order_edges(
+        [*one.before.tolist(), *other.before.tolist()], [*one.after.tolist(), *other.after.tolist()]
+    )
+
+
+def _is_better(one: Outcome, other: Outcome) -> bool:
+    """Whether it fits where the other doesn't, or is clearly shorter; of two that don't fit, less
+    memory counts."""
+    one_fits, other_fits = (not isinstance(outcome, Infeasible) for outcome in (one, other))
+    if one_fits != other_fits:
+        return one_fits
+    if one_fits:
+        return one.step_seconds < other.step_seconds * (1.0 - WORTH)
+    return max(one.peak_bytes, default=0) < max(other.peak_bytes, default=0)

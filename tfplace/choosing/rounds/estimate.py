@@ -1,0 +1,168 @@
+"""What step times of several placements say of the machine: Gauss-Newton, with the simulator.
+
+It maximises the posterior of θ: with r_p = log(measured_p) - log(predicted_p(θ)) and s_p its
+standard deviation, the sum of Student-t log densities of r_p / s_p and of normal ones of
+(θ_k - known_k) / spread_k. Student's t, so that a placement that the simulator can't explain, or
+that noise has hit, bends nothing (Lange, Little and Taylor, Robust Statistical Modeling Using the t
+Distribution, 1989). Derivatives are secants: a makespan has steps.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.problem import Problem
+from tfplace.choosing.rounds.corrections import ForwardModel
+
+FREEDOM = 4.0
+"""Degrees of freedom of Student's t: the fewer, the less an outlier counts."""
+LEAST_MISS, MOST_MISS = 0.03, 0.3
+"""Share by which a right machine's predictions still miss steps, from placement to placement."""
+_SD_OF_MAD = 1.4826
+SECANT, ITERATIONS, HALVINGS = 0.1, 8, 4
+SLOWER = 8.0
+"""A second beginning has links slower by this: a slow device looks much like slow links."""
+ENOUGH = 0.02
+"""A step of θ, in spreads, below which another one changes nothing."""
+NORMAL_95 = 1.96
+
+
+@dataclasses.dataclass(frozen=True)
+class Corrections:
+    """A machine as real runs have shown it.
+
+    Attributes:
+      model: predicts.
+      theta: f8[K] the most plausible machine.
+      covariance: f8[K, K] how well that is known.
+      missed: share by which it misses steps that were measured.
+    """
+
+    model: ForwardModel
+    theta: FloatArray
+    covariance: FloatArray
+    missed: float = LEAST_MISS
+
+    @classmethod
+    def unknown(cls, model: ForwardModel) -> Corrections:
+        """Before anything is measured."""
+        return cls(model, model.as_taken, np.diag(model.spread**2))
+
+    @property
+    def problem(self) -> Problem:
+        """The problem on this machine."""
+        return self.model.on(self.theta)
+
+    def seconds(self, placements: IntArray) -> FloatArray:
+        """f8[P] predicted steps of i4[P, N]."""
+        return self.model.seconds(self.theta, placements)
+
+    def drawn(self, rng: np.random.Generator) -> FloatArray:
+        """θ of another plausible machine: a Thompson sample."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        normal = rng.standard_normal(len(values)) * np.sqrt(np.maximum(values, 0.0))
+        return np.maximum(self.theta + vectors @ normal, self.model.least)
+
+    def values(self) -> Mapping[str, tuple[float, float, float]]:
+        """{number: value and its 95 % interval}; factors, or seconds as the name says."""
+        half = NORMAL_95 * np.sqrt(np.diag(self.covariance))
+        low = np.maximum(self.theta - half, self.model.least)
+        rows = zip(self.model.numbers, self.theta, low, self.theta + half, strict=True)
+        return {
+            number.name: (number.value(float(t)), number.value(float(a)), number.value(float(b)))
+            for number, t, a, b in rows
+        }
+
+
+def estimate(
+    model: ForwardModel, placements: IntArray, seconds: FloatArray, noise: FloatArray
+) -> Corrections:
+    """The machine that explains measured steps best and differs least from the one taken.
+
+    Args:
+      model: predicts.
+      placements: i4[P, N].
+      seconds: f8[P] measured.
+      noise: f8[P] standard deviation of log(seconds).
+    """
+    fit = _Fit(model, placements, np.log(seconds), np.hypot(noise, LEAST_MISS))
+    found = [fit.best_from(start) for start in (model.as_taken, model.with_slower_links(SLOWER))]
+    theta, residual = min(found, key=lambda each: fit.loss(*each))
+    missed = _missed(residual, len(theta))
+    if missed > LEAST_MISS:  # then less is known than it seems
+        fit = _Fit(model, placements, np.log(seconds), np.hypot(noise, missed))
+        theta, residual = fit.best_from(theta)
+    return Corrections(model, theta, fit.covariance(theta, residual), missed)
+
+
+def _missed(residual: FloatArray, num_numbers: int) -> float:
+    """The share by which predictions miss half of the steps; few steps can't show all of it."""
+    freedom = len(residual) / max(len(residual) - num_numbers, 1)
+    spread = _SD_OF_MAD * float(np.median(np.abs(residual))) * np.sqrt(freedom)
+    return float(np.clip(spread, LEAST_MISS, MOST_MISS))
+
+
+class _Fit:
+    """One estimation's residuals, derivatives and steps."""
+
+    def __init__(
+        self, model: ForwardModel, placements: IntArray, log_seconds: FloatArray, scale: FloatArray
+    ) -> None:
+        self._model, self._placements = model, placements
+        self._log_seconds, self._scale = log_seconds, scale
+        self._precision = np.diag(model.spread**-2.0)
+
+    def best_from(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The most plausible machine, and what it leaves unexplained."""
+        residual = self.residual(theta)
+        for _ in range(ITERATIONS):
+            step = self.step(theta, residual)
+            theta, residual, moved = self.walked(theta, residual, step)
+            if moved < ENOUGH:
+                break
+        return theta, residual
+
+    def residual(self, theta: FloatArray) -> FloatArray:
+        return np.asarray(self._log_seconds - np.log(self._model.seconds(theta, self._placements)))
+
+    def loss(self, theta: FloatArray, residual: FloatArray) -> float:
+        """Minus the log posterior, but for a constant."""
+        misfit = np.log1p((residual / self._scale) ** 2 / FREEDOM).sum() * (FREEDOM + 1) / 2
+        return float(misfit + theta @ self._precision @ theta / 2)
+
+    def step(self, theta: FloatArray, residual: FloatArray) -> FloatArray:
+        slopes, weight = self._slopes(theta, residual), self._weight(residual)
+        gradient = slopes.T @ (weight * residual) - self._precision @ theta
+        return np.asarray(np.linalg.solve(self._information(slopes, weight), gradient))
+
+    def walked(
+        self, theta: FloatArray, residual: FloatArray, step: FloatArray
+    ) -> tuple[FloatArray, FloatArray, float]:
+        """The step, halved until it gains; how far it went, in spreads."""
+        before = self.loss(theta, residual)
+        for halving in range(HALVINGS):
+            tried = np.maximum(theta + step / 2**halving, self._model.least)
+            found = self.residual(tried)
+            if self.loss(tried, found) < before:
+                return tried, found, float(np.max(np.abs(tried - theta) / self._model.spread))
+        return theta, residual, 0.0
+
+    def covariance(self, theta: FloatArray, residual: FloatArray) -> FloatArray:
+        information = self._information(self._slopes(theta, residual), self._weight(residual))
+        return np.asarray(np.linalg.inv(information))
+
+    def _information(self, slopes: FloatArray, weight: FloatArray) -> FloatArray:
+        return np.asarray(slopes.T @ (weight[:, None] * slopes) + self._precision)
+
+    def _slopes(self, theta: FloatArray, residual: FloatArray) -> FloatArray:
+        """f8[P, K] of log(predicted); secants are steep or flat as the makespan's steps lie."""
+        moved = theta + SECANT * np.eye(len(theta))
+        return np.stack([(residual - self.residual(each)) / SECANT for each in moved], axis=1)
+
+    def _weight(self, residual: FloatArray) -> FloatArray:
+        freed = (FREEDOM + 1) / (FREEDOM + (residual / self._scale) ** 2)
+        return np.asarray(freed / self._scale**2)

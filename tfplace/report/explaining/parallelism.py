@@ -1,0 +1,166 @@
+"""What kind of parallelism a placement is: found from where shards, layers and variables lie.
+
+Work is seconds of ops on the devices where they lie; what takes no time has no say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.problem import Problem
+from tfplace.algorithms.placers.data_parallel import SHARD, shard_of_op
+from tfplace.report.explaining.stages import Work, levels, stages_of
+
+ONE_DEVICE, ACCUMULATION = "one_device", "gradient_accumulation"
+DATA_PARALLEL, PIPELINE = "data_parallel", "pipeline"
+MODEL_PARALLEL, GROUPS, MIXED = "model_parallel", "data_parallel_groups", "mixed"
+
+USED = 0.02
+"""A device is used if it has at least this share of the shards' work."""
+OWN = 0.05
+"""A device belongs to a group of shards if it has at least this share of the group's work."""
+ALIKE = 0.5
+"""Two shards are one group if they share more than this part of their work's devices."""
+MOSTLY, PIPED = 0.7, 0.85
+"""The least shares of the work that a name has to be true of."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Parallelism:
+    """The kind of a placement, and the figures that it was told from.
+
+    Attributes:
+      kind: one of the names above.
+      true_share: share of the shards' work, or of all work in a whole step, that the name is true
+        of; 1 where there is nothing to doubt.
+      work: f8[M + 1, D] seconds of each shard on each device; the last row's ops are whole.
+      groups: of shards that share devices: (its shards, its devices), with the first shard first.
+      together_share: share of the shards' work in ops whose shards all lie on one device.
+      stages: of a pipeline, in the order of the layers: devices; of groups, those of the first.
+      devices: that shards use, by number; in a whole step, that ops do.
+      variable_bytes: f8[D] of variables.
+    """
+
+    kind: str
+    true_share: float
+    work: FloatArray
+    groups: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
+    together_share: float
+    stages: tuple[int, ...]
+    devices: tuple[int, ...]
+    variable_bytes: FloatArray
+
+    @property
+    def num_shards(self) -> int:
+        """M; 0 where the step is whole."""
+        return len(self.work) - 1
+
+    @property
+    def whole_share(self) -> float:
+        """Share of all work that is in whole ops."""
+        return float(self.work[-1].sum() / (self.work.sum() or 1.0))
+
+    @property
+    def home_share(self) -> float:
+        """Share of the shards' work that lies on the device that has most of its shard."""
+        split = self.work[:-1]
+        return float(split.max(axis=1).sum() / (split.sum() or 1.0)) if len(split) else 1.0
+
+
+def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
+    """Tells the kind of a placement i4[N] that can run."""
+    shard = shard_of_op(problem)
+    seconds = problem.op_seconds[np.arange(problem.num_ops), device_of_op]
+    by_op = Work(shard, device_of_op, seconds)
+    work = np.zeros((int(shard.max(initial=-1)) + 2, problem.num_devices))
+    np.add.at(work, (shard, device_of_op), seconds)
+    groups = _groups(work[:-1])
+    counted = work[:-1].sum(axis=0) if work[:-1].any() else work.sum(axis=0)
+    share = counted / (counted.sum() or 1.0)
+    devices = np.flatnonzero(share >= USED)
+    held = np.zeros(problem.num_devices)
+    np.add.at(held, device_of_op, problem.graph.op_persistent_bytes)
+    known = Parallelism(
+        kind=MIXED,
+        true_share=1.0,
+        work=work,
+        groups=groups,
+        together_share=_together(problem, by_op),
+        stages=(),
+        devices=tuple(devices.tolist()),
+        variable_bytes=held,
+    )
+    if len(devices) < 2:
+        kind = ACCUMULATION if known.num_shards else ONE_DEVICE
+        return dataclasses.replace(known, kind=kind, true_share=float(share.max(initial=0.0)))
+    if not known.num_shards:
+        return dataclasses.replace(known, kind=MODEL_PARALLEL)
+    if len(groups) == 1:
+        return _as_one_group(known, problem, by_op)
+    return _as_groups(known, problem, by_op)
+
+
+def _as_one_group(known: Parallelism, problem: Problem, by_op: Work) -> Parallelism:
+    """Shards that use the same devices: layer by layer, op by op, or neither."""
+    if known.together_share < MOSTLY:
+        return known
+    stages = stages_of(by_op, levels(problem.graph), problem.num_devices)
+    if stages.share >= PIPED and len(stages.devices) > 1:
+        share = min(stages.share, known.together_share)
+        return dataclasses.replace(known, kind=PIPELINE, stages=stages.devices, true_share=share)
+    return dataclasses.replace(known, kind=MODEL_PARALLEL, true_share=known.together_share)
+
+
+def _as_groups(known: Parallelism, problem: Problem, by_op: Work) -> Parallelism:
+    """Shards, or groups of them, that use other devices than the others."""
+    own = sum(known.work[np.ix_(shards, devices)].sum() for shards, devices in known.groups)
+    share = float(own / known.work[:-1].sum())
+    if share < MOSTLY or not all(devices for _, devices in known.groups):
+        return known
+    if all(len(devices) == 1 for _, devices in known.groups):
+        return dataclasses.replace(known, kind=DATA_PARALLEL, true_share=share)
+    level, found = levels(problem.graph), []
+    for shards, devices in known.groups:
+        inside = np.isin(by_op.shard_of_op, shards) & np.isin(by_op.device_of_op, devices)
+        in_group = by_op._replace(shard_of_op=np.where(inside, by_op.shard_of_op, -1))
+        found.append(stages_of(in_group, level, problem.num_devices))
+    are_piped = all(stages.share >= PIPED for stages in found)
+    is_alike = are_piped and len({len(stages.devices) for stages in found}) == 1
+    stages = found[0].devices if is_alike else ()
+    return dataclasses.replace(known, kind=GROUPS, true_share=share, stages=stages)
+
+
+def _groups(work: FloatArray) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]:
+    """Shards that use the same devices, and which devices are theirs more than any other's."""
+    if not len(work):
+        return ()
+    profile = work / np.maximum(work.sum(axis=1, keepdims=True), 1e-300)
+    alike = np.minimum(profile[:, None], profile[None]).sum(axis=2) > ALIKE
+    count, group = connected_components(sparse.csr_array(alike), directed=False)
+    by_group = np.stack([work[group == number].sum(axis=0) for number in range(count)])
+    enough = by_group >= OWN * by_group.sum(axis=1, keepdims=True)
+    is_own = enough & (by_group > 0) & (by_group == by_group.max(axis=0))
+    return tuple(
+        (
+            tuple(np.flatnonzero(group == number).tolist()),
+            tuple(np.flatnonzero(is_own[number]).tolist()),
+        )
+        for number in range(count)
+    )
+
+
+def _together(problem: Problem, by_op: Work) -> float:
+    """Share of the shards' work that lies where most of the same op's shards do."""
+    split = np.flatnonzero(by_op.shard_of_op >= 0)
+    if not len(split):
+        return 1.0
+    names = [SHARD.sub("", problem.graph.op_names[op], count=1) for op in split.tolist()]
+    _, unit = np.unique(names, return_inverse=True)
+    by_unit = np.zeros((int(unit.max()) + 1, problem.num_devices))
+    np.add.at(by_unit, (unit, by_op.device_of_op[split]), by_op.seconds[split])
+    return float(by_unit.max(axis=1).sum() / (by_unit.sum() or 1.0))
