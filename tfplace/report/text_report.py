@@ -11,6 +11,7 @@ from rich.text import Text
 
 from rewrite.verify import Verified
 from tfplace.choosing.split_proof import split_proof_sentence
+from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.report import Report
 from tfplace.report.rounds_facts import rounds_facts
 from tfplace.report.split_facts import split_sentences
@@ -95,6 +96,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
     yield "links", _links(report.best, report.cluster["communication"])
+    if sentence := data_parallel_sentence(report.baselines):
+        yield "compare", sentence
     if report.needed_sentence:
         yield "needed", report.needed_sentence
     if report.bound_sentence:

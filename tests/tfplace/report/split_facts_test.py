@@ -32,7 +32,7 @@ def test_a_split_step_is_inspected(tmp_path):
     simulated = simulation_facts(prepared, options, prepared.given, can_run=True)
     assert simulated["data_parallel"] == baseline
     told = dict(simulation_sentences(simulated))
-    assert told["kind"].startswith("all 2 shards on one device (gradient accumulation)")
+    assert told["kind"].startswith("all 2 shards on GPU:0 (gradient accumulation)")
     assert told["compare"].startswith("shard i on device i: ")
     assert simulation_facts(prepared, options, prepared.given, False)["parallelism"] is None
 
