@@ -27,6 +27,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 def _fidelity(model: str, values: flags.FlagValues) -> int:
     begin(model, values)
 
+    from tfplace.choosing.order.model_order import with_order
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
     from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity
@@ -37,7 +38,8 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
     progress = progress_for(values.verbosity)
     with progress.working():
         progress.say(f"reading {model} and pricing its ops")
-        prepared = prepare(problem_options(model, values))
+        options = problem_options(model, values)
+        prepared = with_order(prepare(options), options.order)
         require_present(prepared)
         study = study_fidelity(prepared, config, progress.say)
     result = fidelity_to_json(study)

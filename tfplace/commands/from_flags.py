@@ -31,6 +31,7 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
         num_shards=_of(values, "shards", 1),
+        order=_of(values, "order", "none"),
         batch_axes=read_batch_axes(_of(values, "batch_axis", [])),
     )
 

@@ -54,6 +54,7 @@ class Report:
     output_dir: str = ""
     loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
+    order: Mapping[str, Any] | None = None
     parallelism: Mapping[str, Any] | None = None
     advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
     waiting: Sequence[Mapping[str, Any]] = ()

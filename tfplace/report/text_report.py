@@ -12,6 +12,7 @@ from rich.text import Text
 from rewrite.verify import Verified
 from tfplace.choosing.split_proof import split_proof_sentence
 from tfplace.report.report import Report
+from tfplace.report.sentences import order_text
 from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
@@ -80,6 +81,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
         yield from ((name, sentence) for sentence in model.get(key, ()))
     if report.split is not None:
         yield from split_sentences(report.split)
+    if report.order is not None:
+        yield "order", order_text(report.order, report.best.step_seconds)
     yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
     yield "costs", cost_sentence(costs)
     yield from (("", note) for note in costs.get("notes", ()))

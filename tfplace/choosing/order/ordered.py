@@ -57,18 +57,25 @@ class Ordered:
     without: Outcome
 
 
-def ordered(problem: Problem, device_of_op: IntArray, anchors: Anchors | None = None) -> Ordered:
+def ordered(
+    problem: Problem,
+    device_of_op: IntArray,
+    anchors: Anchors | None = None,
+    writable: Callable[[OrderEdges], OrderEdges] = lambda edges: edges,
+) -> Ordered:
     """The best of several orders for a placement, first come, first served among them.
 
     Args:
       problem: without order edges.
       device_of_op: i4[N] a placement that keeps to pins, kernels and colocation.
       anchors: where edges may begin and end; None for any ops that take time.
+      writable: takes out the edges that can't be written.
     """
     anchors = anchors or anchors_of(problem)
     without = simulated(problem, device_of_op).outcome
     best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
-    for edges in _proposed(problem, device_of_op, anchors, without.step_seconds):
+    for proposed in _proposed(problem, device_of_op, anchors, without.step_seconds):
+        edges = writable(proposed)
         edged = with_order_edges(problem, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
         if _is_better(outcome, best.outcome):
