@@ -102,7 +102,8 @@ def optimize(
             built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
             left = end - phases.total() - WRITING_SECONDS
-            choice, timings = time_choice(prepared, options, searched, choice, progress, left)
+            decided = time_choice(prepared, options, searched, choice, progress, left)
+            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
             phases.begin("write")
             chosen = choice.candidate.device_of_op
             placed = simulated_in_order(prepared, chosen)
@@ -111,9 +112,8 @@ def optimize(
                 with progress.working():
                     devices = _write(prepared, options, chosen, placed, made, built)
                 phases.begin("prove")
-                emitted = Emitted(
-                    chosen, made, timings is not None, built, prepared.order_edges(chosen)
-                )
+                order = prepared.order_edges(chosen)
+                emitted = Emitted(chosen, made, decided.timings is not None, built, order)
                 left = end - phases.total() - REPORTING_SECONDS
                 proof = prove(
                     prepared, emitted, options.verify, options.budget_seconds, progress, left
@@ -122,12 +122,25 @@ def optimize(
                 left = end - phases.total() - REPORTING_SECONDS
                 has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
                 split_evenly = interruption.unless_seen(
-                    functools.partial(data_parallel_baseline, prepared, options.problem, has_time),
+                    functools.partial(
+                        data_parallel_baseline,
+                        prepared,
+                        options.problem,
+                        has_time,
+                        decided.corrected,
+                    ),
                     None,
                 )
                 needs = loading_needs(prepared.cluster, devices.values())
                 run = FinishedRun(
-                    searched, choice, timings, proof, split_evenly, phases.seconds(), needs
+                    searched,
+                    choice,
+                    decided.timings,
+                    proof,
+                    split_evenly,
+                    phases.seconds(),
+                    needs,
+                    decided.rounds,
                 )
                 report = _write_report(prepared, options, run, placed, made)
             if log is not None:

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp, made_up
+from rewrite.split.states import Sharded
 from rewrite.split.wide_types import argument_types, widened
 
 v1 = tf.compat.v1
@@ -46,12 +47,14 @@ class CaseGraph:
         count = len(argument_types(self._node, {}, of_outputs=True))
         self.tolerance = _tolerance(self._node)
         self.nodes.append(self._op(self._node, "whole", [whole for whole, _ in inputs]))
-        self.whole = [f"{scope}/whole:{i}" for i in range(count)]
+        sizes = sum(case.sizes), case.sizes
+        self.whole = [self._fetched("whole", i, sizes[0], self.nodes) for i in range(count)]
         self.parts = []
         for shard in range(len(case.sizes)):
             name = f"shard_{shard}"
             self.copies.append(self._op(self._copy, name, [parts[shard] for _, parts in inputs]))
-            self.parts.append([f"{scope}/{name}:{i}" for i in range(count)])
+            size = sizes[1][shard]
+            self.parts.append([self._fetched(name, i, size, self.copies) for i in range(count)])
 
     def _op(self, node: Any, name: str, inputs: Sequence[str]) -> Any:
         new = v1.NodeDef()
@@ -65,14 +68,52 @@ class CaseGraph:
         name = f"{self._scope}/input_{position}"
         if self.case.inputs[position].is_handle:
             return self._variable(position, name)
-        if tf.as_dtype(dtype) in (tf.variant, tf.resource):
+        is_list = self.case.inputs[position].is_list
+        if is_list:
+            dtype = self._element_dtype()
+        elif tf.as_dtype(dtype) in (tf.variant, tf.resource):
             raise CantMakeUp(f"a {tf.as_dtype(dtype).name} has no values to make up")
         whole, parts = made_up(self.case, position, tf.as_dtype(dtype).as_numpy_dtype)
-        first = self._placeholder(f"{name}/whole", whole, dtype)
+        make = self._list if is_list else self._placeholder
+        first = make(f"{name}/whole", whole, dtype)
         return first, [
-            first if part is whole else self._placeholder(f"{name}/shard_{shard}", part, dtype)
+            first if part is whole else make(f"{name}/shard_{shard}", part, dtype)
             for shard, part in enumerate(parts)
         ]
+
+    def _element_dtype(self) -> int:
+        """What lists hold: what the op says; of an op that works on any list a float."""
+        own = self._node.attr["element_dtype"].type if "element_dtype" in self._node.attr else 0
+        return own or tf.float32.as_datatype_enum
+
+    def _list(self, name: str, value: np.ndarray, dtype: int) -> str:
+        """A TensorList of the rows of an array."""
+        rows = self._placeholder(f"{name}/rows", value, dtype)
+        shape = _constant(f"{name}/shape", np.array(value.shape[1:], np.int32))
+        made = v1.NodeDef(op="TensorListFromTensor", name=name, input=[rows, shape.name])
+        made.attr["element_dtype"].type = dtype
+        made.attr["shape_type"].type = tf.int32.as_datatype_enum
+        self.nodes += [shape, made]
+        return name
+
+    def _fetched(self, name: str, index: int, size: int, nodes: list[Any]) -> str:
+        """What to fetch for an output of an op; for a TensorList all its rows in one tensor."""
+        tensor = f"{self._scope}/{name}:{index}"
+        if index not in self.case.lists:
+            return tensor
+        shape, state = self.case.lists[index], self.case.outputs[index]
+        if shape is None or min(shape, default=0) < 0:
+            raise CantMakeUp("the shape of a list's elements is not known before the run")
+        sizes = list(shape)
+        if isinstance(state, Sharded):
+            sizes[state.axis - 1] = state.size(size)
+        rows = f"{self._scope}/{name}/rows_{index}"
+        of_rows = _constant(f"{rows}/shape", np.array(sizes, np.int32))
+        stack = v1.NodeDef(op="TensorListStack", name=rows, input=[tensor, of_rows.name])
+        stack.attr["element_dtype"].type = self._element_dtype()
+        stack.attr["num_elements"].i = -1
+        nodes += [of_rows, stack]
+        return f"{rows}:0"
 
     def _placeholder(self, name: str, value: np.ndarray, dtype: int) -> str:
         node = v1.NodeDef(op="Placeholder", name=name)
@@ -96,6 +137,13 @@ class CaseGraph:
         self.nodes.append(node)
         self.variables[name] = made_up(content, position, dtype.as_numpy_dtype)[0]
         return name, [name] * len(self.case.sizes)
+
+
+def _constant(name: str, value: np.ndarray) -> Any:
+    node = v1.NodeDef(op="Const", name=name)
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+    node.attr["dtype"].type = node.attr["value"].tensor.dtype
+    return node
 
 
 def _computing(case: OpCase) -> tuple[Any, Any]:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input, with_index
-from rewrite.split.bodies import Bodies
+from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import Element
 from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
@@ -35,6 +36,8 @@ class Decisions:
       values: of tensors that no run can change, for this batch size.
       properties: of the step's tensors, with what was found of loops and lists.
       is_open: whether the step takes any batch size, so that all sizes are computed in each run.
+      elements: {TensorList "op:i": what its elements are}.
+      open_axes: {fed tensor: its axes of any size} of such a step.
     """
 
     batch: int
@@ -44,6 +47,8 @@ class Decisions:
     values: KnownValues
     properties: TensorProperties
     is_open: bool = False
+    elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
+    open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
 
 
 def decide(
@@ -81,7 +86,9 @@ def decide(
     answers.update(asked)
     states.update({f"{name}:0": answer.outputs[0] for name, answer in asked.items()})
     answers.update(repeated_ops(flat, properties, answers, states, kept_whole or {}))
-    return Decisions(batch, dict(axis_of_feed), answers, states, values, properties)
+    return Decisions(
+        batch, dict(axis_of_feed), answers, states, values, properties, elements=facts.elements
+    )
 
 
 class _Analysis:
@@ -116,7 +123,7 @@ class _Analysis:
                 tensor = f"{node.name}:{index}"
                 if tensor in given:
                     continue
-                if scope and not isinstance(answer, Split):
+                if not isinstance(answer, Split) and (scope or _is_in_frames(facts.flat, node)):
                     states[tensor] = WHOLE  # nothing is cut in a body
                 else:
                     states[tensor] = _state(view, answer, index)
@@ -167,6 +174,11 @@ class _Analysis:
             # A gradient that an optimizer reads is summed for it: no reason to complain.
             return StayWhole("there is no rule for this op type" if view.sharded else "")
         return rule(view)
+
+
+def _is_in_frames(flat: FlatGraph, node: Any) -> bool:
+    """Whether an op is part of a loop or conditional of TensorFlow 1, which stays whole."""
+    return node.name in flat.unit_of_node and not functions_of(node, flat.library)
 
 
 def _why_not(view: OpView, answer: Split) -> str:

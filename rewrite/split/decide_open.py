@@ -43,12 +43,10 @@ def decide_open(
       The decisions, or None where the step does not run with another batch size, although its
       inputs' shapes say that it might.
     """
-    feeds = [_larger(spec, axis_of_feed, open_axes) for spec in flat.feeds]
-    other_flat = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
-    try:
-        other_properties = infer_known(other_flat)
-    except ModelError:
+    larger = larger_step(flat, axis_of_feed, open_axes, _MORE_ENTRIES)
+    if larger is None:
         return None
+    other_flat, other_properties = larger
     kept_whole = dict(kept_whole or {})
     while True:
         first = decide(flat, properties, batch, axis_of_feed, kept_whole)
@@ -61,17 +59,39 @@ def decide_open(
             if node.name not in kept_whole and (why := _difference(node, first, second))
         }
         if not differing:
-            return dataclasses.replace(first, is_open=True)
+            return dataclasses.replace(first, is_open=True, open_axes=dict(open_axes))
         kept_whole.update(differing)
 
 
+def larger_step(
+    flat: FlatGraph,
+    axis_of_feed: Mapping[str, int],
+    open_axes: Mapping[str, Sequence[int]],
+    more: int,
+) -> tuple[FlatGraph, TensorProperties] | None:
+    """The step with so many more entries in its batch, and one more of all else that is open.
+
+    Returns:
+      The step and its tensors; None where it does not run so.
+    """
+    feeds = [_larger(spec, axis_of_feed, open_axes, more) for spec in flat.feeds]
+    larger = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
+    try:
+        return larger, infer_known(larger)
+    except ModelError:
+        return None
+
+
 def _larger(
-    spec: TensorSpec, axis_of_feed: Mapping[str, int], open_axes: Mapping[str, Sequence[int]]
+    spec: TensorSpec,
+    axis_of_feed: Mapping[str, int],
+    open_axes: Mapping[str, Sequence[int]],
+    more: int,
 ) -> TensorSpec:
     shape = list(spec.shape or ())
     for axis in open_axes.get(spec.tensor, ()):
         is_batch = axis_of_feed.get(spec.tensor) == axis
-        shape[axis] += _MORE_ENTRIES if is_batch else _MORE_ELEMENTS
+        shape[axis] += more if is_batch else _MORE_ELEMENTS
     return dataclasses.replace(spec, shape=tuple(shape))
 
 

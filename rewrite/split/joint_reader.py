@@ -61,6 +61,8 @@ class JointReader:
             return [self._reshaped(node, inputs)]
         if node.op == "Identity":
             return [first]
+        if node.op == "ZerosLike" and first == Meaning(first.tensor):
+            return [Meaning(first.tensor, SUM, frozenset())]  # a sum of none of its terms
         if first.is_unweighted:
             return [self._weighted(node, inputs)]
         return [self._combined(node, inputs)]

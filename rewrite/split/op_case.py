@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class CaseInput:
       value: the whole tensor, where no run can change it.
       values_of_shards: what each copy reads instead, where the input holds sizes.
       is_handle: whether it is the handle of a variable.
+      is_list: whether it is a TensorList of the rows of such a tensor.
     """
 
     shape: Shape
@@ -34,13 +36,14 @@ class CaseInput:
     value: np.ndarray | None = None
     values_of_shards: tuple[np.ndarray, ...] = ()
     is_handle: bool = False
+    is_list: bool = False
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What two inputs that are alike have in common."""
         values = () if self.value is None else (self.value, *self.values_of_shards)
         written = tuple((str(v.dtype), v.shape, v.tobytes()) for v in values)
-        return self.shape, self.dtype, self.state, written, self.is_handle
+        return self.shape, self.dtype, self.state, written, self.is_handle, self.is_list
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +56,8 @@ class OpCase:
       node: the op, without inputs and name.
       copy: one of its copies, which are all alike.
       inputs: its data inputs.
-      outputs: the state of each output.
+      outputs: the state of each output; of a TensorList that of all its elements in one tensor.
+      lists: {output that is a TensorList: the shape of an element}.
       sizes: entries of the batch in each shard.
       is_mean: whether terms are weighted by their part of the batch.
       library: the functions that it calls; None where it calls none.
@@ -67,6 +71,7 @@ class OpCase:
     copy: Any
     inputs: tuple[CaseInput, ...]
     outputs: tuple[State, ...]
+    lists: Mapping[int, Shape]
     sizes: tuple[int, ...]
     is_mean: bool
     library: Any

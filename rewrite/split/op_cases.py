@@ -13,23 +13,21 @@ from typing import Any
 import numpy as np
 
 from graphs import op_types
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input, source_of, with_index
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide import Decisions
+from rewrite.split.list_cases import list_input, lists_made, of_rows
 from rewrite.split.op_case import CaseInput, OpCase, Shape
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import Sharded, State, shard_sizes
 
 
-def op_cases(
-    flat: FlatGraph, properties: TensorProperties, decisions: Decisions, num_shards: int
-) -> list[OpCase]:
+def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpCase]:
     """One case for each distinct split op: type, attributes, shapes, states and known inputs."""
     first: dict[tuple[Any, ...], OpCase] = {}
     count: Counter[tuple[Any, ...]] = Counter()
-    for key, make in _keyed(flat, properties, decisions, shard_sizes(decisions.batch, num_shards)):
+    for key, make in _keyed(flat, decisions, shard_sizes(decisions.batch, num_shards)):
         count[key] += 1
         if key not in first:
             first[key] = make()
@@ -43,7 +41,7 @@ def bodies_of(answer: Answer) -> Mapping[str, Any]:
 
 
 def _keyed(
-    flat: FlatGraph, properties: TensorProperties, decisions: Any, sizes: tuple[int, ...]
+    flat: FlatGraph, decisions: Any, sizes: tuple[int, ...]
 ) -> Iterator[tuple[tuple[Any, ...], Callable[[], OpCase]]]:
     """What tells cases apart, and the case; of ops in split functions, too."""
     for node in flat.graph_def.node:
@@ -51,21 +49,24 @@ def _keyed(
         if not isinstance(answer, Split) or (node.op == "Const" and answer.is_repeated):
             continue  # a copy of a constant is the constant
         for body in bodies_of(answer).values():
-            inside = SimpleNamespace(answer_of_op=body.answers, values=body.facts)
-            yield from _keyed(body.body.flat, body.facts.properties, inside, sizes)
+            facts = body.facts
+            inside = SimpleNamespace(
+                answer_of_op=body.answers, values=facts, properties=facts.properties,
+                elements=facts.elements,
+            )  # fmt: skip
+            yield from _keyed(body.body.flat, inside, sizes)
         if bodies_of(answer):
             continue
-        inputs = tuple(_inputs(flat, properties, decisions, node, answer, sizes))
+        inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
+        lists = lists_made(decisions, node, answer, sizes)
         bare, copy = _bare(node), _bare(node)
         for name, value in answer.attrs.items():
             copy.attr[name].CopyFrom(value)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
-        key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean)
-        shapes = properties.shape_of[node.name]
-        yield (
-            key,
-            functools.partial(_case, flat, bare, copy, inputs, answer, shapes, node.name, sizes),
-        )
+        key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())
+        shapes = decisions.properties.shape_of[node.name]
+        make = functools.partial(_case, flat, bare, copy, inputs, answer, lists, shapes, node.name)
+        yield key, functools.partial(make, sizes)
 
 
 def _case(
@@ -74,13 +75,15 @@ def _case(
     copy: Any,
     inputs: tuple[CaseInput, ...],
     answer: Split,
+    lists: Mapping[int, Shape],
     shapes: Sequence[Shape],
     name: str,
     sizes: tuple[int, ...],
 ) -> OpCase:
     each = [_elements(i.shape) for i in inputs], [_elements(s) for s in shapes]
     return OpCase(
-        name, 1, bare, copy, inputs, answer.outputs, sizes, answer.is_mean,
+        name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, sizes,
+        answer.is_mean,
         flat.graph_def.library if _calls(bare) else None,
         sum(each[0]) + sum(each[1]), _work(bare.op, *each),
     )  # fmt: skip
@@ -88,18 +91,20 @@ def _case(
 
 def _inputs(
     flat: FlatGraph,
-    properties: TensorProperties,
     decisions: Any,
     node: Any,
     answer: Split,
     sizes: tuple[int, ...],
 ) -> Iterator[CaseInput]:
-    names = data_inputs(node)
+    names, properties = data_inputs(node), decisions.properties
     for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):
         source = parse_input(name)
         dtype = properties.dtype_of[source.op][source.output]
         if dtype == "resource":
             yield _handle(flat, name, state)
+            continue
+        if dtype == "variant":
+            yield list_input(decisions, node, with_index(source.tensor), state, sizes)
             continue
         value = decisions.values.value(with_index(source.tensor))
         entries = answer.shape_inputs.get(position, {})

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
-
-import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.meanings import Meaning
-from rewrite.split.op_cases import bodies_of, of_shard
+from rewrite.split.op_cases import of_shard
 from rewrite.split.op_view import Split
-from rewrite.split.states import WHOLE, State
+from rewrite.split.prove_bodies import BodyProver
+from rewrite.split.same_op import require_same_op, same_array
+from rewrite.split.states import SUM, WHOLE, State
 from rewrite.split.step_reading import StepReading
 
 
 class OpChecks:
     """Raises RewriteError for the first op that isn't what was decided."""
 
-    def __init__(self, decisions: Decisions, reading: StepReading):
+    def __init__(self, decisions: Decisions, reading: StepReading, bodies: BodyProver):
         self._decisions = decisions
         self._reading = reading
+        self._bodies = bodies
 
     def op(self, node: Any) -> None:
         """Raises RewriteError unless an op has become what was decided."""
@@ -31,7 +31,7 @@ class OpChecks:
         if name in reading.stands_in:
             self._shape(node)
         elif name not in reading.copies:
-            self._same(node, reading.nodes[name], None, {})
+            self._same(node, reading.nodes[name], None, None)
             for old, new in zip(data_inputs(node), data_inputs(reading.nodes[name]), strict=True):
                 self._reads(name, new, old, WHOLE, None)
         else:
@@ -40,10 +40,12 @@ class OpChecks:
             if op_definition(node.op, name).is_stateful and node.op not in _READS:
                 raise RewriteError(f"reading a split step: {name!r} has effects, and has copies")
             if name in reading.nodes:
-                self._same(node, reading.nodes[name], None, {})
+                self._same(node, reading.nodes[name], None, None)
             for shard, copy in enumerate(reading.copies[name]):
-                self._same(node, reading.nodes[copy], shard, answer.attrs, _of_functions(answer))
-                self._copy_inputs(node, reading.nodes[copy], shard, answer)
+                here = reading.nodes[copy]
+                self._same(node, here, shard, answer)
+                self._copy_inputs(node, here, shard, answer)
+                self._bodies.op(node, here, answer, shard)
 
     def fetch(self, before: str, after: str) -> None:
         """Raises RewriteError unless a fetch gives what it gave, or runs what it ran."""
@@ -56,34 +58,16 @@ class OpChecks:
         if {after} != ops and set(waits) != {f"^{op}" for op in ops}:
             raise RewriteError(f"reading a split step: fetching {after!r} doesn't run {before!r}")
 
-    def _same(
-        self,
-        node: Any,
-        here: Any,
-        shard: int | None,
-        attrs: Mapping[str, Any],
-        own: Collection[str] = (),
-    ) -> None:
+    def _same(self, node: Any, here: Any, shard: int | None, answer: Split | None) -> None:
         """The same op type, attributes but for those that were decided, and control edges."""
-        without = {*_DERIVED, *own}
-        wanted = {key: value for key, value in node.attr.items() if key not in without}
-        wanted.update(attrs)
+        require_same_op(node, here, answer)
         beside = [v.decode().removeprefix("loc:@") for v in node.attr["_class"].list.s] if (
             "_class" in node.attr) else []  # fmt: skip
         names = {name for each in beside for name in self._beside(each, shard)}
-        found = {key: value for key, value in here.attr.items() if key not in without}
         there = here.attr["_class"].list.s if "_class" in here.attr else []
-        if (
-            here.op != node.op
-            or found.keys() != wanted.keys()
-            or any(_bytes(found[key]) != _bytes(wanted[key]) for key in found)
-            or {v.decode().removeprefix("loc:@") for v in there} != names
-        ):
+        if {v.decode().removeprefix("loc:@") for v in there} != names:
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
         self._waits(node, here, shard)
-        more = len(data_inputs(here)) - len(data_inputs(node))
-        if more and (more != 1 or not own):  # functions of a shard may read its sizes
-            raise RewriteError(f"reading {here.name!r} of the split step: it reads more or less")
 
     def _waits(self, node: Any, here: Any, shard: int | None) -> None:
         """The same control edges."""
@@ -107,7 +91,13 @@ class OpChecks:
         return set(copies) if shard is None else {copies[shard]}
 
     def _copy_inputs(self, node: Any, here: Any, shard: int, answer: Split) -> None:
-        read = data_inputs(here)[: len(answer.inputs)]
+        count = len(answer.inputs)
+        read, numbers = data_inputs(here)[:count], data_inputs(here)[count:]
+        for name in numbers:
+            if not same_array(self._reading.said(name), self._bodies.numbers(shard)):
+                raise RewriteError(
+                    f"reading {here.name!r} of the split step: {name!r} are not its shard's numbers"
+                )
         pairs = zip(data_inputs(node), read, answer.inputs, strict=True)
         for position, (old, new, state) in enumerate(pairs):
             entries = answer.shape_inputs.get(position)
@@ -117,7 +107,7 @@ class OpChecks:
             value = self._decisions.values.value(with_index(parse_input(old).tensor))
             found = self._reading.said(new)
             wanted = None if value is None else of_shard(value, entries, self._reading.sizes[shard])
-            if wanted is None or found is None or not _same_array(found, wanted):
+            if not same_array(found, wanted):
                 raise RewriteError(
                     f"reading {here.name!r} of the split step: input {position} holds {found}, "
                     f"wanted {wanted}"
@@ -130,6 +120,9 @@ class OpChecks:
         if state != WHOLE:
             assert shard is not None
             wanted = Meaning(tensor, state, frozenset({shard}))
+            if state == SUM and self._decisions.state_of_tensor[tensor] == WHOLE:
+                # A whole tensor as terms of a sum: the first shard has all of it.
+                wanted = Meaning(tensor, SUM, frozenset()) if shard else Meaning(tensor)
         found = self._reading.meaning(new)
         siblings = self._reading.copies.get(op_of(old))
         if siblings and state == WHOLE and shard is not None and op_of(new) in siblings:
@@ -147,30 +140,14 @@ class OpChecks:
         for index, name in enumerate(self._reading.stands_in[node.name]):
             wanted = self._decisions.values.value(f"{node.name}:{index}")
             found = self._reading.said(name)
-            if wanted is None or found is None or not _same_array(found, wanted):
+            if not same_array(found, wanted):
                 raise RewriteError(
                     f"reading {name!r} of the split step: it says {found}, wanted {wanted}"
                 )
 
 
 _READS = frozenset(
-    "ReadVariableOp ResourceGather ResourceGatherNd While If Case StatefulPartitionedCall".split()
+    "ReadVariableOp ResourceGather ResourceGatherNd CheckNumerics While If Case "
+    "StatefulPartitionedCall".split()
 )
 """Ops that TensorFlow calls stateful, and that may run more than once."""
-_DERIVED = frozenset({"_output_shapes", "_class"})
-
-
-def _of_functions(answer: Split) -> set[str]:
-    """The attributes in which copies that run functions of their own differ."""
-    bodies = {key.partition("/")[0] for key in bodies_of(answer)}
-    return bodies | {"output_shapes", "T", "Tin", "Tout"} if bodies else set()
-
-
-def _same_array(one: np.ndarray, other: np.ndarray) -> bool:
-    return one.dtype == other.dtype and np.array_equal(one, other)
-
-
-def _bytes(message: Any) -> bytes:
-    """What can be compared where a message holds a NaN."""
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content

@@ -23,6 +23,8 @@ _POSITIVE = frozenset(
 _ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".split())
 # Input 1 names classes, along the last dimension of input 0.
 _CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
+# Input 1 is a place in a list.
+_IN_LIST = frozenset({"TensorListGetItem", "TensorListSetItem"})
 _SEGMENTS = frozenset(
     "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd "
     "UnsortedSegmentMean".split()
@@ -90,7 +92,7 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
     if position == 0 and op == "OneHot":
         return 0, _value(inputs[1])
     if position == 1:
-        if op in _ROWS:
+        if op in _ROWS or op in _IN_LIST:
             return 0, _complete(inputs[0])[0]
         if op in _CLASSES:
             return 0, _complete(inputs[0])[-1]

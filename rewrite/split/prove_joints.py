@@ -9,10 +9,11 @@ Nothing of `build_step` is used but which ops it says are the copies of which.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties
+from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from rewrite.pass_base import RewriteError
@@ -20,6 +21,7 @@ from rewrite.split.build_step import SplitStep
 from rewrite.split.decide import Decisions
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_checks import OpChecks
+from rewrite.split.prove_bodies import BodyProver
 from rewrite.split.states import shard_sizes
 from rewrite.split.step_reading import StepReading
 
@@ -33,6 +35,7 @@ class JointsProof:
       split_ops: ops that are there once per shard.
       joins, sums, cuts: tensors that are joined, combined, cut.
       exact: {constant: the share of the batch that it is rounded from}.
+      batches: at which batch sizes that was read.
     """
 
     whole_ops: int
@@ -41,6 +44,7 @@ class JointsProof:
     sums: int
     cuts: int
     exact: Mapping[str, float]
+    batches: Sequence[int]
 
 
 def prove_joints(
@@ -69,17 +73,24 @@ def prove_joints(
     sizes = shard_sizes(decisions.batch, count)
     try:
         reading = StepReading(flat, properties, decisions, graph_def, sizes, step.copies)
-        checks = OpChecks(decisions, reading)
+        bodies = BodyProver(library_of(graph_def), sizes)
+        checks = OpChecks(decisions, reading, bodies)
         for node in flat.graph_def.node:
             checks.op(node)
         for before, after in zip(flat.fetches, step.fetches, strict=True):
             checks.fetch(before, after)
-    except (ValueError, TypeError, LookupError) as error:  # what no op of a sound graph raises
+    except (
+        ModelError,
+        ValueError,
+        TypeError,
+        LookupError,
+    ) as error:  # what no op of a sound graph raises
         raise RewriteError(f"reading a split step: it makes no sense: {error}") from error
     found = reading.reader.found
     return JointsProof(
         len(flat.nodes) - len(reading.copies), len(reading.copies),
         len(found["join"]), len(found["sum"]), len(found["cut"]), reading.reader.exact,
+        [decisions.batch],
     )  # fmt: skip
 
 

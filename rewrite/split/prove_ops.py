@@ -3,7 +3,8 @@
 Every distinct split op of a step (type, attributes, shapes, states and known inputs) is run whole
 and in parts on random inputs of its real shapes, in float64 where it has a CPU kernel for that,
 and what numpy makes of the parts must be the whole. Nothing of `build_step` is used, nor are the
-rules: what is proven are the answers that they gave.
+rules: what is proven are the answers that they gave. Of an op that runs functions the ops in them
+are proven so, and `prove_bodies` proves that each shard's function has the right ones.
 """
 
 from __future__ import annotations
@@ -13,19 +14,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.child import ChildError, ask_child
 from rewrite.split.decide import Decisions
 from rewrite.split.op_case import OpCase
-from rewrite.split.op_cases import bodies_of, op_cases
+from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
 
 _CHILD = "rewrite.split.prove_ops_child"
 _BATCH_BYTES = 2**28
 _BATCH_CASES = 64
 _MOST_CHILDREN = 8
-_RUNS_FUNCTIONS = "it runs functions: the ops in them are proven, they themselves by runs alone"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +55,6 @@ class OpsProof:
 
 def prove_ops(
     flat: FlatGraph,
-    properties: TensorProperties,
     decisions: Decisions,
     num_shards: int,
     seconds: float = 60.0,
@@ -66,19 +64,14 @@ def prove_ops(
 
     Args:
       flat: the unsplit step.
-      properties: of its tensors.
       decisions: what becomes of each op.
       num_shards: M.
       seconds: what has not been run by then counts as not proven.
       memory_bytes: of the child; an op that takes more counts as not proven.
     """
-    cases = op_cases(flat, properties, decisions, num_shards)
+    cases = op_cases(flat, decisions, num_shards)
     outcomes = prove_cases(cases, seconds, memory_bytes)
     missing: Counter[tuple[str, str]] = Counter()
-    for node in flat.graph_def.node:
-        if bodies_of(decisions.answer_of_op[node.name]):
-            missing[node.op, _RUNS_FUNCTIONS] += 1
-    running = sum(missing.values())
     differing = []
     for case, outcome in zip(cases, outcomes, strict=True):
         if outcome.differs:
@@ -87,7 +80,7 @@ def prove_ops(
             missing[case.node.op, outcome.not_proven] += 1
     return OpsProof(
         len(cases),
-        len(cases) - (sum(missing.values()) - running) - len(differing),
+        len(cases) - sum(missing.values()) - len(differing),
         [NotProven(op, count, why) for (op, why), count in sorted(missing.items())],
         differing,
     )

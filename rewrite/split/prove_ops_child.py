@@ -84,6 +84,7 @@ def _run(batch: Sequence[OpCase]) -> list[CaseOutcome]:
         try:
             copies = _graph_def(graphs, "copies")
             read = {name.partition(":")[0] for node in copies.node for name in node.input}
+            read -= {node.name for node in copies.node}
             v1.import_graph_def(
                 copies, {op: tf_graph.get_tensor_by_name(f"{op}:0") for op in read}, name=""
             )

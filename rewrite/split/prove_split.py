@@ -16,8 +16,9 @@ from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs import EQUAL, compare_runs, request_of
 from rewrite.split.compare_runs_messages import RunsCompared
 from rewrite.split.decide import Decisions
-from rewrite.split.prove_joints import JointsProof, prove_joints
+from rewrite.split.prove_joints import JointsProof
 from rewrite.split.prove_ops import NotProven, OpsProof, prove_ops
+from rewrite.split.prove_sizes import prove_sizes
 from rewrite.split.states import shard_sizes
 
 
@@ -112,9 +113,9 @@ def prove_split(
     Returns:
       What was proven; `differing` tells defects.
     """
-    ops = prove_ops(flat, properties, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
+    ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
     try:
-        joints = prove_joints(flat, properties, decisions, step, num_shards)
+        joints = prove_sizes(flat, properties, decisions, step, num_shards, limits.op_seconds / 2)
     except RewriteError as error:
         run = "not run: its structure is wrong"
         return _proof(ops, None, RunsCompared(), run, [*ops.differing, str(error)])

@@ -19,9 +19,13 @@ _BINARY = {
     "GreaterEqual": np.greater_equal,
 }
 NUMBER_OPS = frozenset(
-    {*_BINARY, "Const", "Identity", "Slice", "Squeeze", "Cast", "Unpack", "Prod"}
+    {*_BINARY, "Const", "Identity", "Slice", "Squeeze", "Cast", "Unpack", "Prod", "Sum", "Cumsum",
+     "Pack", "Size", "OneHot", "SelectV2"}
+)  # fmt: skip
+_KNOWN_ATTRS = frozenset(
+    "T Tidx TI Index SrcT DstT Truncate keep_dims num N axis exclusive reverse out_type value "
+    "dtype".split()
 )
-_KNOWN_ATTRS = frozenset("T Tidx Index SrcT DstT Truncate keep_dims num axis value dtype".split())
 
 
 def numbers(node: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -61,8 +65,34 @@ def _results(node: Any, inputs: Sequence[np.ndarray]) -> list[Any]:
         return [value[int(begin[0]) : int(begin[0]) + int(size[0])]]
     if node.op == "Squeeze":
         return [np.squeeze(inputs[0])]
-    if node.op == "Prod":
-        return [np.prod(inputs[0], axis=tuple(np.atleast_1d(inputs[1])), dtype=inputs[0].dtype)]
-    if "axis" in node.attr or "num" not in node.attr or node.attr["num"].i != len(inputs[0]):
-        raise RewriteError(f"reading {node.name!r}: it doesn't take all of its input apart")
-    return list(inputs[0])
+    if node.op == "Size":
+        return [inputs[0].size]
+    if node.op == "SelectV2":
+        return [np.where(*inputs)]
+    if node.op == "OneHot" and _int(node, "axis") == -1:
+        hot, depth, on, off = inputs
+        return [np.where(np.arange(int(depth)) == hot, on, off)]
+    if node.op == "Pack" and _int(node, "N") == len(inputs):
+        return [np.stack(inputs, axis=_int(node, "axis"))]
+    if node.op == "Unpack":
+        rows = np.moveaxis(inputs[0], _int(node, "axis"), 0)
+        if _int(node, "num") == len(rows):
+            return list(rows)
+    return _over_axis(node, *inputs)
+
+
+def _over_axis(node: Any, value: np.ndarray, axis: np.ndarray) -> list[Any]:
+    """A sum, a product, or running sums that leave out the last one."""
+    axes = tuple(int(each) for each in np.atleast_1d(axis))
+    on = {key for key, attr in node.attr.items() if attr.b}
+    if node.op in ("Prod", "Sum") and not on:
+        reduce = np.prod if node.op == "Prod" else np.sum
+        return [reduce(value, axis=axes, dtype=value.dtype)]
+    if node.op == "Cumsum" and on == {"exclusive"}:
+        return [np.cumsum(value, axis=axes[0]) - value]
+    raise RewriteError(f"reading {node.name!r}: a {node.op} with these attributes has no place")
+
+
+def _int(node: Any, attribute: str) -> int:
+    """An attribute that is a whole number; 0 where it is left out."""
+    return int(node.attr[attribute].i) if attribute in node.attr else 0

@@ -7,7 +7,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
@@ -20,7 +20,7 @@ from tfplace.output_paths import require_file, writable, write_file
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
-    from graphs.problem import Problem
+    from tfplace.preparing.prepare import PreparedModel
     from tfplace.simulation.prediction import Prediction
 
 
@@ -31,28 +31,42 @@ _STATUS_OF = {
 }
 
 
+class SimulatedStep(NamedTuple):
+    """What was prepared, the placement i4[N] that was simulated, and what it is worth."""
+
+    prepared: PreparedModel
+    placement: IntArray
+    prediction: Prediction
+
+
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Predicts one placement: the file's, or the one that the model came with.
 
     The status says whether it can run.
     """
     begin(arguments[0], values)
-    problem, placement, prediction = predicted(arguments[0], values)
+    simulated_step = predicted(arguments[0], values)
+    prepared, prediction = simulated_step.prepared, simulated_step.prediction
 
+    from tfplace.report.of_simulation import simulation_facts, simulation_sentences
     from tfplace.report.sentences import order_text
     from tfplace.report.text import print_facts
     from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
 
-    speed = (
-        None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
-    )
-    if out := text_output(values, {**vars(prediction), "placements_per_second": speed}):
+    placement, options = simulated_step.placement, problem_options(arguments[0], values)
+    can_run = prediction.step_seconds is not None
+    facts = simulation_facts(prepared, options, placement, can_run)
+    speed = None
+    if values.repeat is not None:
+        speed = placements_per_second(prepared.problem, placement, values.repeat)
+    if out := text_output(values, {**vars(prediction), "placements_per_second": speed, **facts}):
         print_prediction(prediction, out)
         print_facts([("placement", values.placement or "the one that the model came with")], out)
         if prediction.order is not None:
             seconds = prediction.step_seconds or math.inf
             print_facts([("order", order_text(prediction.order, seconds))], out)
+        print_facts(simulation_sentences(facts), out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
     if prediction.feasible:
@@ -65,8 +79,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     )
 
 
-def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
-    """The problem, the placement i4[N], and what it is worth; writes the files that were asked for.
+def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
+    """A placement and what it is worth; writes the files that were asked for.
 
     Raises:
       TfplaceError: the model, the cluster, the placement or a file's path is no good.
@@ -77,7 +91,7 @@ def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, 
         return _predicted(model, values)
 
 
-def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
+def _predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.choosing.order.model_order import order_facts, simulated_in_order, with_order
@@ -93,11 +107,13 @@ def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray,
             values.placement, problem.graph.op_names, problem.device_names, prepared.given
         )
     placed, facts = simulated_in_order(prepared, placement), order_facts(prepared, placement)
-    problem, placement = placed.problem, placed.device_of_op
     if values.dump_problem is not None:
-        write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
+        write_whole(
+            values.dump_problem,
+            lambda file: write_problem(file, placed.problem, placed.device_of_op),
+        )
     if values.timeline is not None:
-        trace = chrome_trace(problem, placed.known_schedule())
+        trace = chrome_trace(placed.problem, placed.known_schedule())
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
     prediction = dataclasses.replace(prediction_of(placed), order=facts)
-    return problem, placement, prediction
+    return SimulatedStep(prepared, placement, prediction)

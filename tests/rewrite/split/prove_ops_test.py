@@ -39,8 +39,8 @@ def decided(name):
 
 
 def cases_of(name, num_shards):
-    flat, properties, decisions, _ = decided(name)
-    return op_cases(flat, properties, decisions, num_shards)
+    flat, _, decisions, _ = decided(name)
+    return op_cases(flat, decisions, num_shards)
 
 
 @pytest.mark.parametrize("num_shards", [2, 3])
@@ -95,14 +95,14 @@ WRONG = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_answer_is_found(name):
-    flat, properties, decisions, op = decided(name)
+    flat, _, decisions, op = decided(name)
     right = decisions.answer_of_op[op]
     if not isinstance(right, Split):
         right = Split((), ())
     wrong = dataclasses.replace(right, **WRONG[name])
     answers = {**decisions.answer_of_op, op: wrong}
     changed = dataclasses.replace(decisions, answer_of_op=answers)
-    cases = [case for case in op_cases(flat, properties, changed, 2) if case.name == op]
+    cases = [case for case in op_cases(flat, changed, 2) if case.name == op]
     assert outcomes_of(cases)[0].differs
 
 
@@ -115,14 +115,14 @@ def test_alike_ops_are_proven_once_and_in_a_child():
     flat = flat_graph(graph, {"x:0": np.zeros((BATCH, 4), np.float32)}, ["sum:0"])
     properties = infer(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
-    assert [case.count for case in op_cases(flat, properties, decisions, 2)] == [5, 1]
-    proof = prove_ops(flat, properties, decisions, 2)
+    assert [case.count for case in op_cases(flat, decisions, 2)] == [5, 1]
+    proof = prove_ops(flat, decisions, 2)
     assert (proof.distinct_ops, proof.proven_ops) == (2, 2)
     assert not proof.not_proven and not proof.differing
-    starved = prove_ops(flat, properties, decisions, 2, memory_bytes=1)
+    starved = prove_ops(flat, decisions, 2, memory_bytes=1)
     why = "it takes 0.0 GiB of memory, more than there is for it"
     assert starved.not_proven == [NotProven("Sum", 1, why), NotProven("Tanh", 1, why)]
-    hurried = prove_ops(flat, properties, decisions, 2, seconds=0)
+    hurried = prove_ops(flat, decisions, 2, seconds=0)
     assert hurried.not_proven[0].reason == "the time for proving ops was used up"
 
 
@@ -146,16 +146,16 @@ def test_a_case_that_ends_the_child_counts_and_the_others_are_proven(monkeypatch
 
 
 def test_what_has_no_inputs_to_make_up_is_named():
-    flat, properties, decisions, op = decided("unary")
-    case = next(c for c in op_cases(flat, properties, decisions, 2) if c.name == op)
+    flat, _, decisions, op = decided("unary")
+    case = next(c for c in op_cases(flat, decisions, 2) if c.name == op)
     variant = dataclasses.replace(case.inputs[0], shape=None)
     outcome = outcomes_of([dataclasses.replace(case, inputs=(variant,))])[0]
     assert outcome.not_proven == "the shape of an input is not known before the run"
 
 
 def test_lists_have_no_values_to_make_up():
-    flat, properties, decisions, op = decided("unary")
-    case = next(c for c in op_cases(flat, properties, decisions, 2) if c.name == op)
+    flat, _, decisions, op = decided("unary")
+    case = next(c for c in op_cases(flat, decisions, 2) if c.name == op)
     node = v1.NodeDef(op="TensorListLength")
     given = dataclasses.replace(case.inputs[0], dtype="variant")
     outcome = outcomes_of([dataclasses.replace(case, node=node, copy=node, inputs=(given,))])[0]

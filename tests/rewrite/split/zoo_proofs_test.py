@@ -48,7 +48,7 @@ def decided(request, tmp_path_factory):
 @pytest.mark.parametrize("num_shards", [2, 3, 4])
 def test_every_op_is_proven_and_two_steps_are_the_same(decided, num_shards):
     flat, properties, decisions = decided
-    cases = op_cases(flat, properties, decisions, num_shards)
+    cases = op_cases(flat, decisions, num_shards)
     wrong = [(case.name, outcome) for case, outcome in zip(cases, outcomes_of(cases), strict=True)
              if outcome != CaseOutcome()]  # fmt: skip
     assert len(cases) > 30 and not wrong

@@ -9,6 +9,7 @@ read waits for the last op on its device that ends before that.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -39,12 +40,14 @@ def late_read_edges(
     """
     latest = _latest_sends(problem, schedule, anchors)
     device, bodies = schedule.device_of_op, anchors.body_of_op
-    takes_time = anchors.is_real & (schedule.op_end > schedule.op_start)
+    # What waits itself for a read that will be held back does not run when the schedule says.
+    is_early = _held_until(problem, latest) <= schedule.op_start
+    may_hold = anchors.is_real & (schedule.op_end > schedule.op_start) & is_early
     before: list[int] = []
     after: list[int] = []
     for where in np.unique(np.stack([device, bodies])[:, list(latest)], axis=1).T:
         here = (device == where[0]) & (bodies == where[1])
-        holders = np.flatnonzero(here & takes_time)
+        holders = np.flatnonzero(here & may_hold)
         holders = holders[np.argsort(schedule.op_end[holders], kind="stable")]
         ends = schedule.op_end[holders]
         last = (-1, -1)
@@ -53,19 +56,30 @@ def late_read_edges(
             if holder >= 0:
                 before.append(int(holders[holder]))
                 after.append(read)
-            if (
-                holder == last[0] and last[1] >= 0
-            ):  # let go together: the one needed first goes first
+            if holder == last[0] and last[1] >= 0:
+                # Let go together, the one that is needed first goes first.
                 before.append(last[1])
                 after.append(read)
             last = (holder, read)
     return order_edges(before, after)
 
 
+def _held_until(problem: Problem, latest: Mapping[int, float]) -> FloatArray:
+    """f8[N]: the time of the latest read that each op waits for."""
+    producer, user, _ = problem.graph.op_edges()
+    until = [latest.get(op, 0.0) for op in range(problem.num_ops)]
+    order = np.argsort(user, kind="stable")  # ops are in a topological order
+    for source, target in zip(producer[order].tolist(), user[order].tolist(), strict=True):
+        until[target] = max(until[target], until[source])
+    return np.array(until)
+
+
 def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dict[int, float]:
     """{read: when it has to end so that what it sends arrives in time}, last needed first."""
     graph, device = problem.graph, schedule.device_of_op
     needed = _needed_seconds(problem, schedule)
+    # A user beside the variable (its weight decay) can wait as long as those elsewhere.
+    needed[np.arange(graph.num_tensors), device[graph.tensor_producer]] = np.inf
     tensors = np.flatnonzero(anchors.is_read[graph.tensor_producer])
     tensors = tensors[np.argsort(-needed[tensors].min(axis=1), kind="stable")]
     free_until = np.full(int(problem.link_channels.max(initial=-1)) + 1, np.inf)
@@ -73,7 +87,7 @@ def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dic
     for tensor in tensors.tolist():
         read = int(graph.tensor_producer[tensor])
         source = int(device[read])
-        targets = [t for t in np.flatnonzero(np.isfinite(needed[tensor])).tolist() if t != source]
+        targets = np.flatnonzero(np.isfinite(needed[tensor])).tolist()
         if not targets:
             continue
         end = float(needed[tensor].min()) - float(problem.link_latency[source, targets].max())

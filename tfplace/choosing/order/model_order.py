@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.op_graph import IntArray
+from graphs.problem import Problem
 from rewrite.order.order_edges import OrderEdge
 from tfplace.choosing.order.anchors import anchors_of
 from tfplace.choosing.order.bodies import bodies_of, origin_edges, writable
@@ -23,7 +24,8 @@ class ModelOrder:
 
     def __init__(self) -> None:
         """Has found nothing yet."""
-        self._found: dict[bytes, Ordered] = {}
+        # The problem is kept beside its number, so that no other one gets that number.
+        self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
 
     def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> list[OrderEdge]:
         """The edges of a placement i4[N], as the model names its ops."""
@@ -31,18 +33,19 @@ class ModelOrder:
 
     def ordered(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
         """A placement of the prepared model's problem with its order."""
-        key = device_of_op.astype("int32").tobytes()
+        key = (id(prepared.problem), device_of_op.astype("int32").tobytes())
         if key not in self._found:
             while len(self._found) >= MOST_KEPT:
                 self._found.pop(next(iter(self._found)))
             anchors = anchors_of(prepared.problem, bodies_of(prepared))
-            self._found[key] = ordered(
+            found = ordered(
                 prepared.problem,
                 device_of_op,
                 anchors,
                 lambda edges: writable(prepared, edges),
             )
-        return self._found[key]
+            self._found[key] = (prepared.problem, found)
+        return self._found[key][1]
 
 
 def with_order(prepared: PreparedModel, order: str) -> PreparedModel:

@@ -27,12 +27,13 @@ from tfplace.choosing.order.edges import (
 from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
 from tfplace.choosing.order.ranks import by_longest_path, by_shard
 from tfplace.choosing.order.sequence import sequence_edges
+from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
 
 Ranks = Callable[[Problem, IntArray], IntArray]
 RANKS: tuple[Ranks | None, ...] = (None, by_longest_path, by_shard)
-AHEAD_SHARES = (0.0, 0.003, 0.01)
+AHEAD_SHARES = (0.0, 0.003, 0.008)
 """How much earlier than at the last moment a variable is sent, in shares of the step's time."""
 WORTH = 1e-3
 """A step that is shorter by less than this share is not worth edges."""
@@ -88,20 +89,40 @@ def _proposed(
 ) -> Iterator[OrderEdges]:
     if not np.isfinite(step_seconds):
         return
+    free = with_free_reads(problem, anchors)
     for ranks in RANKS:
         rank = None if ranks is None else ranks(problem, device_of_op)
-        free = with_free_reads(problem, anchors)
-        wanted = Simulator(
-            dataclasses.replace(free, start_rank=rank, executor=None), num_threads=1
-        ).schedule(device_of_op)
-        sequence = NO_EDGES if rank is None else sequence_edges(free, wanted, anchors)
-        if len(sequence):
-            yield sequence
-        for share in AHEAD_SHARES:
-            reads = late_read_edges(problem, wanted, anchors, share * step_seconds)
-            if not len(reads):
-                break
-            yield _joined(sequence, reads)
+        ideal = _schedule(free, device_of_op, rank)
+        for share in (None, *AHEAD_SHARES):
+            reads = NO_EDGES
+            if share is not None:
+                reads = late_read_edges(problem, ideal, anchors, share * step_seconds)
+                if not len(reads):
+                    break
+            try:
+                held = with_order_edges(problem, reads)
+            except ValueError:  # reads that wait for one another through what else uses them
+                continue
+            if rank is None:
+                yield reads
+            else:
+                yield _joined(reads, _sequence(held, device_of_op, rank, anchors))
+
+
+def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
+    """What happens if the ready op of the least rank starts first."""
+    ranked = dataclasses.replace(problem, start_rank=rank, executor=None)
+    return Simulator(ranked, num_threads=1).schedule(device_of_op)
+
+
+def _sequence(
+    held: EdgedProblem, device_of_op: IntArray, rank: IntArray, anchors: Anchors
+) -> OrderEdges:
+    """The edges that keep to the ranks while reads are held back, in the problem's own numbers."""
+    wanted = _schedule(held.problem, held.renumbered(device_of_op), held.renumbered(rank))
+    there = Anchors(*(values[held.op_at] for values in dataclasses.astuple(anchors)))
+    edges = sequence_edges(held.problem, wanted, there)
+    return OrderEdges(held.op_at[edges.before], held.op_at[edges.after])
 
 
 def _joined(one: OrderEdges, other: OrderEdges) -> OrderEdges:

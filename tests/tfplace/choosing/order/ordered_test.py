@@ -6,7 +6,7 @@ import pytest
 from tests.builders import Machine, Op, build_problem, random_problem
 from tests.reference_simulator import reference_run
 from tfplace.choosing.order.anchors import anchors_of
-from tfplace.choosing.order.late_reads import late_read_edges
+from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
 from tfplace.choosing.order.ordered import ordered
 from tfplace.simulation.simulator import Simulator
 
@@ -33,7 +33,7 @@ def test_first_come_first_served_stays_where_nothing_beats_it():
     assert found.outcome is found.without
 
 
-def variables(count):
+def variables(count, with_decay=False):
     """Layers on device 1 whose variables lie on 0, last ones first; a small value goes along."""
     ops = [Op(f"w{i}", 0.0, outputs=(0,), persistent=4, type="VarHandleOp") for i in range(count)]
     ops += [
@@ -44,6 +44,8 @@ def variables(count):
     for i in range(count):
         ops.append(Op(f"x{i + 1}", 4.0, (f"x{i}:0", f"r{i}:0"), (1,)))
         ops.append(Op(f"y{i + 1}", 4.0, (f"y{i}:0",), (1,)))
+        if with_decay:
+            ops.append(Op(f"d{i}", 0.1, (f"r{i}:0",)))
     return build_problem(ops, Machine(bandwidth=1.0))
 
 
@@ -54,6 +56,19 @@ def test_variables_are_read_when_they_are_needed():
     # r2 and r1 no longer go before what x1 waits for; y1 ends when r1's value has to leave.
     assert found.outcome.step_seconds < 0.75 * found.without.step_seconds
     assert any(after.startswith("r") for _, after in names(problem, found.edges))
+
+
+@pytest.mark.parametrize("with_decay", [False, True])
+def test_a_use_beside_the_variable_waits_with_its_read(with_decay):
+    """What decays a weight could run at once, but nobody waits for it."""
+    problem = variables(3, with_decay)
+    anchors = anchors_of(problem)
+    on = [1 if name.startswith("x") and name != "x0" else 0 for name in problem.graph.op_names]
+    schedule = Simulator(with_free_reads(problem, anchors)).schedule(np.array(on, dtype=np.int32))
+    edges = late_read_edges(problem, schedule, anchors, 0.0)
+    last_read = list(problem.graph.op_names).index("r2")
+    [holder] = edges.before[edges.after == last_read]
+    assert schedule.op_end[holder] >= 2.0  # not at 0, when the use beside it could run
 
 
 def test_reads_that_wait_for_something_are_not_held_back():

@@ -1,0 +1,178 @@
+"""Proves that the function of a shard computes the shard's part of what the whole function does.
+
+A loop, a conditional or a call in copies is right if each of its functions makes the parts that
+were decided of the parts that it is given. For a loop that is the step of an induction: what its
+body is given and what it hands on are cut alike, so what holds before an iteration holds after it,
+and its condition, which reads nothing but whole tensors, ends all shards' loops after the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs import op_types
+from graphs.names import data_inputs, op_of, parse_input, with_index
+from rewrite.pass_base import RewriteError
+from rewrite.split.body_reading import BodyReading
+from rewrite.split.meanings import Meaning
+from rewrite.split.op_cases import bodies_of, of_shard
+from rewrite.split.op_view import Split
+from rewrite.split.same_op import require_same_op, same_array
+from rewrite.split.split_body import SplitBody
+from rewrite.split.states import SUM, WHOLE, State
+
+_DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
+_DROPPED |= {"backward_function_name", "_construction_context"}
+"""What only concerns the function whose part this is, not what it computes."""
+
+
+class BodyProver:
+    """Compares the functions that the copies of ops run with those that the ops ran."""
+
+    def __init__(self, library: Mapping[str, Any], sizes: Sequence[int]):
+        self._library = library
+        self._sizes = tuple(sizes)
+        self._proven: set[tuple[str, int, int]] = set()
+
+    def numbers(self, shard: int) -> np.ndarray:
+        """A shard's numbers: its entries, those of all others, those of the shards before it."""
+        own, before = self._sizes[shard], sum(self._sizes[:shard])
+        return np.array([own, sum(self._sizes) - own, before], np.int32)
+
+    def op(self, node: Any, here: Any, answer: Split, shard: int) -> None:
+        """Raises RewriteError unless a copy's functions are those of its shard.
+
+        Args:
+          node: the op of the unsplit step.
+          here: its copy.
+          answer: what was decided of it.
+          shard: whose copy it is.
+        """
+        has_numbers = len(data_inputs(here)) > len(data_inputs(node))
+        for key, split in bodies_of(answer).items():
+            _require_boundary(node, answer, key, split)
+            attribute, _, index = key.partition("/")
+            value = here.attr[attribute]
+            name = value.list.func[int(index)].name if index else value.func.name
+            if name not in self._library:
+                raise RewriteError(f"reading {here.name!r} of the split step: no function {name!r}")
+            # Decisions live as long as a proof, so that no other one has this identity.
+            if (name, shard, id(split)) not in self._proven:
+                self._function(split, self._library[name], shard, has_numbers, attribute == "body")
+                self._proven.add((name, shard, id(split)))
+
+    def _function(
+        self, split: SplitBody, function: Any, shard: int, has_numbers: bool, hands_on: bool
+    ) -> None:
+        name = function.signature.name
+        own = self.numbers(shard) if has_numbers else None
+        self._require_signature(split, function, has_numbers, has_numbers and hands_on)
+        reading = BodyReading(split, function, self._library, shard, self._sizes, own)
+        checks = _BodyChecks(reading, self, name)
+        arguments = {op_of(tensor) for tensor in split.body.arguments}
+        for node in split.body.flat.graph_def.node:
+            if node.name not in arguments and not reading.is_replaced(node):
+                checks.op(node)
+        results = zip(reading.results, split.body.outputs, split.results, strict=False)
+        for new, old, state in results:
+            checks.reads("a result", new, old, state)
+        if has_numbers and hands_on and not same_array(reading.number(reading.results[-1]), own):
+            raise RewriteError(f"reading the function {name!r}: it hands on other numbers")
+
+    def _require_signature(
+        self, split: SplitBody, function: Any, has_numbers: bool, hands_on: bool
+    ) -> None:
+        """The arguments, results and attributes of the whole function, and the numbers."""
+        original = self._library[split.body.function]
+        before, after = original.signature, function.signature
+        inputs = [each.type for each in before.input_arg] + [3] * has_numbers
+        outputs = [each.type for each in before.output_arg] + [3] * hands_on
+        wanted = {key: value for key, value in original.attr.items() if key not in _DROPPED}
+        is_right = (
+            [each.type for each in after.input_arg] == inputs
+            and [each.type for each in after.output_arg] == outputs
+            and dict(function.attr) == wanted
+            and not function.control_ret
+            and not after.control_output
+            and after.is_stateful == before.is_stateful
+        )
+        if not is_right:
+            raise RewriteError(
+                f"reading the function {after.name!r} of a shard: it is called in another way"
+            )
+
+
+def _require_boundary(node: Any, answer: Split, key: str, split: SplitBody) -> None:
+    """What a function is given is what the op is given, and what it returns what the op returns."""
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    given = [split.states[tensor] for tensor in split.body.arguments]
+    results = [WHOLE] if key == "cond" else list(answer.outputs)
+    is_loop = node.op in op_types.LOOPS
+    is_right = list(answer.inputs[first:]) == given and list(split.results) == results
+    if not is_right or (is_loop and tuple(answer.inputs) != tuple(answer.outputs)):
+        raise RewriteError(f"reading {node.name!r}: what was decided of its functions disagrees")
+
+
+class _BodyChecks:
+    """Compares the ops of a function with those of a shard's one."""
+
+    def __init__(self, reading: BodyReading, functions: BodyProver, name: str):
+        self._reading, self._functions, self._name = reading, functions, name
+        self._split, self._shard = reading.split, reading.shard
+
+    def op(self, node: Any) -> None:
+        """Raises RewriteError unless an op has become what was decided."""
+        answer = self._split.answers[node.name]
+        here = self._reading.nodes[node.name]
+        if not isinstance(answer, Split):
+            require_same_op(node, here, None)
+            for old, new in zip(data_inputs(node), data_inputs(here), strict=True):
+                self.reads(node.name, new, old, WHOLE)
+            return
+        require_same_op(node, here, answer)
+        mine = data_inputs(here)
+        for position, old in enumerate(data_inputs(node)):
+            entries = answer.shape_inputs.get(position)
+            if entries:
+                self._says(node.name, mine[position], old, entries)
+            else:
+                self.reads(node.name, mine[position], old, answer.inputs[position])
+        if len(mine) > len(answer.inputs):
+            own = self._functions.numbers(self._shard)
+            if not same_array(self._reading.number(mine[-1]), own):
+                raise self._wrong(node.name, mine[-1], "its shard's numbers")
+        self._functions.op(node, here, answer, self._shard)
+
+    def reads(self, reader: str, new: str, old: str, state: State) -> None:
+        """Raises RewriteError unless an input is the tensor that it was, or the shard's part."""
+        tensor = with_index(parse_input(old).tensor)
+        have = self._split.states[tensor]
+        found = self._reading.value(new)
+        if state == WHOLE and not isinstance(found, Meaning):
+            is_right = same_array(found, self._split.facts.value(tensor))
+        elif state == WHOLE:
+            is_right = found == Meaning(tensor)
+        elif state == SUM and have == WHOLE:  # the first shard has all of it
+            terms = frozenset[int]()
+            is_right = found == (Meaning(tensor, SUM, terms) if self._shard else Meaning(tensor))
+        else:
+            is_right = found == Meaning(tensor, state, frozenset({self._shard}))
+        if not is_right:
+            raise self._wrong(reader, new, f"{state} of {tensor!r}")
+
+    def _says(self, reader: str, new: str, old: str, entries: Any) -> None:
+        """Raises RewriteError unless an input holds the sizes of the shard."""
+        value = self._split.facts.value(with_index(parse_input(old).tensor))
+        size = self._reading.sizes[self._shard]
+        wanted = None if value is None else of_shard(value, entries, size)
+        if not same_array(self._reading.number(new), wanted):
+            raise self._wrong(reader, new, "the sizes of its shard")
+
+    def _wrong(self, reader: str, new: str, wanted: str) -> RewriteError:
+        return RewriteError(
+            f"reading {reader!r} in the function {self._name!r} of shard {self._shard}: it reads "
+            f"{new!r}, wanted {wanted}"
+        )
