@@ -19,18 +19,19 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
+from tfplace.choosing.against_unsplit import Found, time_beside_unsplit
 from tfplace.choosing.choose import choose
 from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
+from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
-from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
-from tfplace.preparing.options import OptimizeOptions, require_outputs
+from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
@@ -86,21 +87,33 @@ def optimize(
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
-        if options.evaluator != "measure":
+        if options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(prepared.source, scratch)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
                 prepared = at_most(prepared, options.max_devices)
-                searched = find_placement(prepared, options, trained, folder, progress)
+                if options.problem.num_shards == AUTO:
+                    shards = ShardSearch(prepared, options, trained, progress, _reading(phases))
+                    prepared, searched = shards.run(
+                        lambda decided: builder.begin(decided.source, scratch)
+                    )
+                    unsplit = shards.unsplit()
+                else:
+                    searched = find_placement(prepared, options, trained, folder, progress)
+                    unsplit = None
             choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
             left = end - phases.total() - WRITING_SECONDS
-            decided = time_choice(prepared, options, searched, choice, progress, left)
-            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
+            decided = time_beside_unsplit(
+                Found(prepared, searched), choice, unsplit, options, progress, left
+            )
             phases.begin("write")
+            if decided.prepared.source is not prepared.source:
+                built = _built(builder, decided.prepared, scratch, progress)
+            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 progress.say("writing the placed model")
@@ -115,7 +128,7 @@ def optimize(
                 phases.begin("report")
                 left = end - phases.total() - REPORTING_SECONDS
                 has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
-                split_evenly = interruption.unless_seen(
+                split_evenly = searched.data_parallel or interruption.unless_seen(
                     functools.partial(
                         data_parallel_baseline,
                         prepared,
@@ -159,7 +172,7 @@ def _read(
             builder.close()
             compiling.wait(phases, progress)
             progress.say(f"timing its ops on {options.problem.cluster}")
-        elif options.evaluator != "measure":
+        elif options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(model.source, scratch)
         phases.begin("price")
 
@@ -175,8 +188,13 @@ def _read(
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
     """What reading and pricing a step that is split for all devices takes, roughly."""
+    return _reading(phases) * prepared.problem.num_devices
+
+
+def _reading(phases: Phases) -> float:
+    """What reading and pricing the step has taken."""
     seconds = phases.seconds()
-    return (seconds["read"] + seconds["price"]) * prepared.problem.num_devices
+    return seconds["read"] + seconds["price"]
 
 
 def _built(

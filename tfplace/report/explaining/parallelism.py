@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.data_parallel import SHARD, shard_of_op
+from tfplace.grouping.copies import original_name, shard_of_op
 from tfplace.report.explaining.stages import Work, levels, stages_of
 
 ONE_DEVICE, ACCUMULATION = "one_device", "gradient_accumulation"
@@ -23,7 +23,8 @@ MODEL_PARALLEL, GROUPS, MIXED = "model_parallel", "data_parallel_groups", "mixed
 USED = 0.02
 """A device is used if it has at least this share of the shards' work."""
 OWN = 0.05
-"""A device belongs to a group of shards if it has at least this share of the group's work."""
+"""A device belongs to a group of shards if it has this share of the group's work, and if more than
+half of what it does for shards is for them."""
 ALIKE = 0.5
 """Two shards are one group if they share more than this part of their work's devices."""
 MOSTLY, PIPED = 0.7, 0.85
@@ -122,8 +123,11 @@ def _as_groups(known: Parallelism, problem: Problem, by_op: Work) -> Parallelism
     share = float(own / known.work[:-1].sum())
     if share < MOSTLY or not all(devices for _, devices in known.groups):
         return known
-    if all(len(devices) == 1 for _, devices in known.groups):
+    sizes = {len(devices) for _, devices in known.groups}
+    if sizes == {1}:
         return dataclasses.replace(known, kind=DATA_PARALLEL, true_share=share)
+    if len(sizes) > 1:
+        return known
     level, found = levels(problem.graph), []
     for shards, devices in known.groups:
         inside = np.isin(by_op.shard_of_op, shards) & np.isin(by_op.device_of_op, devices)
@@ -144,7 +148,7 @@ def _groups(work: FloatArray) -> tuple[tuple[tuple[int, ...], tuple[int, ...]], 
     count, group = connected_components(sparse.csr_array(alike), directed=False)
     by_group = np.stack([work[group == number].sum(axis=0) for number in range(count)])
     enough = by_group >= OWN * by_group.sum(axis=1, keepdims=True)
-    is_own = enough & (by_group > 0) & (by_group == by_group.max(axis=0))
+    is_own = enough & (by_group > 0.5 * by_group.sum(axis=0))
     return tuple(
         (
             tuple(np.flatnonzero(group == number).tolist()),
@@ -159,7 +163,7 @@ def _together(problem: Problem, by_op: Work) -> float:
     split = np.flatnonzero(by_op.shard_of_op >= 0)
     if not len(split):
         return 1.0
-    names = [SHARD.sub("", problem.graph.op_names[op], count=1) for op in split.tolist()]
+    names = [original_name(problem.graph.op_names[op]) for op in split.tolist()]
     _, unit = np.unique(names, return_inverse=True)
     by_unit = np.zeros((int(unit.max()) + 1, problem.num_devices))
     np.add.at(by_unit, (unit, by_op.device_of_op[split]), by_op.seconds[split])

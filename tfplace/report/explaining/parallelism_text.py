@@ -91,8 +91,12 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
 
 
 def _devices(devices: Sequence[int], problem: Problem) -> str:
-    types = {problem.device_types[device] for device in devices}
-    return f"{len(devices)} {'GPUs' if types == {'GPU'} else 'devices'}"
+    types = [problem.device_types[device] for device in devices]
+    gpus, cpus = types.count("GPU"), types.count("CPU")
+    if not gpus or gpus + cpus < len(types):
+        return f"{len(types)} devices"
+    text = f"{gpus} {'GPU' if gpus == 1 else 'GPUs'}"
+    return f"{text} and {'a CPU' if cpus == 1 else f'{cpus} CPUs'}" if cpus else text
 
 
 def _on_each(found: Parallelism, names: Sequence[str]) -> str:
@@ -122,12 +126,9 @@ def _variables(found: Parallelism, names: Sequence[str]) -> str:
 
 
 def _groups(found: Parallelism, names: Sequence[str]) -> str:
-    sizes = {len(devices) for _, devices in found.groups}
     if found.stages:
         inside = f", each a pipeline of {len(found.stages)} stages"
-    elif len(sizes) == 1:
-        inside = f", each model parallel over {min(sizes)} devices"
     else:
-        inside = ", of them some model parallel"
+        inside = f", each model parallel over {len(found.groups[0][1])} devices"
     lists = "; ".join(" + ".join(names[d] for d in devices) for _, devices in found.groups)
     return f"data parallel in {len(found.groups)} groups of devices ({lists}){inside}"

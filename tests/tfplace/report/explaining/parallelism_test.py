@@ -131,6 +131,17 @@ def test_anything_else_is_a_mixture():
     )
 
 
+def test_groups_of_unequal_size_are_a_mixture_too():
+    def uneven(layer, shard):
+        return {0: 1, 1: 1}.get(shard or 0, 2 + layer // 4)
+
+    kind, text = told(uneven)
+    assert kind == kinds.MIXED and text.startswith("a mixture over 3 GPUs: ")
+    kind, text = told(lambda layer, shard: (shard or 0) if layer != 1 else 4)
+    assert kind == kinds.DATA_PARALLEL
+    assert text.startswith("mostly data parallel over 3 GPUs and a CPU, ")
+
+
 def test_a_whole_step():
     whole = training_step(0)
     assert told(lambda layer, shard: 2, whole) == (kinds.ONE_DEVICE, "")
