@@ -34,6 +34,7 @@ class Device:
       compute_slowdown: by what share an op that computes takes longer while all other devices that
         share its memory are busy.
       memory_slowdown: the same of an op that streams through memory.
+      network: the network card that it shares with others; empty where it shares none.
     """
 
     name: str
@@ -51,11 +52,12 @@ class Device:
     step_seconds: float = 0.0
     compute_slowdown: float = 0.0
     memory_slowdown: float = 0.0
+    network: str = ""
 
     @property
     def host(self) -> str:
-        """The host part of the address; empty on this host."""
-        return self.address.rpartition(":")[0]
+        """The host part of the address, or the network card; empty on this host."""
+        return self.address.rpartition(":")[0] or self.network
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +135,21 @@ class Cluster:
         return self.step_overhead_seconds + shares + num_fetched_tensors * self.fetch_seconds
 
     def link_channels(self) -> IntArray:
-        """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused."""
-        return rule_channels(self.communication, self.num_devices)
+        """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused.
+
+        Between devices with different network cards these are the cards' channels, by the same rule
+        with cards in place of devices.
+        """
+        channels = rule_channels(self.communication, self.num_devices)
+        names = [device.network for device in self.devices]
+        cards = sorted(set(names) - {""})
+        if len(cards) < 2:
+            return channels
+        card = np.array([cards.index(name) if name else -1 for name in names])
+        between = (card[:, None] >= 0) & (card >= 0) & (card[:, None] != card)
+        of_cards = rule_channels(self.communication, len(cards))[card[:, None], card]
+        of_cards = np.where(of_cards < 0, -1, of_cards + channels.max() + 1)
+        return np.where(between[..., None], of_cards, channels).astype(np.int32)
 
 
 def rule_channels(communication: str, num_devices: int) -> IntArray:

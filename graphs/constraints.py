@@ -98,6 +98,7 @@ def require_possible(
     colocation_group: IntArray,
     op_names: Sequence[str],
     device_names: Sequence[str],
+    remedy: str = "change --pin, --no_split or --keep_devices, or the cluster",
 ) -> None:
     """Raises ConstraintError where pins, colocation and kernels leave an op no device.
 
@@ -108,6 +109,7 @@ def require_possible(
       colocation_group: i4[N].
       op_names: [N].
       device_names: [D].
+      remedy: what to do about it.
     """
     stuck = np.flatnonzero(~allowed.any(axis=1))
     if not len(stuck):
@@ -137,8 +139,7 @@ def require_possible(
             f"{op_names[members[0]]!r}, have no common device"
         )
     raise ConstraintError(
-        f"combining pins, colocation and kernels: {together}: {'; '.join(reasons)}; change --pin, "
-        "--no_split or --keep_devices, or the cluster"
+        f"combining pins, colocation and kernels: {together}: {'; '.join(reasons)}; {remedy}"
     )
 
 

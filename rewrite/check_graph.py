@@ -1,32 +1,41 @@
-"""Proves that a rewritten graph is the given one apart from devices and copied functions."""
+"""Proves that a rewritten graph is the given one apart from devices, order and copied functions."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.flat_graph import Origin
 from rewrite.annotate_devices import read_devices
 from rewrite.call_graph import copy_of, rename_references
 from rewrite.clear_devices import bodies
+from rewrite.order.marks import without_order
+from rewrite.order.order_edges import OrderEdge, check_order
 from rewrite.pass_base import RewriteError, op_path
 
 
-def check_rewrite(given: Any, placed: Any, device_of_origin: Mapping[Origin, str]) -> None:
+def check_rewrite(
+    given: Any,
+    placed: Any,
+    device_of_origin: Mapping[Origin, str],
+    order: Collection[OrderEdge] = (),
+) -> None:
     """Compares a GraphDef with what the passes made of it.
 
     Args:
       given: the GraphDef before.
       placed: the GraphDef after.
       device_of_origin: the devices asked for; every other op must have none.
+      order: the order edges asked for; there must be no others.
 
     Raises:
       RewriteError: an op, edge, attribute, function or gradient differs, an op is not where it
         was wanted, or one has a device that nobody asked for.
       PlacementError: device_of_origin names an op that the graph doesn't have.
     """
-    check_same_model(given, placed)
+    check_order(placed, order)
+    check_same_model(without_order(given), without_order(placed))
     for origin, device in read_devices(placed, device_of_origin).items():
         if device != device_of_origin[origin]:
             raise RewriteError(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from graphs.flat_graph import Origin
 from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
+from rewrite.order.add_order import AddOrder
+from rewrite.order.marks import without_order
+from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
 from rewrite.variable_devices import write_object_devices
 
@@ -34,6 +37,7 @@ def emit(
     made: Path,
     extra_files: Mapping[str, bytes],
     built: BuiltModel | None = None,
+    order: Collection[OrderEdge] = (),
 ) -> tuple[Origin, ...]:
     """Writes `source` with these devices.
 
@@ -44,6 +48,7 @@ def emit(
       extra_files: {name: content} for assets.extra/tfplace/ in it.
       built: what a `ModelBuilder` made of a model that is no SavedModel, whose files are moved;
         None where that is still to be done.
+      order: control edges between ops of one device, which are written, too.
 
     Returns:
       The ops of device_of_origin that no MetaGraphDef has: those of a training step that was made
@@ -60,13 +65,13 @@ def emit(
         saved_model = sniff(source.saved_model_dir).proto
     else:
         saved_model = _moved(source, built, made)
-    ignored = _place(saved_model, device_of_origin)
+    ignored = _place(saved_model, device_of_origin, order)
     _write_saved_model(saved_model, made)
     graph_file = (
         b""
         if source.saved_model_dir
         else _graph_file(
-            given_graph(source), saved_model.meta_graphs[0].graph_def, device_of_origin
+            given_graph(source), saved_model.meta_graphs[0].graph_def, device_of_origin, order
         )
     )
     _write_extra(made, extra_files, graph_file)
@@ -128,13 +133,16 @@ def leaving_out(
     return ignore
 
 
-def _place(saved_model: Any, device_of_origin: Mapping[Origin, str]) -> tuple[Origin, ...]:
+def _place(
+    saved_model: Any, device_of_origin: Mapping[Origin, str], order: Collection[OrderEdge]
+) -> tuple[Origin, ...]:
     """Places all MetaGraphDefs of a SavedModel in place; returns the ops that none of them has."""
     written: set[Origin] = set()
     for meta_graph in saved_model.meta_graphs:
         known = known_origins(meta_graph.graph_def, device_of_origin)
         written.update(device_of_origin.keys() - set(known.unknown))
-        placed = place_graph(meta_graph.graph_def, known.device_of_origin).graph_def
+        edges = known_order(meta_graph.graph_def, order)
+        placed = place_graph(meta_graph.graph_def, known.device_of_origin, edges).graph_def
         meta_graph.graph_def.CopyFrom(placed)
         if meta_graph.HasField("object_graph_def"):
             write_object_devices(meta_graph)
@@ -190,21 +198,29 @@ def renew_fingerprint(made: Path) -> None:
     path.write_bytes(fingerprinting.CreateFingerprintDef(str(made)))
 
 
-def _graph_file(given: Any, placed: Any, device_of_origin: Mapping[Origin, str]) -> bytes:
+def _graph_file(
+    given: Any,
+    placed: Any,
+    device_of_origin: Mapping[Origin, str],
+    order: Collection[OrderEdge],
+) -> bytes:
     """Makes the rewritten GraphDef of a model that came as one.
 
     Where it calls no function, an op has the device that it has in the SavedModel, which was
     checked there: placing it anew takes as long again.
     """
+    given = without_order(given)
     if given.library.function:
         known = known_origins(given, device_of_origin)
-        result = place_graph(given, known.device_of_origin).graph_def
+        edges = known_order(given, order)
+        result = place_graph(given, known.device_of_origin, edges).graph_def
     else:
         device_of_op = {node.name: node.device for node in placed.node}
         result = type(given)()
         result.CopyFrom(given)
         for node in result.node:
             node.device = device_of_op.get(node.name, "")
+        result = AddOrder(known_order(result, order))(result).graph_def
     content: bytes = result.SerializeToString(deterministic=True)
     return content
 

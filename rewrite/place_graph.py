@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.flat_graph import Origin
@@ -11,6 +11,8 @@ from rewrite.annotate_devices import AnnotateDevices, places_of
 from rewrite.call_graph import CallGraph
 from rewrite.check_graph import check_rewrite
 from rewrite.clear_devices import ClearDevices
+from rewrite.order.add_order import AddOrder, ClearOrder
+from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import Pass, PassResult, run_passes
 from rewrite.specialize_functions import SpecializeFunctions
 
@@ -52,8 +54,15 @@ def known_origins(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> Kno
     return KnownOrigins(known, tuple(unknown))
 
 
-def place_graph(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> PassResult:
-    """Makes a GraphDef with exactly these devices and no others; the input is left as it is.
+def place_graph(
+    graph_def: Any, device_of_origin: Mapping[Origin, str], order: Collection[OrderEdge] = ()
+) -> PassResult:
+    """Makes a GraphDef with exactly these devices and order; the input is left as it is.
+
+    Args:
+      graph_def: the graph.
+      device_of_origin: {op: device}; no other op has one afterwards.
+      order: control edges between ops of one device; no others of an order are left.
 
     Raises:
       PlacementError: an op is not in the graph.
@@ -63,10 +72,12 @@ def place_graph(graph_def: Any, device_of_origin: Mapping[Origin, str]) -> PassR
     wanted = device_of_origin
     # Wanted ops are not cleared, only overwritten: so placing twice changes nothing.
     passes: list[Pass] = [
+        ClearOrder(order),
         SpecializeFunctions(wanted),
         ClearDevices(wanted),
         AnnotateDevices(wanted),
+        AddOrder(order),
     ]
     placed = run_passes(graph_def, passes)
-    check_rewrite(graph_def, placed.graph_def, wanted)
+    check_rewrite(graph_def, placed.graph_def, wanted, order)
     return placed

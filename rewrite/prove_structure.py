@@ -13,7 +13,7 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
 from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
 from rewrite.model_builder import build_saved_model, given_graph
+from rewrite.order.marks import forget_order, without_order
+from rewrite.order.order_edges import OrderEdge, check_order, known_order
 from rewrite.pass_base import RewriteError
 
 _FINGERPRINT = "fingerprint.pb"
@@ -42,7 +44,10 @@ class StructureProof:
 
 
 def prove_structure(
-    source: SourceModel, emitted_dir: str | os.PathLike[str], as_built: bytes | None = None
+    source: SourceModel,
+    emitted_dir: str | os.PathLike[str],
+    as_built: bytes | None = None,
+    order: Collection[OrderEdge] = (),
 ) -> StructureProof:
     """Compares an emitted SavedModel, read back from disk, with the model as it came.
 
@@ -51,6 +56,8 @@ def prove_structure(
       emitted_dir: what `emit` has made of it.
       as_built: the saved_model.pb that was made of a model that is none, as it was before it was
         placed; None to make it anew.
+      order: the control edges that were added; exactly these have to be there, each within one
+        device, and none may close a cycle.
 
     Raises:
       RewriteError: something other than a device differs; the message names the first.
@@ -58,18 +65,30 @@ def prove_structure(
     """
     began = time.monotonic()
     emitted = sniff(emitted_dir).proto
+    for meta_graph in emitted.meta_graphs:
+        _take_order_out(meta_graph.graph_def, order)
     if source.saved_model_dir:
         given = sniff(source.saved_model_dir).proto
+        for meta_graph in given.meta_graphs:
+            forget_order(meta_graph.graph_def)
         _same_saved_models(given, emitted)
         files = _same_files(Path(source.saved_model_dir), Path(emitted_dir))
     else:
         given = _rebuilt(source) if as_built is None else type(emitted).FromString(as_built)
-        same_imported(given_graph(source), emitted.meta_graphs[0].graph_def)
+        for meta_graph in given.meta_graphs:
+            forget_order(meta_graph.graph_def)
+        same_imported(without_order(given_graph(source)), emitted.meta_graphs[0].graph_def)
         _same_saved_models(given, emitted)
-        _same_graph_file(source, Path(emitted_dir))
+        _same_graph_file(source, Path(emitted_dir), order)
         files = 0
     compared = (*_counted(given), f"{files:,} files of variables and assets, byte by byte")
     return StructureProof(compared[: None if files else -1], time.monotonic() - began)
+
+
+def _take_order_out(placed: Any, order: Collection[OrderEdge]) -> None:
+    """Checks that a graph has this order and no other, and takes it out in place."""
+    check_order(placed, known_order(placed, order))
+    forget_order(placed)
 
 
 def _rebuilt(source: SourceModel) -> Any:
@@ -102,14 +121,17 @@ def _clear_object_devices(meta_graph: Any) -> None:
             getattr(saved, kind).device = ""
 
 
-def _same_graph_file(source: SourceModel, emitted: Path) -> None:
+def _same_graph_file(source: SourceModel, emitted: Path, order: Collection[OrderEdge]) -> None:
     """Compares the GraphDef that lies beside the SavedModel with the one that was given."""
     file = emitted / EXTRA_DIRECTORY / GRAPH_FILE
     if file.exists():
         given = given_graph(source)
         own = type(given)()
         own.CopyFrom(given)  # it belongs to the source, and is changed by the comparison
-        same_graphs(own, sniff(file).proto)
+        forget_order(own)
+        placed = sniff(file).proto
+        _take_order_out(placed, order)
+        same_graphs(own, placed)
 
 
 def _same_files(given: Path, placed: Path) -> int:

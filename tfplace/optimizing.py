@@ -98,7 +98,8 @@ def optimize(
             built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
             left = end - phases.total() - WRITING_SECONDS
-            choice, timings = time_choice(prepared, options, searched, choice, progress, left)
+            decided = time_choice(prepared, options, searched, choice, progress, left)
+            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
             phases.begin("write")
             placed = simulated(prepared.problem, choice.candidate.device_of_op)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
@@ -106,7 +107,7 @@ def optimize(
                 with progress.working():
                     devices = _write(prepared, options, placed, made, built)
                 phases.begin("prove")
-                emitted = Emitted(placed.device_of_op, made, timings is not None, built)
+                emitted = Emitted(placed.device_of_op, made, decided.timings is not None, built)
                 left = end - phases.total() - REPORTING_SECONDS
                 proof = prove(
                     prepared, emitted, options.verify, options.budget_seconds, progress, left
@@ -115,12 +116,25 @@ def optimize(
                 left = end - phases.total() - REPORTING_SECONDS
                 has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
                 split_evenly = interruption.unless_seen(
-                    functools.partial(data_parallel_baseline, prepared, options.problem, has_time),
+                    functools.partial(
+                        data_parallel_baseline,
+                        prepared,
+                        options.problem,
+                        has_time,
+                        decided.corrected,
+                    ),
                     None,
                 )
                 needs = loading_needs(prepared.cluster, devices.values())
                 run = FinishedRun(
-                    searched, choice, timings, proof, split_evenly, phases.seconds(), needs
+                    searched,
+                    choice,
+                    decided.timings,
+                    proof,
+                    split_evenly,
+                    phases.seconds(),
+                    needs,
+                    decided.rounds,
                 )
                 report = _write_report(prepared, options, run, placed, made)
             if log is not None:

@@ -126,6 +126,26 @@ def _more_exact(placeholder: TensorSpec | None, signature: TensorSpec | None) ->
     return dataclasses.replace(placeholder, shape=tuple(p if p >= 0 else s for p, s in both))
 
 
+def names_of_inputs(
+    specs: Iterable[TensorSpec],
+    signature: Signature | None,
+    all_signatures: Mapping[str, Signature],
+) -> dict[str, str]:
+    """{name: tensor}: an input's names are its op, its tensor, and its argument in a signature.
+
+    Args:
+      specs: what a run is fed.
+      signature: the run's own, if it has one; its arguments go before those of others.
+      all_signatures: of the model.
+    """
+    known: dict[str, str] = {}
+    for candidate in [*all_signatures.values(), *([signature] if signature else [])]:
+        known.update({name: with_index(spec.tensor) for name, spec in candidate.inputs.items()})
+    for spec in specs:
+        known.update({spec.tensor: spec.tensor, op_of(spec.tensor): spec.tensor})
+    return known
+
+
 def _told_shapes(
     declared: Sequence[TensorSpec],
     signature: Signature | None,
@@ -137,11 +157,7 @@ def _told_shapes(
     The arrays that will be fed say shapes, too. One that contradicts the model is passed over
     here; read_feeds reports it.
     """
-    known: dict[str, str] = {}
-    for candidate in [*all_signatures.values(), *([signature] if signature else [])]:
-        known.update({name: with_index(spec.tensor) for name, spec in candidate.inputs.items()})
-    for spec in declared:
-        known.update({spec.tensor: spec.tensor, op_of(spec.tensor): spec.tensor})
+    known = names_of_inputs(declared, signature, all_signatures)
     fed = {spec.tensor for spec in declared}
     told = {}
     for spec in declared:

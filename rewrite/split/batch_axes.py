@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import nearest
@@ -34,7 +34,7 @@ def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
 def candidates(
     feeds: Sequence[TensorSpec],
     open_axes: Mapping[str, Sequence[int]],
-    given: Mapping[str, int],
+    told: Mapping[str, int],
 ) -> list[tuple[int, dict[str, int]]]:
     """Ways to read the feeds as a batch, the likeliest first: (its size, {fed tensor: axis}).
 
@@ -44,12 +44,8 @@ def candidates(
     Args:
       feeds: what is fed, with complete shapes.
       open_axes: {fed tensor: its axes of any size}.
-      given: {input or fed tensor: axis} that the user named; -1: this input is not split.
-
-    Raises:
-      UsageError: `given` names no input, or an axis that it hasn't.
+      told: {fed tensor: axis} that the user named; -1: this input is not split.
     """
-    told = _told(feeds, given)
     sizes: Counter[int] = Counter()
     for spec in feeds:
         shape = spec.shape or ()
@@ -83,20 +79,44 @@ def _axis(spec: TensorSpec, size: int, open_axes: Sequence[int], told: Mapping[s
     return next((axis for axis in fitting if axis in open_axes), (fitting or [NO_AXIS])[0])
 
 
-def _told(feeds: Sequence[TensorSpec], given: Mapping[str, int]) -> dict[str, int]:
-    by_name = {op_of(spec.tensor): spec for spec in feeds}
+def told_axes(
+    feeds: Sequence[TensorSpec], given: Mapping[str, int], names: Mapping[str, str]
+) -> dict[str, int]:
+    """{fed tensor: axis} of what the user named.
+
+    Args:
+      feeds: what is fed, with complete shapes.
+      given: {name of an input: axis}; -1: this input is not split.
+      names: {name: fed tensor}, as `names_of_inputs` finds them.
+
+    Raises:
+      UsageError: a name is no input's, or an axis is none of its axes.
+    """
+    by_tensor = {with_index(spec.tensor): spec for spec in feeds}
     told = {}
     for name, axis in given.items():
-        spec = by_name.get(op_of(with_index(name)))
+        spec = by_tensor.get(names.get(name, with_index(name)))
         if spec is None:
+            ours = [n for n, tensor in names.items() if tensor in by_tensor and ":" not in n]
             raise UsageError(
                 f"reading --batch_axis {name}={axis}: the step has no input {name!r}, it has "
-                f"{', '.join(by_name) or 'none'}{nearest(name, by_name)}"
+                f"{_listed(by_tensor, names)}{nearest(name, ours)}"
             )
-        if axis >= len(spec.shape or ()):
+        rank = len(spec.shape or ())
+        if axis >= rank:
             raise UsageError(
-                f"reading --batch_axis {name}={axis}: this input has {len(spec.shape or ())} axes, "
-                "counted from 0"
+                f"reading --batch_axis {name}={axis}: wanted one of its {rank} axes, counted from "
+                f"0, or -1; its shape is {list(spec.shape or ())}"
             )
         told[spec.tensor] = axis
     return told
+
+
+def _listed(tensors: Iterable[str], names: Mapping[str, str]) -> str:
+    """The inputs, each with its other name: "y (train_step_y)"."""
+    texts = []
+    for tensor in tensors:
+        others = {name for name, of in names.items() if of == tensor} - {tensor, op_of(tensor)}
+        name = op_of(tensor)
+        texts.append(f"{min(others)} ({name})" if others else name)
+    return ", ".join(texts) or "none"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
@@ -140,7 +141,8 @@ def _argument(name: str, argument: Argument) -> Any:
 def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
     """{attribute: function} of a unit that runs functions; a branch of a Case is "branches/i"."""
     found = {}
-    for key in ("cond", "body", "f", "then_branch", "else_branch"):
+    of_op = ("f",) if node.op in op_types.CALLS else ("cond", "body", "then_branch", "else_branch")
+    for key in of_op:
         if key in node.attr and node.attr[key].func.name in library:
             found[key] = node.attr[key].func.name
     if "branches" in node.attr:

@@ -97,7 +97,7 @@ def _run(step: WideStep, request: CompareRequest, fetches: Sequence[str], start:
         for name, value in zip(request.given.fetches, row, strict=True)
         if value is not None
     }
-    return {**values, **{f"variable {name}": value for name, value in after.items()}}
+    return {**values, **{f"variable {name}": np.asarray(value) for name, value in after.items()}}
 
 
 def _compared(

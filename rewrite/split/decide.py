@@ -9,7 +9,7 @@ from typing import Any
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input, with_index
-from rewrite.split.bodies import Bodies
+from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_elements import ListElements
@@ -123,7 +123,7 @@ class _Analysis:
                 tensor = f"{node.name}:{index}"
                 if tensor in given:
                     continue
-                if scope and not isinstance(answer, Split):
+                if not isinstance(answer, Split) and (scope or _is_in_frames(facts.flat, node)):
                     states[tensor] = WHOLE  # nothing is cut in a body
                 else:
                     states[tensor] = _state(view, answer, index)
@@ -174,6 +174,11 @@ class _Analysis:
             # A gradient that an optimizer reads is summed for it: no reason to complain.
             return StayWhole("there is no rule for this op type" if view.sharded else "")
         return rule(view)
+
+
+def _is_in_frames(flat: FlatGraph, node: Any) -> bool:
+    """Whether an op is part of a loop or conditional of TensorFlow 1, which stays whole."""
+    return node.name in flat.unit_of_node and not functions_of(node, flat.library)
 
 
 def _why_not(view: OpView, answer: Split) -> str:

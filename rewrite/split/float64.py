@@ -19,7 +19,14 @@ import numpy as np
 from graphs.building.op_outputs import op_definition, output_offsets
 from graphs.function_library import library_of
 from rewrite.split.wide_formulas import FORMULAS, written_out
-from rewrite.split.wide_types import argument_types, is_random, wide_type, widen_types, widened
+from rewrite.split.wide_types import (
+    argument_types,
+    fill_in_types,
+    is_random,
+    wide_type,
+    widen_types,
+    widened,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,6 +115,8 @@ class _Body:
         if wide is None:
             wide = type(node)()
             wide.CopyFrom(node)
+            fill_in_types(wide, self._after)
+        wide.device = ""  # it may be one of a cluster that is not here
         if is_random(node.op):
             self._fix_seed(wide)
         if wide.op == "Const":
@@ -184,7 +193,7 @@ def _output_names(node: Any, library: Mapping[str, Any], function: str) -> list[
     if not function:
         return [f"{node.name}:{index}" for index in range(len(types))]
     offsets = output_offsets(node, library)
-    ends = [*list(offsets.values())[1:], len(types)]
+    ends = [*offsets.values(), len(types)][1:]
     return [
         f"{node.name}:{argument}:{index}"
         for (argument, begin), end in zip(offsets.items(), ends, strict=True)

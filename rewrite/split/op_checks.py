@@ -147,6 +147,7 @@ class OpChecks:
 
 
 _READS = frozenset(
-    "ReadVariableOp ResourceGather ResourceGatherNd While If Case StatefulPartitionedCall".split()
+    "ReadVariableOp ResourceGather ResourceGatherNd CheckNumerics While If Case "
+    "StatefulPartitionedCall".split()
 )
 """Ops that TensorFlow calls stateful, and that may run more than once."""

@@ -14,11 +14,12 @@ from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
+from graphs.loading.feed_shapes import names_of_inputs
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
-from rewrite.split.batch_axes import candidates
+from rewrite.split.batch_axes import candidates, told_axes
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
@@ -26,9 +27,11 @@ from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
 from rewrite.split.split_signature import signature_call
-from rewrite.split.write_model import whole_name, written
+from rewrite.split.write_model import run_name, whole_name, written
 
 _OUTPUT = "tfplace_output_"
+AN_OUTPUT = "it is an output of the step"
+"""Why an op stays whole that stands for what a run fetches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +41,7 @@ class SplitModel:
     Attributes:
       source: the model with the split step as its run; the unsplit one stays beside it.
       flat: the unsplit step, batch normalisations taken apart.
-      properties: of its tensors.
+      properties: of its tensors, with what was found of loops and lists.
       decisions: what became of each of its ops.
       step: the split step.
       num_shards: M.
@@ -72,10 +75,10 @@ def split_model(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
     properties = infer_known(flat)
-    kept_whole = dict.fromkeys(outputs, "it is an output of the step")
-    flat, properties, decisions = _decided(
-        flat, properties, own, batch_axes or {}, num_shards, kept_whole
-    )
+    kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
+    names = names_of_inputs(flat.feeds, source.signatures.get(run_name(source)), source.signatures)
+    told = told_axes(flat.feeds, batch_axes or {}, names)
+    flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
         f"more, or run the unsplit step, signature {whole_name(source)}; entries:"
@@ -83,15 +86,17 @@ def split_model(
     taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
     step = build_step(flat, properties, decisions, num_shards, advice, taken)
     split = written(source, own, flat, step, outputs)
-    return SplitModel(split, flat, properties, decisions, step, num_shards)
+    return SplitModel(split, flat, decisions.properties, decisions, step, num_shards)
 
 
 def _require_own_step(source: SourceModel) -> None:
     if source.origins is not None:
         raise UsageError(
-            f"splitting the step of {source.path!r}: its training step was made for the search and "
-            "is not in the model, so that no split step can be written; wanted a model with a "
-            "training step of its own (a signature train_step), or --mode=inference"
+            f"splitting the step of {source.path!r}: the model has no training step; the one that "
+            "tfplace made up says what training costs, but trains nothing that anybody wants, so "
+            "that its parts are not written either; wanted a model with a step of its own (a "
+            "signature train_step, or a .keras file that was saved after compile()), or "
+            "--mode=inference"
         )
 
 
@@ -132,7 +137,7 @@ def _decided(
     flat: FlatGraph,
     properties: TensorProperties,
     own: Any,
-    batch_axes: Mapping[str, int],
+    told: Mapping[str, int],
     num_shards: int,
     kept_whole: Mapping[str, str],
 ) -> tuple[FlatGraph, TensorProperties, Decisions]:
@@ -143,7 +148,8 @@ def _decided(
         if node.op in op_types.PLACEHOLDERS and "shape" in node.attr
     }
     open_axes = open_axes_of(declared, flat.feeds)
-    readings = candidates(flat.feeds, open_axes, batch_axes)
+    readings = candidates(flat.feeds, open_axes, told)
+    entries = f"a batch of {readings[0][0]} entries" if readings else "no batch of so many entries"
     if readings and readings[0][0] < num_shards:
         readings = []
     best: tuple[FlatGraph, TensorProperties, Decisions] | None = None
@@ -160,10 +166,11 @@ def _decided(
             best = step, tensors, decisions
     if best is None:
         sizes = ", ".join(f"{op_of(s.tensor)} {list(s.shape or ())}" for s in flat.feeds)
+        larger = "a larger --batch_size, " if open_axes else ""
         raise UsageError(
-            f"splitting the step into {num_shards} parts: found no batch of so many entries; the "
-            f"inputs are {sizes or 'none'}; wanted --shards of at most the batch, a larger "
-            "--batch_size, or --batch_axis NAME=AXIS"
+            f"splitting the step into {num_shards} parts: found {entries}; the inputs are "
+            f"{sizes or 'none'}; wanted --shards of at most the batch, {larger}or --batch_axis "
+            "NAME=AXIS"
         )
     return best
 

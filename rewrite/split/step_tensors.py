@@ -53,6 +53,8 @@ class StepTensors:
         tensor = tensor_name(name)
         if tensor not in self._whole:
             state = self._state_of_tensor[tensor]
+            if state == WHOLE:  # it comes later, and closes a loop of TensorFlow 1
+                return tensor
             parts = self._parts[tensor, state]
             if isinstance(state, Sharded):
                 self._whole[tensor] = self._joined(tensor, state, parts)

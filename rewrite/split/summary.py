@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -68,8 +68,23 @@ def summary_of(flat: FlatGraph, decisions: Decisions, step: SplitStep) -> SplitS
     )
 
 
-def split_share(flat: FlatGraph, decisions: Decisions, asked: NodeWork) -> float:
-    """The share of a step's floating-point operations that lies in split ops.
+@dataclasses.dataclass(frozen=True)
+class SplitWork:
+    """Shares of a step's floating-point operations; they add up to 1.
+
+    Attributes:
+      split: in ops that have a copy for each shard.
+      beside: in ops that have nothing to do with the batch, such as updates of variables.
+      whole: {(op type, reason): in ops that stay whole although they read something split}.
+    """
+
+    split: float
+    beside: float
+    whole: Mapping[tuple[str, str], float]
+
+
+def split_work(flat: FlatGraph, decisions: Decisions, asked: NodeWork) -> SplitWork:
+    """Where a step's floating-point operations lie.
 
     Args:
       flat: the unsplit step.
@@ -79,6 +94,14 @@ def split_share(flat: FlatGraph, decisions: Decisions, asked: NodeWork) -> float
     times = 1.0 if asked.times is None else asked.times
     flops = np.nan_to_num(asked.work.flops) * times
     np.add.at(flops, asked.inner.node, asked.inner.flops * asked.inner.times)
-    is_split = [isinstance(decisions.answer_of_op[n.name], Split) for n in flat.graph_def.node]
-    total = float(flops.sum())
-    return float(flops[np.array(is_split, bool)].sum()) / total if total else 0.0
+    share = flops / (flops.sum() or 1.0)
+    split, beside, whole = 0.0, 0.0, Counter[tuple[str, str]]()
+    for node, of_all in zip(flat.graph_def.node, share.tolist(), strict=True):
+        answer = decisions.answer_of_op[node.name]
+        if isinstance(answer, Split):
+            split += of_all
+        elif isinstance(answer, StayWhole) and answer.reason:
+            whole[node.op, answer.reason] += of_all
+        else:
+            beside += of_all
+    return SplitWork(split, beside, whole)

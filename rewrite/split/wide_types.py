@@ -58,16 +58,28 @@ def widened(node: Any, library: Mapping[str, Any] | None = None) -> Any | None:
     """
     wide = type(node)()
     wide.CopyFrom(node)
-    _fill_in_types(wide, library or {})
+    fill_in_types(wide, library or {})
     widen_types(wide)
     if node.op in (library or {}) or wide == node:
         return wide
-    if is_random(node.op) or kernel_table().matching(wide, "CPU") is None:
+    if is_random(node.op) or not _is_allowed(wide):
         return None
-    return wide
+    return wide if kernel_table().matching(wide, "CPU") is not None else None
 
 
-def _fill_in_types(node: Any, library: Mapping[str, Any]) -> None:
+def _is_allowed(node: Any) -> bool:
+    """Whether an op may have such types at all; kernels may ask less than the op itself."""
+    for attribute in op_definition(node.op, node.name).attr:
+        allowed = attribute.allowed_values.list.type
+        if not allowed or attribute.name not in node.attr:
+            continue
+        value = node.attr[attribute.name]
+        if not {value.type, *value.list.type} <= {0, *allowed}:
+            return False
+    return True
+
+
+def fill_in_types(node: Any, library: Mapping[str, Any]) -> None:
     """Writes down types that the op has by default: they may have to be widened."""
     if node.op in library:
         return

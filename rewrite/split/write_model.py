@@ -23,7 +23,7 @@ from rewrite.split.split_graph import split_beside
 from rewrite.split.split_signature import signature_call, write_split_signature
 
 
-def _run_name(source: SourceModel) -> str:
+def run_name(source: SourceModel) -> str:
     """The signature that the run is, or becomes."""
     fetches = {with_index(fetch) for fetch in source.fetches}
     for name, signature in source.signatures.items():
@@ -34,7 +34,7 @@ def _run_name(source: SourceModel) -> str:
 
 def whole_name(source: SourceModel) -> str:
     """The signature of the unsplit step in the model that is written."""
-    name = _run_name(source) if source.saved_model_dir else run_signature(source.mode)
+    name = run_name(source) if source.saved_model_dir else run_signature(source.mode)
     return whole_signature(name, _own_signatures(source))
 
 
@@ -57,7 +57,7 @@ def written(
       step: the split step.
       outputs: {Identity op of both steps: the fetched tensor that it stands for}.
     """
-    name = _run_name(source)
+    name = run_name(source)
     call = signature_call(own, source.fetches)
     meta_graph = copy.deepcopy(source.meta_graph_def)
     whole: Sequence[str] = ()

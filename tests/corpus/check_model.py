@@ -120,13 +120,18 @@ def _as_a_user(
     return json.loads(report.read_text()), ""
 
 
-def _prepared(entry: Entry, path: str, cluster: str) -> PreparedModel:
-    load: dict[str, Any] = {}
+def load_fields(entry: Entry) -> dict[str, Any]:
+    """The LoadOptions that a model's flags say, {field: value}."""
+    fields: dict[str, Any] = {}
     for flag in entry.flags:
         name, _, value = flag.removeprefix("--").partition("=")
-        load[name] = {"tags": lambda v: tuple(v.split(",")), "batch_size": int}.get(name, str)(
-            value
-        )
+        read = {"tags": lambda v: tuple(v.split(",")), "batch_size": int}.get(name, str)
+        fields[name] = read(value)
+    return fields
+
+
+def _prepared(entry: Entry, path: str, cluster: str) -> PreparedModel:
+    load = load_fields(entry)
     if not {"mode", "signature", "fetch"} & set(load):  # a step is made wherever that is possible
         with contextlib.suppress(ModelError):
             made = LoadOptions(**load, mode="train")

@@ -9,9 +9,12 @@ import shlex
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from graphs import zoo
+from graphs.problem_file import write_problem
+from tests.builders import two_towers
 from tests.documents import DOCS, README, blocks, commands
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
@@ -30,6 +33,7 @@ SMALLER = {  # appended: the last of equal flags counts
     "bench": ["--models=cifar10:size=tiny", "--max_trials=2", "--algorithms=random", "--seeds=1"],
     "train": ["--num_graphs=2", "--episodes=1", "--budget_seconds=5"],
     "calibrate": ["--budget_seconds=3"],
+    "solve": ["--budget_seconds=1", "--overwrite"],
     "fidelity": ["--placements=2", "--rounds=1", "--trace=0"],
 }
 
@@ -74,6 +78,7 @@ def things(tmp_path_factory):
     zoo.write(zoo.build("cifar10", size="tiny"), str(folder / "saved_model_dir"))
     for name in ("placed_dir", "my_model"):
         shutil.copytree(folder / "saved_model_dir", folder / name)
+    write_problem(str(folder / "problem.npz"), two_towers(), np.zeros(9, np.int32))
     (folder / "placement.json").write_text(json.dumps({"loss": "/device:CPU:0"}))
     box, tower, _ = blocks(DOCS / "clusters.md", "json")
     (folder / "box.json").write_text(box)

@@ -76,7 +76,7 @@ def simulate(
         _placement_file(placement) as path,
         flag_values("simulate", [os.fspath(model)], {**flags, "placement": path}) as values,
     ):
-        return predicted(os.fspath(model), values)[2]
+        return predicted(os.fspath(model), values).prediction
 
 
 def inspect(model: Path, **flags: Unpack[ModelFlags]) -> Inspection:

@@ -9,6 +9,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.device_limit import LIMIT
+from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
@@ -98,6 +99,7 @@ def compare(
     placements: Mapping[str, IntArray],
     limits: StepLimits,
     seed: int = 0,
+    held: HeldRuns | None = None,
 ) -> Comparison:
     """Times placements, interleaved.
 
@@ -107,6 +109,7 @@ def compare(
         Equal placements are timed once.
       limits: how long.
       seed: of the bootstrap.
+      held: a child that has prepared some of them; None: in one of their own.
     """
     alias = _first_of_equals(placements)
     variants = {
@@ -115,7 +118,7 @@ def compare(
         if alias[name] == name
     }
     run, compared = prepared.training_run(), alias.get(PLACED, "")
-    results = measure_variants(variants, run, prepared.cluster, limits, compared)
+    results = measure_variants(variants, run, prepared.cluster, limits, compared, held)
     timed = {name: results[alias[name]] for name in placements}
     same_as = {name: first for name, first in alias.items() if name != first}
     return dataclasses.replace(_comparison(timed, limits, seed), same_as=same_as)

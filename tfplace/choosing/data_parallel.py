@@ -7,8 +7,10 @@ on device m (the contract, section 9).
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 
 from graphs.errors import TfplaceError
+from graphs.problem import Problem
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
@@ -45,7 +47,10 @@ def data_parallel_candidate(prepared: PreparedModel) -> Candidate | None:
 
 
 def data_parallel_baseline(
-    prepared: PreparedModel, options: ProblemOptions, has_time: bool = True
+    prepared: PreparedModel,
+    options: ProblemOptions,
+    has_time: bool = True,
+    corrected: Callable[[Problem], Problem] = lambda problem: problem,
 ) -> DataParallel | None:
     """What a training step would take; None for inference, or where one device computes.
 
@@ -53,6 +58,7 @@ def data_parallel_baseline(
       prepared: the problem that is searched, split or not.
       options: what it was prepared from.
       has_time: whether the step may be read, split and priced for it.
+      corrected: makes another problem one of the machine as real runs have shown it.
     """
     num_shards = len(working_devices(prepared.problem))
     if prepared.source.mode != "train" or num_shards < 2:
@@ -64,6 +70,7 @@ def data_parallel_baseline(
             prepared = prepare(dataclasses.replace(options, num_shards=num_shards))
         except TfplaceError as error:
             return DataParallel(None, False, str(error), {}, num_shards)
+        prepared = dataclasses.replace(prepared, problem=corrected(prepared.problem))
     placed = simulated(prepared.problem, data_parallel(prepared.problem))
     known = as_reported(Candidate(NAME, placed.device_of_op, placed.outcome), prepared.problem)
     return DataParallel(

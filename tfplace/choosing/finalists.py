@@ -1,9 +1,4 @@
-"""The best few of a search in the simulator, decided by real runs.
-
-What the simulator doesn't know hits placements with many transfers hardest: gRPC threads compete
-with the ops for a worker's core, sends wait behind ready ops. So, beside the best prediction,
-the finalists are placements that are best where links are several times slower.
-"""
+"""Which of a few good placements is written: the one that real runs find fastest."""
 
 from __future__ import annotations
 
@@ -13,56 +8,21 @@ from collections.abc import Sequence
 
 from graphs.placement import Infeasible
 from graphs.problem import Problem
-from tfplace.algorithms.table import policy_of
 from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Tried
 from tfplace.choosing.ties import TIE, extent
-from tfplace.interruption import Interrupted
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.search.search import Limits, Stage, search
+from tfplace.search.search import Stage
 from tfplace.search.trial import Policy
-from tfplace.simulation.evaluator import SimulatingEvaluator
 
-SLOWER_LINKS = (4.0, 16.0)
-SEARCH_SHARE, REAL_SHARE = 0.05, 0.2
-"""Of the budget, where real runs decide: for each search of finalists, and for the runs."""
+FIRST_SEARCH_SHARE = 0.45
+"""Of the budget, where real runs decide: searching and measuring in turn has the rest."""
 FIRST_ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, budget_seconds=15.0)
-
-
-def finalists(
-    prepared: PreparedModel, chosen: Candidate, budget_seconds: float, seed: int
-) -> list[Candidate]:
-    """The chosen placement, and the best under slower links; predictions are for true links.
-
-    Args:
-      prepared: the problem.
-      chosen: the best prediction.
-      budget_seconds: of the whole search; each factor gets a share of it.
-      seed: for annealing.
-    """
-    simulator = SimulatingEvaluator(prepared.problem)
-    rivals = [chosen]
-    for factor in SLOWER_LINKS:
-        task = dataclasses.replace(
-            prepared.instance, problem=with_slower_links(prepared.problem, factor)
-        )
-        policy = policy_of("local_search", task, seed, chosen.device_of_op)
-        limits = Limits(budget_seconds * SEARCH_SHARE)
-        result = search([policy_stage(policy)], SimulatingEvaluator(task.problem), limits)
-        if result.interrupted:
-            raise Interrupted
-        if result.best is not None:
-            placement = result.best.placement.device_of_op
-            outcome = simulator.evaluate(placement[None])[0]
-            if not isinstance(outcome, Infeasible):
-                name = f"best if links were {factor:g} times slower"
-                rivals.append(Candidate(name, placement, outcome))
-    return rivals
 
 
 def has_finalists(prepared: PreparedModel, options: OptimizeOptions) -> bool:
@@ -120,17 +80,27 @@ def quickest(
     variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
     config = dataclasses.replace(FIRST_ROUND, seed=seed, all_seconds=seconds)
     results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
-    return judged(prepared.problem, distinct, [results[name] for name in variants])
+    return judged(prepared.problem, distinct, [_median(results[name]) for name in variants])
+
+
+def _median(result: Timings | Infeasible) -> float | Infeasible:
+    if isinstance(result, Infeasible):
+        return result
+    return summarize(result.step_seconds).median_seconds
 
 
 def judged(
-    problem: Problem, rivals: Sequence[Candidate], results: Sequence[Timings | Infeasible]
+    problem: Problem, rivals: Sequence[Candidate], results: Sequence[float | Infeasible]
 ) -> tuple[Candidate, list[Tried]]:
-    """Which of some placements has won by their real runs, and why the others have lost."""
+    """Which of some placements has won by its measured step, and why the others have lost.
+
+    Args:
+      problem: what they place.
+      rivals: at least one.
+      results: seconds, or why it could not run, of each.
+    """
     measured = {
-        index: summarize(result.step_seconds).median_seconds
-        for index, result in enumerate(results)
-        if isinstance(result, Timings)
+        index: result for index, result in enumerate(results) if not isinstance(result, Infeasible)
     }
     least = min(measured.values(), default=math.inf)
     tied = [index for index, median in measured.items() if median <= least * (1.0 + TIE)]

@@ -18,7 +18,7 @@ from tfplace.choosing.by_devices import NONE, device_counts, on_fewer_devices, r
 from tfplace.choosing.data_parallel import data_parallel_candidate
 from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.evaluators import evaluator_for
-from tfplace.choosing.finalists import REAL_SHARE, SEARCH_SHARE, SLOWER_LINKS, has_finalists
+from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
 from tfplace.choosing.ties import without_idle
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -90,8 +90,8 @@ def find_placement(
             is_simulated=is_simulated,
         )
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    if has_finalists(prepared, options):  # they are searched for and timed within the same budget
-        left *= 1.0 - len(SLOWER_LINKS) * SEARCH_SHARE - REAL_SHARE
+    if has_finalists(prepared, options):  # the rounds of real runs search on
+        left *= FIRST_SEARCH_SHARE
     spared = reserved(problem, left, options.max_trials) if is_simulated else NONE
     limits = _without(Limits(left, options.max_trials), spared, len(device_counts(problem)) - 1)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):

@@ -91,10 +91,14 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
     """What was proven, for a person."""
     if proof["distinct_ops"] is None:
         return "the split step has the structure that was decided; interrupted before more"
-    text = (
-        f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in parts "
-        "what they give whole; joins, sums and cuts stand where they should"
-    )
+    joints = "joins, sums and cuts stand where they should"
+    if not proof["proven_ops"]:
+        text = f"{joints}; none of {proof['distinct_ops']:,} distinct split ops was run in parts"
+    else:
+        text = (
+            f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
+            f"parts what they give whole; {joints}"
+        )
     if proof["run"].startswith("not run"):
         return f"{text}; whole steps {proof['run']}"
     return f"{text}; two steps in float64: {proof['run']}, {proof['compared']:,} values"

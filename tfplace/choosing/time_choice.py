@@ -5,31 +5,64 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections.abc import Sequence
 
+from graphs.problem import Problem
+from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
-from tfplace.choosing.finalists import (
-    SEARCH_SHARE,
-    SLOWER_LINKS,
-    finalists,
-    has_finalists,
-    of_measured_search,
-    quickest,
-)
+from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.rounds.contest import Contest, contest
+from tfplace.choosing.rounds.estimate import Corrections
+from tfplace.choosing.rounds.plan import Round
+from tfplace.choosing.rounds.real_runs import child_for
 from tfplace.interruption import interruptible
+from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
-FINALISTS_SHARE = 0.4
+ROUNDS_SHARE = 0.8
 """Of the time for real runs; the comparison with given and single has the rest."""
 BEGIN_SECONDS, SLOWER = 10.0, 1.5
 """What real runs take before the first step (processes, import, values of variables), and how much
 longer than predicted a step may take."""
-COMPARED_STEPS, FINALISTS_STEPS = 14, 7
+COMPARED_STEPS = 14
 """Steps of each placement: the first, those that warm up, those that count."""
+STEPS_ALONE = 20
+"""Where all of them are one placement, there is nothing to decide."""
+MOST_TRIED = 5
+"""Placements of the rounds that a report lists by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Decided:
+    """What is written after real runs.
+
+    Attributes:
+      prepared: with the simulator as real runs have corrected it.
+      searched: its candidates, predicted by that simulator.
+      choice: what is written.
+      timings: of given, single and placed; None where there were no real runs.
+      rounds: what was measured to choose, and learned from it.
+      corrections: of the machine; None where nothing was learned.
+    """
+
+    prepared: PreparedModel
+    searched: Searched
+    choice: Choice
+    timings: Comparison | None = None
+    rounds: Sequence[Round] = ()
+    corrections: Corrections | None = None
+
+    def corrected(self, problem: Problem) -> Problem:
+        """Another problem of the same machine, as real runs have shown it."""
+        if self.corrections is None:
+            return problem
+        return self.corrections.model.corrected(problem, self.corrections.theta)
 
 
 def time_choice(
@@ -39,8 +72,8 @@ def time_choice(
     choice: Choice,
     progress: Progress,
     seconds: float = math.inf,
-) -> tuple[Choice, Comparison | None]:
-    """What is written after real runs, and these; None where there were none.
+) -> Decided:
+    """What is written after real runs.
 
     After Ctrl-C the choice is the prediction's.
 
@@ -52,56 +85,87 @@ def time_choice(
       progress: is told what goes on.
       seconds: the longest that all real runs may take.
     """
+    untimed = Decided(prepared, searched, choice)
     if not prepared.is_present or prepared.problem.num_devices == 1:
-        return choice, None
+        return untimed
     if options.evaluator == "simulate":
-        return choice, None
-    untimed: tuple[Choice, Comparison | None] = choice, None
-    with interruptible() as interruption:
+        return untimed
+    with (
+        interruptible() as interruption,
+        child_for(prepared, max(seconds, 0.0)) as held,
+    ):
         return interruption.unless_seen(
-            lambda: _timed(prepared, options, searched, choice, progress, seconds), untimed
+            lambda: _timed(untimed, options, held, progress, max(seconds, 0.0)), untimed
         )
 
 
 def _timed(
-    prepared: PreparedModel,
-    options: OptimizeOptions,
-    searched: Searched,
-    choice: Choice,
-    progress: Progress,
-    seconds: float,
-) -> tuple[Choice, Comparison | None]:
-    end = time.monotonic() + max(seconds, 0.0)
-    name, seed, tried = prepared.cluster.name, options.seed, list[Tried]()
-    is_contest = choice.verdict == "placed" and has_finalists(prepared, options)
-    if is_contest and seconds < _contest_seconds(searched, choice):
-        progress.say("there is no time to time rivals, too: the best prediction is compared")
-        is_contest = False
-    if is_contest:
-        progress.say("searching for rivals where links are slower")
-        with progress.working(len(SLOWER_LINKS) * SEARCH_SHARE * options.budget_seconds):
-            rivals = finalists(prepared, choice.candidate, options.budget_seconds, seed)
-        progress.say(f"timing the best few placements on {name}")
-        left = FINALISTS_SHARE * max(end - time.monotonic(), 0.0)
-        with progress.working(left if math.isfinite(left) else None):
-            winner, tried = quickest(prepared, rivals, seed, left)
-        choice = dataclasses.replace(choice, candidate=winner)
+    decided: Decided, options: OptimizeOptions, held: HeldRuns, progress: Progress, seconds: float
+) -> Decided:
+    end = time.monotonic() + seconds
+    tried: Sequence[Tried] = ()
+    if decided.choice.verdict == "placed" and has_finalists(decided.prepared, options):
+        left = min(ROUNDS_SHARE * seconds, seconds - _comparison_seconds(decided))
+        won = contest(
+            decided.prepared, options, decided.searched, decided.choice, held, left, progress
+        )
+        if won is None:
+            progress.say("there is no time to time rivals, too: the best prediction is compared")
+        else:
+            decided, tried = _after(decided, won), won.tried[:MOST_TRIED]
+    prepared, searched, choice = decided.prepared, decided.searched, decided.choice
     if options.evaluator == "measure":
-        left = FINALISTS_SHARE * max(end - time.monotonic(), 0.0)
-        choice, tried = of_measured_search(prepared, searched.candidates, choice, seed, left)
-    progress.say(f"timing given, single and placed on {name}")
+        left = (1.0 - ROUNDS_SHARE) * max(end - time.monotonic(), 0.0)
+        choice, tried = of_measured_search(
+            prepared, searched.candidates, choice, options.seed, left
+        )
+    progress.say(f"timing given, single and placed on {prepared.cluster.name}")
     placements = placements_to_compare(searched.candidates, choice.candidate)
     left = max(end - time.monotonic(), 0.0)
+    limits = StepLimits(seed=options.seed, all_seconds=left)
+    if len({placement.tobytes() for placement in placements.values()}) == 1:
+        limits = dataclasses.replace(limits, max_steps=STEPS_ALONE)
     with progress.working(left if math.isfinite(left) else None):
-        timings = compare(prepared, placements, StepLimits(seed=seed, all_seconds=left), seed)
+        timings = compare(prepared, placements, limits, options.seed, held)
     timings = dataclasses.replace(timings, tried=tried)
-    return confirmed(choice, searched.candidates, timings), timings
+    choice = confirmed(choice, searched.candidates, timings)
+    return dataclasses.replace(decided, choice=choice, timings=timings)
 
 
-def _contest_seconds(searched: Searched, choice: Choice) -> float:
-    """What timing rivals takes, and the comparison afterwards, which matters more."""
-    own = choice.candidate.step_seconds
-    single = min((c.step_seconds for c in searched.baselines if c.name == "single"), default=own)
-    compared = (own + (single if math.isfinite(single) else own)) * COMPARED_STEPS
-    rivals = (1 + len(SLOWER_LINKS)) * own * FINALISTS_STEPS
-    return 2 * BEGIN_SECONDS + SLOWER * (compared + rivals)
+def _after(decided: Decided, won: Contest) -> Decided:
+    """Everything predicted anew by the simulator that the rounds have corrected."""
+    model, theta = won.corrections.model, won.corrections.theta
+    prepared, searched = decided.prepared, decided.searched
+    unlimited = prepared.unlimited
+    prepared = dataclasses.replace(
+        prepared,
+        problem=won.corrections.problem,
+        unlimited=None if unlimited is None else model.corrected(unlimited, theta),
+    )
+    searched = dataclasses.replace(
+        searched,
+        baselines=_predicted(prepared.problem, searched.baselines),
+        candidates=_predicted(prepared.problem, searched.candidates),
+        fewer=_predicted(prepared.problem, searched.fewer),
+    )
+    choice = dataclasses.replace(decided.choice, candidate=won.winner)
+    return Decided(prepared, searched, choice, None, won.rounds, won.corrections)
+
+
+def _predicted(problem: Problem, candidates: Sequence[Candidate]) -> list[Candidate]:
+    """The candidates with new outcomes, but for those that were not tried or may not be."""
+    evaluator = SimulatingEvaluator(problem, num_threads=1)
+    return [
+        dataclasses.replace(each, outcome=evaluator.evaluate(each.device_of_op[None])[0])
+        if math.isfinite(each.step_seconds)
+        else each
+        for each in candidates
+    ]
+
+
+def _comparison_seconds(decided: Decided) -> float:
+    """What the comparison with given and single takes, which matters more than rivals."""
+    own = decided.choice.candidate.step_seconds
+    singles = [c.step_seconds for c in decided.searched.baselines if c.name == "single"]
+    single = min(filter(math.isfinite, singles), default=own)
+    return BEGIN_SECONDS + SLOWER * (own + single) * COMPARED_STEPS

@@ -84,6 +84,15 @@ COMMANDS = {
             "tfplace simulate model.pb --cluster=k80x4 --placement=placement.json",
         ),
     ),
+    "solve": Command(
+        "PROBLEM.npz",
+        "search any graph's problem, written as --dump_problem writes it",
+        table.SOLUTION + table.ALGORITHM + table.BUDGET + table.SEED,
+        (
+            "tfplace solve problem.npz --placement=best.json",
+            "tfplace solve problem.npz --algorithm=etf --format=json",
+        ),
+    ),
     "graph": Command(
         "NAME",
         "write a benchmark training graph as GraphDef or SavedModel",

@@ -136,8 +136,9 @@ BUDGET = (
     Flag("budget_seconds", "float", 60.0, "wall time of the search", least=0),
     Flag("max_trials", "integer", None, "evaluated placements, at most", least=1),
 )
+ALGORITHM = (Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),)
 SEARCH = (
-    Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),
+    *ALGORITHM,
     Flag(
         "evaluator",
         "enum",
@@ -195,6 +196,15 @@ OUTPUT = (
     Flag("overwrite", "boolean", False, "replace what is already there"),
 )
 PLACEMENT = (Flag("placement", "string", None, "a placement.json"),)
+SOLUTION = (
+    Flag(
+        "placement",
+        "string",
+        None,
+        "the file to write: .json, {op: device}; or .npz, the problem with the placement in it",
+    ),
+    Flag("overwrite", "boolean", False, "replace what is already there"),
+)
 SIMULATE = (
     Flag("timeline", "string", None, "write the schedule as a Chrome trace"),
     Flag(

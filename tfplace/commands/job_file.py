@@ -24,7 +24,7 @@ from typing import Any
 
 from absl import flags
 
-from graphs.clusters.cluster_file import parse_bytes
+from graphs.clusters.json_values import parse_bytes
 from graphs.errors import OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from tfplace.commands.command_table import COMMANDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from absl import flags
 
@@ -18,7 +18,7 @@ from tfplace.output_paths import require_file, writable, write_file
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
-    from graphs.problem import Problem
+    from tfplace.preparing.prepare import PreparedModel
     from tfplace.simulation.prediction import Prediction
 
 
@@ -29,24 +29,38 @@ _STATUS_OF = {
 }
 
 
+class SimulatedStep(NamedTuple):
+    """What was prepared, the placement i4[N] that was simulated, and what it is worth."""
+
+    prepared: PreparedModel
+    placement: IntArray
+    prediction: Prediction
+
+
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Predicts one placement: the file's, or the one that the model came with.
 
     The status says whether it can run.
     """
     begin(arguments[0], values)
-    problem, placement, prediction = predicted(arguments[0], values)
+    simulated_step = predicted(arguments[0], values)
+    prepared, prediction = simulated_step.prepared, simulated_step.prediction
 
+    from tfplace.report.of_simulation import simulation_facts, simulation_sentences
     from tfplace.report.text import print_facts
     from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
 
-    speed = (
-        None if values.repeat is None else placements_per_second(problem, placement, values.repeat)
-    )
-    if out := text_output(values, {**vars(prediction), "placements_per_second": speed}):
+    placement, options = simulated_step.placement, problem_options(arguments[0], values)
+    can_run = prediction.step_seconds is not None
+    facts = simulation_facts(prepared, options, placement, can_run)
+    speed = None
+    if values.repeat is not None:
+        speed = placements_per_second(prepared.problem, placement, values.repeat)
+    if out := text_output(values, {**vars(prediction), "placements_per_second": speed, **facts}):
         print_prediction(prediction, out)
         print_facts([("placement", values.placement or "the one that the model came with")], out)
+        print_facts(simulation_sentences(facts), out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
     if prediction.feasible:
@@ -59,8 +73,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     )
 
 
-def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
-    """The problem, the placement i4[N], and what it is worth; writes the files that were asked for.
+def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
+    """A placement and what it is worth; writes the files that were asked for.
 
     Raises:
       TfplaceError: the model, the cluster, the placement or a file's path is no good.
@@ -71,7 +85,7 @@ def predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, 
         return _predicted(model, values)
 
 
-def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray, Prediction]:
+def _predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.preparing.prepare import prepare
@@ -91,4 +105,4 @@ def _predicted(model: str, values: flags.FlagValues) -> tuple[Problem, IntArray,
     if values.timeline is not None:
         trace = chrome_trace(problem, placed.known_schedule())
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
-    return problem, placement, prediction_of(placed)
+    return SimulatedStep(prepared, placement, prediction_of(placed))

@@ -48,13 +48,17 @@ class CompilingAhead:
         self._children = ()
 
 
+def compiling_ahead(cluster: str) -> contextlib.AbstractContextManager[CompilingAhead]:
+    """Starts to compile what a search on a `--cluster` will need, if that has to be done."""
+    return compiling_kind(expected_kind(cluster))
+
+
 @contextlib.contextmanager
-def compiling_ahead(cluster: str) -> Iterator[CompilingAhead]:
-    """Starts to compile what a search on a `--cluster` will need, if that has to be done.
+def compiling_kind(kind: str) -> Iterator[CompilingAhead]:
+    """The same for a kind of problems.
 
     Where machine code can't be kept, nothing is started: every process compiles for itself.
     """
-    kind = expected_kind(cluster)
     parts = [part for part in PARTS if cache_folder() is not None and not is_compiled(kind, part)]
     compiling = CompilingAhead(
         [start_child("tfplace.compilation.warm_up", [kind, part]) for part in parts]

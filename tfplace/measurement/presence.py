@@ -13,15 +13,18 @@ WORKER_JOB = "worker"
 def is_present(cluster: Cluster) -> bool:
     """Whether graphs can run on all devices of the cluster now.
 
-    `workers:N` processes are started when they are needed; tasks with an address are taken at
-    their word; devices of this host must be visible to TensorFlow. A cluster of the catalogue
-    describes hardware by its type, which is not what happens to be here. The logical GPUs of
-    `gpu_split:N` are made where they are needed, out of one GPU.
+    `workers:N` processes are started when they are needed, for CPUs that are of no other host;
+    tasks with an address are taken at their word; devices of this host must be visible to
+    TensorFlow. A cluster of the catalogue describes hardware by its type, which is not what happens
+    to be here. The logical GPUs of `gpu_split:N` are made where they are needed, out of one GPU.
     """
     keys = [device_key(device.name) for device in cluster.devices]
     if any(key.job for key in keys):
         addressed = all(device.address for device in cluster.devices)
-        return addressed or all(key.job == WORKER_JOB for key in keys)
+        return addressed or all(
+            key.job == WORKER_JOB and key.type == "CPU" and not device.network
+            for key, device in zip(keys, cluster.devices, strict=True)
+        )
     if cluster.name == "local":
         return True
     if gpu_split_bytes(cluster):

@@ -13,6 +13,7 @@ import numpy as np
 from graphs.cluster import Cluster
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
+from tfplace.measurement.held_runs import HeldRuns, keys_of
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.step_limits import StepLimits
@@ -20,7 +21,6 @@ from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at,
 from tfplace.measurement.training_run import (
     PreparedRun,
     PrepareRequest,
-    ReleaseRequest,
     StepRequest,
     TrainingRun,
 )
@@ -60,6 +60,7 @@ def measure_variants(
     cluster: Cluster,
     limits: StepLimits,
     compared: str = "",
+    held: HeldRuns | None = None,
 ) -> dict[str, Timings | Infeasible]:
     """Times a step of each variant, interleaved A B A B …, so that all see the same machine.
 
@@ -75,19 +76,27 @@ def measure_variants(
         finds the answer clear.
       compared: the variant whose step time is compared with each other's: the answer is clear
         when all these comparisons are; empty: when every median is precise.
+      held: where runs stay prepared that are measured more often; None: in a child of their own,
+        which has limits.all_seconds for everything.
     """
-    with MeasuringProcess(cluster, all_seconds=limits.all_seconds) as process:
-        comparison = _Comparison(variants, run, limits, compared, process)
-        results = comparison.results()
-        for name, result in results.items():
-            if len(variants) > 1 and isinstance(result, Infeasible) and result.reason == "memory":
-                _LOGGER.warning("%s does not fit beside the other variants: timing it alone", name)
-                process.close()
-                alone = _Comparison({name: variants[name]}, run, limits, compared, process)
-                again = alone.results()[name]
-                if isinstance(again, Timings):
-                    results[name] = dataclasses.replace(again, interleaved=False)
+    if held is None:
+        with held_runs(cluster, limits.all_seconds) as held:
+            return measure_variants(variants, run, cluster, limits, compared, held)
+    results = _Comparison(variants, run, limits, compared, held).results()
+    for name, result in results.items():
+        if len(variants) > 1 and isinstance(result, Infeasible) and result.reason == "memory":
+            _LOGGER.warning("%s does not fit beside the other variants: timing it alone", name)
+            held.process.close()
+            alone = _Comparison({name: variants[name]}, run, limits, compared, held)
+            again = alone.results()[name]
+            if isinstance(again, Timings):
+                results[name] = dataclasses.replace(again, interleaved=False)
     return results
+
+
+def held_runs(cluster: Cluster, all_seconds: float, capacity: int = 1_000_000) -> HeldRuns:
+    """A child that holds up to `capacity` runs, for `all_seconds` from now on."""
+    return HeldRuns(MeasuringProcess(cluster, all_seconds=all_seconds), capacity)
 
 
 class _Comparison:
@@ -99,14 +108,17 @@ class _Comparison:
         run: TrainingRun,
         limits: StepLimits,
         compared: str,
-        process: MeasuringProcess,
+        held: HeldRuns,
     ) -> None:
         self._graphs = {name: graph.SerializeToString() for name, graph in variants.items()}
-        self._slots = {name: slot for slot, name in enumerate(variants)}
+        self._keys = keys_of(self._graphs)
+        held.make_room(set(self._keys.values()))
+        self._held = held
+        self._slots = {name: held.slot(key) for name, key in self._keys.items()}
         self._run = run
         self._limits = limits
         self._compared = compared
-        self._process = process
+        self._process = held.process
         self._through = "auto"
         self._prepared: dict[str, PreparedRun] = {}
         self._failed: dict[str, Infeasible] = {}
@@ -158,6 +170,10 @@ class _Comparison:
                 self._through = "session"
 
     def _prepare(self, name: str) -> None:
+        known = self._held.known(self._keys[name], self._through)
+        if known is not None:
+            self._prepared[name] = known
+            return
         request = PrepareRequest(
             self._slots[name],
             self._graphs[name],
@@ -170,6 +186,7 @@ class _Comparison:
             self._fail(name, answer)
         else:
             self._prepared[name] = answer
+            self._held.note(self._keys[name], answer)
 
     def _step(self, name: str) -> float | None:
         """Seconds of one step, or None when it failed; then the others are prepared again."""
@@ -193,7 +210,7 @@ class _Comparison:
         _LOGGER.warning("%s can't run (%s): %s", name, failure.reason, failure.message)
         self._failed[name] = failure
         if self._process.alive:
-            self._process.request(ReleaseRequest(self._slots[name]), self._limits.timeout_seconds)
+            self._held.release(self._keys[name], self._limits.timeout_seconds)
 
     def _warm_up(self) -> None:
         for _ in range(self._limits.warmup_steps):

@@ -28,7 +28,7 @@ def main(argv: Sequence[str]) -> None:
         the most bytes that its ops may take, 0 for no limit but the host's.
     """
     connection, (task, core, addresses, memory_bytes) = connect_to_parent(argv)
-    _keep_freed_memory()
+    keep_freed_memory()
     # Before TensorFlow starts its threads: they inherit it.
     os.sched_setaffinity(0, {int(core)})
     if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> None:
     os._exit(0)  # a server has no way to stop
 
 
-def _keep_freed_memory() -> None:
+def keep_freed_memory() -> None:
     """Lets buffers of transfers stay with the process, where libc is glibc.
 
     Otherwise malloc returns large ones to the kernel and gets new, empty pages for the next. By

@@ -13,6 +13,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.source_model import SourceModel
+from rewrite.order.marks import without_order
 from rewrite.split.split_model import SplitModel, split_model
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
@@ -64,6 +65,8 @@ def load_model(options: ProblemOptions) -> LoadedModel:
         shapes = read_feed_shapes(options.feed_file)
         load_options = dataclasses.replace(load_options, fed_shape=shapes)
     source = load(options.model, load_options)
+    # What an earlier placement has written is forgotten: its order with its devices.
+    source = dataclasses.replace(source, graph_def=without_order(source.graph_def))
     split = None
     if options.num_shards > 1:
         split = split_model(source, options.num_shards, options.batch_axes)

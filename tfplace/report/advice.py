@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from tfplace.choosing.data_parallel import DataParallel
+from collections.abc import Mapping
+
+from tfplace.choosing.baselines import Baseline
+from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.units_text import bytes_text, seconds_text
 
 START_SECONDS = 1e-4
 """What TensorFlow takes at least to start a step and its first ops. No prediction holds it, so a
 gain below it says nothing."""
+
+
+def data_parallel_sentence(baselines: Mapping[str, Baseline]) -> str:
+    """What plain data parallelism moves and holds; empty where it was not simulated."""
+    found = baselines.get(NAME)
+    if not isinstance(found, DataParallel) or not found.feasible:
+        return ""
+    return (
+        f"data parallelism, shard i on device i of {found.num_shards}: "
+        f"{found.num_transfers:,} transfers, {bytes_text(found.transfer_bytes)} a step, "
+        f"{bytes_text(max(found.peak_bytes.values(), default=0))} on the fullest device"
+    )
 
 
 def advice(estimate: DataParallel | None, step_seconds: float) -> list[str]:

@@ -9,11 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from graphs.pricing.node_work import node_work
-from rewrite.split.split_model import SplitModel
-from rewrite.split.summary import split_share
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.report.split_facts import split_facts
+from tfplace.report.split_facts import split_facts_with_work
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,14 +90,6 @@ class Inspection:
     split: Mapping[str, Any] | None
 
 
-def _split(split: SplitModel | None) -> Mapping[str, Any] | None:
-    facts = split_facts(split)
-    if split is None or facts is None:
-        return None
-    asked = node_work(split.flat, split.properties)
-    return {**facts, "flops_share": split_share(split.flat, split.decisions, asked)}
-
-
 def inspect(prepared: PreparedModel) -> Inspection:
     """Counts and sums over a prepared model."""
     source, graph = prepared.source, prepared.problem.graph
@@ -134,7 +123,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         unpriced_ops=_counted(np.flatnonzero(~prepared.costs.covered), graph.op_types),
         without_gpu_kernel=_without_gpu_kernel(prepared),
         cluster=prepared.cluster.name,
-        split=_split(prepared.split),
+        split=split_facts_with_work(prepared.split),
     )
 
 

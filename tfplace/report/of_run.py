@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.cluster import Cluster
@@ -15,6 +15,7 @@ from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.proof import Proof
+from tfplace.choosing.rounds.plan import Round
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.written_devices import LoadingNeeds
@@ -41,6 +42,7 @@ class FinishedRun:
       data_parallel: the baseline that splits the batch evenly; None where it makes no sense.
       seconds_by_phase: how long it took to come here.
       loading_needs: what a process needs before it can run what was written.
+      rounds: what was measured to choose, and learned of the machine.
     """
 
     searched: Searched
@@ -50,6 +52,7 @@ class FinishedRun:
     data_parallel: DataParallel | None
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     loading_needs: LoadingNeeds = ""
+    rounds: Sequence[Round] = ()
 
 
 def report_of(
@@ -81,7 +84,7 @@ def report_of(
         baselines=baselines,
         best=best,
         lower_bound_seconds=bound,
-        search={**_search_facts(searched.result), "interrupted": proof.interrupted},
+        search={**search_facts(searched.result), "interrupted": proof.interrupted},
         measured=measured,
         verified=proof.verified,
         verdict=choice.verdict,
@@ -90,6 +93,7 @@ def report_of(
         output_dir=str(options.output_dir),
         loading_needs=run.loading_needs,
         waiting=explained.waiting(),
+        rounds=run.rounds,
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
         parallelism=kind,
@@ -139,7 +143,8 @@ def _cluster_facts(cluster: Cluster) -> Mapping[str, Any]:
     return {"name": cluster.name, "communication": cluster.communication, "devices": devices}
 
 
-def _search_facts(result: SearchResult) -> Mapping[str, Any]:
+def search_facts(result: SearchResult) -> Mapping[str, Any]:
+    """A search's figures (the contract, section 4)."""
     return {
         "num_trials": result.num_trials,
         "num_infeasible": result.num_infeasible,

@@ -11,6 +11,7 @@ from rewrite.verify import Verified
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.compare import Comparison
+from tfplace.choosing.rounds.plan import Round
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
@@ -59,6 +60,7 @@ class Report:
     waiting: Sequence[Mapping[str, Any]] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     by_devices: Sequence[OnDevices] = ()
+    rounds: Sequence[Round] = ()
 
     def __repr__(self) -> str:
         return f"<tfplace.Report of {self.model.get('path', '')!r}: {self.headline}>"

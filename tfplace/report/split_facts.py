@@ -7,35 +7,107 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphs.names import op_of
-from rewrite.split.split_model import SplitModel
-from rewrite.split.summary import summary_of
+from graphs.pricing.node_work import node_work
+from rewrite.split.split_model import AN_OUTPUT, SplitModel
+from rewrite.split.states import shard_sizes
+from rewrite.split.summary import split_work, summary_of
 from tfplace.units_text import share_text
 
 MAX_REASONS = 12
+LITTLE = 0.5
+"""A step of which less than this share of the work is split gains little by it."""
 
 
 def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
     """The contract's fields; None where the step is whole."""
     if split is None:
         return None
-    summary = summary_of(split.flat, split.decisions, split.step)
-    axes = {op_of(feed): axis for feed, axis in split.decisions.axis_of_feed.items()}
-    return {"shards": split.num_shards, "axes": axes, **dataclasses.asdict(summary)}
+    decisions = split.decisions
+    summary = summary_of(split.flat, decisions, split.step)
+    axes = {op_of(feed): axis for feed, axis in decisions.axis_of_feed.items()}
+    return {
+        "shards": split.num_shards,
+        "axes": axes,
+        "batch": decisions.batch,
+        "any_batch": decisions.is_open,
+        **dataclasses.asdict(summary),
+    }
+
+
+def split_facts_with_work(split: SplitModel | None) -> Mapping[str, Any] | None:
+    """The same, with shares of the floating-point work: split, whole by reason, and the rest."""
+    facts = split_facts(split)
+    if split is None or facts is None:
+        return None
+    work = split_work(split.flat, split.decisions, node_work(split.flat, split.properties))
+    whole = [
+        {**row, "flops_share": work.whole[row["op_type"], row["reason"]]}
+        for row in facts["whole_because"]
+    ]
+    return {
+        **facts,
+        "whole_because": whole,
+        "flops_share": work.split,
+        "beside_flops_share": work.beside,
+    }
 
 
 def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The same for a person, as names and what is said of them."""
-    axes = ", ".join(f"{name} along axis {axis}" for name, axis in facts["axes"].items())
-    yield "split", f"into {facts['shards']} shards: {axes}"
-    share = facts.get("flops_share")
-    work = "" if share is None else f", {share_text(share)} of the floating-point work"
+    yield "split", _what_is_split(facts)
+    copies = f"{facts['sharded_ops']:,} ops have a copy for each shard"
+    yield "", copies + _of_work(facts, "flops_share")
+    beside = facts["whole_ops"] - sum(row["count"] for row in facts["whole_because"])
     yield (
         "",
-        f"{facts['sharded_ops']:,} ops are split{work}; {facts['whole_ops']:,} stay whole; "
-        f"{facts['sums']:,} sums, {facts['joins']:,} joins, {facts['cuts']:,} cuts",
+        f"{beside:,} have nothing to do with the batch (variables, updates, constants)"
+        + _of_work(facts, "beside_flops_share"),
     )
-    reasons = facts["whole_because"]
+    yield "", _joints(facts)
+    reasons = [row for row in facts["whole_because"] if row["reason"] != AN_OUTPUT]
     for row in reasons[:MAX_REASONS]:
-        yield "whole", f"{row['op_type']}, {row['count']:,}: {row['reason']}"
+        yield "whole", f"{row['count']:,} {row['op_type']}: {row['reason']}{_share(row)}"
     if len(reasons) > MAX_REASONS:
         yield "", f"and {len(reasons) - MAX_REASONS} more reasons (--format=json has all)"
+    if not reasons:
+        yield "whole", "nothing that works on the batch"
+    if facts.get("flops_share", 1.0) < LITTLE:
+        yield "note", "most of the floating-point work is not split: shards gain little here"
+
+
+def _what_is_split(facts: Mapping[str, Any]) -> str:
+    """ "a batch of 7 into 3 shards of 3, 2 and 2, ..."."""
+    sizes = shard_sizes(facts["batch"], facts["shards"])
+    each = f"{sizes[0]}" if sizes[0] == sizes[-1] else f"{sizes[0]} or {sizes[-1]}"
+    batch = f"a batch of {facts['batch']:,}"
+    if facts["any_batch"]:
+        batch = f"a batch of any size, priced for {facts['batch']:,},"
+    inputs: dict[int, list[str]] = {}
+    for name, axis in facts["axes"].items():
+        inputs.setdefault(axis, []).append(name)
+    along = "; ".join(f"axis {axis} of {', '.join(names)}" for axis, names in inputs.items())
+    return f"{batch} into {facts['shards']} shards of {each}: {along}"
+
+
+def _joints(facts: Mapping[str, Any]) -> str:
+    """What stands where shards and whole ops meet."""
+    counts = [
+        f"{facts[key]:,} {'tensor is' if facts[key] == 1 else 'tensors are'} {words}"
+        for key, words in (
+            ("sums", "summed over the shards (gradients, losses)"),
+            ("joins", "joined"),
+            ("cuts", "cut"),
+        )
+        if facts[key]
+    ]
+    return ", ".join(counts) or "no tensor is summed, joined or cut"
+
+
+def _of_work(facts: Mapping[str, Any], key: str) -> str:
+    return f": {share_text(facts[key])} of the floating-point work" if key in facts else ""
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    """What share of the work stays whole for a reason; nothing where it is next to none."""
+    share = row.get("flops_share", 0.0)
+    return f" ({share_text(share)} of the work)" if share >= 0.005 else ""

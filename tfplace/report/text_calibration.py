@@ -28,6 +28,7 @@ def calibration_to_json(calibration: Calibration, output: str) -> dict[str, Any]
                 "from": ends[0],
                 "to": ends[1],
                 **plain(link),
+                "refused": calibration.refused.get(ends, ""),
                 "sender": plain(calibration.senders[ends]),
                 "receiver": plain(calibration.receivers[ends]),
             }
@@ -95,7 +96,7 @@ def _devices(calibration: Calibration) -> Table:
 
 
 def _links(calibration: Calibration) -> Table:
-    links = table(("link", "latency", "rate", "fit is off by", "R2"))
+    links = table(("link", "latency", "rate", "fit is off by", "R2", ""))
     for ends, link in calibration.links.items():
         links.add_row(
             _ends_text(calibration, ends),
@@ -103,6 +104,7 @@ def _links(calibration: Calibration) -> Table:
             f"{link.bytes_per_second / 1e9:.3g} GB/s",
             share_text(link.fit.median_relative_residual),
             f"{link.fit.r_squared:.3f}",
+            "not used" if ends in calibration.refused else "",
         )
     return links
 

@@ -11,7 +11,9 @@ from rich.text import Text
 
 from rewrite.verify import Verified
 from tfplace.choosing.split_proof import split_proof_sentence
+from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.report import Report
+from tfplace.report.rounds_facts import rounds_facts
 from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
@@ -94,10 +96,13 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
     yield "links", _links(report.best, report.cluster["communication"])
+    if sentence := data_parallel_sentence(report.baselines):
+        yield "compare", sentence
     if report.needed_sentence:
         yield "needed", report.needed_sentence
     if report.bound_sentence:
         yield "bound", report.bound_sentence
+    yield from rounds_facts(report.rounds)
     if report.measured is not None:
         yield from comparison_facts(report.measured, is_kept=report.verdict != "placed")
         used = report.measured.devices_used.items()

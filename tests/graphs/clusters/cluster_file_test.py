@@ -13,9 +13,9 @@ from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import (
     cluster_from_json,
     cluster_to_json,
-    parse_bytes,
     read_cluster,
 )
+from graphs.clusters.json_values import parse_bytes
 from graphs.errors import ClusterError
 
 PAIR = {

@@ -12,20 +12,27 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.flatten import flatten
-from graphs.building.shapes import infer
+from graphs.building.shapes import infer_known
 from graphs.source_model import TensorSpec
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.decide_open import decide_open
 from rewrite.split.op_view import Split
 from tests.rewrite.split.losses import BATCH, LOSSES, batch_of
+from tests.rewrite.split.more_losses import MORE_LOSSES
 from tests.rewrite.split.run_step import run
 
 v1 = tf.compat.v1
 
 
-def step_of(name, size):
-    """The loss's graph, with its gradient and one step's new images; size None: any."""
+TOGETHER = 7
+ALL = {**LOSSES, **MORE_LOSSES}
+GROUPS = [list(ALL)[begin : begin + TOGETHER] for begin in range(0, len(ALL), TOGETHER)]
+"""Losses of one graph: that is several times as fast as a graph for each."""
+
+
+def step_of(names, size):
+    """A graph of losses, with their gradients; size None: any."""
     shapes = {key: (size, *array.shape[1:]) for key, array in batch_of(BATCH).items()}
     with tf.Graph().as_default() as graph:
         fed = [
@@ -34,10 +41,12 @@ def step_of(name, size):
         ]
         w = tf.constant(np.random.default_rng(8).normal(size=(4, 4)).astype(np.float32))
         x = tf.einsum("btc,cd->btd", fed[0], w)
-        loss = LOSSES[name](x, *fed[1:])
-        gradients = tf.gradients(loss, [w, fed[0]])
-    tensors = [loss, *(each for each in gradients if each is not None)]
-    return graph, [tensor.name for tensor in tensors]
+        tensors = []
+        for name in names:
+            with tf.name_scope("".join(filter(str.isalnum, name.title()))):
+                loss = ALL[name](x, *fed[1:])
+                tensors += [loss, *tf.gradients(loss, [w, fed[0]])]
+    return graph, [tensor.name for tensor in tensors if tensor is not None]
 
 
 def opened(graph, fetches):
@@ -53,19 +62,19 @@ def assert_same(flat, split, size):
         np.testing.assert_allclose(other, one, rtol=2e-4, atol=2e-5, err_msg=f"{fetch} of {size}")
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_fixed_batch(name):
-    flat = opened(*step_of(name, BATCH))
-    properties = infer(flat)
+@pytest.mark.parametrize("names", GROUPS, ids=", ".join)
+def test_a_fixed_batch(names):
+    flat = opened(*step_of(names, BATCH))
+    properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, dict.fromkeys(batch_of(BATCH), 0))
-    assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 1
+    assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 20
     assert_same(flat, build_step(flat, properties, decisions, 3), BATCH)
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_any_batch(name):
-    flat = opened(*step_of(name, None))
-    properties, axes = infer(flat), dict.fromkeys(batch_of(BATCH), 0)
+@pytest.mark.parametrize("names", GROUPS, ids=", ".join)
+def test_any_batch(names):
+    flat = opened(*step_of(names, None))
+    properties, axes = infer_known(flat), dict.fromkeys(batch_of(BATCH), 0)
     decisions = decide_open(flat, properties, BATCH, axes, {feed: [0] for feed in axes})
     assert decisions is not None
     split = build_step(flat, properties, decisions, 2)

@@ -63,6 +63,39 @@ def test_ops_of_functions_and_without_a_kernel_are_float64_around():
     check_same_in_float64(graph, fetches, {"x:0": x})
 
 
+def test_functions_with_ops_that_have_no_outputs():
+    @tf.function
+    def checked(value):
+        tf.debugging.assert_less(value, 9.0)
+        return value * 2.0
+
+    with tf.Graph().as_default() as graph:
+        inputs = v1.placeholder(tf.float32, (2,), "x")
+        fetches = [tf.identity(checked(inputs), "checked").name]
+    check_same_in_float64(graph, fetches, {"x:0": np.ones(2, np.float32)})
+
+
+def test_what_a_type_is_where_an_op_leaves_it_out():
+    with tf.Graph().as_default() as graph:
+        _ = v1.placeholder(tf.float32, (2,), "x") + tf.raw_ops.StatelessRandomUniform(
+            shape=[2], seed=[1, 2]
+        )
+    graph_def = graph.as_graph_def()
+    random = next(n for n in graph_def.node if n.op == "StatelessRandomUniform")
+    del random.attr["dtype"]  # as a SavedModel leaves it out
+    with tf.Graph().as_default() as loaded:
+        v1.import_graph_def(to_float64(graph_def).graph_def, name="")
+    assert loaded.get_tensor_by_name("add:0").dtype == tf.float64
+
+
+def test_types_that_an_op_may_not_have_stay_narrow():
+    features = {"a": tf.io.FixedLenFeature([1], tf.float32, [30.0])}
+    with tf.Graph().as_default() as graph:
+        parsed = tf.io.parse_example(tf.constant([b"", b""]), features)
+        fetches = [tf.identity(parsed["a"], "parsed").name]
+    check_same_in_float64(graph, fetches, {})
+
+
 def check_same_in_float64(graph, fetches, feeds):
     values = []
     wide = to_float64(graph.as_graph_def()).graph_def

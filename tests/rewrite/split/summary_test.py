@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer
 from graphs.pricing.node_work import node_work
-from rewrite.split.summary import WholeBecause, split_share, summary_of
+from rewrite.split.summary import WholeBecause, split_work, summary_of
 from tests.rewrite.split.run_step import flat_graph, split_step
 
 v1 = tf.compat.v1
@@ -40,5 +40,9 @@ def test_share_of_the_work(step):
     flops = dict(zip(flat.nodes, np.nan_to_num(asked.work.flops), strict=True))
     expected = (flops["product"] + flops["total"]) / sum(flops.values())
     assert flops["product"] == 2 * 4 * 3 * 5
-    assert split_share(flat, decisions, asked) == pytest.approx(expected)
+    work = split_work(flat, decisions, asked)
+    assert work.split == pytest.approx(expected)
+    (of_whole,) = work.whole.items()
+    assert of_whole[0] == ("Cumsum", "it works across the batch, along the axis that is cut")
+    assert work.split + work.beside + of_whole[1] == pytest.approx(1.0)
     assert 0.7 < expected < 1

@@ -10,7 +10,7 @@ import pytest
 from graphs.placement import Infeasible
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement import run_measurement
-from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.run_measurement import Timings, held_runs, measure_variants
 from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.training_run import (
     PreparedRun,
@@ -181,7 +181,7 @@ def test_all_go_through_a_session_where_one_has_to(monkeypatch: pytest.MonkeyPat
 
     process = _Process(no_function_of_b)
     results = _measure(monkeypatch, process, "AB", 1)
-    assert process.log[:4] == ["PA", "PB", "PA", "PB"]
+    assert process.log[:4] == ["PA", "PB", "PA", "SA"]  # B went through one at once
     assert [r.through for r in results.values() if isinstance(r, Timings)] == ["session"] * 2
 
 
@@ -206,3 +206,26 @@ def test_what_does_not_fit_alone_is_infeasible(monkeypatch: pytest.MonkeyPatch) 
     results = _measure(monkeypatch, _Process(no_room_for_b), "AB", 1)
     assert results["B"] == Infeasible("memory", "too large")
     assert isinstance(results["A"], Timings)
+
+
+def test_what_is_held_is_not_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = _Process(lambda process, request, name: None)
+    monkeypatch.setattr(run_measurement, "MeasuringProcess", process)
+    limits, cluster = exactly(1, warmup_steps=1), cluster_of(LOGICAL_CPUS)
+    with held_runs(cluster, math.inf, capacity=2) as held:
+        for names in ("AB", "BC", "AC"):
+            variants = {name: _Graph(name) for name in names}
+            measure_variants(variants, TrainingRun({}, []), cluster, limits, held=held)
+    prepared = [entry for entry in process.log if entry[0] in "PR"]
+    assert prepared == ["PA", "PB", "RA", "PC", "RB", "PA"]
+
+
+def test_after_a_crash_what_was_held_is_prepared_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = _Process(lambda process, request, name: None)
+    monkeypatch.setattr(run_measurement, "MeasuringProcess", process)
+    limits, cluster = exactly(1, warmup_steps=1), cluster_of(LOGICAL_CPUS)
+    with held_runs(cluster, math.inf) as held:
+        for _ in range(2):
+            measure_variants({"A": _Graph("A")}, TrainingRun({}, []), cluster, limits, held=held)
+            process.close()
+    assert process.log == ["PA", "SA", "SA"] * 2

@@ -1,43 +1,128 @@
-"""Whether rivals are timed, too, before given and single are."""
+"""Rounds of real runs, made up here, before given and single are compared with what won."""
 
+from __future__ import annotations
+
+import contextlib
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
 from tfplace.choosing import time_choice
+from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.rounds import contest
+from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.progress import Progress
+from tfplace.simulation.evaluator import SimulatingEvaluator
+from tfplace.simulation.simulator import Simulator
+
+MODEL = ForwardModel(lstm())
+TRUTH = theta_of(MODEL, {"link_latency": 8.0, "link_bytes_per_second": 0.1})
+POOL = placements_of(MODEL.problem, 40, seed=3)
 
 
-def _candidate(name: str, seconds: float) -> Any:
-    return SimpleNamespace(name=name, step_seconds=seconds, device_of_op=None)
+class _Runs:
+    """Real runs on the true machine, without noise; a round takes a second."""
+
+    def __init__(self, prepared: Any, held: Any, *others: Any) -> None:
+        self._held = held
+
+    def measure(self, plans: Any) -> Any:
+        self._held.measured.append([plan.name for plan in plans])
+        placements = np.array([plan.device_of_op for plan in plans])
+        return [np.full(5, seconds) for seconds in MODEL.seconds(TRUTH, placements)]
+
+    def seconds_of(self, plans: Any) -> float:
+        return 10.0
 
 
-@pytest.mark.parametrize(("seconds", "timed"), [(30.0, []), (300.0, ["rivals"])])
-def test_rivals_are_timed_where_the_comparison_still_has_its_time(monkeypatch, seconds, timed):
-    own, single = _candidate("found by auto", 0.24), _candidate("single", 0.46)
-    choice = Choice(own, "placed", "faster")
-    did: list[str] = []
+class _Pool:
+    """Finds the best of POOL."""
 
-    def quickest(*arguments: Any) -> Any:
-        did.append("rivals")
-        return own, []
+    def __init__(self, *others: Any) -> None:
+        self.seconds = 1.0
 
-    def compare(*arguments: Any) -> Any:
-        did.append("compared")
-        return Comparison({}, "given", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
+    def __call__(self, problem: Any, starts: Any, number: int) -> Any:
+        return POOL[np.argmin(Simulator(problem, 1).run_many(POOL)[0])]
 
-    monkeypatch.setattr(time_choice, "has_finalists", lambda *arguments: True)
-    monkeypatch.setattr(time_choice, "finalists", lambda *arguments: [own])
-    monkeypatch.setattr(time_choice, "quickest", quickest)
+
+def _candidate(name: str, placement: Any) -> Candidate:
+    outcome = SimulatingEvaluator(MODEL.problem, 1).evaluate(placement[None])[0]
+    return Candidate(name, placement, outcome)
+
+
+@pytest.fixture
+def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Chooses with so many seconds for real runs; returns what was decided and measured."""
+    held = SimpleNamespace(measured=[])
+
+    def compare(prepared: Any, placements: Any, *others: Any) -> Comparison:
+        held.measured.append(list(placements))
+        return Comparison({}, "single", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
+
+    monkeypatch.setattr(contest, "RealRuns", _Runs)
+    monkeypatch.setattr(contest, "Annealing", _Pool)
     monkeypatch.setattr(time_choice, "compare", compare)
-    monkeypatch.setattr(time_choice, "placements_to_compare", lambda *arguments: {})
-    monkeypatch.setattr(time_choice, "confirmed", lambda choice, *arguments: choice)
-    prepared: Any = SimpleNamespace(cluster=SimpleNamespace(name="workers:2"))
+    monkeypatch.setattr(time_choice, "child_for", lambda *others: contextlib.nullcontext(held))
+    found = _Pool()(MODEL.problem, None, 0)
+    candidates = [_candidate("single", POOL[0]), _candidate("found by auto", found)]
+    prepared = _prepared()
     options: Any = SimpleNamespace(seed=0, evaluator="auto", budget_seconds=30.0)
-    searched = Searched([single], [single, own], None)  # type: ignore[arg-type]
-    time_choice._timed(prepared, options, searched, choice, Progress(), seconds)
-    assert did == [*timed, "compared"]
+    searched = Searched(candidates[:1], candidates, None)  # type: ignore[arg-type]
+    choice = Choice(candidates[1], "placed", "faster")
+
+    def decided(seconds: float) -> tuple[time_choice.Decided, list[list[str]]]:
+        arguments = prepared, options, searched, choice, Progress(), seconds
+        return time_choice.time_choice(*arguments), held.measured
+
+    return decided
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """What of a prepared model the choice needs."""
+
+    flat: Any
+    instance: Any
+    cluster: Any
+    problem: Any = MODEL.problem
+    unlimited: Any = None
+    is_present: bool = True
+
+
+def _prepared() -> Any:
+    cluster = SimpleNamespace(
+        name="workers:2", transfer_work=None, dispatch_seconds=lambda *others: 0.0
+    )
+    return _Prepared(SimpleNamespace(fetches=[]), SimpleNamespace(one_shots={}), cluster)
+
+
+def test_without_time_for_rivals_the_best_prediction_is_compared(decide: Any) -> None:
+    decided, measured = decide(15.0)
+    assert measured == [["single", "placed"]]
+    assert (decided.rounds, decided.corrections) == ((), None)
+
+
+def test_the_written_placement_ran_fastest_and_is_predicted_by_the_corrected_simulator(
+    decide: Any,
+) -> None:
+    decided, measured = decide(600.0)
+    assert measured[0][:2] == ["found by auto", "single"]
+    assert measured[-1] == ["single", "placed"]
+    written = decided.choice.candidate
+    seconds = MODEL.seconds(TRUTH, POOL)
+    assert MODEL.seconds(TRUTH, written.device_of_op[None])[0] <= 1.03 * seconds.min()
+    assert written.step_seconds == pytest.approx(
+        MODEL.seconds(TRUTH, written.device_of_op[None])[0], rel=0.1
+    )
+    assert decided.rounds[0].corrected["link_latency"][0] > 2.0
+    latency = decided.prepared.problem.link_latency
+    assert np.array_equal(decided.corrected(MODEL.problem).link_latency, latency)
+    assert decided.searched.baselines[0].step_seconds > 0.0
+    assert len(decided.timings.tried) <= time_choice.MOST_TRIED

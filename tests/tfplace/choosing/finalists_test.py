@@ -8,7 +8,6 @@ from graphs.placement import Infeasible, Measurement
 from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.finalists import judged
-from tfplace.measurement.run_measurement import Timings
 
 PROBLEM = build_problem([Op("a"), Op("b")], Machine(3))
 
@@ -17,13 +16,9 @@ def _rival(name, *device_of_op):
     return Candidate(name, np.array(device_of_op, np.int32), Measurement(1.0, (0, 0, 0), ""))
 
 
-def _ran(seconds):
-    return Timings(np.full(5, seconds), "tf.function", {}, True)
-
-
 def test_the_fastest_wins_and_the_others_say_why_not():
     rivals = [_rival("first", 1, 1), _rival("second", 1, 2), _rival("third", 0, 2)]
-    results = [_ran(3.0), _ran(2.0), Infeasible("crash", "it crashed")]
+    results = [3.0, 2.0, Infeasible("crash", "it crashed")]
     winner, tried = judged(PROBLEM, rivals, results)
     assert winner is rivals[1]
     assert [(each.name, each.measured_seconds, each.why) for each in tried] == [
@@ -35,7 +30,7 @@ def test_the_fastest_wins_and_the_others_say_why_not():
 
 def test_of_equally_fast_ones_fewer_devices_win():
     rivals = [_rival("two", 1, 2), _rival("one", 1, 1)]
-    winner, tried = judged(PROBLEM, rivals, [_ran(2.0), _ran(2.01)])
+    winner, tried = judged(PROBLEM, rivals, [2.0, 2.01])
     assert winner is rivals[1]
     assert [each.why for each in tried] == [
         "as fast, but needs more devices or transfers",

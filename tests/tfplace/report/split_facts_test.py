@@ -1,10 +1,12 @@
 """What is said of a split step."""
 
 from graphs import zoo
+from rewrite.split.split_model import AN_OUTPUT
 from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.report.inspection import inspect
+from tfplace.report.of_simulation import simulation_facts, simulation_sentences
 from tfplace.report.split_facts import split_sentences
 
 
@@ -16,11 +18,23 @@ def test_a_split_step_is_inspected(tmp_path):
     facts = inspect(prepared).split
     assert facts["shards"] == 2 and set(facts["axes"].values()) == {0}
     assert facts["sharded_ops"] > 40 and facts["sums"] > 4 and facts["flops_share"] > 0.9
-    said = dict(split_sentences(facts))
-    assert said["split"].startswith("into 2 shards: ")
+    assert facts["flops_share"] + facts["beside_flops_share"] <= 1.0 + 1e-9
+    said = list(split_sentences(facts))
+    assert said[0] == (
+        "split", "a batch of 5 into 2 shards of 3 or 2: axis 0 of images, labels",
+    )  # fmt: skip
+    assert " ops have a copy for each shard: 100 % of the floating-point work" in said[1][1]
+    assert "nothing to do with the batch" in said[2][1] and "summed over" in said[3][1]
+    assert said[4:] == [("whole", "nothing that works on the batch")]
     baseline = data_parallel_baseline(prepared, options)
     assert baseline.num_shards == 2 and baseline.feasible
     assert baseline.num_transfers > 0 and baseline.transfer_bytes > 0
+    simulated = simulation_facts(prepared, options, prepared.given, can_run=True)
+    assert simulated["data_parallel"] == baseline
+    told = dict(simulation_sentences(simulated))
+    assert told["kind"].startswith("all 2 shards on GPU:0 (gradient accumulation)")
+    assert told["compare"].startswith("shard i on device i: ")
+    assert simulation_facts(prepared, options, prepared.given, False)["parallelism"] is None
 
 
 def test_data_parallelism_that_can_not_be_had_says_why(tmp_path):
@@ -31,3 +45,23 @@ def test_data_parallelism_that_can_not_be_had_says_why(tmp_path):
     assert not baseline.feasible and "into 4 parts" in baseline.reason
     one = ProblemOptions(path, cluster="local")
     assert data_parallel_baseline(prepare(one, trace=False), one) is None
+
+
+def test_what_stays_whole_is_said_with_its_share():
+    facts = {
+        "shards": 4, "axes": {"x": 0, "y": 0, "times": 1}, "batch": 8, "any_batch": True,
+        "sharded_ops": 3, "whole_ops": 1_005, "sums": 0, "joins": 1, "cuts": 2,
+        "whole_because": [{"op_type": "Where", "count": 4, "reason": "why", "flops_share": 0.6},
+                          {"op_type": "Identity", "count": 1, "reason": AN_OUTPUT}],
+        "flops_share": 0.3, "beside_flops_share": 0.1,
+    }  # fmt: skip
+    assert list(split_sentences(facts)) == [
+        ("split", "a batch of any size, priced for 8, into 4 shards of 2: axis 0 of x, y; axis 1 "
+                  "of times"),
+        ("", "3 ops have a copy for each shard: 30 % of the floating-point work"),
+        ("", "1,000 have nothing to do with the batch (variables, updates, constants): 10 % "
+             "of the floating-point work"),
+        ("", "1 tensor is joined, 2 tensors are cut"),
+        ("whole", "4 Where: why (60 % of the work)"),
+        ("note", "most of the floating-point work is not split: shards gain little here"),
+    ]  # fmt: skip

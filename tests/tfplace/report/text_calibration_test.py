@@ -102,7 +102,7 @@ def test_the_json():
         "background_share", "warnings", "seconds",
     ]  # fmt: skip
     fit = {"fixed_seconds": 1e-4, "seconds_per_unit": 5e-10, "median_relative_residual": 0.04,
-           "r_squared": 0.9876}  # fmt: skip
+           "r_squared": 0.9876, "fixed_ci95": None, "slope_ci95": None}  # fmt: skip
     assert result["links"][1] == {
         "from": GPU,
         "to": CPU,
@@ -110,6 +110,7 @@ def test_the_json():
         "latency_seconds": 1e-4,
         "fit": fit,
         "round_trip_seconds": {"1": 1e-4},
+        "refused": "",
         "sender": {"fit": None, "transfer_seconds": {}},
         "receiver": {"fit": None, "transfer_seconds": {}},
     }

@@ -116,17 +116,22 @@ class ForwardModel:
     """
 
     def __init__(
-        self, problem: Problem, dispatch: Callable[[IntArray], float] = lambda placement: 0.0
+        self,
+        problem: Problem,
+        dispatch: Callable[[IntArray], float] = lambda placement: 0.0,
+        spread_share: float = 1.0,
     ) -> None:
         """Lays nothing out yet.
 
         Args:
           problem: what is placed.
           dispatch: seconds of a placement's measured step that are known to be beside its makespan.
+          spread_share: of the numbers' spreads, where the machine is better known than assumed.
         """
         self.problem = problem
         self.numbers = numbers_of(problem)
         self._dispatch = dispatch
+        self._spread_share = spread_share
 
     @property
     def as_taken(self) -> FloatArray:
@@ -136,7 +141,7 @@ class ForwardModel:
     @property
     def spread(self) -> FloatArray:
         """f8[K] of θ before anything is measured."""
-        return np.array([number.spread for number in self.numbers])
+        return self._spread_share * np.array([number.spread for number in self.numbers])
 
     @property
     def least(self) -> FloatArray:
@@ -150,7 +155,11 @@ class ForwardModel:
 
     def on(self, theta: FloatArray) -> Problem:
         """The problem on one machine."""
-        return corrected_problem(self.problem, self.numbers, theta)
+        return self.corrected(self.problem, theta)
+
+    def corrected(self, problem: Problem, theta: FloatArray) -> Problem:
+        """Another problem of the same devices on the machine of θ."""
+        return corrected_problem(problem, self.numbers, theta)
 
     def seconds(self, theta: FloatArray, placements: IntArray) -> FloatArray:
         """f8[P] predicted steps of i4[P, N] on the machine of θ, as a clock would show them."""

@@ -27,16 +27,16 @@ from tfplace.measurement.calibration.link_figures import (
     measure_rule,
 )
 from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
+from tfplace.measurement.calibration.said_doubts import warnings_about
 from tfplace.measurement.calibration.transfer_work import NamePair, transfer_work
+from tfplace.measurement.calibration.trusted_links import (
+    TrustedLinks,
+    figures_to_use,
+    measured_links,
+)
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
-
-# Figures are said to be doubtful above these shares: the CPU time of other processes, the spread of
-# equal steps, and how far half of a link's sizes miss its line.
-BUSY_MACHINE_SHARE = 0.1
-NOISY_SPREAD = 0.2
-POOR_RESIDUAL = 0.25
 
 # Shares of the budget for each stage.
 _SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.5, "rule": 0.03, "memory": 0.12}
@@ -54,6 +54,7 @@ class Figures:
       receivers: {(source, target): what a transfer takes of the target}.
       contention: {device: how much slower its ops get beside others of its host}.
       rule: how well each channel rule explains transfers that go at once.
+      refused: {(source, target): why the link's own figures are not used}.
     """
 
     steps: StepFigures
@@ -63,6 +64,7 @@ class Figures:
     receivers: Mapping[NamePair, BusyFigures]
     contention: Mapping[str, Contention]
     rule: RuleChoice
+    refused: Mapping[NamePair, str] = dataclasses.field(default_factory=dict, kw_only=True)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,7 @@ def calibrate(
         **vars(figures),
         cluster=calibrated_cluster(cluster, figures),
         background_share=background,
-        warnings=warnings_about(background, figures.steps.spread, figures.links),
+        warnings=warnings_about(background, figures.steps.spread, figures.links, figures.refused),
         seconds=time.monotonic() - began,
     )
 
@@ -125,13 +127,18 @@ def _measured(
     seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
     names = cluster.device_names
     pairs = list(itertools.permutations(names, 2))
-    ops, links, senders, receivers = {}, {}, {}, {}
+    ops, senders, receivers = {}, {}, {}
     for device in cluster.devices:
         tell(f"timing ops on {device.name}")
         ops[device.name] = measure_ops(device, prober, seconds["ops"] / len(names))
-    for pair in pairs:
+
+    def link_of(pair: NamePair) -> LinkFigures:
         tell(f"timing transfers from {pair[0]} to {pair[1]}")
-        links[pair] = measure_link(*pair, len(pairs), prober, seconds["links"] / len(pairs))
+        return measure_link(*pair, len(pairs), prober, seconds["links"] / len(pairs))
+
+    trusted = measured_links(cluster, pairs, ops, link_of)
+    for pair in pairs:
+        tell(f"timing what transfers from {pair[0]} to {pair[1]} take of both")
         busy_seconds = seconds["busy"] / len(pairs) / 2
         senders[pair], receivers[pair] = (
             measure_busy(end, pair, ops[end], prober, busy_seconds) for end in pair
@@ -144,7 +151,9 @@ def _measured(
         contention.update(dict.fromkeys(host, slower))
     tell("timing steps")
     steps = measure_steps(cluster, prober, seconds["steps"])
-    return Figures(steps, ops, links, senders, receivers, contention, rule)
+    return Figures(
+        steps, ops, trusted.links, senders, receivers, contention, rule, refused=trusted.refused
+    )
 
 
 def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:
@@ -158,7 +167,8 @@ def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:
     latency = cluster.link_latency.copy()
     rate = cluster.link_bytes_per_second.copy()
     index = {name: d for d, name in enumerate(cluster.device_names)}
-    for (source, target), link in figures.links.items():
+    trusted = TrustedLinks(figures.links, figures.refused)
+    for (source, target), link in figures_to_use(cluster, trusted).items():
         at = index[source], index[target]
         latency[at], rate[at] = link.latency_seconds, link.bytes_per_second
     return dataclasses.replace(
@@ -208,26 +218,3 @@ def _calibrated_device(
         memory_slowdown=contention.memory_slowdown,
         source=source.removeprefix("; "),
     )
-
-
-def warnings_about(
-    background_share: float | None, spread: float, links: Mapping[NamePair, LinkFigures]
-) -> list[str]:
-    """Sentences on what makes the figures doubtful: other work on the machine, noise, poor fits."""
-    warnings = []
-    if background_share is not None and background_share > BUSY_MACHINE_SHARE:
-        warnings.append(
-            f"other processes used {background_share:.0%} of this machine's CPU time: the figures "
-            "are theirs too; calibrate again when it is quiet"
-        )
-    if spread > NOISY_SPREAD:
-        warnings.append(
-            f"equal steps differ by {spread:.0%} (p75 - p25 over the median): a noisy machine"
-        )
-    warnings += [
-        f"the link from {source} to {target} is no straight line: half of its sizes miss the fit "
-        f"by more than {link.fit.median_relative_residual:.0%}"
-        for (source, target), link in links.items()
-        if link.fit.median_relative_residual > POOR_RESIDUAL
-    ]
-    return warnings

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
 from graphs.op_graph import FloatArray
+
+NUM_RESAMPLES = 200
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,12 +22,16 @@ class LineFit:
       seconds_per_unit: slope, >= 0.
       median_relative_residual: median of |measured - fitted| / measured.
       r_squared: share of the variance that the line explains; 1 where there is none.
+      fixed_ci95: the lowest and highest plausible fixed_seconds; None where nobody has looked.
+      slope_ci95: the same of seconds_per_unit.
     """
 
     fixed_seconds: float
     seconds_per_unit: float
     median_relative_residual: float
     r_squared: float
+    fixed_ci95: tuple[float, float] | None = None
+    slope_ci95: tuple[float, float] | None = None
 
 
 def fit_line(sizes: npt.ArrayLike, seconds: npt.ArrayLike) -> LineFit:
@@ -61,6 +68,34 @@ def fit_line(sizes: npt.ArrayLike, seconds: npt.ArrayLike) -> LineFit:
         float(slope[best]),
         float(np.median(residuals[best])),
         1.0 - unexplained / variance if variance else 1.0,
+    )
+
+
+def with_intervals(fit: LineFit, rounds: Mapping[int, FloatArray]) -> LineFit:
+    """The fit with the intervals that resampled rounds give it (percentile bootstrap).
+
+    Args:
+      fit: the line through the medians.
+      rounds: {size: f8[R] seconds}; round i of one size ran beside round i of the others. Sizes
+        whose median is not above 0 are left out, as they are of the fit.
+    """
+    usable = {size: each for size, each in rounds.items() if np.median(each) > 0.0}
+    sizes, seconds = list(usable), np.array(list(usable.values()))
+    if not sizes:
+        return fit
+    rng = np.random.default_rng(0)
+    lines = []
+    for chosen in rng.integers(0, seconds.shape[1], (NUM_RESAMPLES, seconds.shape[1])):
+        medians = np.median(seconds[:, chosen], axis=1)
+        seen = medians > 0.0
+        if seen.any():
+            line = fit_line(np.array(sizes)[seen], medians[seen])
+            lines.append((line.fixed_seconds, line.seconds_per_unit))
+    (low_fixed, low_slope), (high_fixed, high_slope) = np.percentile(lines, [2.5, 97.5], axis=0)
+    return dataclasses.replace(
+        fit,
+        fixed_ci95=(float(low_fixed), float(high_fixed)),
+        slope_ci95=(float(low_slope), float(high_slope)),
     )
 
 

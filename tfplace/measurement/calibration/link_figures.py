@@ -16,7 +16,7 @@ from tfplace.measurement.calibration.channel_rule import (
     choose_rule,
 )
 from tfplace.measurement.calibration.device_figures import OpFigures
-from tfplace.measurement.calibration.line_fit import LineFit, fit_line
+from tfplace.measurement.calibration.line_fit import LineFit, fit_line, with_intervals
 from tfplace.measurement.calibration.probe_graphs import (
     TransferProbe,
     ping_pong,
@@ -80,11 +80,11 @@ def measure_link(
         for hops in (1, _hops(size))
     }
     seconds = prober.time(probes, budget_seconds)
-    of_size = {
-        size: median_difference(seconds[size, _hops(size)], seconds[size, 1]) / (_hops(size) - 1)
-        for size in sizes
+    rounds = {
+        size: (seconds[size, _hops(size)] - seconds[size, 1]) / (_hops(size) - 1) for size in sizes
     }
-    return link_figures(of_size)
+    link = link_figures({size: float(np.median(each)) for size, each in rounds.items()})
+    return dataclasses.replace(link, fit=with_intervals(link.fit, rounds))
 
 
 def _hops(size: int) -> int:
@@ -146,7 +146,10 @@ def busy_figures(transfer_seconds: Mapping[int, FloatArray]) -> BusyFigures:
     seen = [size for size, seconds in transfer_seconds.items() if np.quantile(seconds, 0.25) > 0]
     if len(seen) < 2:
         return BusyFigures(None, medians)
-    return BusyFigures(fit_line(seen, [medians[size] for size in seen]), medians)
+    fit = fit_line(seen, [medians[size] for size in seen])
+    return BusyFigures(
+        with_intervals(fit, {size: transfer_seconds[size] for size in seen}), medians
+    )
 
 
 def measure_rule(names: Sequence[str], prober: Prober, budget_seconds: float) -> RuleChoice:

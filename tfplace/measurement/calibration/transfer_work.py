@@ -15,7 +15,7 @@ from graphs.cluster import Cluster, TransferWork
 from tfplace.measurement.calibration.link_figures import BusyFigures
 
 NamePair = tuple[str, str]
-_Kind = tuple[str, str, bool]
+Kind = tuple[str, str, bool]
 
 
 def transfer_work(
@@ -32,7 +32,7 @@ def transfer_work(
     """
     work = TransferWork.none(len(cluster.devices))
     index = {name: d for d, name in enumerate(cluster.device_names)}
-    kinds = {pair: _kind(cluster, index, pair) for pair in senders}
+    kinds = {pair: kind_of_pair(cluster, pair) for pair in senders}
     for kind in set(kinds.values()):
         pairs = [pair for pair in senders if kinds[pair] == kind]
         for ends, fixed, per_byte in (
@@ -50,9 +50,10 @@ def transfer_work(
     return work if any(np.any(array) for array in vars(work).values()) else None
 
 
-def _kind(cluster: Cluster, index: Mapping[str, int], pair: NamePair) -> _Kind:
+def kind_of_pair(cluster: Cluster, pair: NamePair) -> Kind:
     """Links of one kind: between the same types of devices, within a host or between hosts."""
-    source, target = (cluster.devices[index[name]] for name in pair)
+    names = cluster.device_names
+    source, target = (cluster.devices[names.index(name)] for name in pair)
     return source.type, target.type, source.host == target.host
 
 

@@ -21,7 +21,7 @@ DATA_PARALLEL, PIPELINE = "data_parallel", "pipeline"
 MODEL_PARALLEL, GROUPS, MIXED = "model_parallel", "data_parallel_groups", "mixed"
 
 USED = 0.02
-"""A device is used if it has at least this share of all work."""
+"""A device is used if it has at least this share of the shards' work."""
 OWN = 0.05
 """A device belongs to a group of shards if it has at least this share of the group's work."""
 ALIKE = 0.5
@@ -42,7 +42,7 @@ class Parallelism:
       groups: of shards that share devices: (its shards, its devices), with the first shard first.
       together_share: share of the shards' work in ops whose shards all lie on one device.
       stages: of a pipeline, in the order of the layers: devices; of groups, those of the first.
-      devices: that are used, by number.
+      devices: that shards use, by number; in a whole step, that ops do.
       variable_bytes: f8[D] of variables.
     """
 
@@ -80,7 +80,8 @@ def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
     work = np.zeros((int(shard.max(initial=-1)) + 2, problem.num_devices))
     np.add.at(work, (shard, device_of_op), seconds)
     groups = _groups(work[:-1])
-    share = work.sum(axis=0) / (work.sum() or 1.0)
+    counted = work[:-1].sum(axis=0) if work[:-1].any() else work.sum(axis=0)
+    share = counted / (counted.sum() or 1.0)
     devices = np.flatnonzero(share >= USED)
     held = np.zeros(problem.num_devices)
     np.add.at(held, device_of_op, problem.graph.op_persistent_bytes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphs.problem import Problem
 from tfplace.report.explaining import parallelism as kinds
 from tfplace.report.explaining.parallelism import Parallelism
@@ -25,7 +27,18 @@ def parallelism_text(found: Parallelism, problem: Problem) -> str:
     text = _kind(found, problem, names)
     if text and found.num_shards and found.whole_share >= NAMED:
         text += f"; {share_text(found.whole_share)} of the work is not split"
+        whole = found.work[-1]
+        if len(found.devices) == 1 and whole[found.devices[0]] < PURE * whole.sum():
+            holding = np.flatnonzero(whole >= NAMED * whole.sum()).tolist()
+            text += f" and lies on {_listed(holding, names)}"
     return text
+
+
+def _listed(devices: Sequence[int], names: Sequence[str]) -> str:
+    """ "GPU:0, GPU:1"; a number of them where there are many."""
+    if len(devices) > MAX_LISTED:
+        return f"{len(devices)} devices"
+    return ", ".join(names[device] for device in devices)
 
 
 def parallelism_facts(found: Parallelism, problem: Problem) -> Mapping[str, Any]:
@@ -34,8 +47,8 @@ def parallelism_facts(found: Parallelism, problem: Problem) -> Mapping[str, Any]
     return {
         "kind": found.kind,
         "sentence": parallelism_text(found, problem),
-        "true_share": found.true_share,
-        "together_share": found.together_share,
+        "true_share": min(found.true_share, 1.0),
+        "together_share": min(found.together_share, 1.0),
         "devices": [problem.device_names[device] for device in found.devices],
         "shares": [
             {"device": name, "whole": float(of[-1]), "shards": of[:-1].tolist()}
@@ -52,7 +65,8 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
         case kinds.ONE_DEVICE:
             return ""
         case kinds.ACCUMULATION:
-            return f"all {found.num_shards} shards on one device (gradient accumulation)"
+            one = names[found.devices[0]] if found.devices else "one device"
+            return f"all {found.num_shards} shards on {one} (gradient accumulation)"
         case kinds.MODEL_PARALLEL if not found.num_shards:
             return f"model parallel over {over}"
         case kinds.MODEL_PARALLEL:

@@ -30,11 +30,26 @@
     const items = { op: [], transfer: [], wait: [], run: [] };
     const rows = layOut(data);
     let from = 0, to = data.ticks, chosen = null, row = 0, colours = {}, stripes = {};
-    let width = 0, gutter = 0;
+    let width = 0, gutter = 0, isByShard = data.shards > 0;
 
     // Of an op or a transfer: its scope and the last part of its name.
     const partsOf = ({ kind, index }) => data[`${kind}s`].name[index];
     const nameOf = (item) => data.scopes[partsOf(item)[0]] + partsOf(item)[1];
+    // "conv" of "block/conv/shard_2".
+    function labelOf(item) {
+      const [scope, last] = partsOf(item);
+      return /^shard_\d+(:\d+)?$/.test(last) ? data.scopes[scope].split("/").at(-2) || last : last;
+    }
+    // The shard that an op works for, or that a transfer's op does; -1 for what is whole.
+    function shardOf({ kind, index }) {
+      const op = kind === "transfer" ? data.transfers.cause[index] : kind === "op" ? index : -1;
+      return data.shards && op >= 0 ? data.ops.shard[op] : -1;
+    }
+    function colourOf(item, row) {
+      if (!isByShard) return colours.device[row.device];
+      const shard = shardOf(item);
+      return colours.shard[shard < 0 ? 0 : 1 + shard % (colours.shard.length - 1)];
+    }
     const countOf = (run) => `${data.runs[run.index][3]} short ones`;
     const xOf = (time) => gutter + (width - gutter) * (time - from) / (to - from);
     const timeAt = (x) => from + (to - from) * (x - gutter) / (width - gutter);
@@ -66,8 +81,9 @@
 
     function readColours() {
       colours = { fg: css("--fg"), muted: css("--muted"), line: css("--line"), track: css("--track"),
-        card: css("--card"), focus: css("--focus"), device: data.devices.map((d) => css(`--d${d.colour}`)) };
-      stripes = colours.device.map((colour) => {
+        card: css("--card"), focus: css("--focus"), device: data.devices.map((d) => css(`--d${d.colour}`)),
+        shard: Array.from({ length: 9 }, (_, number) => css(`--d${number}`)) };
+      stripes = [...colours.device, colours.muted].map((colour) => {
         const tile = document.createElement("canvas");
         tile.width = tile.height = 7;
         const brush = tile.getContext("2d");
@@ -142,20 +158,24 @@
 
     // Items of less than a pixel are drawn as what share of the pixel they fill.
     function drawItems(row) {
-      const filled = new Map(), idle = new Map();
+      const filled = new Map();
       for (const item of row.items) {
         if (item.end < from) continue;
         if (item.start > to) break;
         const left = xOf(item.start), right = xOf(item.end);
         if (right - left >= 1) drawItem(row, item, left, right);
         else {
-          const shares = item.kind === "wait" ? idle : filled, pixel = Math.floor(left);
-          shares.set(pixel, (shares.get(pixel) || 0) + right - left);
+          if (item.kind === "wait") continue;
+          const pixel = Math.floor(left), colour = colourOf(item, row);
+          const shares = filled.get(pixel) || {};
+          shares[colour] = (shares[colour] || 0) + right - left;
+          filled.set(pixel, shares);
         }
       }
-      paint.fillStyle = colours.device[row.device];
-      for (const [pixel, share] of filled) {
-        paint.globalAlpha = Math.min(1, 0.25 + share);
+      for (const [pixel, shares] of filled) {
+        const [[colour]] = Object.entries(shares).sort((a, b) => b[1] - a[1]);
+        paint.fillStyle = colour;
+        paint.globalAlpha = Math.min(1, 0.25 + Object.values(shares).reduce((a, b) => a + b));
         paint.fillRect(pixel, row.y, 1, row.height);
       }
       paint.globalAlpha = 1;
@@ -163,24 +183,28 @@
 
     function drawItem(row, item, left, right) {
       if (item.kind === "wait") { drawWait(row, item, left, right); return; }
-      paint.fillStyle = colours.device[row.device];
+      paint.fillStyle = colourOf(item, row);
       paint.globalAlpha = item.kind === "run" ? 0.6 : 1;
       paint.fillRect(left, row.y, right - left - (right - left > 3 ? 0.7 : 0), row.height);
       paint.globalAlpha = 1;
       if (right - left < 34 || row.height < 13) return;
       const start = Math.max(left, gutter), room = Math.min(right, width) - start - 6;
       paint.font = `${row.height > 20 ? 11 : 9}px system-ui, 'DejaVu Sans', sans-serif`;
-      const text = fitting(item.kind === "run" ? countOf(item) : partsOf(item)[1], room);
+      const text = fitting(item.kind === "run" ? countOf(item) : labelOf(item), room);
       paint.textAlign = "left";
-      paint.fillStyle = isBright(colours.device[row.device]) ? "#10151c" : "#ffffff";
+      paint.fillStyle = isBright(colourOf(item, row)) ? "#10151c" : "#ffffff";
       if (text) paint.fillText(text, start + 3, row.y + row.height / 2 + 0.5);
     }
 
     function drawWait(row, item, left, right) {
       const [, , , kind, device] = data.waits[item.index];
       if (kind === "nothing" || device < 0) return;
-      if (kind === "transfer") paint.fillStyle = stripes[device];
-      else { paint.fillStyle = colours.device[device]; paint.globalAlpha = 0.28; }
+      if (isByShard) paint.globalAlpha = 0.3;
+      if (kind === "transfer") paint.fillStyle = isByShard ? stripes.at(-1) : stripes[device];
+      else {
+        paint.fillStyle = isByShard ? colours.muted : colours.device[device];
+        paint.globalAlpha = isByShard ? 0.15 : 0.28;
+      }
       paint.fillRect(left, row.y + 3, right - left, row.height - 6);
       paint.globalAlpha = 1;
     }
@@ -222,11 +246,13 @@
       const row = rows[item.row], lasts = secondsText((item.end - item.start) * tick);
       const at = `at ${secondsText(item.start * tick)}`;
       const device = data.devices[row.device].name, cause = causeOf(item);
+      const shard = shardOf(item);
+      const ofShard = shard < 0 ? "" : `of shard ${shard} (the first is 0) `;
       if (item.kind === "op") {
         const why = !cause ? "it started when its device was free" :
           cause.kind === "op" ? `after ${nameOf(cause)}` :
           `it waited for ${nameOf(cause)}, from ${data.devices[rows[cause.row].device].name}`;
-        tell(told, nameOf(item), `${data.types[data.ops.type[item.index]]} on ${device}, ${lasts}, ${at}; ${why}`);
+        tell(told, nameOf(item), `${data.types[data.ops.type[item.index]]} ${ofShard}on ${device}, ${lasts}, ${at}; ${why}`);
       } else if (item.kind === "transfer") {
         const queued = (item.start - data.transfers.made[item.index]) * tick;
         tell(told, nameOf(item), `${row.label}, ${bytesText(data.transfers.bytes[item.index])}, ${lasts}, ${at}` +
@@ -295,10 +321,11 @@
       up: () => toRow(-1), down: () => toRow(1),
       closer: () => chosen && show(1.5 * chosen.start - 0.5 * chosen.end, 1.5 * chosen.end - 0.5 * chosen.start),
       none: () => choose(null),
+      colour: () => { isByShard = data.shards > 0 && !isByShard; draw(); },
     };
     const keys = { "+": "in", "=": "in", "-": "out", "−": "out", ArrowLeft: "left", ArrowRight: "right",
       "0": "all", Home: "all", ArrowUp: "up", ArrowDown: "down", n: "next", p: "previous", w: "cause",
-      Enter: "closer", Escape: "none" };
+      Enter: "closer", Escape: "none", c: "colour" };
     canvas.addEventListener("keydown", (event) => {
       const action = keys[event.key];
       if (!action || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -9,6 +9,7 @@ from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import facts, name, section, text
 from tfplace.report.html.hot_spot_tables import hot_spots
 from tfplace.report.html.memory_charts import memory_charts
+from tfplace.report.html.split_section import split_section
 from tfplace.report.html.step_bars import step_bars
 from tfplace.report.html.timeline_section import timeline
 from tfplace.report.html.waiting_bars import waiting_bars
@@ -38,6 +39,7 @@ def html_report(report: Report, explained: Explained) -> str:
         _head(report),
         "<main>",
         step_bars(report),
+        split_section(report),
         waiting_bars(explained),
         timeline(explained),
         memory_charts(explained),

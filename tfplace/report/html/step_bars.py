@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from tfplace.measurement.timing import Timing
+from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.html.elements import section, table, text
 from tfplace.report.report import Measured, Report
+from tfplace.report.rounds_facts import rounds_facts
 from tfplace.report.text_timings import same_timings
 from tfplace.units_text import seconds_text
 
@@ -36,8 +38,10 @@ def step_bars(report: Report) -> str:
         "Step time",
         f"<div role='list'>{''.join(lines)}</div>",
         _paragraph(report.bound_sentence),
+        _paragraph(data_parallel_sentence(report.baselines)),
         *(f"<p>{text(_capital(sentence))}.</p>" for sentence in report.advice["sentences"]),
         _by_devices(report),
+        *(_paragraph(sentence) for _, sentence in rounds_facts(report.rounds)),
         _measured(report.measured),
         _paragraph(report.prediction_sentence),
     )

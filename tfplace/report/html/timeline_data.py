@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
+from tfplace.algorithms.placers.data_parallel import shard_of_op
 from tfplace.report.explaining.causes import OP, TRANSFER
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.hot_spots import tensor_name
@@ -50,7 +51,10 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
         [str(graph.op_types[op]) for op in ops.tolist()], return_inverse=True
     )
     scopes: dict[str, int] = {}
+    shard = shard_of_op(explained.problem)
+    num_shards = int(shard.max(initial=-1)) + 1
     return {
+        "shards": num_shards,
         "seconds": schedule.makespan,
         "ticks": NUM_TICKS,
         "devices": [
@@ -65,6 +69,7 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
             "name": [_scope_and_name(str(graph.op_names[op]), scopes) for op in ops.tolist()],
             "type": type_of_op.tolist(),
             "cause": [_cause(explained, op, places) for op in ops.tolist()],
+            **({"shard": shard[ops].tolist()} if num_shards else {}),
         },
         "types": [str(kind) for kind in types],
         "transfers": {

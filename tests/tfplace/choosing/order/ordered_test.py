@@ -68,7 +68,7 @@ def test_a_use_beside_the_variable_waits_with_its_read(with_decay):
     edges = late_read_edges(problem, schedule, anchors, 0.0)
     last_read = list(problem.graph.op_names).index("r2")
     [holder] = edges.before[edges.after == last_read]
-    assert schedule.op_end[holder] >= 5.0
+    assert schedule.op_end[holder] >= 2.0  # not at 0, when the use beside it could run
 
 
 def test_reads_that_wait_for_something_are_not_held_back():

@@ -17,7 +17,8 @@ from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
 from tfplace.choosing.rounds.corrections import ForwardModel
-from tfplace.choosing.rounds.loop import Learned, LoopConfig, Plan, measured_loop
+from tfplace.choosing.rounds.loop import measured_loop
+from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan
 from tfplace.simulation.simulator import Simulator
 
 RUNS = 7

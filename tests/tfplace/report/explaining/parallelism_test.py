@@ -86,7 +86,7 @@ def test_mostly_data_parallel_says_how_much():
 def test_one_device():
     assert told(lambda layer, shard: 1) == (
         kinds.ACCUMULATION,
-        "all 4 shards on one device (gradient accumulation)",
+        "all 4 shards on GPU:0 (gradient accumulation)",
     )
 
 
@@ -148,6 +148,16 @@ def test_work_that_is_not_split_is_named():
         "data parallel over 2 GPUs; 20 % of the work is not split"
     )
     np.testing.assert_array_equal(found.work, [[0, 2, 0], [0, 0, 2], [0, 1, 0]])
+
+
+def test_where_whole_ops_lie_is_named_if_the_shards_lie_elsewhere():
+    ops = [Op("a/shard_0", 2.0), Op("a/shard_1", 2.0), Op("b", 4.0)]
+    problem = build_problem(ops, Machine(num_devices=3))
+    found = parallelism_of(problem, np.array([1, 1, 2], np.int32))
+    assert parallelism_text(found, problem) == (
+        "all 2 shards on GPU:0 (gradient accumulation); 50 % of the work is not split and lies on "
+        "GPU:1"
+    )
 
 
 @pytest.mark.parametrize("device", [0, 1])

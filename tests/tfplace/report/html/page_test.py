@@ -1,5 +1,6 @@
 """report.html: what stands in it, that nothing in it is foreign, and that a browser shows it."""
 
+import dataclasses
 import html.parser
 import json
 import re
@@ -11,6 +12,8 @@ import pytest
 
 from tests.builders import Machine, Op, build_problem, random_problem, two_towers
 from tests.tfplace.report.made_up import made_up
+from tfplace.report.explaining.parallelism import parallelism_of
+from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.html import timeline_data as data_module
 from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import NUM_COLOURS
@@ -216,12 +219,10 @@ document.body.dataset.probe = JSON.stringify(
 </script></body>"""
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium")
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "1"), (412, "0")])
-def test_a_browser_shows_it_and_the_keyboard_moves_in_it(towers, tmp_path, width, scheme):
+def probed(content, tmp_path, keys, width=1280, scheme="1"):
+    """What a browser makes of a page while these keys are pressed."""
     file = tmp_path / "report.html"
-    probe = PROBE.replace("KEYS", json.dumps(KEYS))
-    file.write_text(html_report(*towers).replace("</body>", probe))
+    file.write_text(content.replace("</body>", PROBE.replace("KEYS", json.dumps(keys))))
     done = subprocess.run(
         [
             BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
@@ -232,9 +233,55 @@ def test_a_browser_shows_it_and_the_keyboard_moves_in_it(towers, tmp_path, width
         capture_output=True, text=True, timeout=240, check=True,
     )  # fmt: skip
     assert "CONSOLE" not in done.stderr, done.stderr
-    probe = json.loads(html.unescape(re.search(r'data-probe="(.*?)"', done.stdout)[1]))
+    answer: dict = json.loads(html.unescape(re.search(r'data-probe="(.*?)"', done.stdout)[1]))
+    return answer
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium")
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "1"), (412, "0")])
+def test_a_browser_shows_it_and_the_keyboard_moves_in_it(towers, tmp_path, width, scheme):
+    probe = probed(html_report(*towers), tmp_path, KEYS, width, scheme)
     seen = probe["seen"]
     assert seen[0].startswith("GPU:0") or "on GPU:0" in seen[0]
     assert "on GPU:1" in seen[1] or seen[1].startswith("GPU:1")
     assert all(seen) and probe["colours"] > 20 and not probe["wide"]
     assert probe["dark"] == {"1": "rgb(252, 252, 251)", "0": "rgb(20, 21, 24)"}[scheme]
+
+
+@pytest.fixture(scope="module")
+def shards():
+    """The page of a split step: two shards of a product on two devices, their sum on the first."""
+    ops = [Op("cut", 0.1, outputs=(4, 4))]
+    ops += [Op(f"in/product/shard_{m}", 2.0, (f"cut:{m}",), (8,)) for m in range(2)]
+    ops.append(Op("sum", 1.0, ("in/product/shard_0:0", "in/product/shard_1:0"), outputs=()))
+    report, explained = made_up(build_problem(ops, Machine(3)), [1, 1, 2, 1])
+    split = {
+        "shards": 2, "axes": {"x": 0}, "batch": 8, "any_batch": False, "sharded_ops": 1,
+        "whole_ops": 2, "sums": 1, "joins": 0, "cuts": 1, "whole_because": [],
+    }  # fmt: skip
+    placed = explained.placed
+    found = parallelism_of(placed.problem, placed.device_of_op)
+    kind = parallelism_facts(found, placed.problem)
+    return dataclasses.replace(report, split=split, parallelism=kind), explained
+
+
+def test_a_split_step_shows_its_shards(shards):
+    page = Page(html_report(*shards))
+    words = re.sub(r"\s+", " ", " ".join(page.words))
+    assert "Data parallel over 2 GPUs; 22 % of the work is not split." in words
+    assert "a batch of 8 into 2 shards of 4: axis 0 of x" in words
+    assert "/device:GPU:1 39 %" in words
+    assert "shard 0 shard 1 whole" in words
+    assert page_button(page, "colour")
+    content = timeline_data(shards[1])
+    assert content["shards"] == 2 and content["ops"]["shard"] == [-1, 0, 1, -1]
+
+
+def page_button(page, action):
+    return next(attrs for tag, attrs in page.tags if attrs.get("data-do") == action)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium here: apt-get install chromium")
+def test_a_browser_tells_of_shards_and_changes_their_colours(shards, tmp_path):
+    seen = probed(html_report(*shards), tmp_path, ["ArrowDown", "p", "p", "p", "c", "c"])["seen"]
+    assert "of shard 0 (the first is 0) on GPU:0" in " ".join(seen)

@@ -1,0 +1,123 @@
+"""A cluster of hosts that are alike: what a file says of one of them, so many times over.
+
+The devices of host T are those of `/job:worker/task:T`. Links inside a host are as the file says;
+between hosts all pairs of devices have the figures of `host_link`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.cluster import Cluster, Device, TransferWork
+from graphs.clusters.cluster_links import BUSY_FIELD, DEFAULT_LINK_KEYS, link_figures
+from graphs.clusters.device_rules import require_sensible
+from graphs.clusters.json_values import count_of, require_keys, shown
+from graphs.errors import ClusterError
+from graphs.op_graph import FloatArray
+
+HOSTS_KEYS = ("hosts", "host_link")
+MOST_DEVICES = 1024
+"""Of all hosts together: arrays of links grow with its square."""
+
+
+def repeated_on_hosts(host: Cluster, value: Mapping[str, Any]) -> Cluster:
+    """The cluster of so many hosts like this one.
+
+    Args:
+      host: what the file says without its hosts.
+      value: the file's JSON value, with the key "hosts".
+
+    Raises:
+      ClusterError: one sentence about the first thing that is wrong.
+    """
+    addresses = _addresses(value)
+    number = len(addresses)
+    if number * host.num_devices > MOST_DEVICES:
+        raise ClusterError(
+            f"{number} hosts of {host.num_devices} devices are {number * host.num_devices:,} "
+            f"devices; wanted at most {MOST_DEVICES:,}: give fewer 'hosts'"
+        )
+    for device in host.devices:
+        if device.name.startswith("/job:") or device.address or device.network:
+            raise ClusterError(
+                f"device {device.name!r} says which host it is on, and there are 'hosts'; wanted "
+                "devices of one host, named like /device:GPU:0, without 'address' and 'network'; "
+                "give the hosts' addresses as a list in 'hosts'"
+            )
+    figures, shared = _host_link(value, number)
+    devices = [
+        _on_host(device, task, address, shared and number > 1)
+        for task, address in enumerate(addresses)
+        for device in host.devices
+    ]
+    for device in devices[:: host.num_devices]:
+        require_sensible(device)
+    return dataclasses.replace(
+        host,
+        devices=tuple(devices),
+        link_bytes_per_second=_tiled(host.link_bytes_per_second, figures[0], number),
+        link_latency=_tiled(host.link_latency, figures[1], number),
+        transfer_work=_work(host, figures[2:], number),
+    )
+
+
+def _addresses(value: Mapping[str, Any]) -> Sequence[str]:
+    """[H] the address of each host, empty where the file gives only their number."""
+    hosts = value["hosts"]
+    if not isinstance(hosts, list):
+        return [""] * min(count_of("the cluster", value, "hosts", 1), MOST_DEVICES + 1)
+    if not hosts or not all(isinstance(each, str) and each for each in hosts):
+        raise ClusterError(
+            f"the cluster has 'hosts' {shown(hosts)}; wanted their number, or a list of at least "
+            'one address such as "10.0.0.1:2222"'
+        )
+    if len(set(hosts)) < len(hosts):
+        raise ClusterError("an address stands twice in 'hosts'; wanted one for each host")
+    return hosts
+
+
+def _host_link(value: Mapping[str, Any], number: int) -> tuple[Sequence[float], bool]:
+    """The figures of a link between hosts, and whether a host's devices share its network card."""
+    if "host_link" not in value:
+        if number > 1:
+            raise ClusterError(
+                f"no link leads from host to host; give the {number} 'hosts' a 'host_link' with "
+                "'bytes_per_second' and 'latency_seconds'"
+            )
+        return [np.inf, *[0.0] * (1 + len(BUSY_FIELD))], False
+    where, entry = "'host_link'", value["host_link"]
+    require_keys(where, entry, (*DEFAULT_LINK_KEYS, "shared"), DEFAULT_LINK_KEYS[:2])
+    shared = entry.get("shared", True)
+    if not isinstance(shared, bool):
+        raise ClusterError(f"{where} has 'shared' {shown(shared)}; wanted true or false")
+    return link_figures(where, entry), shared
+
+
+def _on_host(device: Device, task: int, address: str, shared: bool) -> Device:
+    prefix = f"/job:worker/task:{task}"
+    network = prefix if shared else ""
+    return dataclasses.replace(
+        device, name=f"{prefix}{device.name}", address=address, network=network
+    )
+
+
+def _tiled(inside: FloatArray, between: float, number: int) -> FloatArray:
+    """f8[H*D, H*D]: f8[D, D] inside each host, one figure between hosts."""
+    size = len(inside)
+    figures = np.full((number * size, number * size), between)
+    for host in range(number):
+        figures[host * size : (host + 1) * size, host * size : (host + 1) * size] = inside
+    return figures
+
+
+def _work(host: Cluster, between: Sequence[float], number: int) -> TransferWork | None:
+    """What transfers take of the devices, inside and between hosts; None for nothing."""
+    if host.transfer_work is None and not any(between):
+        return None
+    inside = host.transfer_work or TransferWork.none(host.num_devices)
+    fields = zip(BUSY_FIELD.values(), between, strict=True)
+    return TransferWork(**{name: _tiled(getattr(inside, name), x, number) for name, x in fields})

@@ -1,0 +1,113 @@
+"""Which edges of an order stand where in a graph, and what holds for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from graphs.flat_graph import Origin
+from graphs.names import op_of
+from rewrite.annotate_devices import places_of
+from rewrite.call_graph import CallGraph
+from rewrite.order.marks import PlacedEdge, order_of
+from rewrite.pass_base import RewriteError, op_path
+
+OrderEdge = tuple[Origin, Origin]
+"""(the op that goes first, the op that waits for it), both in one body."""
+
+
+def placed_edges(calls: CallGraph, order: Iterable[OrderEdge]) -> dict[OrderEdge, list[PlacedEdge]]:
+    """Where each edge stands: in one body, in copies of a function, or nowhere."""
+    places: dict[OrderEdge, list[PlacedEdge]] = {}
+    for first, then in order:
+        waits = dict(places_of(calls, then))
+        places[first, then] = [
+            (function, waits[function], node)
+            for function, node in places_of(calls, first)
+            if function in waits
+        ]
+    return places
+
+
+def known_order(graph_def: Any, order: Iterable[OrderEdge]) -> list[OrderEdge]:
+    """The edges of which a graph has both ops, by the same calls."""
+    return [edge for edge, places in placed_edges(CallGraph(graph_def), order).items() if places]
+
+
+def without_cycles(graph_def: Any, order: Collection[OrderEdge]) -> list[OrderEdge]:
+    """The edges without those that would close a cycle in a body.
+
+    Edges that close none in the opened graph may close one in a body that calls functions: there a
+    call waits for all that it is given before it hands anything on.
+    """
+    calls = CallGraph(graph_def)
+    places = placed_edges(calls, order)
+    by_body: dict[str, list[PlacedEdge]] = {}
+    for edges in places.values():
+        for edge in edges:
+            by_body.setdefault(edge[0], []).append(edge)
+    bad = {
+        edge
+        for function, edges in by_body.items()
+        for edge in _closing(calls.body(function), edges)
+    }
+    return [edge for edge, found in places.items() if found and bad.isdisjoint(found)]
+
+
+def check_order(graph_def: Any, order: Iterable[OrderEdge]) -> None:
+    """Checks that the marked edges of a graph are exactly these, and harmless.
+
+    Raises:
+      RewriteError: one is missing, nobody asked for one, one leads to another device, or edges
+        close a cycle.
+    """
+    calls = CallGraph(graph_def)
+    wanted = {edge for edges in placed_edges(calls, order).values() for edge in edges}
+    found = order_of(graph_def)
+    for function, node, first in found:
+        if (function, node, first) not in wanted:
+            raise RewriteError(
+                f"checking the order: {op_path(function, node)!r} waits for {first!r}, which "
+                "nobody asked for"
+            )
+    by_body: dict[str, list[PlacedEdge]] = {}
+    for function, node, first in wanted:
+        nodes = calls.nodes(function)
+        by_body.setdefault(function, []).append((function, node, first))
+        if f"^{first}" not in nodes[node].input:
+            raise RewriteError(
+                f"checking the order: {op_path(function, node)!r} does not wait for {first!r}"
+            )
+        if nodes[node].device != nodes[first].device:
+            raise RewriteError(
+                f"checking the order: {op_path(function, node)!r} on {nodes[node].device!r} waits "
+                f"for {first!r} on {nodes[first].device!r}; wanted both on one device"
+            )
+    for function, edges in by_body.items():
+        for _, node, first in _closing(calls.body(function), edges):
+            raise RewriteError(
+                f"checking the order: with {op_path(function, node)!r} waiting for {first!r}, ops "
+                "wait for one another in a circle"
+            )
+
+
+def _closing(nodes: Iterable[Any], edges: Iterable[PlacedEdge]) -> list[PlacedEdge]:
+    """Those of a body's edges that lie on a cycle of it."""
+    nodes = list(nodes)
+    index = {node.name: number for number, node in enumerate(nodes)}
+    pairs = [
+        (index[op_of(name)], number)
+        for number, node in enumerate(nodes)
+        for name in node.input
+        if op_of(name) in index and nodes[index[op_of(name)]].op != "NextIteration"
+    ]
+    edges = list(edges)
+    pairs += [(index[first], index[node]) for _, node, first in edges]
+    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    matrix = coo_matrix((np.ones(len(source)), (source, target)), shape=(len(nodes), len(nodes)))
+    _, circle = connected_components(matrix, directed=True, connection="strong")
+    return [e for e in edges if circle[index[e[1]]] == circle[index[e[2]]]]

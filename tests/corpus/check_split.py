@@ -1,0 +1,84 @@
+"""One model of the corpus, split along its batch: op by op, its structure, and two whole steps."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+from graphs.errors import FeedError, UsageError
+from graphs.loading.feeds import feeds_of_opened
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from graphs.source_model import SourceModel
+from rewrite.split.compare_runs import request_of
+from rewrite.split.compare_runs_child import compare
+from rewrite.split.op_cases import op_cases
+from rewrite.split.prove_joints import prove_joints
+from rewrite.split.prove_ops_child import outcomes_of
+from rewrite.split.split_model import SplitModel, split_model
+from rewrite.split.states import shard_sizes
+from tests.corpus.check_model import load_fields
+from tests.corpus.entry import Entry
+
+BATCH = 7
+"""Neither two nor three nor four shards divide it."""
+NO_BATCH = "no batch of so many entries"
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitResult:
+    """What came of splitting a model.
+
+    Attributes:
+      mode: what its run is, "train" or "inference".
+      num_compared: values of two steps that are the same in float64.
+      why_not: why no step was run, or nothing was split.
+      wrong: what differs; nothing may.
+    """
+
+    mode: str
+    num_compared: int = 0
+    why_not: str = ""
+    wrong: Sequence[str] = ()
+
+
+def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
+    """Makes a model, splits it and compares."""
+    source = _loaded(entry, folder)
+    try:
+        split = split_model(source, num_shards)
+    except UsageError as error:
+        if NO_BATCH not in str(error):
+            raise
+        return SplitResult(source.mode, why_not=NO_BATCH)
+    wrong = _wrong_ops(split)
+    joints = prove_joints(split.flat, split.properties, split.decisions, split.step, num_shards)
+    runs = compare(
+        request_of(
+            split.flat, split.properties, split.decisions, split.step,
+            shard_sizes(split.decisions.batch, num_shards), joints.exact,
+            feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0), {}, None,
+        )
+    )  # fmt: skip
+    wrong += [f"{each}; {runs.first_differing}" for each in runs.differing]
+    return SplitResult(source.mode, len(runs.compared), runs.why_not, wrong)
+
+
+def _loaded(entry: Entry, folder: Path) -> SourceModel:
+    path = entry.build(folder)
+    options = LoadOptions(**load_fields(entry))
+    with contextlib.suppress(FeedError):  # its batch is of one size
+        return load(path, dataclasses.replace(options, batch_size=BATCH))
+    return load(path, options)
+
+
+def _wrong_ops(split: SplitModel) -> list[str]:
+    cases = op_cases(split.flat, split.decisions, split.num_shards)
+    outcomes = outcomes_of(cases) if cases else []
+    return [
+        f"{case.name}: {outcome.differs}"
+        for case, outcome in zip(cases, outcomes, strict=True)
+        if outcome.differs
+    ]

@@ -1,0 +1,129 @@
+"""Order edges are written into all bodies, kept apart from the model's own, and taken out again."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphs.errors import PlacementError
+from graphs.flat_graph import Origin
+from rewrite.check_graph import check_rewrite
+from rewrite.order.add_order import AddOrder, ClearOrder
+from rewrite.order.marks import forget_order, order_of, without_order
+from rewrite.order.order_edges import check_order, known_order, without_cycles
+from rewrite.pass_base import RewriteError, run_passes
+from rewrite.place_graph import place_graph
+from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
+
+GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
+CHAIN = ("first", "leaf")
+
+
+def two_chains():
+    """The shared function's graph, with ops beside one another in the main graph and in `leaf`."""
+    graph_def = shared_function()
+    add_op(graph_def.node, "a", "Neg", ("x",))
+    add_op(graph_def.node, "b", "Neg", ("x",))
+    leaf = next(f for f in graph_def.library.function if f.signature.name == "leaf")
+    add_op(leaf.node_def, "beside", "Square", ("x",))
+    return graph_def
+
+
+IN_MAIN = (Origin("", "b"), Origin("", "a"))
+IN_LEAF = (Origin("leaf", "neg", CHAIN), Origin("leaf", "beside", CHAIN))
+
+
+def test_edges_are_added_in_main_graph_and_body():
+    before = two_chains()
+
+    result = run_passes(before, [AddOrder([IN_MAIN, IN_LEAF])])
+
+    assert result.changed_ops == ("a", "leaf/beside")
+    assert order_of(result.graph_def) == [("", "a", "b"), ("leaf", "beside", "neg")]
+    assert list(result.graph_def.node[-2].input) == ["x", "^b"]
+    assert before == two_chains()
+    assert not AddOrder([IN_MAIN, IN_LEAF])(result.graph_def).modified
+
+
+def test_a_cleared_order_leaves_nothing():
+    ordered = run_passes(two_chains(), [AddOrder([IN_MAIN, IN_LEAF])]).graph_def
+
+    result = run_passes(ordered, [ClearOrder()])
+
+    assert result.graph_def == two_chains()
+    assert result.changed_ops == ("a", "leaf/beside")
+    assert not ClearOrder()(result.graph_def).modified
+    assert without_order(ordered) == two_chains()
+    assert without_order(result.graph_def) is result.graph_def
+
+
+def test_clear_keeps_what_it_is_told_to():
+    ordered = run_passes(two_chains(), [AddOrder([IN_MAIN, IN_LEAF])]).graph_def
+    assert ClearOrder([IN_MAIN])(ordered).changed_ops == ("leaf/beside",)
+
+
+def test_an_edge_that_the_model_has_itself_stays_its_own():
+    graph_def = two_chains()
+    graph_def.node[-2].input.append("^b")
+    ordered = run_passes(graph_def, [AddOrder([IN_MAIN])])
+    assert not ordered.modified
+    assert order_of(ordered.graph_def) == []
+
+
+def test_placing_with_an_order_twice_changes_nothing_and_with_another_leaves_only_that():
+    devices = {origin: GPU0 for edge in (IN_MAIN, IN_LEAF) for origin in edge}
+    placed = place_graph(two_chains(), devices, [IN_MAIN, IN_LEAF]).graph_def
+    assert not place_graph(placed, devices, [IN_MAIN, IN_LEAF]).modified
+    again = place_graph(placed, devices, [tuple(reversed(IN_MAIN))]).graph_def
+    assert order_of(again) == [("", "b", "a")]
+    assert place_graph(placed, {}).graph_def == place_graph(two_chains(), {}).graph_def
+
+
+def test_only_the_copy_that_a_chain_leads_to_is_ordered():
+    second = ("second", "leaf")
+    devices = {IN_LEAF[0]: GPU0, IN_LEAF[1]: GPU0, Origin("leaf", "neg", second): GPU1}
+    placed = place_graph(two_chains(), devices, [IN_LEAF]).graph_def
+    assert len([f for f in placed.library.function if f.signature.name.startswith("leaf")]) == 2
+    assert len(order_of(placed)) == 1
+
+
+def test_ops_of_two_bodies_are_refused():
+    edge = (IN_MAIN[0], IN_LEAF[1])
+    assert known_order(two_chains(), [edge, IN_MAIN]) == [IN_MAIN]
+    with pytest.raises(PlacementError, match="no body with both"):
+        run_passes(two_chains(), [AddOrder([edge])])
+
+
+def test_edges_between_devices_circles_and_strangers_are_defects():
+    devices = {IN_MAIN[0]: GPU0, IN_MAIN[1]: GPU1}
+    with pytest.raises(RewriteError, match="both on one device"):
+        place_graph(two_chains(), devices, [IN_MAIN])
+    with pytest.raises(RewriteError, match="in a circle"):
+        place_graph(two_chains(), {}, [IN_MAIN, tuple(reversed(IN_MAIN))])
+    placed = place_graph(two_chains(), {}, [IN_MAIN]).graph_def
+    check_order(placed, [IN_MAIN])
+    with pytest.raises(RewriteError, match="nobody asked for"):
+        check_rewrite(two_chains(), placed, {})
+    with pytest.raises(RewriteError, match="does not wait for 'a'"):
+        check_order(placed, [IN_MAIN, tuple(reversed(IN_MAIN))])
+    placed.node[-2].input.append("^x")
+    with pytest.raises(RewriteError, match="more than its device"):
+        check_rewrite(two_chains(), placed, {}, [IN_MAIN])
+
+
+def test_a_mark_without_its_edge_is_a_defect():
+    placed = place_graph(two_chains(), {}, [IN_MAIN]).graph_def
+    del placed.node[-2].input[1:]
+    with pytest.raises(RewriteError, match="is marked to wait for 'b' and does not"):
+        forget_order(placed)
+
+
+def test_a_circle_through_a_call_is_left_out():
+    """In the opened graph b may go before a; the call hands on what both need only at its end."""
+    graph_def = two_chains()
+    function = add_function(graph_def, "both")
+    add_op(function.node_def, "n", "Neg", ("x",))
+    function.ret["y"] = "n:y:0"
+    add_call(graph_def.node, "call", "both", ("a",))
+    add_op(graph_def.node, "c", "Neg", ("call",))
+    circle = (Origin("", "c"), Origin("", "a"))
+    assert without_cycles(graph_def, [IN_MAIN, circle, IN_LEAF]) == [IN_MAIN, IN_LEAF]

@@ -1,0 +1,36 @@
+"""Which axis of each input is the batch, found and told."""
+
+import pytest
+
+from graphs.errors import UsageError
+from graphs.source_model import TensorSpec
+from rewrite.split.batch_axes import candidates, told_axes
+
+FEEDS = [TensorSpec("step_x:0", "float32", (5, 8, 3)), TensorSpec("step_y:0", "int64", (8,))]
+NAMES = {"x": "step_x:0", "step_x": "step_x:0", "step_x:0": "step_x:0",
+         "y": "step_y:0", "step_y": "step_y:0", "other": "z:0"}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["x", "step_x", "step_x:0"])
+def test_an_input_has_several_names(name):
+    told = told_axes(FEEDS, {name: 1}, NAMES)
+    assert told == {"step_x:0": 1}
+    assert candidates(FEEDS, {}, told)[0] == (8, {"step_x:0": 1, "step_y:0": 0})
+
+
+def test_an_input_that_is_not_split():
+    assert candidates(FEEDS, {}, told_axes(FEEDS, {"x": -1}, NAMES)) == [(8, {"step_y:0": 0})]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"z": 0}, "the step has no input 'z', it has x (step_x), y (step_y)"),
+        ({"other": 0}, "the step has no input 'other'"),
+        ({"step_z": 0}, "nearest: 'step_y', 'step_x'"),
+        ({"y": 1}, r"wanted one of its 1 axes, counted from 0, or -1; its shape is \[8\]"),
+    ],
+)
+def test_what_is_no_input_or_no_axis(given, said):
+    with pytest.raises(UsageError, match=said.replace("(", r"\(").replace(")", r"\)")):
+        told_axes(FEEDS, given, NAMES)

@@ -1,0 +1,92 @@
+"""Links' figures that noise has spoilt are measured again, and then not used."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from graphs.clusters.discovery import find_cluster
+from tests.tfplace.measurement.calibration.fake_prober import FakeProber
+from tfplace.measurement.calibration.device_figures import OpFigures
+from tfplace.measurement.calibration.line_fit import fit_line, with_intervals
+from tfplace.measurement.calibration.link_figures import LinkFigures, measure_link
+from tfplace.measurement.calibration.trusted_links import (
+    TrustedLinks,
+    doubts,
+    figures_to_use,
+    measured_links,
+)
+
+CLUSTER = find_cluster("workers:2")
+FIRST, SECOND = CLUSTER.device_names
+THERE, BACK = (FIRST, SECOND), (SECOND, FIRST)
+OPS = {name: OpFigures(0.0, 1, 1e-3, 384, {1: 1e-3}, 4e10) for name in CLUSTER.device_names}
+
+
+def _link(rate: float = 2e9, latency: float = 1.5e-4, noise: float = 0.0) -> LinkFigures:
+    rng = np.random.default_rng(3)
+
+    def seconds(size: int, hops: int) -> np.ndarray:
+        exact = 1e-3 + hops * (2 * latency + size / rate)
+        return exact * np.exp(noise * rng.standard_normal(25))
+
+    return measure_link(*THERE, 2, FakeProber(seconds, num_rounds=25), 0.0)
+
+
+def test_a_quiet_link_is_trusted_and_known_well() -> None:
+    link = _link(noise=0.01)
+    assert doubts(CLUSTER, OPS, {THERE: link, BACK: link}) == {}
+    assert link.fit.slope_ci95 is not None
+    assert link.fit.slope_ci95[0] <= 1 / 2e9 <= link.fit.slope_ci95[1]
+    assert link.fit.fixed_ci95 is not None
+    assert link.fit.fixed_ci95[1] - link.fit.fixed_ci95[0] < 0.3 * 3e-4
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "why"),
+    [
+        (dataclasses.replace(_link(), bytes_per_second=7.95e10), "more than its ends' memory"),
+        (
+            dataclasses.replace(_link(), fit=fit_line([0, 1000, 2000, 3000], [1, 9, 2, 9])),
+            "no line fits its sizes",
+        ),
+        (_link(noise=1.5), "only known to between|no line fits"),
+    ],
+)
+def test_what_noise_has_spoilt_is_refused(spoilt: LinkFigures, why: str) -> None:
+    (told,) = doubts(CLUSTER, OPS, {THERE: spoilt, BACK: _link()}).values()
+    assert re.search(why, told)
+
+
+def test_of_two_ways_that_are_a_hundredfold_apart_none_is_trusted() -> None:
+    found = doubts(CLUSTER, OPS, {THERE: _link(2e9), BACK: _link(1e7)})
+    assert list(found) == [THERE, BACK]
+    assert found[THERE] == "rates of links of its kind are 200 times apart"
+
+
+def test_a_spoilt_link_is_measured_again_until_it_is_good() -> None:
+    asked: list[object] = []
+
+    def measure(pair: tuple[str, str]) -> LinkFigures:
+        asked.append(pair)
+        return _link() if len(asked) > 1 else dataclasses.replace(_link(), bytes_per_second=7e10)
+
+    trusted = measured_links(CLUSTER, [THERE, BACK], OPS, measure)
+    assert (asked, trusted.refused) == ([THERE, BACK, THERE], {})
+
+
+def test_what_can_not_be_had_stays_assumed_or_is_as_its_kind() -> None:
+    bad = dataclasses.replace(_link(), bytes_per_second=1e12)
+    trusted = measured_links(CLUSTER, [THERE, BACK], OPS, lambda pair: bad)
+    assert set(trusted.refused) == {THERE, BACK}
+    assert figures_to_use(CLUSTER, trusted) == {}
+    one = TrustedLinks({THERE: bad, BACK: _link(3e9)}, {THERE: "spoilt"})
+    assert figures_to_use(CLUSTER, one)[THERE].bytes_per_second == pytest.approx(3e9)
+
+
+def test_intervals_need_a_time_above_zero() -> None:
+    fit = fit_line([1, 2], [1.0, 2.0])
+    assert with_intervals(fit, {1: np.array([-1.0, -2.0])}) == fit

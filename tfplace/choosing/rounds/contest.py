@@ -1,0 +1,173 @@
+"""The loop on devices that are present: what it begins with, and which placement it ends with."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from graphs.placement import Infeasible, Measurement
+from graphs.problem import Problem
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.choose import Choice
+from tfplace.choosing.compare import Tried
+from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
+from tfplace.choosing.finalists import judged
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.rounds.corrections import ForwardModel
+from tfplace.choosing.rounds.estimate import Corrections
+from tfplace.choosing.rounds.loop import measured_loop
+from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan, Round
+from tfplace.choosing.rounds.real_runs import Annealing, RealRuns, num_fitting
+from tfplace.measurement.held_runs import HeldRuns
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+SLOWER_LINKS = (4.0, 16.0)
+"""Plausible machines before anything is measured: what the simulator doesn't know hits placements
+with many transfers hardest."""
+SEARCH_SHARE = 0.04
+"""Of the budget, for one search between rounds."""
+NEAR = 1.1
+"""Where one device ran fastest, what ran at most so many times as long may yet be faster."""
+CALIBRATED_SPREAD = 0.4
+"""How far a calibrated machine's numbers may be off, against an assumed one's."""
+REAL = LoopConfig(max_rounds=5, num_drawn=1, max_drawn=2, num_known=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contest:
+    """What the rounds came to.
+
+    Attributes:
+      winner: the placement that ran fastest, predicted by the corrected simulator; where that is
+        one device, the fastest of the others if it is near: a comparison decides between them.
+      tried: each placement that ran, the fastest first, and those that could not.
+      rounds: what was measured, and learned.
+      corrections: of the machine.
+    """
+
+    winner: Candidate
+    tried: Sequence[Tried]
+    rounds: Sequence[Round]
+    corrections: Corrections
+
+
+def contest(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    searched: Searched,
+    choice: Choice,
+    held: HeldRuns,
+    seconds: float,
+    progress: Progress,
+) -> Contest | None:
+    """Rounds of real runs; None where there was no time for one, or nothing ran.
+
+    Args:
+      prepared: the problem; its devices are present.
+      options: budget and seed.
+      searched: what is known.
+      choice: the best by prediction.
+      held: the child.
+      seconds: the longest that it may take.
+      progress: is told what goes on.
+    """
+    end = time.monotonic() + seconds
+    model = forward_model(prepared)
+    slowest = max(filter(math.isfinite, (c.step_seconds for c in searched.candidates)))
+    runs = RealRuns(prepared, held, options.seed, slowest, progress)
+    annealing = Annealing(SEARCH_SHARE * options.budget_seconds, options.seed, progress)
+
+    def has_time(plans: Sequence[Plan]) -> bool:
+        left = end - time.monotonic()
+        return left >= runs.seconds_of(plans) + annealing.seconds
+
+    named, known = _named(searched, choice), _known(prepared, searched)
+    if not has_time(named):
+        return None
+    progress.say("searching for rivals where links are slower")
+    rivals = _where_links_are_slower(model, annealing, known)
+    first = [*named, *rivals][: num_fitting(prepared.problem)]
+    learned = measured_loop(
+        model,
+        first,
+        known,
+        runs.measure,
+        annealing,
+        dataclasses.replace(REAL, seed=options.seed),
+        has_time,
+    )
+    return _contest(prepared.problem, learned) if learned.seconds else None
+
+
+def forward_model(prepared: PreparedModel) -> ForwardModel:
+    """The simulator of measured steps."""
+    num_fetched = sum(":" in fetch for fetch in prepared.flat.fetches)
+    is_calibrated = prepared.cluster.transfer_work is not None
+    return ForwardModel(
+        prepared.problem,
+        lambda placement: prepared.cluster.dispatch_seconds(placement, num_fetched),
+        CALIBRATED_SPREAD if is_calibrated else 1.0,
+    )
+
+
+def _named(searched: Searched, choice: Choice) -> list[Plan]:
+    """The choice, one device, and data parallelism where the step is split for it."""
+    plans = [Plan(choice.candidate.name, choice.candidate.device_of_op)]
+    return plans + [
+        Plan(each.name, each.device_of_op)
+        for each in searched.candidates
+        if each.name in ("single", DATA_PARALLEL) and math.isfinite(each.step_seconds)
+    ]
+
+
+def _where_links_are_slower(
+    model: ForwardModel, annealing: Annealing, known: Sequence[Plan]
+) -> Iterator[Plan]:
+    starts = np.array([plan.device_of_op for plan in known], dtype=np.int32)
+    for number, factor in enumerate(SLOWER_LINKS, start=1):
+        found = annealing(model.on(model.with_slower_links(factor)), starts, number)
+        if found is not None:
+            yield Plan(f"best if links were {factor:g} times slower", found)
+
+
+def _known(prepared: PreparedModel, searched: Searched) -> list[Plan]:
+    """Placements that are predicted to run: of baselines, searches, and one-shot algorithms."""
+    plans = [
+        Plan(each.name, each.device_of_op)
+        for each in [*searched.candidates, *searched.fewer]
+        if math.isfinite(each.step_seconds)
+    ]
+    evaluator = SimulatingEvaluator(prepared.problem)
+    for (name, _), placements in prepared.instance.one_shots.items():
+        outcomes = evaluator.evaluate(placements)
+        seconds = [o.step_seconds if isinstance(o, Measurement) else math.inf for o in outcomes]
+        if seconds and math.isfinite(min(seconds)):
+            plans.append(Plan(name, placements[int(np.argmin(seconds))]))
+    distinct = {plan.key: plan for plan in reversed(plans)}
+    return list(reversed(distinct.values()))
+
+
+def _contest(problem: Problem, learned: Learned) -> Contest:
+    """Of those that ran within a tie of the fastest, the one that needs least, wins."""
+    corrections = learned.corrections
+    evaluator = SimulatingEvaluator(corrections.problem, num_threads=1)
+    ran: list[tuple[Plan, float | Infeasible]] = [*learned.seconds, *learned.failed]
+    plans = [plan for plan, _ in ran]
+    outcomes = evaluator.evaluate(np.array([plan.device_of_op for plan in plans]))
+    rivals = [
+        Candidate(plan.name, plan.device_of_op, outcome)
+        for plan, outcome in zip(plans, outcomes, strict=True)
+    ]
+    winner, tried = judged(problem, rivals, [result for _, result in ran])
+    if winner.name == "single":
+        near = learned.seconds[0][1] * NEAR
+        others = [rivals[i] for i, (_, seconds) in enumerate(learned.seconds) if seconds <= near]
+        winner = next((each for each in others if each.name != "single"), winner)
+    return Contest(winner, tried, learned.rounds, corrections)

@@ -1,0 +1,107 @@
+"""What a loop of rounds measures, and what it learns from that."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.choosing.rounds.estimate import Corrections
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Attributes: name: how a placement was found; device_of_op: i4[N]."""
+
+    name: str
+    device_of_op: IntArray
+
+    @property
+    def key(self) -> bytes:
+        """The same for equal placements."""
+        return self.device_of_op.astype(np.int32).tobytes()
+
+
+Runs = Sequence[FloatArray | Infeasible]
+Measure = Callable[[Sequence[Plan]], Runs]
+"""f8[runs] of each placement, stepped in turn; or why one could not run."""
+Search = Callable[[Problem, IntArray, int], IntArray | None]
+"""The best placement i4[N] found from starts i4[B, N] with a seed; None where there is none."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LoopConfig:
+    """When a loop ends, and what a round measures.
+
+    Attributes:
+      max_rounds: at most.
+      max_idle: rounds in a row without a gain, after which it ends.
+      num_drawn: placements of a round that were found on plausible machines, beside that of the
+        most plausible one.
+      max_drawn: plausible machines that are searched on for them.
+      num_known: of the known placements, those of the best corrected prediction, in a round.
+      num_again: of the fastest placements that are measured again in each round.
+      num_starts: of the fastest placements that searches begin with, beside the known ones.
+      least_gain: a share of the step time that is worth another round.
+      seed: of machines and searches.
+    """
+
+    max_rounds: int = 6
+    max_idle: int = 2
+    num_drawn: int = 2
+    max_drawn: int = 4
+    num_known: int = 2
+    num_again: int = 2
+    num_starts: int = 4
+    least_gain: float = 0.01
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class MeasuredStep:
+    """One placement of a round.
+
+    Attributes:
+      name: how it was found.
+      predicted_seconds: before the round corrected the simulator.
+      measured_seconds: the median of its runs; None where it could not run.
+    """
+
+    name: str
+    predicted_seconds: float
+    measured_seconds: float | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Round:
+    """What was measured, and what the simulator was corrected by then.
+
+    Attributes:
+      measured: side by side.
+      corrected: {number: its value, and the lowest and highest that are plausible}; see
+        `corrections`.
+    """
+
+    measured: Sequence[MeasuredStep]
+    corrected: Mapping[str, tuple[float, float, float]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Learned:
+    """What a loop came to.
+
+    Attributes:
+      rounds: in order.
+      corrections: by all of them.
+      seconds: [(placement, its step on the machine as it was last)], the fastest first.
+      failed: [(placement, why it could not run)].
+    """
+
+    rounds: Sequence[Round]
+    corrections: Corrections
+    seconds: Sequence[tuple[Plan, float]]
+    failed: Sequence[tuple[Plan, Infeasible]]

@@ -1,0 +1,162 @@
+"""The search of `solve`: a problem of any graph, wherever it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.constraints import require_possible
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from tfplace.algorithms.placers.legal import legal
+from tfplace.algorithms.table import stages_of
+from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.baselines import LEAST_SECONDS, Candidate, baseline_candidates, best_of
+from tfplace.choosing.by_devices import device_counts, on_fewer_devices, reserved
+from tfplace.choosing.choose import Choice, choose
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.ties import without_idle
+from tfplace.interruption import interruptible
+from tfplace.progress import Progress
+from tfplace.search.instance import Instance
+from tfplace.search.search import Limits, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
+from tfplace.simulation.simulated import Simulated, simulated
+
+BOUND_SECONDS = 30.0
+"""The lower bound is waited for so long; 100,000 ops on eight devices take a third of it."""
+REMEDY = "change pinned_device, colocation_group or op_seconds"
+
+
+@dataclasses.dataclass(frozen=True)
+class SolveOptions:
+    """What is asked of a search.
+
+    Attributes:
+      algorithm: a name of the table.
+      budget_seconds, max_trials: of baselines and search together; None for no limit.
+      seed: of every random choice.
+    """
+
+    algorithm: str = "auto"
+    budget_seconds: float = 60.0
+    max_trials: int | None = None
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Solved:
+    """What was found.
+
+    Attributes:
+      problem: what was solved.
+      searched: baselines and search.
+      choice: the placement, and why this one.
+      placed: it, simulated.
+      lower_bound_seconds: of every placement; None where it took too long.
+      interrupted: whether a signal ended the search.
+    """
+
+    problem: Problem
+    searched: Searched
+    choice: Choice
+    placed: Simulated
+    lower_bound_seconds: float | None
+    interrupted: bool
+
+
+def solve(
+    problem: Problem, given: IntArray, options: SolveOptions, progress: Progress | None = None
+) -> Solved:
+    """Searches a placement; the best so far after the first Ctrl-C.
+
+    Args:
+      problem: what is placed.
+      given: i4[N] the placement that came with it, which may be one that can't run.
+      options: algorithm, limits and seed.
+      progress: is told what goes on.
+
+    Raises:
+      ConstraintError: pins, colocation and kernels leave an op no device.
+      MemoryLimitError: nothing fits.
+    """
+    progress, graph = progress or Progress(), problem.graph
+    require_possible(
+        problem.allowed(),
+        problem.op_seconds,
+        problem.pinned_device,
+        graph.colocation_group,
+        graph.op_names,
+        problem.device_names,
+        REMEDY,
+    )
+    with interruptible() as interruption, interruption.held():
+        searched = _search(problem, given, options, progress)
+        choice = choose([*searched.candidates, *searched.fewer], problem)
+        placed = simulated(problem, choice.candidate.device_of_op)
+        progress.say("finding the step time that no placement can beat")
+        with progress.working():
+            bound = interruption.unless_seen_in_time(
+                lambda: lower_bound_seconds(problem), None, BOUND_SECONDS
+            )
+        return Solved(problem, searched, choice, placed, bound, interruption.seen)
+
+
+def _search(
+    problem: Problem, given: IntArray, options: SolveOptions, progress: Progress
+) -> Searched:
+    """The baselines, then the algorithm from the best of them, all within one budget."""
+    instance = Instance(problem, legal(problem, given))
+    simulator = SimulatingEvaluator(problem)
+    progress.say(f"trying the baselines on {problem.num_devices} devices")
+    simulator.evaluate(instance.given[None])  # compiles, or loads what was compiled before
+    began = time.monotonic()
+    baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
+    baselines[0] = Candidate("given", given, simulator.evaluate(given[None])[0])
+    best = best_of(baselines)
+    start = instance.given if best is None else best.device_of_op
+    stages = []
+    if problem.num_devices > 1:
+        stages = stages_of(options.algorithm, instance, options.seed, start)
+    left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
+    spared = reserved(problem, left, options.max_trials)
+    limits = limits_without(Limits(left, options.max_trials), spared, problem)
+    with progress.working(left):
+        result = search(stages, simulator, limits, progress.search)
+        candidates = list(baselines)
+        if result.best is not None:
+            found = result.best
+            name = f"found by {options.algorithm}"
+            candidates.append(Candidate(name, found.placement.device_of_op, found.outcome))
+        if result.interrupted:
+            return Searched(baselines, candidates, result)
+        fewer = on_fewer_devices(problem, candidates, spared, options.seed)
+    return Searched(baselines, candidates, result, _with_simplest(problem, candidates, fewer))
+
+
+def limits_without(limits: Limits, spared: Limits, problem: Problem) -> Limits:
+    """What is left of a search's limits where each smaller number of devices gets `spared`."""
+    times = max(len(device_counts(problem)) - 1, 0)
+    trials = limits.max_trials
+    if trials is not None and spared.max_trials is not None:
+        trials -= times * spared.max_trials
+    return Limits(limits.budget_seconds - times * spared.budget_seconds, trials)
+
+
+def _with_simplest(
+    problem: Problem, candidates: Sequence[Candidate], fewer: Sequence[Candidate]
+) -> Sequence[Candidate]:
+    """`fewer`, and the best of all without devices that do next to nothing."""
+    best = best_of([*candidates, *fewer])
+    if best is None:
+        return fewer
+    return [*fewer, without_idle(problem, SimulatingEvaluator(problem), best)]
+
+
+def num_groups(problem: Problem) -> int:
+    """Units that can be placed apart: colocation groups and single ops."""
+    group = problem.graph.colocation_group
+    return int((group < 0).sum()) + len(np.unique(group[group >= 0]))

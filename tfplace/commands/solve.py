@@ -1,0 +1,98 @@
+"""`tfplace solve PROBLEM.npz`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING
+
+from absl import flags
+
+from graphs.errors import UsageError
+from graphs.host.whole_file import write_whole
+from tfplace.algorithms.table import ALGORITHMS, require_known
+from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
+from tfplace.interruption import interruptible
+from tfplace.output_paths import require_file, require_free, writable
+from tfplace.progress import Phases, progress_for
+
+if TYPE_CHECKING:
+    from graphs.op_graph import IntArray
+    from graphs.problem import Problem
+
+_ENDINGS = (".json", ".npz")
+
+
+def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
+    """Searches a problem that any program may have written; TensorFlow is not needed."""
+    _require_output(values)
+    _require_algorithm(values.algorithm)
+    with writable(values.placement):
+        from graphs.problem_file import read_problem
+        from tfplace.choosing.solve import SolveOptions, solve
+        from tfplace.compilation.ahead import compiling_kind
+        from tfplace.compilation.kinds import kind_of
+        from tfplace.report.solved import print_solved, solved_to_json
+
+        progress = progress_for(values.verbosity)
+        problem, given = read_problem(arguments[0])
+        with compiling_kind(kind_of(problem)) as compiling:
+            compiling.wait(Phases(), progress)
+        options = SolveOptions(
+            values.algorithm, values.budget_seconds, values.max_trials, values.seed
+        )
+        solved = solve(problem, given, options, progress)
+        if values.placement is not None:
+            _write(values.placement, problem, solved.placed.device_of_op)
+    with interruptible() as interruption, interruption.held():  # everything is written
+        result = solved_to_json(solved, arguments[0], options, values.placement)
+        if out := text_output(values, result):
+            print_solved(solved, arguments[0], options, out)
+    if not solved.interrupted:
+        return 0
+    where = f"is in {values.placement}" if values.placement else "was not asked for: --placement"
+    return failed(
+        f"solving {arguments[0]!r}: interrupted after {solved.searched.result.num_trials:,} "
+        f"trials; the best so far {where}",
+        EXIT_INTERRUPTED,
+    )
+
+
+def _require_output(values: flags.FlagValues) -> None:
+    """Raises UsageError or OutputError where --placement names no file that could be written."""
+    path = values.placement
+    if path is None:
+        return
+    if not path.endswith(_ENDINGS):
+        raise UsageError(
+            f"reading --placement={path}: found neither .json nor .npz at its end; wanted .json "
+            "for {op: device}, or .npz for the problem with the placement in it"
+        )
+    require_file(path, "--placement")
+    require_free(path, values.overwrite)
+
+
+def _require_algorithm(name: str) -> None:
+    require_known(name)
+    if name == "expert":
+        known = ", ".join(each for each in ALGORITHMS if each != name)
+        raise UsageError(
+            f"reading --algorithm={name}: a problem's file says nothing of an expert; wanted one "
+            f"of auto, {known}"
+        )
+
+
+def _write(path: str, problem: Problem, device_of_op: IntArray) -> None:
+    """The placement as {op: device}, or the problem's file with it."""
+    from graphs.problem_file import write_problem
+
+    names = problem.device_names
+    ops = zip(problem.graph.op_names, device_of_op.tolist(), strict=True)
+
+    def write(file: IO[bytes]) -> None:
+        if path.endswith(".npz"):
+            write_problem(file, problem, device_of_op)
+        else:
+            file.write(json.dumps({op: names[d] for op, d in ops}, indent=1).encode())
+
+    write_whole(path, write)

@@ -1,0 +1,134 @@
+"""Which links' figures can be trusted; the others are measured again, and then not used.
+
+On a busy machine a line fits by chance: "79.5 GB/s" came of one whose R2 was -0.5.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from graphs.cluster import Cluster
+from tfplace.measurement.calibration.device_figures import OpFigures
+from tfplace.measurement.calibration.link_figures import LinkFigures
+from tfplace.measurement.calibration.transfer_work import NamePair, kind_of_pair
+
+LEAST_R_SQUARED = 0.9
+MOST_UNSURE = 0.25
+"""Half the width of an interval, as a share of the figure."""
+MOST_APART = 100.0
+"""Between links of one kind, both ways among them."""
+REPEATS = 2
+"""How often links whose figures can't be trusted are measured again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TrustedLinks:
+    """Links' figures, as far as they can be had.
+
+    Attributes:
+      links: of all links; those that are refused as they were measured last.
+      refused: {link: why its figures are not used}.
+    """
+
+    links: Mapping[NamePair, LinkFigures]
+    refused: Mapping[NamePair, str]
+
+
+def measured_links(
+    cluster: Cluster,
+    pairs: Sequence[NamePair],
+    ops: Mapping[str, OpFigures],
+    measure: Callable[[NamePair], LinkFigures],
+) -> TrustedLinks:
+    """Measures links, and those again whose figures can't be trusted.
+
+    Args:
+      cluster: the devices.
+      pairs: (source, target) of each link.
+      ops: what streams through a device's memory.
+      measure: one link.
+    """
+    links = {pair: measure(pair) for pair in pairs}
+    refused = doubts(cluster, ops, links)
+    for _ in range(REPEATS):
+        if not refused:
+            break
+        links |= {pair: measure(pair) for pair in refused}
+        refused = doubts(cluster, ops, links)
+    return TrustedLinks(links, refused)
+
+
+def doubts(
+    cluster: Cluster, ops: Mapping[str, OpFigures], links: Mapping[NamePair, LinkFigures]
+) -> dict[NamePair, str]:
+    """{link: what is wrong with its figures}, without those that can be trusted."""
+    found = {}
+    for pair, link in links.items():
+        same = [
+            other
+            for each, other in links.items()
+            if kind_of_pair(cluster, each) == kind_of_pair(cluster, pair)
+        ]
+        if why := _fit_doubt(link) or _memory_doubt(pair, ops, link) or _apart_doubt(link, same):
+            found[pair] = why
+    return found
+
+
+def _fit_doubt(link: LinkFigures) -> str:
+    fit = link.fit
+    if fit.r_squared < LEAST_R_SQUARED:
+        return f"no line fits its sizes (R2 {fit.r_squared:.2f})"
+    for words, value, interval in (
+        ("seconds of a byte are", fit.seconds_per_unit, fit.slope_ci95),
+        ("latency is", fit.fixed_seconds, fit.fixed_ci95),
+    ):
+        if interval is not None and interval[1] - interval[0] > 2.0 * MOST_UNSURE * value > 0.0:
+            low, high = (number / value for number in interval)
+            return f"its {words} only known to between {low:.2f} and {high:.2f} of what was seen"
+    return ""
+
+
+def _memory_doubt(pair: NamePair, ops: Mapping[str, OpFigures], link: LinkFigures) -> str:
+    rates = [ops[end].stream_bytes_per_second for end in pair if end in ops]
+    most = min((rate for rate in rates if rate), default=np.inf)
+    if link.bytes_per_second <= most:
+        return ""
+    return (
+        f"{link.bytes_per_second / 1e9:.3g} GB/s are more than its ends' memory moves "
+        f"({most / 1e9:.3g} GB/s)"
+    )
+
+
+def _apart_doubt(link: LinkFigures, same: Sequence[LinkFigures]) -> str:
+    for words, value, others in (
+        ("rates", link.bytes_per_second, [each.bytes_per_second for each in same]),
+        ("latencies", link.latency_seconds, [each.latency_seconds for each in same]),
+    ):
+        middle = float(np.median(others))
+        apart = [max(value, other) / max(min(value, other), 1e-30) for other in others]
+        is_far = max(value, middle) >= np.sqrt(MOST_APART) * max(min(value, middle), 1e-30)
+        if max(apart) >= MOST_APART and (is_far or len(same) == 2):
+            return f"{words} of links of its kind are {max(apart):.0f} times apart"
+    return ""
+
+
+def figures_to_use(cluster: Cluster, trusted: TrustedLinks) -> dict[NamePair, LinkFigures]:
+    """{link: its own figures, or the median of its kind's where its own are refused}.
+
+    A refused link without a trusted one of its kind is not there: it stays as it was assumed.
+    """
+    used = {pair: link for pair, link in trusted.links.items() if pair not in trusted.refused}
+    by_kind: dict[object, list[LinkFigures]] = {}
+    for pair, link in used.items():
+        by_kind.setdefault(kind_of_pair(cluster, pair), []).append(link)
+    for pair in trusted.refused:
+        if others := by_kind.get(kind_of_pair(cluster, pair)):
+            rate = float(np.median([each.bytes_per_second for each in others]))
+            latency = float(np.median([each.latency_seconds for each in others]))
+            used[pair] = dataclasses.replace(
+                others[0], bytes_per_second=rate, latency_seconds=latency
+            )
+    return used

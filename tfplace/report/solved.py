@@ -1,0 +1,98 @@
+"""What `tfplace solve` says of the placement that it found, as JSON and as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+from tfplace.choosing.baselines import as_reported
+from tfplace.choosing.by_devices import by_devices
+from tfplace.choosing.solve import Solved, SolveOptions, num_groups
+from tfplace.report.of_run import search_facts
+from tfplace.report.report import SCHEMA_VERSION, plain
+from tfplace.report.sentences import bound_text
+from tfplace.report.text import print_facts, table
+from tfplace.report.text_report import print_prediction
+from tfplace.simulation.prediction import best_of_prediction, prediction_of
+from tfplace.units_text import seconds_text
+from tfplace.version import __version__
+
+
+def solved_to_json(
+    solved: Solved, path: str, options: SolveOptions, placement: str | None
+) -> dict[str, Any]:
+    """The contract's section 4, as far as there is no model: keys mean what they mean there.
+
+    Args:
+      solved: what was found.
+      path: the problem's.
+      options: what was asked for.
+      placement: the file with the placement, or None.
+    """
+    problem, searched, bound = solved.problem, solved.searched, solved.lower_bound_seconds
+    best = best_of_prediction(prediction_of(solved.placed))
+    devices = zip(
+        problem.device_names,
+        problem.device_types,
+        problem.device_memory_bytes.tolist(),
+        strict=True,
+    )
+    found: dict[str, Any] = plain(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "tfplace_version": __version__,
+            "seed": options.seed,
+            "algorithm": options.algorithm,
+            "problem": {
+                "path": path,
+                "num_ops": problem.num_ops,
+                "num_groups": num_groups(problem),
+            },
+            "cluster": {
+                "communication": problem.communication,
+                "devices": [
+                    {"name": name, "type": kind, "memory_bytes": memory}
+                    for name, kind, memory in devices
+                ],
+            },
+            "baselines": {each.name: as_reported(each, problem) for each in searched.baselines},
+            "best": best,
+            "lower_bound_seconds": bound,
+            "gap": best.step_seconds / bound - 1.0 if bound else None,
+            "search": {**search_facts(searched.result), "interrupted": solved.interrupted},
+            "by_devices": by_devices(
+                problem, [*searched.candidates, *searched.fewer, solved.choice.candidate]
+            ),
+            "verdict": solved.choice.verdict,
+            "verdict_sentence": solved.choice.sentence,
+            "placement": placement,
+        }
+    )
+    return found
+
+
+def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console) -> None:
+    """Prints what a person wants to know first, verdict last."""
+    problem, result = solved.problem, solved.searched.result
+    facts = [("problem", f"{path}, {problem.num_ops:,} ops, {problem.num_devices} devices")]
+    if result.num_trials:
+        trials = f"{options.algorithm}: {result.num_trials:,} trials, {result.seconds:.1f} s"
+        facts.append(("search", trials))
+    print_facts(facts, out)
+    times = table(("placement", "predicted"))
+    for each in solved.searched.baselines:
+        known = as_reported(each, problem)
+        times.add_row(
+            each.name, seconds_text(known.step_seconds) if known.feasible else "can't run"
+        )
+    if solved.lower_bound_seconds:
+        times.add_row("lower bound", seconds_text(solved.lower_bound_seconds))
+    out.print(times)
+    prediction = prediction_of(solved.placed)
+    print_prediction(prediction, out)
+    worth = []
+    if text := bound_text(solved.placed.outcome.step_seconds, solved.lower_bound_seconds):
+        worth.append(("bound", text))
+    worth.append(("verdict", f"{solved.choice.verdict}: {solved.choice.sentence}"))
+    print_facts(worth, out)
