@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import os
 import pickle
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -49,15 +50,18 @@ class ModelBuilder(contextlib.AbstractContextManager["ModelBuilder"]):
         self._folder = Path()
 
     def begin(self, source: SourceModel, folder: Path, without_values: bool = False) -> None:
-        """Begins to build; only the first call does.
+        """Begins to build; a second call for the same model does nothing, one for another anew.
 
         Args:
           source: the model as it was loaded.
           folder: an empty directory for all that is made.
           without_values: whether to leave the variables' files out, so that nothing has to run.
         """
-        if self._source is not None:
+        if self._source is source:
             return
+        if self._source is not None:
+            self.close()
+            folder = Path(tempfile.mkdtemp(dir=folder))
         self._source, self._folder = source, folder
         if source.saved_model_dir:
             self.close()

@@ -23,6 +23,7 @@ from tfplace.choosing.choose import choose
 from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
+from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import time_choice
@@ -30,7 +31,7 @@ from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
-from tfplace.preparing.options import OptimizeOptions, require_outputs
+from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
@@ -86,13 +87,19 @@ def optimize(
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
-        if options.evaluator != "measure":
+        if options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(prepared.source, scratch)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
                 prepared = at_most(prepared, options.max_devices)
-                searched = find_placement(prepared, options, trained, folder, progress)
+                if options.problem.num_shards == AUTO:
+                    shards = ShardSearch(prepared, options, trained, progress, _reading(phases))
+                    prepared, searched = shards.run(
+                        lambda decided: builder.begin(decided.source, scratch)
+                    )
+                else:
+                    searched = find_placement(prepared, options, trained, folder, progress)
             choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
@@ -115,7 +122,7 @@ def optimize(
                 phases.begin("report")
                 left = end - phases.total() - REPORTING_SECONDS
                 has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
-                split_evenly = interruption.unless_seen(
+                split_evenly = searched.data_parallel or interruption.unless_seen(
                     functools.partial(
                         data_parallel_baseline,
                         prepared,
@@ -159,7 +166,7 @@ def _read(
             builder.close()
             compiling.wait(phases, progress)
             progress.say(f"timing its ops on {options.problem.cluster}")
-        elif options.evaluator != "measure":
+        elif options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(model.source, scratch)
         phases.begin("price")
 
@@ -175,8 +182,13 @@ def _read(
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
     """What reading and pricing a step that is split for all devices takes, roughly."""
+    return _reading(phases) * prepared.problem.num_devices
+
+
+def _reading(phases: Phases) -> float:
+    """What reading and pricing the step has taken."""
     seconds = phases.seconds()
-    return (seconds["read"] + seconds["price"]) * prepared.problem.num_devices
+    return seconds["read"] + seconds["price"]
 
 
 def _built(

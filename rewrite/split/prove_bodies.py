@@ -25,7 +25,7 @@ from rewrite.split.split_body import SplitBody
 from rewrite.split.states import SUM, WHOLE, State
 
 _DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
-_DROPPED |= {"backward_function_name", "_construction_context"}
+_DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
 """What only concerns the function whose part this is, not what it computes."""
 
 

@@ -48,7 +48,7 @@ def _of_functions(answer: Split) -> set[str]:
 
 def _require_types(node: Any, here: Any, answer: Split, more: int) -> None:
     """The types and shapes of what a copy hands to its functions, and gets."""
-    is_right = node.attr.keys() - _DERIVED == here.attr.keys() - _DERIVED
+    is_right = {*node.attr} - _DERIVED == {*here.attr} - _DERIVED
     for key in ("T", "Tin"):
         if key in node.attr:
             wanted = [*node.attr[key].list.type, *[_INT32] * more]

@@ -22,7 +22,7 @@ from rewrite.split.split_body import SplitBody
 from rewrite.split.states import Sharded
 
 _DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
-_DROPPED |= {"backward_function_name", "_construction_context"}
+_DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
 _NUMBERS = "split_numbers"
 _INT32 = 3
 

@@ -112,9 +112,17 @@ def _moved(
         if name in originals and name in made:
             reads = {op_of(each.removeprefix("^")) for each in node.input}
             is_own = not origin.function and origin.node == name  # else of a call that was opened
-            if not is_own or made[name] != node or not moved.isdisjoint(reads):
+            if not is_own or _bare(made[name]) != _bare(node) or not moved.isdisjoint(reads):
                 moved.add(name)
     return moved
+
+
+def _bare(node: Any) -> Any:
+    """The op without what only says what TensorFlow infers."""
+    bare = type(node)()
+    bare.CopyFrom(node)
+    bare.attr.pop("_output_shapes", None)
+    return bare
 
 
 def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.one_shot import OneShot, Start
+from tfplace.grouping.copies import is_split
 from tfplace.search.instance import Instance
 from tfplace.search.search import Stage
 from tfplace.search.trial import Policy
@@ -68,7 +69,7 @@ def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
     def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
         known = [start, instance.given, instance.expert] if takes_known else [start]
         placements = [each for each in known if each is not None]
-        starts = one_shot_starts(instance, seed)
+        starts = [*split_starts(instance.problem, seed), *one_shot_starts(instance, seed)]
         if placements:
             starts.insert(0, lambda: np.array(placements, dtype=np.int32))
         made: Policy = _imported(module, name)(instance.problem, seed, starts)
@@ -219,6 +220,15 @@ def one_shot_starts(instance: Instance, seed: int) -> list[Start]:
     if instance.problem.num_ops > MAX_SCT_OPS:
         names.remove("sct")
     return [functools.partial(one_shot, name, instance, seed) for name in names]
+
+
+def split_starts(problem: Problem, seed: int) -> list[Start]:
+    """What makes data parallel placements and a pipeline of a split step; nothing for others."""
+    if not is_split(problem):
+        return []
+    data_parallel = _imported("placers.data_parallel", "data_parallel_starts")
+    pipeline = _imported("placers.pipeline", "pipeline")
+    return [lambda: data_parallel(problem), lambda: pipeline(problem, seed)[None]]
 
 
 def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:

@@ -33,7 +33,7 @@ class ModelFlags(TypedDict, total=False):
     no_split: Sequence[str]
     keep_devices: bool
     free_gradients: bool
-    shards: int
+    shards: int | str
     batch_axis: Sequence[str]
     cost_cache: bool
     cost_cache_dir: str

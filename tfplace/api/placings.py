@@ -94,7 +94,12 @@ class Placings:
             with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
                 given, placed = os.path.join(folder, flat.name), os.path.join(folder, "placed")
                 flat.save(given)
-                with flag_values("optimize", [given], self._chosen(placed)) as values:
+                split = self.report.split  # --shards=auto has decided for all shapes
+                chosen: OptimizeFlags = {
+                    **self._chosen(placed),
+                    "shards": 1 if split is None else int(split["shards"]),
+                }
+                with flag_values("optimize", [given], chosen) as values:
                     place_like(optimize_options(given, values), self._plan)
                 placing = self._loaded(flat, placed)
         except VerificationError:

@@ -15,11 +15,12 @@ from tfplace.choosing.baselines import (
     best_of,
 )
 from tfplace.choosing.by_devices import NONE, device_counts, on_fewer_devices, reserved
-from tfplace.choosing.data_parallel import data_parallel_candidate
+from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
 from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.evaluators import evaluator_for
 from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
 from tfplace.choosing.ties import without_idle
+from tfplace.choosing.tried_shards import TriedShards
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -38,12 +39,21 @@ class Searched:
       candidates: the baselines and the algorithm's best, each predicted by the simulator.
       fewer: the best found on fewer devices, and the best of all without idle devices.
       result: of the algorithm's search.
+      shards: what was tried of --shards=auto; empty where the number was given.
+      data_parallel: the baseline, where trying numbers of shards has come by it.
     """
 
     baselines: Sequence[Candidate]
     candidates: Sequence[Candidate]
     result: SearchResult
     fewer: Sequence[Candidate] = ()
+    shards: Sequence[TriedShards] = ()
+    data_parallel: DataParallel | None = None
+
+    @property
+    def best(self) -> Candidate | None:
+        """The fastest of all that can run."""
+        return best_of([*self.candidates, *self.fewer])
 
 
 def find_placement(
@@ -52,6 +62,8 @@ def find_placement(
     trained: Checkpoint | None,
     folder: SearchFolder | None,
     progress: Progress,
+    earlier: Searched | None = None,
+    known: Sequence[Candidate] = (),
 ) -> Searched:
     """Tries the baselines, then searches on from the best of them, all within one budget.
 
@@ -61,6 +73,8 @@ def find_placement(
       trained: what --policy names, or None.
       folder: where the search is kept, or None.
       progress: is told what goes on.
+      earlier: what a shorter search of the same problem has found, which this one goes on from.
+      known: placements to begin with besides.
     """
     problem, instance = prepared.problem, prepared.instance
     is_simulated = options.evaluator != "measure"
@@ -68,16 +82,15 @@ def find_placement(
     simulator = SimulatingEvaluator(problem)
     simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
     began = time.monotonic()
-    baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
-    if (limit := too_many(prepared, prepared.given)) is not None:
-        baselines[0] = dataclasses.replace(baselines[0], outcome=limit)
-    evenly = data_parallel_candidate(prepared)
-    if evenly is not None:
-        limit = too_many(prepared, evenly.device_of_op)
-        baselines.append(dataclasses.replace(evenly, outcome=limit or evenly.outcome))
+    if earlier is None:
+        baselines = _baselines(prepared, options, simulator)
+        known = [*baselines, *known]
+    else:
+        baselines = list(earlier.baselines)
+        known = [*earlier.candidates, *known]
     stages = []
     if problem.num_devices > 1:
-        best = best_of(baselines)
+        best = best_of(known)
         start = None if best is None else best.device_of_op
         if folder is not None:
             start = folder.start(start)
@@ -96,7 +109,7 @@ def find_placement(
     limits = _without(Limits(left, options.max_trials), spared, len(device_counts(problem)) - 1)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         result = search(stages, evaluator, limits, progress.search, folder)
-        candidates = list(baselines)
+        candidates = list(known)
         if result.best is not None:
             placement = result.best.placement.device_of_op
             outcome = simulator.evaluate(placement[None])[0]
@@ -108,6 +121,22 @@ def find_placement(
     if best is not None:
         fewer.append(without_idle(problem, simulator, best))
     return Searched(baselines, candidates, result, fewer)
+
+
+def _baselines(
+    prepared: PreparedModel, options: OptimizeOptions, simulator: SimulatingEvaluator
+) -> list[Candidate]:
+    """What needs no search, and data parallelism where the step is split for it."""
+    baselines = baseline_candidates(
+        prepared.instance, simulator, options.budget_seconds, options.seed
+    )
+    if (limit := too_many(prepared, prepared.given)) is not None:
+        baselines[0] = dataclasses.replace(baselines[0], outcome=limit)
+    evenly = data_parallel_candidate(prepared)
+    if evenly is not None:
+        limit = too_many(prepared, evenly.device_of_op)
+        baselines.append(dataclasses.replace(evenly, outcome=limit or evenly.outcome))
+    return baselines
 
 
 def _without(limits: Limits, spared: Limits, times: int) -> Limits:

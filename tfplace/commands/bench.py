@@ -11,7 +11,7 @@ from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.algorithms.table import require_known
-from tfplace.commands.from_flags import split_names, whole_numbers
+from tfplace.commands.from_flags import num_shards, split_names, whole_numbers
 from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             max_trials=values.max_trials,
             budget_seconds=values.budget_seconds,
             memory_reserve=values.memory_reserve,
-            shards=values.shards,
+            shards=num_shards(values.shards),
             parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
         )
         tell = functools.partial(_tell, progress)

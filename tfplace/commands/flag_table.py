@@ -114,10 +114,10 @@ CONSTRAINTS = (
 SHARDS = (
     Flag(
         "shards",
-        "integer",
-        1,
-        "into how many parts the step's batch is split before its ops are placed",
-        least=1,
+        "string",
+        "1",
+        "into how many parts the step's batch is split before its ops are placed; auto (optimize "
+        "alone): 1, 2, 4, ... are tried",
     ),
 )
 SPLIT = (

@@ -13,11 +13,19 @@ from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.batch_axes import read_batch_axes
-from tfplace.preparing.options import OptimizeOptions, ProblemOptions
+from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
 
 
-def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
-    """What --cluster, --fetch, --pin and their like say; a command may lack some of them."""
+def problem_options(
+    model: str, values: flags.FlagValues, searches_shards: bool = False
+) -> ProblemOptions:
+    """What --cluster, --fetch, --pin and their like say; a command may lack some of them.
+
+    Args:
+      model: path.
+      values: of the flags.
+      searches_shards: whether --shards=auto is understood.
+    """
     return ProblemOptions(
         model=model,
         load=load_options(values),
@@ -30,9 +38,27 @@ def problem_options(model: str, values: flags.FlagValues) -> ProblemOptions:
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
-        num_shards=_of(values, "shards", 1),
+        num_shards=num_shards(_of(values, "shards", "1"), searches_shards),
         batch_axes=read_batch_axes(_of(values, "batch_axis", [])),
     )
+
+
+def num_shards(text: str, may_be_auto: bool = False) -> int:
+    """What --shards says: a number of at least 1, or AUTO.
+
+    Raises:
+      UsageError: it is neither, or AUTO where nothing is searched.
+    """
+    if text == "auto" and may_be_auto:
+        return AUTO
+    if text.isdecimal() and int(text) >= 1:
+        return int(text)
+    wanted = "a whole number of at least 1"
+    if may_be_auto:
+        wanted += ", or auto"
+    elif text == "auto":
+        wanted += "; `tfplace optimize --shards=auto` finds which one is best"
+    raise UsageError(f"reading --shards={text}: wanted {wanted}")
 
 
 def cost_cache_directory(values: flags.FlagValues) -> str | None:
@@ -75,7 +101,7 @@ def load_options(values: flags.FlagValues) -> LoadOptions:
 def optimize_options(model: str, values: flags.FlagValues) -> OptimizeOptions:
     """All flags of `tfplace optimize`."""
     return OptimizeOptions(
-        problem=problem_options(model, values),
+        problem=problem_options(model, values, searches_shards=True),
         output_dir=values.output_dir,
         overwrite=values.overwrite,
         algorithm=values.algorithm,

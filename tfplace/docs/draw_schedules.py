@@ -21,10 +21,11 @@ from graphs import zoo
 from graphs.op_graph import IntArray
 from graphs.placement_file import read_placement
 from graphs.problem import Problem
-from tfplace.algorithms.placers.data_parallel import data_parallel, shard_of_op
+from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.choosing.order.ordered import ordered
 from tfplace.docs.rewrite_docs import DOCS
+from tfplace.grouping.copies import shard_of_op
 from tfplace.optimizing import optimize
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

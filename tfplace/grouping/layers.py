@@ -32,7 +32,12 @@ WEIGHT_NOISE = 0.05
 _NUM_ROUNDS = 3
 
 
-def layer_groups(problem: Problem, seed: int = 0, min_share: float = MIN_SHARE) -> Grouping:
+def layer_groups(
+    problem: Problem,
+    seed: int = 0,
+    min_share: float = MIN_SHARE,
+    apart: IntArray | None = None,
+) -> Grouping:
     """One group for each variable that much is computed with: its readers, gradients and update.
 
     It is a watershed with the variables as markers: edges are taken dearest first, and each joins
@@ -46,11 +51,12 @@ def layer_groups(problem: Problem, seed: int = 0, min_share: float = MIN_SHARE) 
       problem: N ops; those with persistent bytes are the variables.
       seed: of the order of edges that are about equally dear.
       min_share: of all seconds, what a group takes at least.
+      apart: i4[N] ops of different numbers, below 255, share no group; None for no such thing.
     """
     units = colocation_units(problem.graph)
     allowed = problem.allowed()
     kind = np.zeros(units.num_groups, dtype=np.int64)
-    kind[units.group_of_op] = allowed_class(allowed)
+    kind[units.group_of_op] = allowed_class(allowed, apart)
     seconds = group_sums(fastest_seconds(problem, allowed), units)
     edges = _edges(problem, units, kind, seed)
     markers = np.flatnonzero(group_sums(problem.graph.op_persistent_bytes, units) > 0)

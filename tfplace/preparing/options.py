@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from graphs.errors import UsageError
 from graphs.loading.load_options import LoadOptions
 from tfplace.output_paths import (
     default_output_dir,
@@ -16,6 +17,9 @@ from tfplace.output_paths import (
     require_free,
     require_outside,
 )
+
+AUTO = 0
+"""As a number of shards: a search tries several; what reads a model leaves its step whole."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +38,7 @@ class ProblemOptions:
       feed_file: an .npz of inputs; generated ones where None.
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
-      num_shards: into how many parts the step's batch is split; 1 leaves the step whole.
+      num_shards: into how many parts the step's batch is split; 1 leaves the step whole; AUTO.
       batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
     """
 
@@ -97,11 +101,29 @@ def require_outputs(options: OptimizeOptions) -> str:
     """Checks where an optimisation's results would go; returns the folder of its SavedModel.
 
     Raises:
+      UsageError: what is asked for doesn't go together.
       OutputError: one of them can't be where it should.
     """
+    if options.problem.num_shards == AUTO:
+        _require_possible_with_auto(options)
     output_dir = options.output_dir or default_output_dir(options.problem.model)
     require_apart(output_dir, options.problem.model)
     require_free(output_dir, options.overwrite)
     require_file(options.dump_problem, "--dump_problem", output_dir)
     require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
     return output_dir
+
+
+def _require_possible_with_auto(options: OptimizeOptions) -> None:
+    """Raises UsageError for what can't be had while the number of shards is searched for."""
+    if options.checkpoint_dir is not None:
+        raise UsageError(
+            f"keeping the search in {options.checkpoint_dir}: --shards=auto searches several "
+            "problems, and a kept search has one; give --shards a number or no --checkpoint_dir"
+        )
+    if options.evaluator == "measure":
+        raise UsageError(
+            "searching with --evaluator=measure: --shards=auto compares many placements of several "
+            "problems, for which real runs are too slow; give --shards a number or "
+            "--evaluator=auto, whose real runs come at the end"
+        )

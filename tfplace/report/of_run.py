@@ -97,6 +97,7 @@ def report_of(
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
         parallelism=kind,
+        shards_tried=searched.shards,
         by_devices=by_devices(
             prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
         ),

@@ -12,6 +12,7 @@ from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.rounds.plan import Round
+from tfplace.choosing.tried_shards import TriedShards
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
@@ -56,6 +57,7 @@ class Report:
     loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
     parallelism: Mapping[str, Any] | None = None
+    shards_tried: Sequence[TriedShards] = ()
     advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})
     waiting: Sequence[Mapping[str, Any]] = ()
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.names import op_of
@@ -11,7 +11,8 @@ from graphs.pricing.node_work import node_work
 from rewrite.split.split_model import AN_OUTPUT, SplitModel
 from rewrite.split.states import shard_sizes
 from rewrite.split.summary import split_work, summary_of
-from tfplace.units_text import share_text
+from tfplace.choosing.tried_shards import TriedShards
+from tfplace.units_text import seconds_text, share_text
 
 MAX_REASONS = 12
 LITTLE = 0.5
@@ -111,3 +112,13 @@ def _share(row: Mapping[str, Any]) -> str:
     """What share of the work stays whole for a reason; nothing where it is next to none."""
     share = row.get("flops_share", 0.0)
     return f" ({share_text(share)} of the work)" if share >= 0.005 else ""
+
+
+def shards_sentences(tried: Sequence[TriedShards]) -> Iterator[tuple[str, str]]:
+    """What --shards=auto found for each number, as names and what is said of them."""
+    for number, each in enumerate(tried):
+        said = each.reason or f"tried, {seconds_text(each.step_seconds)} a step"
+        if each.single_seconds is not None:
+            said += f" ({seconds_text(each.single_seconds)} on one device)"
+        name = "" if number else "shards"
+        yield name, f"{each.shards}: {said}"

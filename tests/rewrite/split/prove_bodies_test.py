@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from graphs.building.shapes import infer
+from graphs.building.shapes import infer_known as infer
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide

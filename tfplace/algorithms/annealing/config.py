@@ -17,6 +17,8 @@ ROUNDS = (
     Round(1, is_fused=True, weight=2.25),
     Round(1, weight=3.0),
 )
+# A split step waits for channels that all weights use at once; fusing ops changes just that.
+SPLIT_ROUNDS = (Round(4), Round(1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +59,8 @@ class MultilevelConfig(AnnealingConfig):
 
     Attributes:
       rounds: how the time is shared out, where there is enough of it.
+      split_rounds: the same for a split step.
+      split_hot: `hot` of a split step, which begins with good placements, data parallel ones.
       full_scale_units: where fewer colocation units than these can be moved, it is hotter.
       burst_seconds: what a proposal takes, about.
       burst_trials: simulations of a chain per proposal where trials are limited, so that the
@@ -67,6 +71,8 @@ class MultilevelConfig(AnnealingConfig):
 
     hot: float = 0.004
     rounds: Sequence[Round] = ROUNDS
+    split_rounds: Sequence[Round] = SPLIT_ROUNDS
+    split_hot: float = 0.0005
     full_scale_units: int = 500
     burst_seconds: float = 0.2
     burst_trials: int = 50

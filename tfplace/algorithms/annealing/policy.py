@@ -23,6 +23,7 @@ from tfplace.algorithms.annealing.energy import CANNOT_RUN, energy_from, energy_
 from tfplace.algorithms.annealing.plan import Budget, fullest_plan, plans
 from tfplace.algorithms.annealing.population import Candidate, Population
 from tfplace.algorithms.placers.one_shot import Start
+from tfplace.grouping.copies import is_split
 from tfplace.grouping.quotient import colocation_units
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Burst, Proposal
@@ -77,7 +78,11 @@ class Multilevel:
         config = config or MultilevelConfig()
         # The fused problem has the levels of the whole one.
         sizes = config.sizes_for(problem.num_ops)
-        self._config = dataclasses.replace(config, level_sizes=sizes)
+        config = dataclasses.replace(config, level_sizes=sizes)
+        if is_split(problem):
+            rounds, hot = config.split_rounds, config.split_hot
+            config = dataclasses.replace(config, rounds=rounds, hot=hot)
+        self._config = config
         self._usable = problem.usable_bytes()
         self._starts = list(starts)
         self._num_chains = num_chains or len(os.sched_getaffinity(0))

@@ -13,8 +13,9 @@ from tfplace.algorithms.annealing.annealing_problem import AnnealingProblem
 from tfplace.algorithms.annealing.chain import Chain, Phase
 from tfplace.algorithms.annealing.config import MultilevelConfig
 from tfplace.algorithms.annealing.energy import CANNOT_RUN, Energy, energy_from
-from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine
+from tfplace.algorithms.annealing.levels import Levels
 from tfplace.algorithms.annealing.plan import Plan, Round, RunSlot
+from tfplace.algorithms.annealing.split_levels import levels_in_turn
 from tfplace.search.kept.snapshot import Snapshot
 
 # Before the first slot.
@@ -199,11 +200,11 @@ class Population:
         first = self._seed * 1000 + self.slot_number * self._num_chains
 
         def levels(index: int) -> Levels:
-            # Every other run moves what repeats itself as one: either way finds what the other
-            # misses. It changes from round to round, so that a single chain does both.
+            # Every other run moves other things as one: either way finds what the other misses. It
+            # changes from round to round, so that a single chain does both.
             turn = self.slot.number * self._num_chains + index + self.slot.round_number
             sizes = self._config.level_sizes
-            return coarse_to_fine(self.problem.problem, sizes, first + index, turn % 2 == 1)
+            return levels_in_turn(self.problem.problem, sizes, first + index, turn)
 
         return list(self._pool.map(levels, range(self._num_chains)))
 

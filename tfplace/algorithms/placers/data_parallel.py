@@ -1,26 +1,20 @@
-"""Plain data parallelism of a step that is split along its batch: shard m on device m."""
+"""Data parallelism of a step that is split along its batch: a device computes whole shards."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.op_graph import IntArray
+from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.legal import legal, working_devices
-
-SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
-"""What a name has if its op is a copy for a shard."""
+from tfplace.algorithms.placers.legal import distinct, legal, working_devices
+from tfplace.grouping.copies import shard_of_op
 
 
-def shard_of_op(problem: Problem) -> IntArray:
-    """i4[N]: which shard an op works for; -1 for an op that is whole."""
-    found = (SHARD.search(name) for name in problem.graph.op_names)
-    return np.array([-1 if match is None else int(match[1]) for match in found], dtype=np.int32)
-
-
-def data_parallel(problem: Problem) -> IntArray:
+def data_parallel(
+    problem: Problem, device_of_shard: Sequence[int] | None = None, in_order_of_use: bool = False
+) -> IntArray:
     """i4[N]: shard m's ops on working device m, variables spread over the devices by bytes.
 
     What sums a gradient lies where all that use the sum do, with the variable. What several devices
@@ -29,11 +23,17 @@ def data_parallel(problem: Problem) -> IntArray:
 
     Args:
       problem: of a split step; its ops are in a topological order.
+      device_of_shard: where each shard lies instead.
+      in_order_of_use: whether variables are spread as the step comes to need them, so that what is
+        needed first comes from all devices; else the largest first, which balances better.
     """
     devices = working_devices(problem)
     shard = shard_of_op(problem)
-    wanted = np.where(shard >= 0, devices[shard % len(devices)], -1).astype(np.int32)
-    _spread_variables(problem, wanted, devices)
+    if device_of_shard is None:
+        device_of_shard = devices[np.arange(shard.max(initial=0) + 1) % len(devices)].tolist()
+    home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
+    wanted = home[shard]
+    _spread_variables(problem, shard, wanted, devices, in_order_of_use)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]
@@ -52,19 +52,71 @@ def data_parallel(problem: Problem) -> IntArray:
     return legal(problem, wanted)
 
 
-def _spread_variables(problem: Problem, wanted: IntArray, devices: IntArray) -> None:
-    """Gives variables and what updates them a device, the largest first, the least held next."""
+def data_parallel_starts(problem: Problem) -> IntArray:
+    """i4[B, N]: data parallelism in all its forms, the plain one first.
+
+    Args:
+      problem: of a split step.
+    """
+    dealt = shards_by_speed(problem)
+    return distinct(
+        [
+            data_parallel(problem, shards, order)
+            for shards in (None, dealt)
+            for order in (False, True)
+        ]
+    )
+
+
+def shards_by_speed(problem: Problem) -> list[int]:
+    """Where each shard lies if faster devices get more of them.
+
+    Each goes where it ends first, behind those that lie there already.
+    """
+    devices = working_devices(problem).tolist()
+    shard = shard_of_op(problem)
+    seconds = np.where(np.isfinite(problem.op_seconds), problem.op_seconds, 0.0)
+    of_shard = np.zeros((int(shard.max(initial=0)) + 1, problem.num_devices))
+    np.add.at(of_shard, shard[shard >= 0], seconds[shard >= 0])
+    busy: FloatArray = np.zeros(problem.num_devices)
+    dealt = []
+    for row in of_shard:
+        device = min(devices, key=lambda d: busy[d] + row[d])
+        busy[device] += row[device]
+        dealt.append(device)
+    return dealt
+
+
+def _spread_variables(
+    problem: Problem,
+    shard: IntArray,
+    wanted: IntArray,
+    devices: IntArray,
+    in_order_of_use: bool,
+) -> None:
+    """Gives variables and what updates them a device: one after the other the least held one."""
     graph = problem.graph
-    group = np.where(
+    unit = np.where(
         graph.colocation_group >= 0,
         graph.colocation_group,
         graph.colocation_group.max(initial=-1) + 1 + np.arange(problem.num_ops),
     )
-    num_bytes = np.bincount(group, weights=graph.op_persistent_bytes)
+    num_bytes = np.bincount(unit, weights=graph.op_persistent_bytes)
+    order = np.argsort(-num_bytes, kind="stable")
+    if in_order_of_use:
+        order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
     held = dict.fromkeys(devices.tolist(), 0.0)
-    for unit in np.argsort(-num_bytes, kind="stable").tolist():
-        if num_bytes[unit] <= 0:
-            break
+    for number in order[num_bytes[order] > 0].tolist():
         least = min(held, key=held.__getitem__)
-        held[least] += num_bytes[unit]
-        wanted[group == unit] = least
+        held[least] += num_bytes[number]
+        wanted[unit == number] = least
+
+
+def _first_uses(problem: Problem, shard: IntArray, unit_of_op: LongArray) -> LongArray:
+    """i8[V]: the first copy that reads something of each unit's whole ops; N for none."""
+    graph = problem.graph
+    source = graph.tensor_producer[graph.use_tensor]
+    is_read = (shard[source] < 0) & (shard[graph.use_op] >= 0)
+    first = np.full(int(unit_of_op.max()) + 1, problem.num_ops, dtype=np.int64)
+    np.minimum.at(first, unit_of_op[source[is_read]], graph.use_op[is_read])
+    return first

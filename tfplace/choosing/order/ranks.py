@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from graphs.compressed_rows import row_starts
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-
-_SHARD = re.compile(r"/shard_(\d+)(?:/|$)")
+from tfplace.grouping.copies import shard_of_op
 
 
 def by_longest_path(problem: Problem, device_of_op: IntArray) -> IntArray:
@@ -24,10 +21,8 @@ def by_shard(problem: Problem, device_of_op: IntArray) -> IntArray:
     So a device holds the activations of one shard at a time, and a stage of a pipeline works
     backward on a shard as soon as it can, before it goes forward with a later one (1F1B).
     """
-    shards = [_SHARD.search(name) for name in problem.graph.op_names]
-    number = np.array([-1 if shard is None else int(shard[1]) for shard in shards])
     path = path_to_end(problem, device_of_op)
-    return _numbered(np.lexsort((path, number)))
+    return _numbered(np.lexsort((path, shard_of_op(problem))))
 
 
 def path_to_end(problem: Problem, device_of_op: IntArray) -> FloatArray:

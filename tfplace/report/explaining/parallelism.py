@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.data_parallel import SHARD, shard_of_op
+from tfplace.grouping.copies import original_name, shard_of_op
 from tfplace.report.explaining.stages import Work, levels, stages_of
 
 ONE_DEVICE, ACCUMULATION = "one_device", "gradient_accumulation"
@@ -163,7 +163,7 @@ def _together(problem: Problem, by_op: Work) -> float:
     split = np.flatnonzero(by_op.shard_of_op >= 0)
     if not len(split):
         return 1.0
-    names = [SHARD.sub("", problem.graph.op_names[op], count=1) for op in split.tolist()]
+    names = [original_name(problem.graph.op_names[op]) for op in split.tolist()]
     _, unit = np.unique(names, return_inverse=True)
     by_unit = np.zeros((int(unit.max()) + 1, problem.num_devices))
     np.add.at(by_unit, (unit, by_op.device_of_op[split]), by_op.seconds[split])

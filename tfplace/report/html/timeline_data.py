@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
-from tfplace.algorithms.placers.data_parallel import shard_of_op
+from tfplace.grouping.copies import shard_of_op
 from tfplace.report.explaining.causes import OP, TRANSFER
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.hot_spots import tensor_name

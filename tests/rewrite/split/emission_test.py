@@ -1,0 +1,177 @@
+"""Every kind of model, split and written: it loads and trains, with batches nobody tried before."""
+
+from __future__ import annotations
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.loading.load_options import LoadOptions
+from graphs.loading.sniff import sniff
+from tests.rewrite.split.split_model_test import _emitted
+
+v1 = tf.compat.v1
+FEATURES = 3
+STEPS = 3
+
+
+class Recurrent(tf.Module):
+    """A Keras LSTM with batch normalisation, and a training step of any batch size."""
+
+    def __init__(self):
+        super().__init__()
+        keras.utils.set_random_seed(1)
+        self.model = keras.Sequential(
+            [keras.Input((STEPS, FEATURES)), keras.layers.LSTM(4),
+             keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dense(1)]
+        )  # fmt: skip
+        self.weights = [v.value for v in self.model.trainable_variables]
+        self.others = [v.value for v in self.model.non_trainable_variables]
+
+    def train_step(self, x):
+        """One step of gradient descent."""
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.model(x, training=True)))
+        for variable, gradient in zip(self.weights, tape.gradient(loss, self.weights), strict=True):
+            variable.assign_sub(0.1 * gradient)
+        return {"loss": loss}
+
+
+def test_loops_and_norms_of_any_batch_size(tmp_path):
+    module = Recurrent()
+    spec = tf.TensorSpec([None, STEPS, FEATURES], tf.float32)
+    step = tf.function(module.train_step, input_signature=[spec])
+    given = str(tmp_path / "given")
+    tf.saved_model.save(module, given, signatures={"train_step": step})
+    _, emitted = _emitted(given, tmp_path / "split", 3)
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    rng = np.random.default_rng(0)
+    for batch in (3, 8, 5, 31):
+        x = tf.constant(rng.normal(size=(batch, STEPS, FEATURES)), tf.float32)
+        wanted = one.signatures["train_step"](x=x)["loss"]
+        np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-3)
+    for before, after in zip(
+        [*one.weights, *one.others], [*other.weights, *other.others], strict=True
+    ):
+        np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-5)
+
+
+def classifier():
+    """A step of TensorFlow 1 that takes any batch size."""
+    x = v1.placeholder(tf.float32, (None, FEATURES), "x")
+    rng = np.random.default_rng(0)
+    start = rng.normal(size=(FEATURES, 4)).astype(np.float32)
+    weight = v1.get_variable("weight", initializer=start, use_resource=True)
+    hidden = tf.tanh(x @ weight, name="hidden")
+    loss = tf.reduce_mean(tf.reduce_sum(tf.square(hidden), 1), name="loss")
+    train = v1.train.GradientDescentOptimizer(0.1).minimize(loss, name="train")
+    with tf.control_dependencies([train]):
+        done = tf.identity(loss, name="trained_loss")
+    return x, hidden, done
+
+
+def graph_def(folder):
+    with tf.Graph().as_default() as graph:
+        classifier()
+        path = folder / "model.pb"
+        path.write_bytes(graph.as_graph_def().SerializeToString())
+    return str(path), LoadOptions(fetch=("trained_loss:0", "hidden:0"), batch_size=5)
+
+
+def meta_graph(folder):
+    with tf.Graph().as_default(), v1.Session() as session:
+        classifier()
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, str(folder / "model"))
+    return str(folder / "model.meta"), LoadOptions(
+        fetch=("trained_loss:0", "hidden:0"), batch_size=5
+    )
+
+
+def saved_model_v1(folder):
+    with tf.Graph().as_default(), v1.Session() as session:
+        x, hidden, done = classifier()
+        session.run(v1.global_variables_initializer())
+        signature = v1.saved_model.predict_signature_def(
+            {"x": x}, {"hidden": hidden, "trained_loss": done}
+        )
+        builder = v1.saved_model.Builder(str(folder / "model"))
+        builder.add_meta_graph_and_variables(session, ["serve"], {"train_step": signature})
+        builder.save()
+    return str(folder / "model"), LoadOptions(batch_size=5)
+
+
+KINDS = [graph_def, meta_graph, saved_model_v1]
+
+
+@pytest.fixture(scope="module", params=KINDS, ids=[kind.__name__ for kind in KINDS])
+def emitted(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    path, options = request.param(folder)
+    return _emitted(path, folder / "split", 3, options)[1]
+
+
+def steps(session, meta_graph_def, signature, batches):
+    """What a signature gives for these batches, one after the other, and the weight then."""
+    found = meta_graph_def.signature_def[signature]
+    outputs = {name: info.name for name, info in found.outputs.items()}
+    rng, values = np.random.default_rng(0), []
+    for batch in batches:
+        x = rng.normal(size=(batch, FEATURES)).astype(np.float32)
+        values.append(session.run(outputs, {found.inputs["x"].name: x}))
+    handle = session.graph.get_tensor_by_name("weight:0")
+    return values, session.run(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32))
+
+
+def test_a_v1_session_trains_with_any_batch_size(emitted):
+    results = []
+    for signature in ("train_step", "train_step_whole"):
+        with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+            loaded = v1.saved_model.load(session, ["serve"], emitted)
+            results.append(steps(session, loaded, signature, (5, 3, 11)))
+    for one, other in zip(results[0][0], results[1][0], strict=True):
+        assert one.keys() == other.keys() and len(one) == 2
+        for name, value in one.items():
+            np.testing.assert_allclose(value, other[name], rtol=1e-4, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-4, atol=1e-6)
+
+
+def test_variables_are_there_once(emitted):
+    graph_def = sniff(emitted).proto.meta_graphs[0].graph_def
+    assert [node.name for node in graph_def.node if node.op == "VarHandleOp"] == ["weight"]
+
+
+def test_too_few_entries_name_the_unsplit_step(emitted):
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        loaded = v1.saved_model.load(session, ["serve"], emitted)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="signature train_step_whole"):
+            steps(session, loaded, "train_step", (2,))
+        steps(session, loaded, "train_step_whole", (2,))
+
+
+def test_tensorflow_2_loads_it(emitted):
+    loaded = tf.saved_model.load(emitted)
+    x = tf.ones((7, FEATURES))
+    first = loaded.signatures["train_step"](x=x)["trained_loss"]
+    assert loaded.signatures["train_step_whole"](x=x)["trained_loss"] < first
+
+
+def test_a_checkpoint_of_the_original_is_read(emitted, tmp_path):
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        classifier()
+        weight = np.full((FEATURES, 4), 0.5, np.float32)
+        v1.global_variables()[0].load(weight, session)
+        prefix = v1.train.Saver().save(session, str(tmp_path / "given"))
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        v1.saved_model.load(session, ["serve"], emitted)
+        with graph.as_default():
+            variable = graph.get_tensor_by_name("weight:0")
+            value = tf.raw_ops.RestoreV2(
+                prefix=prefix, tensor_names=["weight"], shape_and_slices=[""], dtypes=[tf.float32]
+            )[0]
+            session.run(tf.raw_ops.AssignVariableOp(resource=variable, value=value))
+            read = tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)
+            np.testing.assert_array_equal(session.run(read), weight)
+    keys = dict(tf.train.list_variables(f"{emitted}/variables/variables"))
+    assert keys == {"weight": [FEATURES, 4]}  # and so the original reads what the split one saves

@@ -1,0 +1,39 @@
+"""A split step by hand: a layer or two in M shards, with sums, variables and updates."""
+
+from typing import Any
+
+from graphs.problem import Problem
+from tests.builders import Machine, Op, build_problem
+
+
+def split_step(
+    num_shards: int, num_layers: int = 2, seconds: float | tuple[float, ...] = 1.0, **machine: Any
+) -> Problem:
+    """A step of some layers whose ops are named as a split step's are.
+
+    Args:
+      num_shards: M.
+      num_layers: each has a variable of 8 bytes, more in later layers, and an update of it.
+      seconds: of each copy, on all devices or on each.
+      machine: what Machine takes; a CPU, two GPUs and fast links where nothing is said.
+    """
+    ops = [Op("x", 0.0, (), (4,)), Op("x/cut", 0.0, ("x:0",), (1,) * num_shards)]
+    for layer in range(num_layers):
+        size = 8 * (layer + 1)
+        ops.append(Op(f"w{layer}", 0.0, (), (size,), alloc=(0,), persistent=size, colocation=layer))
+    below = [f"x/cut:{m}" for m in range(num_shards)]
+    for layer in range(num_layers):
+        names = [f"l{layer}/shard_{m}" for m in range(num_shards)]
+        for name, read in zip(names, below, strict=True):
+            ops.append(Op(name, seconds, (read, f"w{layer}:0"), (2,)))
+        below = [f"{name}:0" for name in names]
+    for layer in range(num_layers):
+        names = [f"grad/l{layer}/shard_{m}" for m in range(num_shards)]
+        for name, read in zip(names, below, strict=True):
+            ops.append(Op(name, seconds, (read,), (8 * (layer + 1),)))
+        terms = tuple(f"{name}:0" for name in names)
+        ops.append(Op(f"grad/l{layer}/summed", 0.01, terms, (8 * (layer + 1),)))
+        read = (f"grad/l{layer}/summed:0", f"w{layer}:0")
+        ops.append(Op(f"update{layer}", 0.01, read, (), colocation=layer))
+    options = {"num_devices": 3, "latency": 0.001, "bandwidth": 1000.0, **machine}
+    return build_problem(ops, Machine(**options))

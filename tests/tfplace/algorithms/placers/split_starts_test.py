@@ -1,0 +1,94 @@
+"""Placements that a search of a split step begins with: data parallel ones, and a pipeline."""
+
+import dataclasses
+
+import numpy as np
+
+from graphs.placement import Measurement
+from tests.split_steps import split_step
+from tfplace.algorithms.placers.data_parallel import (
+    data_parallel,
+    data_parallel_starts,
+    shards_by_speed,
+)
+from tfplace.algorithms.placers.pipeline import pipeline
+from tfplace.algorithms.table import policy_of
+from tfplace.choosing.unsplit import for_all_shards
+from tfplace.search.instance import Instance
+from tfplace.search.search import Limits, Stage, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+FAST_AND_SLOW = (9.0, 1.0, 3.0)  # of a CPU and two GPUs
+
+
+def _devices(problem, device_of_op):
+    return dict(zip(problem.graph.op_names, np.asarray(device_of_op).tolist(), strict=True))
+
+
+def test_a_device_computes_whole_shards_and_sums_lie_with_their_variable():
+    problem = split_step(4)
+    where = _devices(problem, data_parallel(problem))
+    for op in ("l0", "l1", "grad/l0", "grad/l1"):
+        assert [where[f"{op}/shard_{m}"] for m in range(4)] == [1, 2, 1, 2]
+    for layer in (0, 1):
+        assert where[f"w{layer}"] == where[f"update{layer}"] == where[f"grad/l{layer}/summed"]
+    assert where["w0"] != where["w1"]
+
+
+def test_variables_are_spread_as_they_are_used_or_the_largest_first():
+    problem = split_step(2, num_layers=3)  # of 8, 16 and 24 bytes
+    largest_first = _devices(problem, data_parallel(problem))
+    as_used = _devices(problem, data_parallel(problem, in_order_of_use=True))
+    assert [largest_first[f"w{layer}"] for layer in range(3)] == [2, 2, 1]
+    assert [as_used[f"w{layer}"] for layer in range(3)] == [1, 2, 1]
+
+
+def test_a_faster_device_gets_more_shards():
+    problem = split_step(4, seconds=FAST_AND_SLOW)
+    assert shards_by_speed(problem) == [1, 1, 1, 2]
+    assert shards_by_speed(split_step(4)) == [1, 2, 1, 2]
+
+
+def test_uneven_shards_are_the_best_start_on_uneven_devices():
+    problem = split_step(4, seconds=FAST_AND_SLOW)
+    outcomes = SimulatingEvaluator(problem).evaluate(data_parallel_starts(problem))
+    steps = [outcome.step_seconds for outcome in outcomes]
+    assert min(steps) < 0.6 * steps[0]
+
+
+def test_equal_devices_have_no_start_twice():
+    problem = split_step(2, num_layers=1)
+    assert len(data_parallel_starts(problem)) == 1
+
+
+def test_a_pipelines_layers_lie_on_one_device_with_all_shards():
+    problem = split_step(3, num_layers=4)
+    where = _devices(problem, pipeline(problem))
+    for layer in range(4):
+        assert len({where[f"l{layer}/shard_{m}"] for m in range(3)}) == 1
+        assert where[f"w{layer}"] == where[f"update{layer}"]
+    assert {where[f"l{layer}/shard_0"] for layer in range(4)} == {1, 2}
+
+
+def test_the_unsplit_placement_is_taken_over_for_all_shards():
+    problem = split_step(2, num_layers=2)
+    whole = split_step(1, num_layers=2)
+    names = [name.replace("/shard_0", "").replace("/cut", "") for name in whole.graph.op_names]
+    names[1] = "unused"
+    unsplit = dataclasses.replace(whole, graph=dataclasses.replace(whole.graph, op_names=names))
+    wanted = {"l0": 1, "l1": 2, "grad/l0": 2, "w0": 1, "w1": 2, "update1": 2}
+    found = np.array([wanted.get(name, 1) for name in names])
+    where = _devices(problem, for_all_shards(problem, unsplit, found))
+    assert [where["l1/shard_0"], where["l1/shard_1"], where["w1"]] == [2, 2, 2]
+    assert [where["grad/l0/shard_1"], where["grad/l1/shard_1"], where["x/cut"]] == [2, 1, 1]
+
+
+def test_annealing_a_split_step_is_never_worse_than_its_data_parallel_starts():
+    problem = split_step(4, num_layers=3, bandwidth=10.0)
+    simulator = SimulatingEvaluator(problem)
+    starts = simulator.evaluate(data_parallel_starts(problem))
+    instance = Instance(problem, np.ones(problem.num_ops, dtype=np.int32))
+    stage = Stage("annealing", lambda best: policy_of("annealing", instance, 0, None))
+    result = search([stage], simulator, Limits(60.0, max_trials=2000))
+    assert isinstance(result.best.outcome, Measurement)
+    assert result.best.outcome.step_seconds < min(start.step_seconds for start in starts)

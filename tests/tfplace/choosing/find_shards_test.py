@@ -1,0 +1,163 @@
+"""`--shards=auto`: which numbers are tried, what is searched on, and what it never does."""
+
+import dataclasses
+import math
+from typing import Any
+
+import pytest
+
+from graphs.errors import UsageError
+from graphs.placement import Infeasible, Measurement
+from tests.split_steps import split_step
+from tfplace.choosing import find_shards
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.find_placement import Searched
+from tfplace.commands.from_flags import num_shards
+from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions, require_outputs
+from tfplace.progress import Progress
+from tfplace.search.trial_log import SearchResult
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    """What a search of numbers of shards needs of a prepared model."""
+
+    problem: object
+    shards: int
+
+
+def _result(num_trials, interrupted=False):
+    empty = {field.name: None for field in dataclasses.fields(SearchResult)}
+    return SearchResult(**{**empty, "num_trials": num_trials, "interrupted": interrupted})
+
+
+class _World:
+    """Steps and reading take what a test says; a longer search finds half a percent more."""
+
+    def __init__(self, monkeypatch, steps, errors=()):
+        self.now, self.searches, self.decided = 0.0, [], []
+        self._steps, self._errors, self.reading = steps, errors, 1.0
+        self.interrupt_at = math.inf
+        for name, value in {
+            "find_placement": self.find_placement,
+            "prepare": self.prepare,
+            "at_most": lambda prepared, most: prepared,
+            "data_parallel_baseline": lambda prepared, options: f"of {prepared.shards}",
+            "for_all_shards": lambda *each: None,
+            "simulated": lambda *each: dataclasses.make_dataclass("S", ["outcome"])(None),
+        }.items():
+            monkeypatch.setattr(find_shards, name, value)
+        monkeypatch.setattr("tfplace.choosing.find_shards.time.monotonic", lambda: self.now)
+
+    def prepare(self, options, trace_seconds):
+        if options.num_shards in self._errors:
+            raise UsageError("the batch is too small; take fewer")
+        self.now += self.reading * (options.num_shards + 1) / 2
+        return _Prepared(_PROBLEM, options.num_shards)
+
+    def find_placement(self, prepared, options, trained, folder, progress, earlier=None, known=()):
+        self.searches.append((prepared.shards, options.budget_seconds, options.max_trials))
+        self.now += options.budget_seconds
+        seconds = self._steps[prepared.shards]
+        if earlier is not None:
+            seconds *= 0.995
+        outcome = Measurement(seconds, (), "") if math.isfinite(seconds) else _NOTHING
+        single = Candidate("single", None, Measurement(2.0, (), ""))
+        found = Candidate("found", None, outcome)
+        stops = len(self.searches) >= self.interrupt_at
+        return Searched([single], [found], _result(options.max_trials or 10, stops))
+
+    def run(self, **options):
+        given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO), **options)
+        first: Any = _Prepared(_PROBLEM, 1)
+        search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
+        prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
+        return prepared.shards, {each.shards: each for each in searched.shards}, searched
+
+
+_PROBLEM = split_step(2, num_devices=5)  # a CPU and four GPUs
+_NOTHING = Infeasible("memory", "it does not fit")
+
+
+def test_the_best_number_gets_most_of_the_time_and_the_report_has_all(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    shards, tried, searched = world.run(budget_seconds=100.0)
+    assert shards == 4 and world.decided == [4]
+    assert world.searches[-1][0] == 4 and world.searches[-1][1] > 50.0
+    assert world.now == pytest.approx(100.0)
+    assert [*tried] == [1, 2, 4, 8]
+    assert tried[8].step_seconds == 0.4 and tried[8].single_seconds == 2.0
+    assert "1" in tried[2].reason and tried[2].step_seconds is None
+    assert searched.data_parallel == "of 4"
+
+
+def test_numbers_that_are_close_are_searched_longer_before_one_is_decided_on(monkeypatch):
+    world = _World(monkeypatch, {1: 0.32, 2: 0.5, 4: 0.3, 8: 0.36})
+    world.run(budget_seconds=100.0)
+    assert [shards for shards, *_ in world.searches[-3:]] == [4, 1, 4]
+
+
+def test_within_a_percent_fewer_shards_win(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3005, 4: 0.3, 2: 0.5, 8: 0.5})
+    assert world.run(budget_seconds=100.0)[0] == 1
+
+
+def test_the_unsplit_step_is_kept_where_splitting_is_slower(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and world.searches[-1][0] == 1
+    assert tried[2].step_seconds is None and tried[8].step_seconds is None
+
+
+def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 4: 0.3})
+    world.reading = 20.0
+    shards, tried, _ = world.run(budget_seconds=100.0)  # 4 take 50 s, 8 would take 90 s
+    assert shards == 4 and "too much of the budget" in tried[8].reason
+    world = _World(monkeypatch, {1: 1.0})
+    world.reading = 60.0
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and "too much of the budget" in tried[4].reason
+    assert world.now == pytest.approx(100.0)
+
+
+def test_a_batch_that_is_too_small_is_said_not_raised(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6}, errors=(4, 8))
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 2 and "the batch is too small" in tried[4].reason
+
+
+def test_what_fits_only_when_it_is_split_is_found(monkeypatch):
+    world = _World(monkeypatch, {1: math.inf, 2: 1.0, 4: 0.9, 8: 0.8})
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 8
+    assert tried[1].step_seconds is None and tried[1].reason
+
+
+def test_trials_are_shared_out_like_seconds(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.run(budget_seconds=100.0, max_trials=1000)
+    trials = [most for *_, most in world.searches]
+    assert trials[:3] == [60, 60, 60] and sum(trials) == 1000
+
+
+def test_after_a_signal_nothing_more_is_searched(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 4: 0.3})
+    world.interrupt_at = 1
+    assert world.run(budget_seconds=100.0)[0] == 1
+    assert len(world.searches) == 1
+
+
+def test_shards_are_a_number_or_auto():
+    assert num_shards("3") == 3 and num_shards("auto", may_be_auto=True) == AUTO
+    with pytest.raises(UsageError, match=r"--shards=auto: wanted a whole number.*optimize"):
+        num_shards("auto")
+    for text in ("0", "-1", "two", "1.5"):
+        with pytest.raises(UsageError, match="wanted a whole number of at least 1, or auto"):
+            num_shards(text, may_be_auto=True)
+
+
+@pytest.mark.parametrize("more", [{"checkpoint_dir": "kept"}, {"evaluator": "measure"}])
+def test_what_auto_does_not_go_with_is_refused(more):
+    with pytest.raises(UsageError, match="--shards=auto"):
+        require_outputs(OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO), **more))

@@ -1,0 +1,36 @@
+"""Tests of tfplace.choosing.shard_counts."""
+
+import math
+
+import pytest
+
+from tfplace.choosing.shard_counts import next_count, shard_counts, why_not
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "counts"),
+    [(1, [2]), (2, [2, 4]), (3, [2, 3, 4]), (4, [2, 4, 8]), (8, [2, 4, 8, 16])],
+)
+def test_numbers_up_to_twice_the_devices(num_devices, counts):
+    assert shard_counts(num_devices) == counts
+
+
+def test_a_shard_for_each_device_comes_first_then_the_neighbours_of_the_best():
+    assert next_count(4, {1: 1.0}, []) == 4
+    assert next_count(4, {1: 1.0, 4: 0.3}, []) == 2
+    assert next_count(4, {1: 1.0, 4: 0.3, 2: 0.5}, []) == 8
+    assert next_count(4, {1: 1.0, 4: 0.3}, [2, 8]) is None
+    assert next_count(8, {1: 0.3, 8: 0.5}, []) == 2
+
+
+def test_what_lies_beyond_a_hopeless_number_is_not_tried():
+    assert "4 " in why_not(8, {1: 1.0, 4: 1.3})
+    assert why_not(8, {1: 1.0, 4: 1.2}) == ""
+    assert why_not(2, {1: 1.0, 4: 1.3}) == ""
+    assert "2.5 times" in why_not(2, {1: 1.0, 4: 2.5})
+    assert why_not(8, {1: 1.0, 4: 0.3}) == ""
+
+
+def test_where_nothing_fits_yet_every_number_is_worth_a_try():
+    assert why_not(8, {1: math.inf, 4: math.inf}) == ""
+    assert why_not(8, {1: math.inf, 4: 1.0}) == ""

@@ -1,0 +1,196 @@
+"""The search of `optimize --shards=auto`: numbers of shards are tried, the best is searched on.
+
+Each number begins with a short search. Those that come close to the best get a longer one, and the
+best of these all that is left: successive halving (Karnin, Koren, Somekh 2013). Reading and
+pricing a step split another way takes seconds of the same budget, so how long it will take is
+estimated before it is begun. The unsplit step is among them and needs no such time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Callable
+
+from graphs.errors import TfplaceError
+from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+from tfplace.algorithms.placers.legal import working_devices
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
+from tfplace.choosing.device_limit import at_most
+from tfplace.choosing.find_placement import Searched, find_placement
+from tfplace.choosing.shard_counts import next_count, why_not
+from tfplace.choosing.ties import TIE
+from tfplace.choosing.tried_shards import ShardsFound, TriedShards
+from tfplace.choosing.unsplit import for_all_shards
+from tfplace.interruption import interruptible
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.progress import Progress
+from tfplace.simulation.simulated import simulated
+
+FIRST_SHARE = 0.06
+"""Of the budget, for the first search of each number of shards."""
+MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
+"""Of the budget, by when another number's first search has to begin: the best one needs the rest.
+A shard for each device is so often the best that it may take longer."""
+CLOSE, SECOND_SHARE = 1.15, 0.25
+"""Within so much of the best, a number gets a second search, with this share of what is left."""
+MOST_CLOSE = 2
+
+
+class ShardSearch:
+    """One search over numbers of shards.
+
+    Attributes:
+      tried: the numbers that were searched, with their problems.
+      skipped: the others.
+    """
+
+    def __init__(
+        self,
+        prepared: PreparedModel,
+        options: OptimizeOptions,
+        trained: Checkpoint | None,
+        progress: Progress,
+        reading_seconds: float,
+    ) -> None:
+        """Searches nothing yet.
+
+        Args:
+          prepared: the step as it is.
+          options: limits of all together.
+          trained: what --policy names, or None.
+          progress: is told what goes on.
+          reading_seconds: what reading and pricing the step as it is took.
+        """
+        self.tried: list[ShardsFound] = []
+        self.skipped: list[TriedShards] = []
+        self._whole, self._options, self._trained = prepared, options, trained
+        self._progress = progress
+        self._reading = (1, reading_seconds)  # shards, seconds: of the last step that was read
+        self._began = time.monotonic()
+        self._num_trials = 0
+        self._data_parallel: DataParallel | None = None
+
+    def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
+        """The problem and the placements of the number that is best, of equals the fewest shards.
+
+        Args:
+          decided: called with the problem that gets the last and longest search.
+        """
+        self._first(1, self._whole)
+        if len(working_devices(self._whole.problem)) > 1:
+            self._try_others()
+        best = min(each.step_seconds for each in self.tried)
+        self.tried.sort(key=lambda each: each.step_seconds)
+        close = [each for each in self.tried if each.step_seconds <= best * CLOSE][:MOST_CLOSE]
+        if len(close) > 1:
+            for each in close:
+                self._longer(each, SECOND_SHARE)
+        winner = self._winner()
+        decided(winner.prepared)
+        self._longer(winner, 1.0)
+        winner = self._winner()
+        told = sorted([*(each.told() for each in self.tried), *self.skipped], key=_by_shards)
+        searched = dataclasses.replace(
+            winner.searched, shards=told, data_parallel=self._data_parallel
+        )
+        return winner.prepared, searched
+
+    def _winner(self) -> ShardsFound:
+        limit = min(each.step_seconds for each in self.tried) * (1.0 + TIE)
+        tied = [each for each in self.tried if each.step_seconds <= limit]
+        return min(tied, key=lambda each: each.shards)
+
+    def _try_others(self) -> None:
+        """Tries other numbers, from the number of devices on, while there is time."""
+        num_devices = len(working_devices(self._whole.problem))
+        while not self._is_interrupted():
+            steps = {each.shards: each.step_seconds for each in self.tried}
+            passed = [each.shards for each in self.skipped]
+            shards = next_count(num_devices, steps, passed)
+            if shards is None:
+                return
+            share = FOR_EACH_DEVICE if shards == num_devices else MOST_SHARE
+            left = share * self._options.budget_seconds - self._elapsed()
+            reason = why_not(shards, steps) or self._too_long(shards, left)
+            if reason:
+                self.skipped.append(TriedShards(shards, reason=reason))
+                continue
+            self._try(shards, left)
+
+    def _too_long(self, shards: int, left: float) -> str:
+        if self._expected_seconds(shards) <= left:
+            return ""
+        return "not tried: reading and pricing it would have taken too much of the budget"
+
+    def _expected_seconds(self, shards: int) -> float:
+        last, seconds = self._reading
+        return seconds * (shards + 1) / (last + 1)
+
+    def _try(self, shards: int, left: float) -> None:
+        self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
+        options = dataclasses.replace(self._options.problem, num_shards=shards)
+        began = time.monotonic()
+        work = functools.partial(prepare, options, trace_seconds=max(left, 1.0) / shards)
+        try:
+            with interruptible() as interruption, self._progress.working():
+                prepared = interruption.unless_seen(work, None)
+        except TfplaceError as error:
+            reason = f"can't be split so: {str(error).splitlines()[0]}"
+            self.skipped.append(TriedShards(shards, reason=reason))
+            return
+        self._reading = (shards, time.monotonic() - began)
+        if prepared is None:
+            self.skipped.append(TriedShards(shards, reason="not tried: interrupted"))
+            return
+        limited = at_most(prepared, self._options.max_devices)
+        if shards == len(working_devices(limited.problem)):
+            self._data_parallel = data_parallel_baseline(limited, options)
+        self._first(shards, limited)
+
+    def _first(self, shards: int, prepared: PreparedModel) -> None:
+        """The first search of a number, which begins with what the unsplit step's has found."""
+        known = []
+        if self.tried and (found := self.tried[0].searched.best) is not None:
+            projected = for_all_shards(prepared.problem, self._whole.problem, found.device_of_op)
+            outcome = simulated(prepared.problem, projected).outcome
+            known.append(Candidate("the unsplit placement, for all shards", projected, outcome))
+        limits, most = self._options, self._options.max_trials
+        options = dataclasses.replace(
+            limits,
+            budget_seconds=FIRST_SHARE * limits.budget_seconds,
+            max_trials=None if most is None else max(int(FIRST_SHARE * most), 1),
+        )
+        found_now = find_placement(
+            prepared, options, self._trained, None, self._progress, known=known
+        )
+        self._num_trials += found_now.result.num_trials
+        self.tried.append(ShardsFound(shards, prepared, found_now))
+
+    def _longer(self, tried: ShardsFound, share: float) -> None:
+        """Another search of a number that was tried, with a share of what is left."""
+        if self._is_interrupted():
+            return
+        limits, most = self._options, self._options.max_trials
+        seconds = share * max(limits.budget_seconds - self._elapsed(), 0.0)
+        if most is not None:
+            most = max(int(share * (most - self._num_trials)), 1)
+        options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)
+        searched = find_placement(
+            tried.prepared, options, self._trained, None, self._progress, tried.searched
+        )
+        self._num_trials += searched.result.num_trials
+        self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
+
+    def _is_interrupted(self) -> bool:
+        return any(each.searched.result.interrupted for each in self.tried)
+
+
+def _by_shards(tried: TriedShards) -> int:
+    return tried.shards

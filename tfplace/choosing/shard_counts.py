@@ -1,0 +1,56 @@
+"""Which numbers of shards are worth a try: 1, 2, 4, ... up to twice the devices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+
+HOPELESS, HOPELESS_BETWEEN = 1.25, 2.0
+"""A number so many times as slow as the best: what lies beyond it is not tried; nor, where it is
+even slower, what lies between the two."""
+
+
+def shard_counts(num_devices: int) -> list[int]:
+    """Ascending; without 1, which is the step as it is.
+
+    Args:
+      num_devices: that work is spread over.
+    """
+    powers = {2**k for k in range(1, (2 * num_devices).bit_length()) if 2**k <= 2 * num_devices}
+    return sorted({*powers, num_devices} - {1})
+
+
+def next_count(num_devices: int, tried: Mapping[int, float], passed: Collection[int]) -> int | None:
+    """The number to try next: first a shard for each device, then what is nearest to the best.
+
+    Args:
+      num_devices: that work is spread over.
+      tried: {number of shards: step seconds}, 1 among them.
+      passed: numbers that are not tried.
+    """
+    left = [each for each in shard_counts(num_devices) if each not in {*tried, *passed}]
+    if num_devices in left:
+        return num_devices
+    best = math.log2(min(tried, key=tried.__getitem__))
+    return min(left, key=lambda each: (abs(math.log2(each) - best), each), default=None)
+
+
+def why_not(shards: int, tried: Mapping[int, float]) -> str:
+    """Why a number is not worth a try, by what was found for others; empty where it is.
+
+    Args:
+      shards: the number.
+      tried: {number of shards: step seconds}.
+    """
+    best = min(tried, key=tried.__getitem__)
+    if not math.isfinite(tried[best]):
+        return ""
+    for number, seconds in sorted(tried.items(), key=lambda pair: abs(pair[0] - shards)):
+        slower = seconds / tried[best]
+        is_beyond = best < number < shards or shards < number < best
+        is_between = best < shards < number or number < shards < best
+        if (is_beyond and slower > HOPELESS) or (is_between and slower > HOPELESS_BETWEEN):
+            return (
+                f"not tried: with {number} a step takes {slower:.2g} times as long as with {best}"
+            )
+    return ""
