@@ -27,6 +27,7 @@ from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import simulated_in_order, with_order
+from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import time_choice
 from tfplace.compilation.ahead import CompilingAhead
@@ -95,8 +96,10 @@ def optimize(
             phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
                 prepared = at_most(prepared, options.max_devices)
-                searched = find_placement(prepared, options, trained, folder, progress)
+                limited = budget_beside_order(prepared, options)
+                searched = find_placement(prepared, limited, trained, folder, progress)
             searched = in_order(prepared, searched)
+            searched = search_in_order(prepared, options, searched, progress)
             choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
