@@ -29,6 +29,7 @@ from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import simulated_in_order, with_order
+from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
@@ -96,17 +97,19 @@ def optimize(
             phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
                 prepared = at_most(prepared, options.max_devices)
+                limited = budget_beside_order(prepared, options)
                 if options.problem.num_shards == AUTO:
-                    shards = ShardSearch(prepared, options, trained, progress, _reading(phases))
+                    shards = ShardSearch(prepared, limited, trained, progress, _reading(phases))
                     prepared, searched = shards.run(
                         lambda decided: builder.begin(decided.source, scratch)
                     )
                     prepared = with_order(prepared, options.problem.order)
                     unsplit = shards.unsplit()
                 else:
-                    searched = find_placement(prepared, options, trained, folder, progress)
+                    searched = find_placement(prepared, limited, trained, folder, progress)
                     unsplit = None
             searched = in_order(prepared, searched)
+            searched = search_in_order(prepared, options, searched, progress)
             choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)

@@ -24,6 +24,7 @@ class ModelOrder:
 
     def __init__(self) -> None:
         """Has found nothing yet."""
+        self._ranks: dict[bytes, IntArray] = {}
         # The problem is kept beside its number, so that no other one gets that number.
         self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
 
@@ -31,9 +32,14 @@ class ModelOrder:
         """The edges of a placement i4[N], as the model names its ops."""
         return origin_edges(prepared, self.ordered(prepared, device_of_op).edges)
 
+    def searched_with(self, device_of_op: IntArray, rank: IntArray) -> None:
+        """Notes the ranks i4[N] that a placement was searched with: they are tried for it, too."""
+        self._ranks[_key(device_of_op)] = rank
+
     def ordered(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
         """A placement of the prepared model's problem with its order."""
-        key = (id(prepared.problem), device_of_op.astype("int32").tobytes())
+        own = self._ranks.get(_key(device_of_op))
+        key = (id(prepared.problem), _key(device_of_op))
         if key not in self._found:
             while len(self._found) >= MOST_KEPT:
                 self._found.pop(next(iter(self._found)))
@@ -43,9 +49,14 @@ class ModelOrder:
                 device_of_op,
                 anchors,
                 lambda edges: writable(prepared, edges),
+                () if own is None else (own,),
             )
             self._found[key] = (prepared.problem, found)
         return self._found[key][1]
+
+
+def _key(device_of_op: IntArray) -> bytes:
+    return device_of_op.astype("int32").tobytes()
 
 
 def with_order(prepared: PreparedModel, order: str) -> PreparedModel:
