@@ -83,3 +83,11 @@ def test_what_stays_whole_is_said_with_its_share():
         ("whole", "4 Where: why (60 % of the work)"),
         ("note", "most of the floating-point work is not split: shards gain little here"),
     ]  # fmt: skip
+
+
+def test_one_shard_runs_nothing_of_the_splitting(tmp_path, monkeypatch):
+    path = str(tmp_path / "model.pb")
+    zoo.write(zoo.build("cifar10", "tiny", batch_size=2), path)
+    monkeypatch.setattr("tfplace.preparing.loaded_model.split_model", None)
+    prepared = prepare(ProblemOptions(path, cluster="k80x2", num_shards=1), trace=False)
+    assert prepared.split is None and prepared.source.split_graph is None
