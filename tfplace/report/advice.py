@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.data_parallel import NAME, DataParallel
+from tfplace.choosing.tried_shards import TriedShards
+from tfplace.report.explaining.parallelism import ACCUMULATION
 from tfplace.units_text import bytes_text, seconds_text
 
 START_SECONDS = 1e-4
@@ -40,4 +43,21 @@ def advice(estimate: DataParallel | None, step_seconds: float) -> list[str]:
         f"plain data parallelism over {estimate.num_shards} devices is predicted to be faster: "
         f"{seconds_text(estimate.step_seconds)} a step, moving "
         f"{bytes_text(estimate.transfer_bytes)} between them; try --shards={estimate.num_shards}"
+    ]
+
+
+def shards_advice(
+    parallelism: Mapping[str, Any], shards_tried: Sequence[TriedShards] = ()
+) -> list[str]:
+    """What to do where shards share one device; nothing if the unsplit step was tried, too.
+
+    Args:
+      parallelism: see `parallelism_facts`.
+      shards_tried: what was searched in turn.
+    """
+    if parallelism["kind"] != ACCUMULATION or shards_tried:
+        return []
+    return [
+        "all shards lie on one device, where splitting only adds ops: without --shards the step is "
+        "likely to be shorter"
     ]

@@ -20,7 +20,7 @@ from tfplace.choosing.rounds.plan import Round
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.written_devices import LoadingNeeds
-from tfplace.report.advice import advice
+from tfplace.report.advice import advice, shards_advice
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
@@ -103,7 +103,12 @@ def report_of(
         by_devices=by_devices(
             prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
         ),
-        advice={"sentences": advice(estimate, best.step_seconds)},
+        advice={
+            "sentences": [
+                *advice(estimate, best.step_seconds),
+                *shards_advice(kind, searched.shards),
+            ]
+        },
     )
 
 

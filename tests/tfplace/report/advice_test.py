@@ -3,7 +3,7 @@
 import dataclasses
 
 from tfplace.choosing.data_parallel import DataParallel
-from tfplace.report.advice import advice
+from tfplace.report.advice import advice, shards_advice
 
 ESTIMATE = DataParallel(7.2, True, "", {}, num_shards=2, num_transfers=3, transfer_bytes=60)
 
@@ -27,3 +27,9 @@ def test_nothing_is_advised_where_nothing_would_be_gained():
 
 def test_a_gain_below_what_starting_a_step_takes_is_no_advice():
     assert advice(dataclasses.replace(ESTIMATE, step_seconds=5e-7), 1e-5) == []
+
+
+def test_shards_on_one_device_gain_nothing():
+    assert shards_advice({"kind": "data_parallel"}) == []
+    (sentence,) = shards_advice({"kind": "gradient_accumulation"})
+    assert "without --shards" in sentence
