@@ -1,10 +1,11 @@
 # make demo: an RNNLM training graph placed over two workers, measured. make test: all tests.
 # make docs: schedules drawn, the demo again, and the documents' transcript and tables rewritten.
+# make rival: three Keras models measured beside tf.distribute, and that page's table rewritten.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs clean
+.PHONY: demo test check docs rival clean
 
 $(VENV)/installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +31,9 @@ check: $(VENV)/installed
 docs: $(VENV)/installed
 	$(BIN)/python -m tfplace.docs.draw_schedules
 	$(BIN)/python -m tfplace.docs.rewrite_docs $(DOCS_FLAGS)
+
+rival: $(VENV)/installed
+	$(BIN)/python -m tests.rival --page
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ways", default=",".join(WAYS), help="some of them, the first included")
     parser.add_argument(
         "--optimize",
-        default="--shards=2 --budget_seconds=45",
+        default="--shards=auto --budget_seconds=40",
         help="flags of `tfplace optimize`",
     )
     parser.add_argument("--folder", help="keep what tfplace made there; what is there is used")

@@ -44,9 +44,9 @@ class RivalOptions:
     """
 
     folder: Path
-    optimize_flags: Sequence[str] = ("--shards=2", "--budget_seconds=45")
+    optimize_flags: Sequence[str] = ("--shards=auto", "--budget_seconds=40")
     warmup_steps: int = 100
-    seconds: float = 25.0
+    seconds: float = 20.0
     ways: Sequence[str] = WAYS
 
 
