@@ -1,5 +1,5 @@
 # make demo: an RNNLM training graph placed over two workers, measured. make test: all tests.
-# make docs: the demo again, and the documents' transcript and tables rewritten.
+# make docs: schedules drawn, the demo again, and the documents' transcript and tables rewritten.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,6 +28,7 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 
 docs: $(VENV)/installed
+	$(BIN)/python -m tfplace.docs.draw_schedules
 	$(BIN)/python -m tfplace.docs.rewrite_docs $(DOCS_FLAGS)
 
 clean:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Callable
 
 from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
+from tfplace.choosing.against_unsplit import Found
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
@@ -93,11 +95,21 @@ class ShardSearch:
         decided(winner.prepared)
         self._longer(winner, 1.0)
         winner = self._winner()
+        return winner.prepared, self._told(winner).searched
+
+    def unsplit(self) -> Found | None:
+        """What was found for the step as it came; None where it is the best, or nothing runs."""
+        whole = next(each for each in self.tried if each.shards == 1)
+        is_best = self._winner() is whole
+        return None if is_best or not math.isfinite(whole.step_seconds) else self._told(whole)
+
+    def _told(self, tried: ShardsFound) -> Found:
+        """What was found for a number of shards, and what is told of all numbers."""
         told = sorted([*(each.told() for each in self.tried), *self.skipped], key=_by_shards)
         searched = dataclasses.replace(
-            winner.searched, shards=told, data_parallel=self._data_parallel
+            tried.searched, shards=told, data_parallel=self._data_parallel
         )
-        return winner.prepared, searched
+        return Found(tried.prepared, searched)
 
     def _winner(self) -> ShardsFound:
         limit = min(each.step_seconds for each in self.tried) * (1.0 + TIE)

@@ -28,6 +28,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 def _fidelity(model: str, values: flags.FlagValues) -> int:
     begin(model, values)
 
+    from tfplace.choosing.order.model_order import with_order
     from tfplace.fidelity.first_round import known_machine
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
@@ -39,7 +40,8 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
     progress = progress_for(values.verbosity)
     with progress.working():
         progress.say(f"reading {model} and pricing its ops")
-        prepared = prepare(problem_options(model, values))
+        options = problem_options(model, values)
+        prepared = with_order(prepare(options), options.order)
         require_present(prepared)
         known = known_machine(prepared, values.seed, progress.say)
         study = study_fidelity(known.prepared, config, progress.say)

@@ -10,6 +10,7 @@ import numpy as np
 from graphs.errors import ClusterError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from tfplace.choosing.order.model_order import simulated_in_order
 from tfplace.fidelity.error_sources import (
     OpTypeError,
     TracedStep,
@@ -162,7 +163,8 @@ def study_fidelity(
             failed[placement.name] = result.message
         else:
             placed = simulated(prepared.problem, placement.device_of_op, evaluator)
-            ran.append((placed, _pair(prepared, placement, placed, result)))
+            in_order = simulated_in_order(prepared, placement.device_of_op, placed)
+            ran.append((placed, _pair(prepared, placement, in_order, result)))
     if not ran:
         raise ClusterError(
             f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the "

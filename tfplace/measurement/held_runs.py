@@ -8,21 +8,22 @@ import itertools
 from collections.abc import Mapping
 
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.training_run import PreparedRun, ReleaseRequest
+from tfplace.measurement.training_run import PreparedRun, ReleaseRequest, TrainingRun
 
 RELEASE_SECONDS = 60.0
 
-Key = tuple[bytes, int]
-"""A graph, and its number among equal ones of a measurement: each has a run of its own."""
+Key = tuple[bytes, tuple[str, ...], int]
+"""A graph, what is fetched of it, and the number of the run among equal ones of a measurement."""
 
 
-def keys_of(graphs: Mapping[str, bytes]) -> dict[str, Key]:
-    """{name: key} of a measurement's graphs."""
-    count: collections.Counter[bytes] = collections.Counter()
+def keys_of(graphs: Mapping[str, bytes], runs: Mapping[str, TrainingRun]) -> dict[str, Key]:
+    """{name: key} of a measurement's runs; a graph may hold a split and an unsplit step."""
+    count: collections.Counter[tuple[bytes, tuple[str, ...]]] = collections.Counter()
     keys = {}
     for name, graph in graphs.items():
-        keys[name] = graph, count[graph]
-        count[graph] += 1
+        same = graph, tuple(runs[name].fetches)
+        keys[name] = *same, count[same]
+        count[same] += 1
     return keys
 
 

@@ -56,7 +56,7 @@ class Timings:
 
 def measure_variants(
     variants: Mapping[str, Any],
-    run: TrainingRun,
+    run: TrainingRun | Mapping[str, TrainingRun],
     cluster: Cluster,
     limits: StepLimits,
     compared: str = "",
@@ -69,8 +69,9 @@ def measure_variants(
     process somebody killed is tried again.
 
     Args:
-      variants: {name: GraphDef with devices}; equal but for the devices.
-      run: feeds, fetches and initialization, the same for all.
+      variants: {name: GraphDef with devices}.
+      run: feeds, fetches and initialization; {name: each one's} where graphs differ in more than
+        their devices.
       cluster: where the devices are; workers without addresses are started and ended here.
       limits: between min_steps and max_steps, timing stops at a look (`timing.looks_at`) that
         finds the answer clear.
@@ -105,17 +106,17 @@ class _Comparison:
     def __init__(
         self,
         variants: Mapping[str, Any],
-        run: TrainingRun,
+        run: TrainingRun | Mapping[str, TrainingRun],
         limits: StepLimits,
         compared: str,
         held: HeldRuns,
     ) -> None:
         self._graphs = {name: graph.SerializeToString() for name, graph in variants.items()}
-        self._keys = keys_of(self._graphs)
+        self._runs = run if isinstance(run, Mapping) else dict.fromkeys(variants, run)
+        self._keys = keys_of(self._graphs, self._runs)
         held.make_room(set(self._keys.values()))
         self._held = held
         self._slots = {name: held.slot(key) for name, key in self._keys.items()}
-        self._run = run
         self._limits = limits
         self._compared = compared
         self._process = held.process
@@ -177,7 +178,7 @@ class _Comparison:
         request = PrepareRequest(
             self._slots[name],
             self._graphs[name],
-            self._run,
+            self._runs[name],
             through=self._through,
             seed=self._limits.seed,
         )

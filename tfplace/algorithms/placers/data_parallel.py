@@ -9,6 +9,7 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
+from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import shard_of_op
 
 
@@ -95,13 +96,8 @@ def _spread_variables(
     in_order_of_use: bool,
 ) -> None:
     """Gives variables and what updates them a device: one after the other the least held one."""
-    graph = problem.graph
-    unit = np.where(
-        graph.colocation_group >= 0,
-        graph.colocation_group,
-        graph.colocation_group.max(initial=-1) + 1 + np.arange(problem.num_ops),
-    )
-    num_bytes = np.bincount(unit, weights=graph.op_persistent_bytes)
+    unit = variable_units(problem, shard)
+    num_bytes = variable_bytes(problem, unit)
     order = np.argsort(-num_bytes, kind="stable")
     if in_order_of_use:
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")

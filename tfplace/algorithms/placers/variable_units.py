@@ -1,0 +1,69 @@
+"""Which variables are updated together: a weight and what its optimizer keeps for it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from graphs.op_graph import IntArray, LongArray
+from graphs.problem import Problem
+from tfplace.grouping.quotient import BoolArray
+
+_SMALL_BYTES = 64
+"""Learning rates, counters and norms, which all updates read and which bind none to another."""
+
+
+def variable_units(problem: Problem, shard_of_op: IntArray) -> LongArray:
+    """i8[N]: ops with one number share a device in data parallelism; most are alone.
+
+    Colocation groups do. An optimizer that is written in many ops (Keras's Adam) updates a weight
+    and its two moments in three groups, which all read the same summed gradient: on different
+    devices it would travel more often than any ring sends it. So groups are one that large tensors
+    connect behind the last op of a shard.
+
+    Args:
+      problem: of a split step; its ops are in a topological order.
+      shard_of_op: i4[N] which shard an op works for; -1 for an op that is whole.
+    """
+    graph = problem.graph
+    group = np.where(
+        graph.colocation_group >= 0,
+        graph.colocation_group,
+        graph.colocation_group.max(initial=-1) + 1 + np.arange(problem.num_ops),
+    ).astype(np.int64)
+    source, target, num_bytes = graph.op_edges()
+    after = _after_all_shards(problem, shard_of_op)
+    has_one = _num_outputs(problem) <= 1  # a tuple of all gradients binds none to another
+    joined = after[source] & after[target] & has_one[source] & has_one[target]
+    joined &= num_bytes > _SMALL_BYTES
+    ends = group[source[joined]], group[target[joined]]
+    size = int(group.max(initial=-1)) + 1
+    edges = coo_array((np.ones(len(ends[0])), ends), shape=(size, size))
+    _, unit_of_group = connected_components(edges, directed=False)
+    return np.asarray(unit_of_group, dtype=np.int64)[group]
+
+
+def variable_bytes(problem: Problem, unit_of_op: LongArray) -> LongArray:
+    """i8[V]: what each unit's variables hold; constants are none, they lie where they are read."""
+    graph = problem.graph
+    is_constant = np.array([op_type == "Const" for op_type in graph.op_types], dtype=bool)
+    held = np.where(is_constant, 0, graph.op_persistent_bytes)
+    return np.bincount(unit_of_op, weights=held).astype(np.int64)
+
+
+def _after_all_shards(problem: Problem, shard_of_op: IntArray) -> BoolArray:
+    """Whole ops of whose results no shard learns in the same step."""
+    graph = problem.graph
+    source = graph.tensor_producer[graph.use_tensor]
+    reaches = shard_of_op >= 0
+    for use in np.argsort(-source, kind="stable").tolist():  # an op's users come before it
+        if reaches[graph.use_op[use]]:
+            reaches[source[use]] = True
+    return ~reaches
+
+
+def _num_outputs(problem: Problem) -> IntArray:
+    graph = problem.graph
+    is_data = graph.tensor_output >= 0
+    return np.bincount(graph.tensor_producer[is_data], minlength=problem.num_ops).astype(np.int32)
