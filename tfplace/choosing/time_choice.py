@@ -15,8 +15,9 @@ from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
 from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.rounds.contest import Contest, contest, is_open
+from tfplace.choosing.rounds.contest import Contest, contest
 from tfplace.choosing.rounds.estimate import Corrections
+from tfplace.choosing.rounds.first_plans import is_open
 from tfplace.choosing.rounds.plan import Round
 from tfplace.choosing.rounds.real_runs import child_for
 from tfplace.interruption import interruptible

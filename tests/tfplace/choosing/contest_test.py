@@ -17,7 +17,7 @@ from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.rounds import contest
+from tfplace.choosing.rounds import contest, first_plans
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -147,10 +147,29 @@ def test_a_step_that_is_too_short_to_time_stays_on_one_device() -> None:
     short = Candidate("single", POOL[0], Measurement(1e-3, (0, 0), "simulated"))
     other = Candidate("found", POOL[5], Measurement(1.1e-3, (0, 0), "simulated"))
     searched = Searched([short], [short, other], None)  # type: ignore[arg-type]
-    assert not contest.is_open(searched, Choice(short, "kept_single", ""))
+    assert not first_plans.is_open(searched, Choice(short, "kept_single", ""))
     long = Candidate("single", POOL[0], Measurement(1.0, (0, 0), "simulated"))
-    assert not contest.is_open(
+    assert not first_plans.is_open(
         Searched([long], [long], None),  # type: ignore[arg-type]
         Choice(long, "kept_single", ""),
     )
-    assert contest.is_open(searched, Choice(other, "placed", ""))
+    assert first_plans.is_open(searched, Choice(other, "placed", ""))
+
+
+def test_a_search_whose_find_could_not_be_measured_is_not_begun(
+    decide: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(contest, "time", clock)
+    monkeypatch.setattr(time_choice, "time", clock)
+    begun: list[float] = []
+
+    def anneal(self: _Pool, problem: Any, starts: Any, number: int) -> Any:
+        begun.append(clock.now)
+        clock.now += 20.0
+        return POOL[len(begun)]
+
+    monkeypatch.setattr(_Pool, "__call__", anneal)
+    decide(50.0)  # the rounds have 40 s of it; a round takes 10 s
+    assert begun == [0.0, 20.0]

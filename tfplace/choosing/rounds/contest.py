@@ -5,22 +5,27 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.placement import Infeasible, Measurement
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Tried
-from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.finalists import judged
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.estimate import Corrections
+from tfplace.choosing.rounds.first_plans import (
+    known_plans,
+    named_plans,
+    plans_on_other_links,
+)
 from tfplace.choosing.rounds.loop import measured_loop
-from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan, Round, distinct
+from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan, Round
 from tfplace.choosing.rounds.real_runs import Annealing, RealRuns, num_fitting
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.preparing.options import OptimizeOptions
@@ -28,12 +33,6 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
-SLOWER_LINKS, QUICKER_LINKS = (4.0, 16.0), (0.25,)
-"""Plausible machines before anything is measured: what the simulator doesn't know hits placements
-with many transfers hardest; where one device is best by prediction, links may be quicker."""
-CLOSE, LEAST_STEP_SECONDS = 1.3, 5e-3
-"""One device may be wrong where the best over several is predicted to take at most so many times as
-long, and a step so long that more than starting it is seen."""
 SEARCH_SHARE = 0.04
 """Of the budget, for one search between rounds."""
 NEAR = 1.1
@@ -59,28 +58,6 @@ class Contest:
     tried: Sequence[Tried]
     rounds: Sequence[Round]
     corrections: Corrections
-
-
-def is_open(searched: Searched, choice: Choice) -> bool:
-    """Whether real runs may choose another placement than the prediction."""
-    if choice.verdict == "placed":
-        return True
-    rival = _rival(searched, choice)
-    return choice.verdict == "kept_single" and rival is not None
-
-
-def _rival(searched: Searched, choice: Choice) -> Candidate | None:
-    """The best over several devices where one is best by prediction, if it is close."""
-    single = choice.candidate
-    others = [
-        each
-        for each in [*searched.candidates, *searched.fewer]
-        if len(np.unique(each.device_of_op)) > 1 and math.isfinite(each.step_seconds)
-    ]
-    best = min(others, key=lambda each: each.step_seconds, default=None)
-    if best is None or single.step_seconds < LEAST_STEP_SECONDS:
-        return None
-    return best if best.step_seconds <= CLOSE * single.step_seconds else None
 
 
 def contest(
@@ -113,19 +90,22 @@ def contest(
         left = end - time.monotonic()
         return left >= runs.seconds_of(plans) + annealing.seconds
 
-    named, known = _named(searched, choice), _known(prepared, searched)
+    def search(problem: Problem, starts: IntArray, number: int) -> IntArray | None:
+        """Nothing where there would be no time to measure what is found."""
+        return annealing(problem, starts, number) if has_time(named) else None
+
+    named, known = named_plans(searched, choice), known_plans(prepared, searched)
     if not has_time(named):
         return None
     progress.say("searching for rivals where links are slower or quicker")
-    factors = SLOWER_LINKS if choice.verdict == "placed" else QUICKER_LINKS
-    rivals = _on_other_links(model, annealing, known, factors)
+    rivals = plans_on_other_links(model, search, known, choice)
     first = [*named, *rivals][: num_fitting(prepared.problem)]
     learned = measured_loop(
         model,
         first,
         known,
         runs.measure,
-        annealing,
+        search,
         dataclasses.replace(REAL, seed=options.seed),
         has_time,
     )
@@ -141,46 +121,6 @@ def forward_model(prepared: PreparedModel) -> ForwardModel:
         lambda placement: prepared.cluster.dispatch_seconds(placement, num_fetched),
         CALIBRATED_SPREAD if is_calibrated else 1.0,
     )
-
-
-def _named(searched: Searched, choice: Choice) -> list[Plan]:
-    """The choice, one device, and data parallelism where the step is split for it."""
-    named = [choice.candidate]
-    if choice.verdict != "placed" and (rival := _rival(searched, choice)) is not None:
-        named.append(rival)
-    plans = [Plan(each.name, each.device_of_op) for each in named]
-    return plans + [
-        Plan(each.name, each.device_of_op)
-        for each in searched.candidates
-        if each.name in ("single", DATA_PARALLEL) and math.isfinite(each.step_seconds)
-    ]
-
-
-def _on_other_links(
-    model: ForwardModel, annealing: Annealing, known: Sequence[Plan], factors: Sequence[float]
-) -> Iterator[Plan]:
-    starts = np.array([plan.device_of_op for plan in known], dtype=np.int32)
-    for number, factor in enumerate(factors, start=1):
-        found = annealing(model.on(model.with_slower_links(factor)), starts, number)
-        if found is not None:
-            words = f"{factor:g} times slower" if factor > 1.0 else f"{1 / factor:g} times quicker"
-            yield Plan(f"best if links were {words}", found)
-
-
-def _known(prepared: PreparedModel, searched: Searched) -> list[Plan]:
-    """Placements that are predicted to run: of baselines, searches, and one-shot algorithms."""
-    plans = [
-        Plan(each.name, each.device_of_op)
-        for each in [*searched.candidates, *searched.fewer]
-        if math.isfinite(each.step_seconds)
-    ]
-    evaluator = SimulatingEvaluator(prepared.problem)
-    for (name, _), placements in prepared.instance.one_shots.items():
-        outcomes = evaluator.evaluate(placements)
-        seconds = [o.step_seconds if isinstance(o, Measurement) else math.inf for o in outcomes]
-        if seconds and math.isfinite(min(seconds)):
-            plans.append(Plan(name, placements[int(np.argmin(seconds))]))
-    return distinct(plans)
 
 
 def _contest(problem: Problem, learned: Learned) -> Contest:

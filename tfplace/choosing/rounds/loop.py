@@ -25,6 +25,7 @@ from tfplace.choosing.rounds.plan import (
     Round,
     Search,
     distinct,
+    with_own_names,
 )
 
 
@@ -50,8 +51,10 @@ def measured_loop(
         follows; asked before each.
     """
     config = config or LoopConfig()
-    loop, proposer = _Loop(model, measure, config), Proposer(known, search, config)
-    plans = distinct(first)
+    named = with_own_names([*first, *known])
+    loop = _Loop(model, measure, config)
+    proposer = Proposer(distinct(named[len(first) :]), search, config)
+    plans = distinct(named[: len(first)])
     while plans and has_time(plans):
         loop.measure_round(plans)
         goes_on = loop.goes_on and has_time(plans)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
@@ -32,6 +33,18 @@ def distinct(plans: Sequence[Plan]) -> list[Plan]:
     for plan in plans:
         first.setdefault(plan.key, plan)
     return list(first.values())
+
+
+def with_own_names(plans: Sequence[Plan]) -> list[Plan]:
+    """The same placements, equal ones under the first one's name, others never under one name."""
+    count: collections.Counter[str] = collections.Counter()
+    names: dict[bytes, str] = {}
+    for plan in plans:
+        if plan.key not in names:
+            count[plan.name] += 1
+            number = count[plan.name]
+            names[plan.key] = plan.name if number == 1 else f"{plan.name} ({number})"
+    return [Plan(names[plan.key], plan.device_of_op) for plan in plans]
 
 
 Runs = Sequence[FloatArray | Infeasible]

@@ -18,7 +18,7 @@ from graphs.problem import Problem
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.loop import measured_loop
-from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan
+from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan, with_own_names
 from tfplace.simulation.simulator import Simulator
 
 RUNS = 7
@@ -187,3 +187,17 @@ def test_without_time_nothing_is_measured():
         model, plans, [], machine.measure, _best_of(pool), has_time=lambda plans: False
     )
     assert (learned.rounds, machine.num_runs) == ([], 0)
+
+
+def test_two_placements_of_one_name_are_told_apart():
+    model = ForwardModel(lstm())
+    pool = _pool(model.problem)
+    first = [Plan("found", pool[0]), Plan("found", pool[40]), Plan("other", pool[0])]
+    machine = _Machine(lambda placements: model.seconds(model.as_taken, placements))
+    known = [Plan("found", pool[41]), Plan("known", pool[40])]
+    learned = measured_loop(
+        model, first, known, machine.measure, _best_of(pool), LoopConfig(max_rounds=1)
+    )
+    assert [step.name for step in learned.rounds[0].measured] == ["found", "found (2)"]
+    names = [plan.name for plan in with_own_names([*first, *known])]
+    assert names == ["found", "found (2)", "found", "found (3)", "found (2)"]
