@@ -11,6 +11,7 @@ import numpy as np
 
 from graphs.cluster import rule_channels
 from graphs.errors import ModelError
+from graphs.executor_model import ExecutorModel
 from graphs.op_graph import SHAPE_DIMS, OpGraph
 from graphs.problem import Problem
 
@@ -55,7 +56,10 @@ class Planned:
 
 
 def problem_of(planned: Planned, samples: int) -> Problem:
-    """The problem of so many samples, one after another in the order of ops.
+    """The problem of so many samples, whose ops come one sample after another.
+
+    Devices work depth-first (the contract, section 6, rule 7, with sends that take nothing). First
+    come first served, rule 1, a device would run every sample's first layer before any second one.
 
     Raises:
       ModelError: the graph has a cycle, or an edge of a node that it has not.
@@ -122,4 +126,10 @@ def _on_devices(planned: Planned, graph: OpGraph, seconds: np.ndarray) -> Proble
         link_channels=rule_channels("duplex", number),
         memory_reserve=0.0,
         communication="duplex",
+        executor=_depth_first(graph.num_ops, number),
     )
+
+
+def _depth_first(num_ops: int, num_devices: int) -> ExecutorModel:
+    nothing = np.zeros((num_devices, num_devices, 2))
+    return ExecutorModel(nothing, nothing, np.zeros(num_ops, dtype=bool))

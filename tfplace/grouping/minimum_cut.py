@@ -9,6 +9,7 @@ import numpy as np
 import pymetis
 from scipy import sparse
 
+from graphs.host.silenced import silenced_stdout
 from graphs.op_graph import FloatArray, IntArray
 
 # METIS sums weights in 32 bits: all vertices together, and all edges together, stay below this.
@@ -28,15 +29,16 @@ def minimum_cut(
       seed: the same seed gives the same parts. METIS seeds the C library's generator, for which
         0 and 1 are the same.
     """
-    partition = pymetis.part_graph(
-        num_parts,
-        xadj=edges.indptr.astype(np.int32),
-        adjncy=edges.indices.astype(np.int32),
-        eweights=_whole_weights(edges.data),
-        vweights=_whole_weights(weights),
-        options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
-        recursive=False,
-    )
+    with silenced_stdout():
+        partition = pymetis.part_graph(
+            num_parts,
+            xadj=edges.indptr.astype(np.int32),
+            adjncy=edges.indices.astype(np.int32),
+            eweights=_whole_weights(edges.data),
+            vweights=_whole_weights(weights),
+            options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
+            recursive=False,
+        )
     return np.asarray(partition.vertex_part, dtype=np.int32)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphs.problem_file import read_problem
-from tests.heap_simulator import heap_makespan
+from tests.reference_simulator import reference_run
 from tfplace.docs.planner_inputs import main
 
 NODES = [
@@ -45,6 +45,10 @@ def converted(tmp_path, content, *words):
     return read_problem(output)
 
 
+def makespan(problem, placement):
+    return reference_run(problem, placement)[0]
+
+
 def test_a_pipeline_reaches_the_maximal_load(tmp_path):
     (tmp_path / "split").write_text(json.dumps(SPLIT))
     steps = []
@@ -52,7 +56,7 @@ def test_a_pipeline_reaches_the_maximal_load(tmp_path):
         problem, given = converted(
             tmp_path, PARTITIONING, f"--samples={samples}", f"--split={tmp_path}/split"
         )
-        steps.append(heap_makespan(problem, given) / samples)
+        steps.append(makespan(problem, given) / samples)
     assert steps[0] == pytest.approx(1e-3 + 0.5e-3 + 1e-3 + 0.25e-3 + 2e-3)
     assert steps == sorted(steps, reverse=True)
     assert steps[-1] == pytest.approx(2e-3, rel=0.03)  # the CPU's load
@@ -70,7 +74,7 @@ def test_copies_of_a_layer_share_a_device_and_its_weights(tmp_path):
 def test_piper(tmp_path):
     problem, given = converted(tmp_path, PIPER, "--samples=3")
     assert problem.device_names == ("GPU:0", "GPU:1") and given.tolist() == [0] * 6
-    assert heap_makespan(problem, np.array([0, 1] * 3)) == pytest.approx(4 * 2e-3 + 1e-3)
+    assert makespan(problem, np.array([0, 1] * 3)) == pytest.approx(4 * 2e-3 + 1e-3)
 
 
 def test_a_profile_of_dapple_goes_forward_and_back(tmp_path):
@@ -78,9 +82,9 @@ def test_a_profile_of_dapple_goes_forward_and_back(tmp_path):
     problem, _ = converted(tmp_path, DAPPLE, *words)
     names = problem.graph.op_names
     assert sorted(names) == [f"{x}/sample_0" for x in ("a/backward", "a", "b/backward", "b")]
-    assert heap_makespan(problem, np.zeros(4, int)) == pytest.approx(6e-3)
+    assert makespan(problem, np.zeros(4, int)) == pytest.approx(6e-3)
     apart = np.array([name.startswith("b") for name in names]).astype(int)
-    assert heap_makespan(problem, apart) == pytest.approx(8e-3)  # 100 bytes there and back
+    assert makespan(problem, apart) == pytest.approx(8e-3)  # 100 bytes there and back
     assert sorted(problem.graph.tensor_alloc_bytes.tolist()) == [0, 0, 70, 100]
 
 
