@@ -1,6 +1,6 @@
 # make demo: an RNNLM training graph placed over two workers, measured. make test: all tests.
-# make docs: the demo again, and the documents' transcript and tables rewritten.
 # make rival: three Keras models measured beside tf.distribute, and that page's table rewritten.
+# make docs: schedules drawn, the demo again, and the documents' transcript and tables rewritten.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -29,6 +29,7 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 
 docs: $(VENV)/installed
+	$(BIN)/python -m tfplace.docs.draw_schedules
 	$(BIN)/python -m tfplace.docs.rewrite_docs $(DOCS_FLAGS)
 
 rival: $(VENV)/installed

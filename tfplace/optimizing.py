@@ -11,6 +11,7 @@ from pathlib import Path
 
 from graphs.flat_graph import Origin
 from graphs.host.whole_file import write_whole
+from graphs.op_graph import IntArray
 from graphs.problem_file import write_problem
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import PYTHON, tags_of, write_forms
@@ -26,6 +27,9 @@ from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
+from tfplace.choosing.order.in_order import in_order
+from tfplace.choosing.order.model_order import simulated_in_order, with_order
+from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
@@ -40,7 +44,7 @@ from tfplace.report.files import placement_files, report_files
 from tfplace.report.of_run import FinishedRun, report_of
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
-from tfplace.simulation.simulated import Simulated, simulated
+from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
@@ -93,15 +97,19 @@ def optimize(
             phases.begin("search")
             with kept_search(prepared, options, progress) as (prepared, folder):
                 prepared = at_most(prepared, options.max_devices)
+                limited = budget_beside_order(prepared, options)
                 if options.problem.num_shards == AUTO:
-                    shards = ShardSearch(prepared, options, trained, progress, _reading(phases))
+                    shards = ShardSearch(prepared, limited, trained, progress, _reading(phases))
                     prepared, searched = shards.run(
                         lambda decided: builder.begin(decided.source, scratch)
                     )
+                    prepared = with_order(prepared, options.problem.order)
                     unsplit = shards.unsplit()
                 else:
-                    searched = find_placement(prepared, options, trained, folder, progress)
+                    searched = find_placement(prepared, limited, trained, folder, progress)
                     unsplit = None
+            searched = in_order(prepared, searched)
+            searched = search_in_order(prepared, options, searched, progress)
             choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
@@ -114,13 +122,15 @@ def optimize(
             if decided.prepared.source is not prepared.source:
                 built = _built(builder, decided.prepared, scratch, progress)
             prepared, searched, choice = decided.prepared, decided.searched, decided.choice
-            placed = simulated(prepared.problem, choice.candidate.device_of_op)
+            chosen = choice.candidate.device_of_op
+            placed = simulated_in_order(prepared, chosen)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 progress.say("writing the placed model")
                 with progress.working():
-                    devices = _write(prepared, options, placed, made, built)
+                    devices = _write(prepared, options, chosen, placed, made, built)
                 phases.begin("prove")
-                emitted = Emitted(placed.device_of_op, made, decided.timings is not None, built)
+                order = prepared.order_edges(chosen)
+                emitted = Emitted(chosen, made, decided.timings is not None, built, order)
                 left = end - phases.total() - REPORTING_SECONDS
                 proof = prove(
                     prepared, emitted, options.verify, options.budget_seconds, progress, left
@@ -151,7 +161,7 @@ def optimize(
                 )
                 report = _write_report(prepared, options, run, placed, made)
             if log is not None:
-                log.finish(prepared, placed.device_of_op, report)
+                log.finish(prepared, chosen, report)
             return report
 
 
@@ -183,7 +193,7 @@ def _read(
         )
     for sentence in prepared.matched:
         progress.say(sentence)
-    return prepared
+    return with_order(prepared, options.problem.order)
 
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
@@ -211,15 +221,16 @@ def _built(
 def _write(
     prepared: PreparedModel,
     options: OptimizeOptions,
+    chosen: IntArray,
     placed: Simulated,
     made: Path,
     built: BuiltModel | None,
 ) -> Mapping[Origin, str]:
     """Writes the placed model and what belongs to its placement; returns the devices written."""
     keep = options.problem.keep_devices
-    devices = prepared.devices_to_write(placed.device_of_op, keep)
-    files = placement_files(prepared, placed, PYTHON in options.emit)
-    emit(prepared.source, devices, made, files, built)
+    devices = prepared.devices_to_write(chosen, keep)
+    files = placement_files(prepared, chosen, placed, PYTHON in options.emit)
+    emit(prepared.source, devices, made, files, built, prepared.order_edges(chosen))
     return devices
 
 

@@ -20,6 +20,7 @@ from rewrite.split.facts import Facts, joined_shape
 from rewrite.split.list_facts import Element, joined
 from rewrite.split.local import why_not_local
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.split_body import (
     Analysis,
     Given,
@@ -30,7 +31,6 @@ from rewrite.split.split_body import (
 )
 from rewrite.split.states import SUM, WHOLE, Listed
 
-IN_FRAMES = "a loop of TensorFlow 1 (Enter, Merge, Exit), whose ops are run in turns as one"
 MAX_ROUNDS = 10
 """States only change upwards; a loop that is not settled after so many rounds stays whole."""
 
@@ -40,8 +40,8 @@ def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) 
     node = view.node
     functions = functions_of(node, facts.flat.library)
     if not functions:
-        why = facts.flat.unit_reason.get(node.name, IN_FRAMES)
-        return StayWhole(f"it is part of {why}")
+        why = facts.flat.unit_reason.get(node.name)
+        return StayWhole(f"it is part of {why}" if why else TENSORFLOW_1)
     inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
     first = 1 if node.op in op_types.CONDITIONALS else 0
     if first and view.inputs[0].state != WHOLE:

@@ -32,7 +32,8 @@ def half_plus_two(
     asset = folder / "foo.txt"
     asset.write_text("asset-file-contents")
     out = folder / "00000123"
-    with tf.Graph().as_default(), v1.Session() as session:
+    soft = v1.ConfigProto(allow_soft_placement=True)  # whatever devices there are
+    with tf.Graph().as_default(), v1.Session(config=soft) as session:
         with tf.device(device):
             a = v1.Variable(0.5, name="a", use_resource=False)
             b = v1.Variable(2.0, name="b", use_resource=False)

@@ -19,20 +19,6 @@ from tfplace.progress import PHASES
 
 
 @pytest.fixture(scope="module")
-def slow_cpu_cluster(tmp_path_factory):
-    """Two equal slow GPUs with fast links: worth splitting over even for tiny ops."""
-    value = cluster_to_json(named("k80x2"))
-    value["name"] = "two_equal"
-    value["default_link"] = {"bytes_per_second": 1e12, "latency_seconds": 1e-9}
-    value.pop("links", None)
-    for device in value["devices"]:
-        device["efficiency"] = 1e-3 if device["type"] == "GPU" else 1e-6
-    path = tmp_path_factory.mktemp("clusters") / "two_equal.json"
-    path.write_text(json.dumps(value))
-    return str(path)
-
-
-@pytest.fixture(scope="module")
 def placed(tiny_rnnlm, slow_cpu_cluster, tmp_path_factory):
     """(output directory, printed report, dumped problem) of one run of the command."""
     folder = tmp_path_factory.mktemp("placed")

@@ -9,6 +9,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.device_limit import LIMIT
+from tfplace.choosing.order.model_order import simulated_in_order
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import Timings, measure_variants
@@ -24,9 +25,9 @@ from tfplace.measurement.timing import (
     summarize,
 )
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.simulation.prediction import predict
 
 BASELINES = ("single", "given")  # the first of equals is named
+GIVEN = "given"
 PLACED = "placed"
 MUCH_BACKGROUND = 0.05
 MANY_OUTLIERS = 0.1
@@ -111,9 +112,9 @@ def compare(
       seed: of the bootstrap.
       held: a child that has prepared some of them; None: in one of their own.
     """
-    alias = _first_of_equals(placements)
+    alias = _first_of_equals(placements, prepared.order is not None)
     variants = {
-        name: prepared.placed_run_graph(placements[name])
+        name: prepared.placed_run_graph(placements[name], in_order=name != GIVEN)
         for name in placements
         if alias[name] == name
     }
@@ -134,14 +135,18 @@ def compare_memory(
       placements: {name: i4[N]}; equal ones are run once.
       limits: time limits.
     """
-    alias = _first_of_equals(placements)
+    alias = _first_of_equals(placements, prepared.order is not None)
     variants = {
-        name: prepared.placed_run_graph(placements[name])
+        name: prepared.placed_run_graph(placements[name], in_order=name != GIVEN)
         for name in placements
         if alias[name] == name
     }
     measured = measure_peaks(variants, prepared.training_run(), prepared.cluster, limits)
-    return {name: _peaks(prepared, placements[name], measured[alias[name]]) for name in placements}
+    plain = {GIVEN: dataclasses.replace(prepared, order=None)}
+    return {
+        name: _peaks(plain.get(name, prepared), placements[name], measured[alias[name]])
+        for name in placements
+    }
 
 
 def _peaks(
@@ -149,13 +154,17 @@ def _peaks(
 ) -> Mapping[str, MemoryPeak] | str:
     if isinstance(measured, Infeasible):
         return measured.message
-    predicted = predict(prepared.problem, device_of_op).peak_bytes
+    predicted = simulated_in_order(prepared, device_of_op).peak_bytes
     return {name: MemoryPeak(int(predicted[name]), measured.get(name)) for name in predicted}
 
 
-def _first_of_equals(placements: Mapping[str, IntArray]) -> dict[str, str]:
-    first: dict[bytes, str] = {}
-    return {name: first.setdefault(array.tobytes(), name) for name, array in placements.items()}
+def _first_of_equals(placements: Mapping[str, IntArray], ordered: bool) -> dict[str, str]:
+    """{name: the first one with this placement}; `ordered`: all but the given get an order."""
+    first: dict[tuple[bytes, bool], str] = {}
+    return {
+        name: first.setdefault((array.tobytes(), ordered and name == GIVEN), name)
+        for name, array in placements.items()
+    }
 
 
 def _comparison(

@@ -14,6 +14,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
+from tfplace.choosing.device_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.simulated import simulated
@@ -66,11 +67,13 @@ def data_parallel_baseline(
     if prepared.split is None or prepared.split.num_shards != num_shards:
         if not has_time:
             return DataParallel(None, False, "not tried: no time was left", {}, num_shards)
+        searched = prepared
         try:
             prepared = prepare(dataclasses.replace(options, num_shards=num_shards))
+            problem = _on_the_same_devices(corrected(prepared.problem), searched)
         except TfplaceError as error:
             return DataParallel(None, False, str(error), {}, num_shards)
-        prepared = dataclasses.replace(prepared, problem=corrected(prepared.problem))
+        prepared = dataclasses.replace(prepared, problem=problem)
     placed = simulated(prepared.problem, data_parallel(prepared.problem))
     known = as_reported(Candidate(NAME, placed.device_of_op, placed.outcome), prepared.problem)
     return DataParallel(
@@ -79,3 +82,14 @@ def data_parallel_baseline(
         num_transfers=placed.num_transfers,
         transfer_bytes=placed.transfer_bytes,
     )
+
+
+def _on_the_same_devices(problem: Problem, searched: PreparedModel) -> Problem:
+    """The problem on the devices that --max_devices chose for the one that is searched.
+
+    Raises:
+      ConstraintError: an op of the split step can lie on none of them.
+    """
+    if searched.unlimited is None:
+        return problem
+    return limited_to(problem, working_devices(searched.problem).tolist())

@@ -7,7 +7,7 @@ import dataclasses
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
 from rewrite.model_builder import BuiltModel
+from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
@@ -70,12 +71,14 @@ class Emitted:
       directory: where it lies.
       is_traced: whether to find out by a traced run which devices really work.
       built: what was made of a model that is no SavedModel, before it was placed.
+      order: the order edges that were written.
     """
 
     device_of_op: IntArray
     directory: Path
     is_traced: bool
     built: BuiltModel | None = None
+    order: Sequence[OrderEdge] = ()
 
 
 def prove(
@@ -104,7 +107,9 @@ def prove(
     progress, end = progress or Progress(), time.monotonic() + max(seconds, 0.0)
     progress.say("proving that only devices have changed")
     with interruptible() as interruption, progress.working():
-        structure = proven_structure(prepared.source, emitted.directory, emitted.built)
+        structure = proven_structure(
+            prepared.source, emitted.directory, emitted.built, emitted.order
+        )
         comparison = interruption.unless_seen(
             lambda: _compared_run(
                 prepared, emitted, wanted, budget_seconds, progress, end - time.monotonic()
@@ -138,16 +143,19 @@ def prove(
 
 
 def proven_structure(
-    source: SourceModel, directory: Path, built: BuiltModel | None = None
+    source: SourceModel,
+    directory: Path,
+    built: BuiltModel | None = None,
+    order: Sequence[OrderEdge] = (),
 ) -> StructureProof:
     """Compares the emitted model with the given one, op by op; nothing is run.
 
     Raises:
-      VerificationError: more than devices differs.
+      VerificationError: more than devices and this order differs.
     """
     as_built = None if built is None else built.saved_model
     try:
-        return prove_structure(source, directory, as_built)
+        return prove_structure(source, directory, as_built, order)
     except RewriteError as error:
         raise VerificationError(
             f"proving that only devices have changed: {error}; nothing was written; please "

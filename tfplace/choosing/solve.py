@@ -17,6 +17,7 @@ from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import LEAST_SECONDS, Candidate, baseline_candidates, best_of
 from tfplace.choosing.by_devices import device_counts, on_fewer_devices, reserved
 from tfplace.choosing.choose import Choice, choose
+from tfplace.choosing.fewer_first import found_on_fewer
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.ties import without_idle
 from tfplace.interruption import interruptible
@@ -116,17 +117,22 @@ def _search(
     began = time.monotonic()
     baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
     baselines[0] = Candidate("given", given, simulator.evaluate(given[None])[0])
-    best = best_of(baselines)
+    left = options.budget_seconds - (time.monotonic() - began)
+    first, num_trials = found_on_fewer(
+        instance, baselines, Limits(left, options.max_trials), options.seed
+    )
+    best = best_of([*baselines, *first])
     start = instance.given if best is None else best.device_of_op
     stages = []
     if problem.num_devices > 1:
         stages = stages_of(options.algorithm, instance, options.seed, start)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
-    spared = reserved(problem, left, options.max_trials)
-    limits = limits_without(Limits(left, options.max_trials), spared, problem)
+    trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
+    spared = reserved(problem, left, trials)
+    limits = limits_without(Limits(left, trials), spared, problem)
     with progress.working(left):
         result = search(stages, simulator, limits, progress.search)
-        candidates = list(baselines)
+        candidates = [*baselines, *first]
         if result.best is not None:
             found = result.best
             name = f"found by {options.algorithm}"

@@ -7,13 +7,15 @@ import math
 import time
 from collections.abc import Sequence
 
+import numpy as np
+
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
 from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.rounds.contest import Contest, contest
+from tfplace.choosing.rounds.contest import Contest, contest, is_open
 from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.plan import Round
 from tfplace.choosing.rounds.real_runs import child_for
@@ -104,7 +106,8 @@ def _timed(
 ) -> Decided:
     end = time.monotonic() + seconds
     tried: Sequence[Tried] = ()
-    if decided.choice.verdict == "placed" and has_finalists(decided.prepared, options):
+    is_contest = is_open(decided.searched, decided.choice)
+    if is_contest and has_finalists(decided.prepared, options):
         left = min(ROUNDS_SHARE * seconds, seconds - _comparison_seconds(decided))
         won = contest(
             decided.prepared, options, decided.searched, decided.choice, held, left, progress
@@ -148,7 +151,10 @@ def _after(decided: Decided, won: Contest) -> Decided:
         candidates=_predicted(prepared.problem, searched.candidates),
         fewer=_predicted(prepared.problem, searched.fewer),
     )
-    choice = dataclasses.replace(decided.choice, candidate=won.winner)
+    choice = decided.choice
+    if not np.array_equal(choice.candidate.device_of_op, won.winner.device_of_op):
+        choice = dataclasses.replace(choice, verdict="placed")
+    choice = dataclasses.replace(choice, candidate=won.winner)
     return Decided(prepared, searched, choice, None, won.rounds, won.corrections)
 
 

@@ -44,6 +44,7 @@ COMMANDS = {
         + table.CLUSTER
         + table.SEARCH
         + table.PROBLEM
+        + table.ORDER
         + table.SEARCH_FILES,
         (
             "tfplace optimize model.pb",
@@ -69,7 +70,13 @@ COMMANDS = {
     "measure": Command(
         "MODEL",
         "time training runs, alone or against a placement, interleaved",
-        table.PLACEMENT + table.MEASURE + table.CLUSTER + table.SEED + table.RUN + table.SPLIT,
+        table.PLACEMENT
+        + table.MEASURE
+        + table.CLUSTER
+        + table.SEED
+        + table.RUN
+        + table.SPLIT
+        + table.ORDER,
         (
             "tfplace measure model.pb --cluster=workers:2",
             "tfplace measure model.pb --cluster=workers:2 --placement=placement.json",
@@ -78,7 +85,7 @@ COMMANDS = {
     "simulate": Command(
         "MODEL",
         "predict step time, peak memory and timeline of a placement",
-        table.PLACEMENT + table.SIMULATE + table.CLUSTER + table.PROBLEM + table.DUMP,
+        table.PLACEMENT + table.SIMULATE + table.CLUSTER + table.PROBLEM + table.ORDER + table.DUMP,
         (
             "tfplace simulate model.pb --cluster=k80x4",
             "tfplace simulate model.pb --cluster=k80x4 --placement=placement.json",
@@ -124,7 +131,7 @@ COMMANDS = {
     "fidelity": Command(
         "MODEL",
         "compare predicted with measured step times over many placements",
-        table.FIDELITY + table.CLUSTER + table.SEED + table.OUTPUT + table.PROBLEM,
+        table.FIDELITY + table.CLUSTER + table.SEED + table.OUTPUT + table.PROBLEM + table.ORDER,
         (
             "tfplace fidelity model.pb --cluster=workers2.json",
             "tfplace fidelity model.pb --cluster=workers2.json --placements=30 "

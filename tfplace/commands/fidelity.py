@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 
@@ -27,6 +28,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 def _fidelity(model: str, values: flags.FlagValues) -> int:
     begin(model, values)
 
+    from tfplace.choosing.order.model_order import with_order
+    from tfplace.fidelity.first_round import known_machine
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
     from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity
@@ -37,9 +40,12 @@ def _fidelity(model: str, values: flags.FlagValues) -> int:
     progress = progress_for(values.verbosity)
     with progress.working():
         progress.say(f"reading {model} and pricing its ops")
-        prepared = prepare(problem_options(model, values))
+        options = problem_options(model, values)
+        prepared = with_order(prepare(options), options.order)
         require_present(prepared)
-        study = study_fidelity(prepared, config, progress.say)
+        known = known_machine(prepared, values.seed, progress.say)
+        study = study_fidelity(known.prepared, config, progress.say)
+        study = dataclasses.replace(study, corrected=known.corrected)
     result = fidelity_to_json(study)
     if values.output is not None:
         text = json.dumps(result, indent=2, allow_nan=False) + "\n"

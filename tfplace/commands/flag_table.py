@@ -130,6 +130,16 @@ SPLIT = (
         "be given several times",
     ),
 )
+ORDER = (
+    Flag(
+        "order",
+        "enum",
+        "none",
+        "edges: ops of a device start in an order that control edges keep to, where that is "
+        "predicted to be faster or to fit; none: first come, first served",
+        ("none", "edges"),
+    ),
+)
 PROBLEM = RUN + CONSTRAINTS + SPLIT + COST_CACHE
 SEED = (Flag("seed", "integer", 0, "of every random choice", least=0),)
 BUDGET = (

@@ -39,6 +39,7 @@ def problem_options(
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
         num_shards=num_shards(_of(values, "shards", "1"), searches_shards),
+        order=_of(values, "order", "none"),
         batch_axes=read_batch_axes(_of(values, "batch_axis", [])),
     )
 

@@ -21,11 +21,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     from graphs.placement_file import read_placement
     from tfplace.choosing.compare import compare, compare_memory
+    from tfplace.choosing.order.model_order import with_order
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare
     from tfplace.report.text_timings import print_comparison, print_memory
 
-    prepared = prepare(problem_options(arguments[0], values), trace=False)
+    options = problem_options(arguments[0], values)
+    prepared = with_order(prepare(options, trace=False), options.order)
     if not prepared.is_present:
         raise ClusterError(
             f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
@@ -39,6 +41,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             prepared.problem.device_names,
             prepared.given,
         )
+    elif prepared.order is not None:
+        placements["placed"] = prepared.given  # where it lies, in order
     config = StepLimits(
         min_steps=values.steps, budget_seconds=values.budget_seconds, seed=values.seed
     )

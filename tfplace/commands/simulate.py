@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -47,6 +49,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     prepared, prediction = simulated_step.prepared, simulated_step.prediction
 
     from tfplace.report.of_simulation import simulation_facts, simulation_sentences
+    from tfplace.report.sentences import order_text
     from tfplace.report.text import print_facts
     from tfplace.report.text_report import print_prediction
     from tfplace.simulation.prediction import placements_per_second
@@ -60,6 +63,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     if out := text_output(values, {**vars(prediction), "placements_per_second": speed, **facts}):
         print_prediction(prediction, out)
         print_facts([("placement", values.placement or "the one that the model came with")], out)
+        if prediction.order is not None:
+            seconds = prediction.step_seconds or math.inf
+            print_facts([("order", order_text(prediction.order, seconds))], out)
         print_facts(simulation_sentences(facts), out)
         if speed is not None:
             print(f"speed     {speed:,.0f} placements a second on {os.cpu_count()} cores")
@@ -88,21 +94,26 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
 def _predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
+    from tfplace.choosing.order.model_order import order_facts, simulated_in_order, with_order
     from tfplace.preparing.prepare import prepare
     from tfplace.simulation.prediction import prediction_of
-    from tfplace.simulation.simulated import simulated
     from tfplace.simulation.timeline import chrome_trace
 
-    prepared = prepare(problem_options(model, values))
+    options = problem_options(model, values)
+    prepared = with_order(prepare(options), options.order)
     problem, placement = prepared.problem, prepared.given
     if values.placement is not None:
         placement = read_placement(
             values.placement, problem.graph.op_names, problem.device_names, prepared.given
         )
-    placed = simulated(problem, placement)
+    placed, facts = simulated_in_order(prepared, placement), order_facts(prepared, placement)
     if values.dump_problem is not None:
-        write_whole(values.dump_problem, lambda file: write_problem(file, problem, placement))
+        write_whole(
+            values.dump_problem,
+            lambda file: write_problem(file, placed.problem, placed.device_of_op),
+        )
     if values.timeline is not None:
-        trace = chrome_trace(problem, placed.known_schedule())
+        trace = chrome_trace(placed.problem, placed.known_schedule())
         write_file(values.timeline, json.dumps(trace).encode(), overwrite=True)
-    return SimulatedStep(prepared, placement, prediction_of(placed))
+    prediction = dataclasses.replace(prediction_of(placed), order=facts)
+    return SimulatedStep(prepared, placement, prediction)

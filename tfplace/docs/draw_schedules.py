@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from graphs.placement_file import read_placement
 from graphs.problem import Problem
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.choosing.order.ordered import ordered
 from tfplace.docs.rewrite_docs import DOCS
 from tfplace.grouping.copies import shard_of_op
 from tfplace.optimizing import optimize
@@ -38,6 +40,7 @@ MODEL = {"batch_size": 32, "hidden_size": 512, "num_layers": 4, "num_steps": 64,
 CLUSTER, SHARDS = "k80x4", 4
 # Colours that colour-blind people tell apart (Okabe and Ito), and grey for what is whole.
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#b5b5b5")
+MAX_WIDTH = 80
 STAGES = (r"embedding|layer_0\b", r"layer_1\b", r"layer_2\b", r"layer_3\b|head|loss")
 """What stands in the names of each stage's ops."""
 
@@ -62,9 +65,18 @@ def main() -> None:
             "pipeline": pipeline(prepared.problem),
             "found": found(prepared, split, folder, options.budget_seconds),
         }
-    for name, placement in placements.items():
-        figure = drawn(simulated(prepared.problem, placement), one_gpu)
+    steps = {name: simulated(prepared.problem, placed) for name, placed in placements.items()}
+    steps["pipeline_in_order"] = in_order(steps["pipeline"])
+    for name, step in steps.items():
+        order = ", with control edges" if name.endswith("in_order") else ""
+        figure = drawn(step, one_gpu, order)
         figure.savefig(options.output_dir / f"schedule_{name}.png")
+
+
+def in_order(placed: Simulated) -> Simulated:
+    """The same placement with the control edges that fix the best order found."""
+    best = ordered(placed.problem, placed.device_of_op)
+    return simulated(best.edged.problem, best.edged.renumbered(placed.device_of_op))
 
 
 def pipeline(problem: Problem) -> IntArray:
@@ -103,7 +115,7 @@ def found(prepared: PreparedModel, split: ProblemOptions, folder: str, seconds: 
     return read_placement(str(file), graph.op_names, prepared.problem.device_names, prepared.given)
 
 
-def drawn(placed: Simulated, one_gpu: float) -> Figure:
+def drawn(placed: Simulated, one_gpu: float, order: str = "") -> Figure:
     """A row for each GPU, with its ops in their shards' colours."""
     problem, schedule = placed.problem, placed.known_schedule()
     figure = Figure(figsize=(9.0, 2.4), dpi=110, layout="constrained")
@@ -123,7 +135,9 @@ def drawn(placed: Simulated, one_gpu: float) -> Figure:
     axes.set(xlim=(0.0, max(1.0, step / one_gpu)), xlabel="time, as a share of one GPU's step")
     axes.axvline(step / one_gpu, color="#444444", linewidth=0.8)
     kind = parallelism_text(parallelism_of(problem, placed.device_of_op), problem)
-    axes.set_title(_title(f"{kind}: {seconds_text(step)}, {step / one_gpu:.2f} of one GPU's step"))
+    axes.set_title(
+        _in_lines(f"{kind}{order}: {seconds_text(step)}, {step / one_gpu:.2f} of one GPU's step")
+    )
     labels: Mapping[int, str] = {**{m: f"shard {m}" for m in range(SHARDS)}, -1: "whole"}
     for number, label in labels.items():
         axes.bar(0, 0, color=COLOURS[number], label=label)
@@ -131,10 +145,10 @@ def drawn(placed: Simulated, one_gpu: float) -> Figure:
     return figure
 
 
-def _title(text: str) -> str:
-    """In lines that fit the picture."""
+def _in_lines(text: str) -> str:
+    """In lines that fit the picture, what it takes on one of its own."""
     kind, _, time = text.rpartition(": ")
-    return text if len(text) < 90 else f"{kind}\n{time}"
+    return f"{textwrap.fill(kind, MAX_WIDTH)}\n{time}"
 
 
 if __name__ == "__main__":

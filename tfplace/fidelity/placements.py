@@ -36,6 +36,8 @@ ANNEALED = ((3000, 1.0), (1000, 4.0), (300, 1.0), (1000, 16.0), (100, 1.0), (100
 """Trials, and how much slower links are taken to be: better and worse, few and many transfers."""
 ONE_SHOTS = ("etf", "metis", "heft")
 SEARCH_SECONDS = 30.0
+OTHER_SEED = 7919
+"""Added to a seed for placements that differ from those of it."""
 MAX_MISSES = 20
 """For each kind, placements one after another that were there before or can't run: none is left."""
 
@@ -89,6 +91,22 @@ def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Place
         if len(chosen) == count or misses == MAX_MISSES * len(KINDS):
             break
     return list(chosen.values())
+
+
+def placements_to_learn_from(instance: Instance, seed: int) -> list[PlacementToJudge]:
+    """A few different ones that `placements_to_judge` has not, but for the single device."""
+    single = PlacementToJudge("single", "single", _search(instance, "single", 1, 0))
+    other = seed + OTHER_SEED
+    made = [
+        single,
+        *itertools.islice(_optimised(instance, other), 0, 3, 2),  # those that are annealed
+        *itertools.islice(_random(instance.problem, other), 3),
+    ]
+    outcomes = SimulatingEvaluator(instance.problem).evaluate(
+        np.array([each.device_of_op for each in made])
+    )
+    runs = [isinstance(outcome, Measurement) for outcome in outcomes]
+    return [each for each, can_run in zip(made, runs, strict=True) if can_run]
 
 
 def layer_of_op(problem: Problem) -> IntArray:

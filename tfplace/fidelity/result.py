@@ -8,9 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from tfplace.choosing.rounds.plan import Round
 from tfplace.fidelity.error_sources import Amount
 from tfplace.fidelity.study import Fidelity
 from tfplace.report.report import plain
+from tfplace.report.rounds_facts import taught
 from tfplace.report.text import print_facts, table
 from tfplace.units_text import seconds_text, share_text
 
@@ -37,9 +39,15 @@ def fidelity_to_json(fidelity: Fidelity) -> dict[str, Any]:
 
 def print_fidelity(fidelity: Fidelity, out: Console) -> None:
     """Prints pairs, where errors come from, and last how well it all agrees."""
-    known = "calibrated" if fidelity.is_calibrated else "not calibrated: run `tfplace calibrate`"
+    known = "not calibrated: run `tfplace calibrate`"
+    if fidelity.is_calibrated:
+        known = "calibrated"
+    elif fidelity.corrected:
+        known = "corrected by a first round of real runs"
     cluster = f"{fidelity.cluster} ({fidelity.communication} channels; {known})"
     print_facts([("model", fidelity.model), ("cluster", cluster)], out)
+    taught_by = taught(Round((), fidelity.corrected))
+    print_facts((("taught", sentence) for sentence in taught_by), out)
     out.print(_pairs(fidelity))
     failed = fidelity.failed.items()
     print_facts((("failed", f"{name}: {why}") for name, why in failed), out)
@@ -66,6 +74,8 @@ def agreement_text(fidelity: Fidelity) -> str:
     """ "Spearman 0.987, |error| median 3.2%, p90 8.1%"."""
     figures = fidelity.agreement
     rank = "-" if figures.spearman is None else f"{figures.spearman:.3f}"
+    if figures.reliability is not None:
+        rank += f" (reliability of the measured ranks {figures.reliability:.3f})"
     return (
         f"Spearman {rank}, |error| median {figures.median_abs_relative_error:.1%}, "
         f"p90 {figures.p90_abs_relative_error:.1%}"

@@ -10,6 +10,7 @@ import numpy as np
 from graphs.errors import ClusterError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from tfplace.choosing.order.model_order import simulated_in_order
 from tfplace.fidelity.error_sources import (
     OpTypeError,
     TracedStep,
@@ -101,6 +102,8 @@ class Fidelity:
       cluster: its name.
       communication: the cluster's channel rule.
       is_calibrated: whether the cluster says what transfers take of the devices.
+      corrected: {number: value and interval} of the machine, which a first round of other
+        placements has shown; empty where none was needed.
       agreement: over all pairs.
       pairs: of the placements that ran.
       failed: {placement: why it could not run}.
@@ -124,6 +127,7 @@ class Fidelity:
     traced: Sequence[TracedStep]
     by_op_type: Sequence[OpTypeError]
     background_share: float | None
+    corrected: Mapping[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
 
 
 def study_fidelity(
@@ -159,7 +163,8 @@ def study_fidelity(
             failed[placement.name] = result.message
         else:
             placed = simulated(prepared.problem, placement.device_of_op, evaluator)
-            ran.append((placed, _pair(prepared, placement, placed, result)))
+            in_order = simulated_in_order(prepared, placement.device_of_op, placed)
+            ran.append((placed, _pair(prepared, placement, in_order, result)))
     if not ran:
         raise ClusterError(
             f"measuring on {prepared.cluster.name}: none of {len(judged)} placements ran; the "
@@ -168,6 +173,7 @@ def study_fidelity(
     pairs = [pair for _, pair in ran]
     predicted = np.array([pair.predicted_seconds for pair in pairs])
     measured = np.array([pair.measured_seconds for pair in pairs])
+    runs = [result.step_seconds for result in results if isinstance(result, Timings)]
     worst = np.argsort(-np.abs(relative_errors(predicted, measured)))[: config.num_traced]
     traced = _traced(prepared, [ran[i] for i in worst.tolist()], tell)
     return Fidelity(
@@ -175,7 +181,7 @@ def study_fidelity(
         cluster=prepared.cluster.name,
         communication=prepared.cluster.communication,
         is_calibrated=prepared.problem.executor is not None,
-        agreement=agreement(predicted, measured),
+        agreement=agreement(predicted, measured, runs),
         pairs=pairs,
         failed=failed,
         speedup=best_speedup(pairs),

@@ -17,23 +17,24 @@ from tfplace.grouping.quotient import allowed_class, colocation_units, in_graph_
 
 WHOLE = -1
 """The shard of an op that is no copy."""
-_SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
+SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
+"""What a name has if its op is a copy for a shard."""
 
 
 def shard_of_op(problem: Problem) -> IntArray:
     """i4[N]: which shard an op works for; WHOLE for an op that is whole."""
-    found = (_SHARD.search(name) for name in problem.graph.op_names)
+    found = (SHARD.search(name) for name in problem.graph.op_names)
     return np.array([WHOLE if each is None else int(each[1]) for each in found], dtype=np.int32)
 
 
 def original_name(name: str) -> str:
     """What an op is a copy of; its own name if it is whole."""
-    return _SHARD.sub("", name, count=1)
+    return SHARD.sub("", name, count=1)
 
 
 def is_split(problem: Problem) -> bool:
     """Whether any op is a copy for a shard."""
-    return any(_SHARD.search(name) for name in problem.graph.op_names)
+    return any(SHARD.search(name) for name in problem.graph.op_names)
 
 
 def tied_copies(problem: Problem) -> Grouping:

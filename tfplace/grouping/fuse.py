@@ -180,7 +180,17 @@ def _fused(problem: Problem, grouping: Grouping) -> Problem:
         graph=fused,
         op_seconds=seconds,
         pinned_device=np.full(grouping.num_groups, -1, dtype=np.int32),
+        start_rank=_least_ranks(problem.start_rank, grouping),
     )
+
+
+def _least_ranks(rank: IntArray | None, grouping: Grouping) -> IntArray | None:
+    """i4[G]: a group is as urgent as the most urgent of its ops."""
+    if rank is None:
+        return None
+    least = np.full(grouping.num_groups, rank.max(initial=0), dtype=np.int32)
+    np.minimum.at(least, grouping.group_of_op, rank)
+    return least
 
 
 def _byte_sums(amounts: LongArray, grouping: Grouping) -> LongArray:

@@ -39,6 +39,7 @@ class ProblemOptions:
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
       num_shards: into how many parts the step's batch is split; 1 leaves the step whole; AUTO.
+      order: "edges" for control edges that say what starts first, or "none".
       batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
     """
 
@@ -55,6 +56,7 @@ class ProblemOptions:
     cost_cache: str | None = None
     num_shards: int = 1
     batch_axes: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    order: str = "none"
 
 
 @dataclasses.dataclass(frozen=True)

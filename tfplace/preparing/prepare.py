@@ -7,7 +7,7 @@ import functools
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from graphs.flat_graph import Origin
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
+from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.cost_cache import CostCache
@@ -37,6 +38,13 @@ from tfplace.search.instance import Instance
 _log = logging.getLogger("tfplace")
 
 
+class OrderOfPlacement(Protocol):
+    """Finds what should start when."""
+
+    def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> Sequence[OrderEdge]:
+        """Control edges for a placement i4[N] of the prepared model, each within a device."""
+
+
 @dataclasses.dataclass(frozen=True)
 class PreparedModel(LoadedModel):
     """A model and the problem of placing it on one cluster.
@@ -48,6 +56,7 @@ class PreparedModel(LoadedModel):
       problem: all of it for the simulator.
       given: i4[N], the placement that the model came with.
       matched: a sentence about each --pin and --no_split.
+      order: finds the order edges that a placement is written and run with; None for none.
       unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
     """
 
@@ -58,6 +67,7 @@ class PreparedModel(LoadedModel):
     given: IntArray
     matched: Sequence[str] = ()
     unlimited: Problem | None = None
+    order: OrderOfPlacement | None = None
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -71,11 +81,17 @@ class PreparedModel(LoadedModel):
         names = self.problem.device_names
         return self.flat.on_devices([names[d] for d in device_of_op[self.built.op_of_node]])
 
-    def placed_run_graph(self, device_of_op: IntArray) -> Any:
-        """The model's run graph with the devices of a placement i4[N] written into it."""
+    def order_edges(self, device_of_op: IntArray) -> Sequence[OrderEdge]:
+        """What a placement i4[N] is written with beside its devices."""
+        return () if self.order is None else self.order(self, device_of_op)
+
+    def placed_run_graph(self, device_of_op: IntArray, in_order: bool = True) -> Any:
+        """The model's run graph with a placement i4[N] and, unless left out, its order."""
         wanted = origin_devices(self.flat, self.built, device_of_op, self.problem.device_names)
         known = known_origins(self.source.graph_def, wanted)
-        return place_graph(self.source.graph_def, known.device_of_origin).graph_def
+        order = self.order_edges(device_of_op) if in_order else ()
+        order = known_order(self.source.graph_def, order)
+        return place_graph(self.source.graph_def, known.device_of_origin, order).graph_def
 
     def devices_to_write(self, device_of_op: IntArray, keep_devices: bool) -> Mapping[Origin, str]:
         """{node of the model, also in functions: device} of a placement i4[N].

@@ -18,17 +18,21 @@ from tfplace.simulation.timeline import chrome_trace
 
 
 def placement_files(
-    prepared: PreparedModel, placed: Simulated, with_python: bool = False
+    prepared: PreparedModel,
+    device_of_op: IntArray,
+    placed: Simulated,
+    with_python: bool = False,
 ) -> dict[str, bytes]:
     """placement.json and timeline.json of a placement of the prepared model's problem.
 
     Args:
       prepared: the model.
-      placed: the placement.
+      device_of_op: i4[N] the placement.
+      placed: the same simulated, with its order where it has one.
       with_python: whether there is a placement.py, too.
     """
     trace = chrome_trace(placed.problem, placed.known_schedule())
-    devices = node_devices(prepared, placed.device_of_op)
+    devices = node_devices(prepared, device_of_op)
     files = {"placement.json": _json(devices), "timeline.json": _json(trace, indent=None)}
     if with_python:
         script = placement_script(devices, prepared.source.path, prepared.cluster.name)

@@ -14,6 +14,7 @@ from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.order.model_order import order_facts
 from tfplace.choosing.proof import Proof
 from tfplace.choosing.rounds.plan import Round
 from tfplace.preparing.options import OptimizeOptions
@@ -96,6 +97,7 @@ def report_of(
         rounds=run.rounds,
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
+        order=order_facts(prepared, choice.candidate.device_of_op),
         parallelism=kind,
         shards_tried=searched.shards,
         by_devices=by_devices(

@@ -56,6 +56,7 @@ class Report:
     output_dir: str = ""
     loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
+    order: Mapping[str, Any] | None = None
     parallelism: Mapping[str, Any] | None = None
     shards_tried: Sequence[TriedShards] = ()
     advice: Mapping[str, Any] = dataclasses.field(default_factory=lambda: {"sentences": []})

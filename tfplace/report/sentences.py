@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.ties import TIE
@@ -85,3 +86,15 @@ def needed_text(rows: Sequence[OnDevices]) -> str:
         return f"all {most} devices: nothing that was found fits {fewer}"
     ratio = before / min(steps)
     return f"all {most} devices: the best step found on {fewer} takes {ratio:.2f} times as long"
+
+
+def order_text(order: Mapping[str, Any], step_seconds: float) -> str:
+    """What the order edges are worth."""
+    if not order["edges"]:
+        return "no order was found that beats first come, first served: no edges"
+    without = order["step_seconds_without"]
+    if step_seconds < without:
+        gain = f"{share_text(1.0 - step_seconds / without)} less than without them"
+    else:
+        gain = "which the memory needs"
+    return f"{order['edges']:,} control edges within devices say what starts first: {gain}"

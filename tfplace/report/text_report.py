@@ -14,6 +14,7 @@ from tfplace.choosing.split_proof import split_proof_sentence
 from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.report import Report
 from tfplace.report.rounds_facts import rounds_facts
+from tfplace.report.sentences import order_text
 from tfplace.report.split_facts import shards_sentences, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
@@ -83,6 +84,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     if report.split is not None:
         yield from split_sentences(report.split)
     yield from shards_sentences(report.shards_tried)
+    if report.order is not None:
+        yield "order", order_text(report.order, report.best.step_seconds)
     yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
     yield "costs", cost_sentence(costs)
     yield from (("", note) for note in costs.get("notes", ()))

@@ -127,7 +127,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
 
 def _start_rank(problem: Problem) -> IntArray:
     rank = problem.start_rank
-    return np.empty(0, dtype=np.int32) if rank is None else rank.astype(np.int32)
+    if rank is None:
+        return np.empty(0, dtype=np.int32)
+    if rank.shape != (problem.num_ops,) or np.any(rank < 0):
+        raise ValueError(
+            f"laying out a problem for the simulator: start_rank of shape {rank.shape} found, "
+            f"({problem.num_ops},) with numbers of at least 0 wanted"
+        )
+    return rank.astype(np.int32)
 
 
 def _check(problem: Problem) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Prediction:
       transfers: how many tensors a step moves between devices.
       transfer_bytes: how many bytes these are.
       communication: the channel rule; a predicted time means nothing without it.
+      order: the order edges that were added, as report.json has them; None for none.
     """
 
     step_seconds: float | None
@@ -43,6 +45,7 @@ class Prediction:
     transfers: int
     transfer_bytes: int
     communication: str
+    order: Mapping[str, Any] | None = None
 
 
 def predict(problem: Problem, device_of_op: IntArray) -> Prediction:

@@ -14,6 +14,12 @@ from rewrite.split.states import SUM, WHOLE, Sharded
 ACROSS = StayWhole("it works across the batch, along the axis that is cut")
 
 
+TENSORFLOW_1 = (
+    "it is part of a loop or conditional of TensorFlow 1, made of single ops; a graph that is made "
+    "after tf.compat.v1.enable_control_flow_v2() has them as functions, which are split"
+)
+
+
 def space_to_batch(view: OpView) -> Answer:
     """SpaceToBatchND: the places within a block come to lie outside of the batch."""
     return _blocks(view, is_taken_apart=True)
@@ -173,3 +179,9 @@ def updates(view: OpView) -> Answer:
     if not view.sharded:
         return StayWhole()
     return StayWhole("it changes a variable, which happens once, with all rows")
+
+
+def of_tensorflow_1(view: OpView) -> Answer:
+    """Loops and conditionals of single ops: a copy's constants would be alive in dead branches."""
+    del view
+    return StayWhole(TENSORFLOW_1)

@@ -55,6 +55,11 @@ ResourceSparseApplyProximalGradientDescent ResourceSparseApplyRMSProp ScatterAdd
 ScatterUpdate ScatterNdAdd ScatterNdSub ScatterNdUpdate SparseApplyAdagrad SparseApplyMomentum
 SparseApplyRMSProp SparseApplyFtrl SparseApplyAdadelta
 """
+_TENSORFLOW_1 = """
+Switch RefSwitch Merge RefMerge Enter RefEnter Exit RefExit NextIteration RefNextIteration LoopCond
+TensorArrayV3 TensorArrayWriteV3 TensorArrayReadV3 TensorArrayGatherV3 TensorArrayScatterV3
+TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayGradV3 StackPushV2 StackPopV2
+"""
 _DIAGONALS = """
 MatrixDiagV2 MatrixDiagV3 MatrixDiagPartV2 MatrixDiagPartV3 MatrixSetDiagV2 MatrixSetDiagV3
 """
@@ -70,6 +75,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(by_table.LETTERS, by_table.by_letters),
     **dict.fromkeys(by_table.LEADING, by_table.by_leading),
     **dict.fromkeys(_UPDATES.split(), special.updates),
+    **dict.fromkeys(_TENSORFLOW_1.split(), special.of_tensorflow_1),
     **dict.fromkeys(_DIAGONALS.split(), special.diagonals),
     "IdentityN": elementwise.identity_n,
     "BiasAdd": elementwise.with_vector,

@@ -3,24 +3,19 @@
 Batches are of five entries, which neither two nor three shards divide.
 """
 
-import contextlib
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras
-from tensorflow.python.framework import function
-from tensorflow.python.ops import control_flow_v2_toggles
 
 from graphs.building.shapes import infer
 from rewrite.split.build_step import build_step
 from rewrite.split.decide_open import decide_open
 from rewrite.split.op_view import Split
-from tests.rewrite.split.run_step import assert_same_steps, flat_graph, run, split_step
+from tests.rewrite.split.run_step import assert_same_steps, run, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS, flat_step, keras_step
 
-v1 = tf.compat.v1
 BATCH = 5
 
 
@@ -269,42 +264,3 @@ def test_a_conditional_that_is_kept_whole():
     flat = flat_step(lambda x: step(x, tf.constant(1)), [x], BATCH)
     assert flat.unit_of_node
     assert_the_same(flat, 2)
-
-
-def test_a_loop_of_tensorflow_1_stays_whole():
-    with tf.Graph().as_default() as graph, tensorflow_1_loops():
-        x = v1.placeholder(tf.float32, (BATCH, FEATURES), "x")
-        _, y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y) + x), (0, x * 2))
-        fetches = [tf.reduce_mean(y).name]
-    feeds = {"x:0": np.ones((BATCH, FEATURES), np.float32)}
-    flat = flat_graph(graph, feeds, fetches)
-    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
-    assert any("loop of TensorFlow 1" in why for why in whole_loops(decisions, flat).values())
-    assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)
-
-
-@contextlib.contextmanager
-def tensorflow_1_loops():
-    """Enter, Merge and Exit in the place of While."""
-    before = control_flow_v2_toggles.control_flow_v2_enabled()
-    control_flow_v2_toggles.disable_control_flow_v2()
-    try:
-        yield
-    finally:
-        if before:
-            control_flow_v2_toggles.enable_control_flow_v2()
-
-
-def test_a_gradient_by_a_function_is_no_call():
-    @function.Defun(tf.float32, noinline=True)
-    def cube(x):
-        return x * x * x
-
-    with tf.Graph().as_default() as graph:
-        x = v1.placeholder(tf.float32, (BATCH,), "x")
-        fetches = [tf.gradients(cube(x), x)[0].name]
-    feeds = {"x:0": np.ones(BATCH, np.float32)}
-    flat = flat_graph(graph, feeds, fetches)
-    assert "SymbolicGradient" in {node.op for node in flat.graph_def.node}
-    _, split = split_step(flat, BATCH, 2, {"x:0": 0})
-    assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)

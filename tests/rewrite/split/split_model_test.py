@@ -183,3 +183,13 @@ def test_an_input_that_is_not_to_be_split_stays_whole(tmp_path):
     assert set(split.decisions.axis_of_feed) == {"train_step_x:0"}
     with pytest.raises(UsageError, match="no input 'z'"):
         split_model(load(given, LoadOptions()), 2, {"z": 0})
+
+
+def test_a_step_that_was_made_up_is_not_split(tmp_path):
+    module = Classifier()
+    serve = tf.function(
+        lambda x: {"y": x @ module.first}, input_signature=[tf.TensorSpec([None, 6])]
+    )
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": serve})
+    with pytest.raises(UsageError, match=r"no training step; .* saved after compile\(\)"):
+        split_model(load(str(tmp_path), LoadOptions(mode="train")), 2)

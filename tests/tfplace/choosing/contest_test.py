@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphs.placement import Measurement
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
 from tfplace.choosing import time_choice
 from tfplace.choosing.baselines import Candidate
@@ -77,8 +78,10 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
     searched = Searched(candidates[:1], candidates, None)  # type: ignore[arg-type]
     choice = Choice(candidates[1], "placed", "faster")
 
-    def decided(seconds: float) -> tuple[time_choice.Decided, list[list[str]]]:
-        arguments = prepared, options, searched, choice, Progress(), seconds
+    def decided(
+        seconds: float, by_prediction: Choice = choice
+    ) -> tuple[time_choice.Decided, list[list[str]]]:
+        arguments = prepared, options, searched, by_prediction, Progress(), seconds
         return time_choice.time_choice(*arguments), held.measured
 
     return decided
@@ -126,3 +129,28 @@ def test_the_written_placement_ran_fastest_and_is_predicted_by_the_corrected_sim
     assert np.array_equal(decided.corrected(MODEL.problem).link_latency, latency)
     assert decided.searched.baselines[0].step_seconds > 0.0
     assert len(decided.timings.tried) <= time_choice.MOST_TRIED
+
+
+def test_one_device_is_measured_against_the_best_over_several_where_that_is_close(
+    decide: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = theta_of(MODEL, {"link_latency": 0.01, "link_bytes_per_second": 100.0})
+    monkeypatch.setitem(globals(), "TRUTH", quick)
+    single = Choice(_candidate("single", POOL[0]), "kept_single", "one device is best")
+    decided, measured = decide(600.0, single)
+    assert measured[0][:2] == ["single", "found by auto"]
+    assert decided.choice.verdict == "placed"
+    assert len(np.unique(decided.choice.candidate.device_of_op)) == 2
+
+
+def test_a_step_that_is_too_short_to_time_stays_on_one_device() -> None:
+    short = Candidate("single", POOL[0], Measurement(1e-3, (0, 0), "simulated"))
+    other = Candidate("found", POOL[5], Measurement(1.1e-3, (0, 0), "simulated"))
+    searched = Searched([short], [short, other], None)  # type: ignore[arg-type]
+    assert not contest.is_open(searched, Choice(short, "kept_single", ""))
+    long = Candidate("single", POOL[0], Measurement(1.0, (0, 0), "simulated"))
+    assert not contest.is_open(
+        Searched([long], [long], None),  # type: ignore[arg-type]
+        Choice(long, "kept_single", ""),
+    )
+    assert contest.is_open(searched, Choice(other, "placed", ""))

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from tfplace.fidelity.rank_agreement import RankAgreement, agreement, relative_errors, spearman
+from tfplace.fidelity.rank_agreement import (
+    RankAgreement,
+    agreement,
+    relative_errors,
+    reliability,
+    spearman,
+)
 
 # Few distinct values, so that there are ties.
 STEP_SECONDS = st.lists(st.sampled_from([0.5, 1.0, 1.5, 2.0, 7.0]), min_size=2, max_size=12)
@@ -56,3 +62,28 @@ def test_ranks_know_only_order_and_errors_only_ratios(seconds):
     assert slower.spearman is None or slower.spearman == pytest.approx(1.0)
     faster = agreement(1.0 / measured, measured)
     assert faster.spearman is None or faster.spearman == pytest.approx(-1.0)
+
+
+def test_quiet_runs_have_reliable_ranks_and_noise_has_none():
+    rng = np.random.default_rng(0)
+    steps = np.linspace(1.0, 2.0, 30)[:, None]
+    quiet = steps * np.exp(0.001 * rng.standard_normal((30, 8)))
+    assert reliability(list(quiet)) == pytest.approx(1.0, abs=1e-3)
+    noise = np.exp(rng.standard_normal((30, 8)))
+    assert reliability(list(noise)) < 0.5
+    between = reliability(list(steps * np.exp(0.3 * rng.standard_normal((30, 8)))))
+    assert 0.5 < between < 0.99
+
+
+def test_reliability_is_about_what_a_repetition_of_the_runs_agrees_to():
+    rng = np.random.default_rng(1)
+    steps = np.linspace(1.0, 2.0, 200)[:, None]
+    first, again = (steps * np.exp(0.4 * rng.standard_normal((200, 6))) for _ in range(2))
+    repeated = spearman(np.median(first, axis=1), np.median(again, axis=1))
+    assert reliability(list(first)) == pytest.approx(repeated, abs=0.07)
+
+
+@pytest.mark.parametrize("runs", [[], [np.ones(5)], [np.ones(1), np.ones(1)]])
+def test_too_few_runs_say_nothing_of_reliability(runs):
+    assert reliability(runs) is None
+    assert agreement([1.0], [1.0], runs).reliability is None

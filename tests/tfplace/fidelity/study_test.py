@@ -130,7 +130,9 @@ STUDY = Fidelity(
     cluster="workers:2",
     communication="duplex",
     is_calibrated=False,
-    agreement=agreement([4.0, 1.0, 3.0, 2.0], [4.0, 3.0, 1.0, 2.0]),
+    agreement=dataclasses.replace(
+        agreement([4.0, 1.0, 3.0, 2.0], [4.0, 3.0, 1.0, 2.0]), reliability=0.9
+    ),
     pairs=PAIRS,
     failed={"8 random groups": "it died"},
     speedup=best_speedup(PAIRS),
@@ -142,6 +144,7 @@ STUDY = Fidelity(
     ],
     by_op_type=[OpTypeError("MatMul", 1500, 2.0, 0.5), OpTypeError("Add", 1, 0.0, 0.001)],
     background_share=0.3,
+    corrected={"link_latency": (3.0, 2.0, 4.0)},
 )
 
 
@@ -153,6 +156,8 @@ def test_the_result_as_json():
         "is_calibrated": False,
         "num_placements": 4,
         "spearman": pytest.approx(0.2),
+        "reliability": 0.9,
+        "corrected": {"link_latency": [3.0, 2.0, 4.0]},
         "median_abs_relative_error": pytest.approx(1 / 3),
         "p90_abs_relative_error": pytest.approx(1.6),
         "speedup": {"placement": "annealing", "predicted": 4.0, "measured": 4.0 / 3.0},
@@ -189,7 +194,8 @@ def test_the_result_as_text(capsys):
     print_fidelity(STUDY, console())
     expected = """\
 model     nets/model.pb
-cluster   workers:2 (duplex channels; not calibrated: run `tfplace calibrate`)
+cluster   workers:2 (duplex channels; corrected by a first round of real runs)
+taught    a transfer's latency is 3 times as long as taken (2 to 4)
 placement predicted measured   error p10-p90 moves
 stripes         3 s      1 s +200.0%    0.0% 1,200
 metis           2 s      2 s   +0.0%    0.0% 1,200
@@ -205,7 +211,8 @@ noise     others used 30 % of this machine meanwhile
 speed-up  4.000x predicted, 1.333x measured: best prediction over best device
 kept      2.000x predicted, 2.000x measured: fastest optimised one, as optimize
           keeps it
-agreement 4 placements: Spearman 0.200, |error| median 33.3%, p90 160.0%
+agreement 4 placements: Spearman 0.200 (reliability of the measured ranks
+          0.900), |error| median 33.3%, p90 160.0%
 """
     assert capsys.readouterr().out == expected
 

@@ -14,7 +14,7 @@ from tfplace.simulation.timeline import chrome_trace
 def test_the_placement_is_that_of_the_models_own_ops(weight):
     device_of_op = np.arange(weight.problem.num_ops, dtype=np.int32) % 3
     placed = simulated(weight.problem, device_of_op)
-    files = placement_files(weight, placed)
+    files = placement_files(weight, placed.device_of_op, placed)
     assert list(files) == ["placement.json", "timeline.json"]
     names = weight.problem.device_names
     assert json.loads(files["placement.json"]) == {

@@ -25,7 +25,7 @@ from tfplace.simulation.simulated import simulated
 FIELDS = {
     "": "schema_version tfplace_version seed algorithm evaluator model cluster costs baselines "
     "best lower_bound_seconds gap search measured verified verdict verdict_sentence split "
-    "parallelism",
+    "parallelism rounds",
     "model": "path kind num_ops num_groups trainable_bytes guessed",
     "cluster": "name communication devices",
     "costs": "source covered_ops",

@@ -1,8 +1,11 @@
 """What is said of a split step."""
 
+import dataclasses
+
 from graphs import zoo
 from rewrite.split.split_model import AN_OUTPUT
 from tfplace.choosing.data_parallel import data_parallel_baseline
+from tfplace.choosing.device_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
 from tfplace.report.inspection import inspect
@@ -35,6 +38,21 @@ def test_a_split_step_is_inspected(tmp_path):
     assert told["kind"].startswith("all 2 shards on GPU:0 (gradient accumulation)")
     assert told["compare"].startswith("shard i on device i: ")
     assert simulation_facts(prepared, options, prepared.given, False)["parallelism"] is None
+
+
+def test_data_parallelism_lies_on_the_devices_that_max_devices_chose(tmp_path):
+    path = str(tmp_path / "model.pb")
+    zoo.write(zoo.build("cifar10", "tiny", batch_size=4), path)
+    options = ProblemOptions(path, cluster="k80x4")
+    prepared = prepare(options, trace=False)
+    names = ["/device:GPU:1", "/device:GPU:3"]
+    chosen = [prepared.problem.device_names.index(name) for name in names]
+    limited = limited_to(prepared.problem, chosen)
+    limited = dataclasses.replace(prepared, problem=limited, unlimited=prepared.problem)
+    baseline = data_parallel_baseline(limited, options)
+    assert baseline.feasible and baseline.num_shards == 2
+    used = {device for device, num_bytes in baseline.peak_bytes.items() if num_bytes}
+    assert sorted(device for device in used if "GPU" in device) == names
 
 
 def test_data_parallelism_that_can_not_be_had_says_why(tmp_path):

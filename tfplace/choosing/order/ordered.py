@@ -9,7 +9,7 @@ is better than the placement without edges.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -58,18 +58,29 @@ class Ordered:
     without: Outcome
 
 
-def ordered(problem: Problem, device_of_op: IntArray, anchors: Anchors | None = None) -> Ordered:
+def ordered(
+    problem: Problem,
+    device_of_op: IntArray,
+    anchors: Anchors | None = None,
+    writable: Callable[[OrderEdges], OrderEdges] = lambda edges: edges,
+    more_ranks: Sequence[IntArray] = (),
+) -> Ordered:
     """The best of several orders for a placement, first come, first served among them.
 
     Args:
       problem: without order edges.
       device_of_op: i4[N] a placement that keeps to pins, kernels and colocation.
       anchors: where edges may begin and end; None for any ops that take time.
+      writable: takes out the edges that can't be written.
+      more_ranks: i4[N] each, tried as well: what the placement was searched with.
     """
     anchors = anchors or anchors_of(problem)
     without = simulated(problem, device_of_op).outcome
     best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
-    for edges in _proposed(problem, device_of_op, anchors, without.step_seconds):
+    ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
+    ranks += more_ranks
+    for proposed in _proposed(problem, device_of_op, anchors, ranks, without.step_seconds):
+        edges = writable(proposed)
         edged = with_order_edges(problem, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
         if _is_better(outcome, best.outcome):
@@ -78,13 +89,16 @@ def ordered(problem: Problem, device_of_op: IntArray, anchors: Anchors | None = 
 
 
 def _proposed(
-    problem: Problem, device_of_op: IntArray, anchors: Anchors, step_seconds: float
+    problem: Problem,
+    device_of_op: IntArray,
+    anchors: Anchors,
+    ranks: Sequence[IntArray | None],
+    step_seconds: float,
 ) -> Iterator[OrderEdges]:
     if not np.isfinite(step_seconds):
         return
     free = with_free_reads(problem, anchors)
-    for ranks in RANKS:
-        rank = None if ranks is None else ranks(problem, device_of_op)
+    for rank in ranks:
         ideal = _schedule(free, device_of_op, rank)
         for share in (None, *AHEAD_SHARES):
             reads = NO_EDGES

@@ -20,7 +20,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.loop import measured_loop
-from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan, Round
+from tfplace.choosing.rounds.plan import Learned, LoopConfig, Plan, Round, distinct
 from tfplace.choosing.rounds.real_runs import Annealing, RealRuns, num_fitting
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.preparing.options import OptimizeOptions
@@ -28,9 +28,12 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
-SLOWER_LINKS = (4.0, 16.0)
+SLOWER_LINKS, QUICKER_LINKS = (4.0, 16.0), (0.25,)
 """Plausible machines before anything is measured: what the simulator doesn't know hits placements
-with many transfers hardest."""
+with many transfers hardest; where one device is best by prediction, links may be quicker."""
+CLOSE, LEAST_STEP_SECONDS = 1.3, 5e-3
+"""One device may be wrong where the best over several is predicted to take at most so many times as
+long, and a step so long that more than starting it is seen."""
 SEARCH_SHARE = 0.04
 """Of the budget, for one search between rounds."""
 NEAR = 1.1
@@ -56,6 +59,28 @@ class Contest:
     tried: Sequence[Tried]
     rounds: Sequence[Round]
     corrections: Corrections
+
+
+def is_open(searched: Searched, choice: Choice) -> bool:
+    """Whether real runs may choose another placement than the prediction."""
+    if choice.verdict == "placed":
+        return True
+    rival = _rival(searched, choice)
+    return choice.verdict == "kept_single" and rival is not None
+
+
+def _rival(searched: Searched, choice: Choice) -> Candidate | None:
+    """The best over several devices where one is best by prediction, if it is close."""
+    single = choice.candidate
+    others = [
+        each
+        for each in [*searched.candidates, *searched.fewer]
+        if len(np.unique(each.device_of_op)) > 1 and math.isfinite(each.step_seconds)
+    ]
+    best = min(others, key=lambda each: each.step_seconds, default=None)
+    if best is None or single.step_seconds < LEAST_STEP_SECONDS:
+        return None
+    return best if best.step_seconds <= CLOSE * single.step_seconds else None
 
 
 def contest(
@@ -91,8 +116,9 @@ def contest(
     named, known = _named(searched, choice), _known(prepared, searched)
     if not has_time(named):
         return None
-    progress.say("searching for rivals where links are slower")
-    rivals = _where_links_are_slower(model, annealing, known)
+    progress.say("searching for rivals where links are slower or quicker")
+    factors = SLOWER_LINKS if choice.verdict == "placed" else QUICKER_LINKS
+    rivals = _on_other_links(model, annealing, known, factors)
     first = [*named, *rivals][: num_fitting(prepared.problem)]
     learned = measured_loop(
         model,
@@ -119,7 +145,10 @@ def forward_model(prepared: PreparedModel) -> ForwardModel:
 
 def _named(searched: Searched, choice: Choice) -> list[Plan]:
     """The choice, one device, and data parallelism where the step is split for it."""
-    plans = [Plan(choice.candidate.name, choice.candidate.device_of_op)]
+    named = [choice.candidate]
+    if choice.verdict != "placed" and (rival := _rival(searched, choice)) is not None:
+        named.append(rival)
+    plans = [Plan(each.name, each.device_of_op) for each in named]
     return plans + [
         Plan(each.name, each.device_of_op)
         for each in searched.candidates
@@ -127,14 +156,15 @@ def _named(searched: Searched, choice: Choice) -> list[Plan]:
     ]
 
 
-def _where_links_are_slower(
-    model: ForwardModel, annealing: Annealing, known: Sequence[Plan]
+def _on_other_links(
+    model: ForwardModel, annealing: Annealing, known: Sequence[Plan], factors: Sequence[float]
 ) -> Iterator[Plan]:
     starts = np.array([plan.device_of_op for plan in known], dtype=np.int32)
-    for number, factor in enumerate(SLOWER_LINKS, start=1):
+    for number, factor in enumerate(factors, start=1):
         found = annealing(model.on(model.with_slower_links(factor)), starts, number)
         if found is not None:
-            yield Plan(f"best if links were {factor:g} times slower", found)
+            words = f"{factor:g} times slower" if factor > 1.0 else f"{1 / factor:g} times quicker"
+            yield Plan(f"best if links were {words}", found)
 
 
 def _known(prepared: PreparedModel, searched: Searched) -> list[Plan]:
@@ -150,8 +180,7 @@ def _known(prepared: PreparedModel, searched: Searched) -> list[Plan]:
         seconds = [o.step_seconds if isinstance(o, Measurement) else math.inf for o in outcomes]
         if seconds and math.isfinite(min(seconds)):
             plans.append(Plan(name, placements[int(np.argmin(seconds))]))
-    distinct = {plan.key: plan for plan in reversed(plans)}
-    return list(reversed(distinct.values()))
+    return distinct(plans)
 
 
 def _contest(problem: Problem, learned: Learned) -> Contest:

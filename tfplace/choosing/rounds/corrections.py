@@ -9,6 +9,7 @@ of seconds.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,8 @@ LATENCY, RATE = "link_latency", "link_bytes_per_second"
 ENDS, CONTENTION = "transfer_work", "contention"
 DISPATCH, START = "op_dispatch_seconds", "step_start_seconds"
 
+COMMON_SPEED_SPREAD = 0.4
+"""Of all devices of a type together: what other programs take, they take of each."""
 MOST_SPEEDS = 8
 """A cluster of more devices has one speed for each type of them."""
 
@@ -34,7 +37,8 @@ class Number:
 
     Attributes:
       name: a device's speed, or one of the names above.
-      spread: the standard deviation of θ before anything is measured.
+      spread: the standard deviation of θ before anything is measured; of a device's speed, beside
+        what all devices of its type share.
       unit_seconds: the value is θ times it; 0: the value is the factor exp(θ).
     """
 
@@ -140,8 +144,21 @@ class ForwardModel:
 
     @property
     def spread(self) -> FloatArray:
-        """f8[K] of θ before anything is measured."""
-        return self._spread_share * np.array([number.spread for number in self.numbers])
+        """f8[K] standard deviations of θ before anything is measured."""
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
+
+    @functools.cached_property
+    def covariance(self) -> FloatArray:
+        """f8[K, K] of θ before anything is measured: equal devices are much alike."""
+        own = np.diag([number.spread**2 for number in self.numbers])
+        type_of = dict(zip(self.problem.device_names, self.problem.device_types, strict=True))
+        kinds = [
+            type_of.get(number.name.removeprefix(SPEED)) if number.name.startswith(SPEED) else None
+            for number in self.numbers
+        ]
+        alike = [[one is not None and one == other for other in kinds] for one in kinds]
+        common = COMMON_SPEED_SPREAD**2 * np.array(alike, dtype=np.float64)
+        return np.asarray(self._spread_share**2 * (own + common))
 
     @property
     def least(self) -> FloatArray:

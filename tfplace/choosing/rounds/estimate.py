@@ -1,8 +1,8 @@
 """What step times of several placements say of the machine: Gauss-Newton, with the simulator.
 
 It maximises the posterior of θ: with r_p = log(measured_p) - log(predicted_p(θ)) and s_p its
-standard deviation, the sum of Student-t log densities of r_p / s_p and of normal ones of
-(θ_k - known_k) / spread_k. Student's t, so that a placement that the simulator can't explain, or
+standard deviation, the sum of Student-t log densities of r_p / s_p and of the normal one of θ
+around the machine as taken. Student's t, so that a placement that the simulator can't explain, or
 that noise has hit, bends nothing (Lange, Little and Taylor, Robust Statistical Modeling Using the t
 Distribution, 1989). Derivatives are secants: a makespan has steps.
 """
@@ -50,7 +50,7 @@ class Corrections:
     @classmethod
     def unknown(cls, model: ForwardModel) -> Corrections:
         """Before anything is measured."""
-        return cls(model, model.as_taken, np.diag(model.spread**2))
+        return cls(model, model.as_taken, model.covariance)
 
     @property
     def problem(self) -> Problem:
@@ -114,7 +114,7 @@ class _Fit:
     ) -> None:
         self._model, self._placements = model, placements
         self._log_seconds, self._scale = log_seconds, scale
-        self._precision = np.diag(model.spread**-2.0)
+        self._precision = np.linalg.inv(model.covariance)
 
     def best_from(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The most plausible machine, and what it leaves unexplained."""

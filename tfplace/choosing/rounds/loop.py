@@ -24,6 +24,7 @@ from tfplace.choosing.rounds.plan import (
     Plan,
     Round,
     Search,
+    distinct,
 )
 
 
@@ -50,17 +51,12 @@ def measured_loop(
     """
     config = config or LoopConfig()
     loop, proposer = _Loop(model, measure, config), Proposer(known, search, config)
-    plans = _distinct(first)
+    plans = distinct(first)
     while plans and has_time(plans):
         loop.measure_round(plans)
         goes_on = loop.goes_on and has_time(plans)
         plans = proposer.next_plans(loop.knowledge, loop.number) if goes_on else []
     return loop.learned()
-
-
-def _distinct(plans: Sequence[Plan]) -> list[Plan]:
-    """The first of equal ones."""
-    return list({plan.key: plan for plan in reversed(plans)}.values())[::-1]
 
 
 class _Loop:

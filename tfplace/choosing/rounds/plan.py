@@ -26,6 +26,14 @@ class Plan:
         return self.device_of_op.astype(np.int32).tobytes()
 
 
+def distinct(plans: Sequence[Plan]) -> list[Plan]:
+    """The first of equal placements, in order."""
+    first: dict[bytes, Plan] = {}
+    for plan in plans:
+        first.setdefault(plan.key, plan)
+    return list(first.values())
+
+
 Runs = Sequence[FloatArray | Infeasible]
 Measure = Callable[[Sequence[Plan]], Runs]
 """f8[runs] of each placement, stepped in turn; or why one could not run."""

@@ -99,3 +99,13 @@ def test_machines_are_drawn_from_what_is_plausible():
     spread = corrections.model.spread
     assert np.all(np.abs(drawn.std(axis=0)[:4] / spread[:4] - 1.0) < 0.15)
     assert np.all(drawn >= corrections.model.least)
+
+
+def test_of_equal_devices_one_that_is_slow_makes_the_other_suspect():
+    model = ForwardModel(lstm())
+    placements = placements_of(model.problem, 1)  # all on the first device
+    seconds = 3.0 * model.seconds(model.as_taken, placements)
+    values = estimate(model, placements, seconds, np.full(1, NOISE)).values()
+    assert values[CPU0][0] < 0.4
+    assert values[CPU0][0] < values[CPU1][0] < 0.7
+    assert values[CPU1][1] < 0.4

@@ -1,0 +1,89 @@
+"""Graphs of TensorFlow 1: loops and conditionals of single ops, and of functions."""
+
+from __future__ import annotations
+
+import contextlib
+
+import numpy as np
+import tensorflow as tf
+import tf_keras
+from tensorflow.python.framework import function
+from tensorflow.python.ops import control_flow_v2_toggles
+
+from rewrite.split.op_view import Split
+from tests.rewrite.split.loops_test import BATCH, whole_loops
+from tests.rewrite.split.run_step import assert_same_steps, flat_graph, split_step
+from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS
+
+v1 = tf.compat.v1
+
+
+def test_a_loop_of_tensorflow_1_stays_whole():
+    with tf.Graph().as_default() as graph, tensorflow_1_loops():
+        x = v1.placeholder(tf.float32, (BATCH, FEATURES), "x")
+        _, y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y) + x), (0, x * 2))
+        fetches = [tf.reduce_mean(y).name]
+    feeds = {"x:0": np.ones((BATCH, FEATURES), np.float32)}
+    flat = flat_graph(graph, feeds, fetches)
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    assert any("enable_control_flow_v2" in why for why in whole_loops(decisions, flat).values())
+    assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)
+
+
+def test_a_conditional_of_tensorflow_1_stays_whole():
+    with tf.Graph().as_default() as graph, tensorflow_1_loops():
+        x = v1.placeholder(tf.float32, (BATCH, FEATURES), "x")
+        w = v1.get_variable("w", initializer=np.ones((FEATURES, UNITS), np.float32))
+        likely = tf.reduce_sum(w) > 0
+        y = v1.cond(likely, lambda: x @ w, lambda: tf.zeros([tf.shape(x)[0], UNITS]))
+        fetches = [tf.reduce_mean(tf.tanh(y)).name]
+    feeds = {"x:0": np.ones((BATCH, FEATURES), np.float32)}
+    flat = flat_graph(graph, feeds, fetches)
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    reasons = {answer.reason for answer in decisions.answer_of_op.values()
+               if not isinstance(answer, Split)}  # fmt: skip
+    assert any("enable_control_flow_v2" in reason for reason in reasons)
+    assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)
+
+
+def test_a_dynamic_rnn_with_functions_is_split():
+    """As TensorFlow 1 makes it after enable_control_flow_v2(), with entries of other lengths."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, STEPS, FEATURES), "x")
+        y, _ = v1.nn.dynamic_rnn(
+            tf_keras.layers.GRUCell(UNITS), x, sequence_length=[3, 2, 3, 1, 2], dtype=tf.float32
+        )
+        loss = tf.reduce_mean(tf.square(y))
+        train = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+    feeds = {"x:0": np.random.default_rng(3).normal(size=x.shape).astype(np.float32)}
+    flat = flat_graph(graph, feeds, [loss.name, train.name])
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    assert whole_loops(decisions, flat) == {} and split.num_joins == 0
+    assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-5)
+
+
+@contextlib.contextmanager
+def tensorflow_1_loops():
+    """Enter, Merge and Exit in the place of While."""
+    before = control_flow_v2_toggles.control_flow_v2_enabled()
+    control_flow_v2_toggles.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        if before:
+            control_flow_v2_toggles.enable_control_flow_v2()
+
+
+def test_a_gradient_by_a_function_is_no_call():
+    @function.Defun(tf.float32, noinline=True)
+    def cube(x):
+        return x * x * x
+
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH,), "x")
+        fetches = [tf.gradients(cube(x), x)[0].name]
+    feeds = {"x:0": np.ones(BATCH, np.float32)}
+    flat = flat_graph(graph, feeds, fetches)
+    assert "SymbolicGradient" in {node.op for node in flat.graph_def.node}
+    _, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)

@@ -1,0 +1,61 @@
+"""Ranks and placement are searched together, within the limits, and only by `auto`."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tfplace.choosing.baselines import best_of
+from tfplace.choosing.find_placement import find_placement
+from tfplace.choosing.order.in_order import in_order
+from tfplace.choosing.order.model_order import with_order
+from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
+from tfplace.preparing.prepare import prepare
+from tfplace.progress import Progress
+
+
+@pytest.fixture(scope="module")
+def options(tiny_rnnlm, slow_cpu_cluster):
+    problem = ProblemOptions(tiny_rnnlm, cluster=slow_cpu_cluster, order="edges")
+    return OptimizeOptions(problem, evaluator="simulate", max_trials=200)
+
+
+@pytest.fixture(scope="module")
+def prepared(options):
+    return with_order(prepare(options.problem), "edges")
+
+
+def searched(prepared, options):
+    limited = budget_beside_order(prepared, options)
+    return in_order(prepared, find_placement(prepared, limited, None, None, Progress()))
+
+
+def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(prepared, options):
+    before = searched(prepared, options)
+    after = search_in_order(prepared, options, before, Progress())
+    new = after.candidates[len(before.candidates) :]
+    assert [candidate.name for candidate in new] == ["found in order"] * 2
+    for candidate in new:
+        placed = prepared.order.ordered(prepared, candidate.device_of_op)
+        assert candidate.outcome == placed.outcome
+        assert candidate.step_seconds <= placed.without.step_seconds
+    assert best_of(after.candidates).step_seconds <= best_of(before.candidates).step_seconds
+    again = search_in_order(prepared, options, before, Progress())
+    for one, other in zip(new, again.candidates[len(before.candidates) :], strict=True):
+        assert np.array_equal(one.device_of_op, other.device_of_op)
+
+
+def test_the_limits_are_shared(prepared, options):
+    limited = budget_beside_order(prepared, options)
+    assert (limited.max_trials, limited.budget_seconds) == (120, 36.0)
+    other = dataclasses.replace(options, algorithm="etf")
+    assert budget_beside_order(prepared, other) is other
+    without = dataclasses.replace(prepared, order=None)
+    assert budget_beside_order(without, options) is options
+
+
+def test_other_algorithms_find_what_they_find(prepared, options):
+    before = searched(prepared, dataclasses.replace(options, max_trials=2))
+    other = dataclasses.replace(options, algorithm="etf")
+    assert search_in_order(prepared, other, before, Progress()) is before

@@ -1,0 +1,71 @@
+"""What a first round teaches before predictions are judged, on a machine that is made up."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphs.cluster import TransferWork
+from graphs.placement import Infeasible
+from tests.builders import Machine
+from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
+from tfplace.choosing.rounds.corrections import ForwardModel
+from tfplace.fidelity.first_round import known_machine
+from tfplace.measurement.run_measurement import Timings
+from tfplace.search.instance import Instance
+
+MODEL = ForwardModel(lstm())
+TRUTH = theta_of(MODEL, {"link_latency": 8.0, "link_bytes_per_second": 0.2})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Prepared:
+    cluster: Any
+    problem: Any
+    instance: Any
+    flat: Any
+
+
+def _prepared() -> Any:
+    given = np.zeros(MODEL.problem.num_ops, np.int32)
+    cluster = Machine(2, types=["CPU", "CPU"]).cluster()
+    instance = Instance(MODEL.problem, given)
+    return _Prepared(cluster, MODEL.problem, instance, SimpleNamespace(fetches=["train"]))
+
+
+def _measure(placements: Any) -> list[Timings]:
+    seconds = MODEL.seconds(TRUTH, np.array(placements))
+    return [Timings(np.full(5, each), "tf.function", {}, True) for each in seconds]
+
+
+def test_the_machine_is_known_before_it_is_judged() -> None:
+    known = known_machine(_prepared(), 0, lambda sentence: None, _measure)
+    value, low, high = known.corrected["link_latency"]
+    assert low < 8.0 < high and value > 4.0
+    others = placements_of(MODEL.problem, 20, seed=9)
+    truth = MODEL.seconds(TRUTH, others)
+    error = np.abs(ForwardModel(known.prepared.problem).seconds(TRUTH * 0, others) / truth - 1.0)
+    assert np.median(error) < 0.05
+    assert known.prepared.cluster.step_overhead_seconds == pytest.approx(0.0, abs=1e-3)
+
+
+def test_a_calibrated_machine_is_known_already() -> None:
+    prepared = _prepared()
+    cluster = dataclasses.replace(prepared.cluster, transfer_work=TransferWork.none(2))
+    prepared = dataclasses.replace(prepared, cluster=cluster)
+    assert known_machine(prepared, 0, lambda sentence: None).prepared is prepared
+
+
+def test_where_nothing_runs_the_machine_is_as_taken() -> None:
+    prepared = _prepared()
+    known = known_machine(
+        prepared,
+        0,
+        lambda sentence: None,
+        lambda placements: [Infeasible("crash", "it died")] * len(placements),
+    )
+    assert (known.prepared, known.corrected) == (prepared, {})

@@ -1,0 +1,93 @@
+"""An order for placements of a model: found when it is first asked for, and kept."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from rewrite.order.order_edges import OrderEdge
+from tfplace.choosing.order.anchors import anchors_of
+from tfplace.choosing.order.bodies import bodies_of, origin_edges, writable
+from tfplace.choosing.order.ordered import Ordered, ordered
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.simulation.simulated import Simulated, simulated
+
+EDGES = "edges"
+MOST_KEPT = 8
+
+
+class ModelOrder:
+    """A tfplace.preparing.prepare.OrderOfPlacement: the best order that is found for each."""
+
+    def __init__(self) -> None:
+        """Has found nothing yet."""
+        self._ranks: dict[bytes, IntArray] = {}
+        # The problem is kept beside its number, so that no other one gets that number.
+        self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
+
+    def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> list[OrderEdge]:
+        """The edges of a placement i4[N], as the model names its ops."""
+        return origin_edges(prepared, self.ordered(prepared, device_of_op).edges)
+
+    def searched_with(self, device_of_op: IntArray, rank: IntArray) -> None:
+        """Notes the ranks i4[N] that a placement was searched with: they are tried for it, too."""
+        self._ranks[_key(device_of_op)] = rank
+
+    def ordered(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
+        """A placement of the prepared model's problem with its order."""
+        own = self._ranks.get(_key(device_of_op))
+        key = (id(prepared.problem), _key(device_of_op))
+        if key not in self._found:
+            while len(self._found) >= MOST_KEPT:
+                self._found.pop(next(iter(self._found)))
+            anchors = anchors_of(prepared.problem, bodies_of(prepared))
+            found = ordered(
+                prepared.problem,
+                device_of_op,
+                anchors,
+                lambda edges: writable(prepared, edges),
+                () if own is None else (own,),
+            )
+            self._found[key] = (prepared.problem, found)
+        return self._found[key][1]
+
+
+def _key(device_of_op: IntArray) -> bytes:
+    return device_of_op.astype("int32").tobytes()
+
+
+def with_order(prepared: PreparedModel, order: str) -> PreparedModel:
+    """The prepared model; where `order` is "edges", its placements get an order, too."""
+    return dataclasses.replace(prepared, order=ModelOrder()) if order == EDGES else prepared
+
+
+def simulated_in_order(
+    prepared: PreparedModel, device_of_op: IntArray, without: Simulated | None = None
+) -> Simulated:
+    """A placement simulated with the order that it gets; its ops may be renumbered then.
+
+    Args:
+      prepared: the problem, and whether its placements get an order.
+      device_of_op: i4[N].
+      without: the placement simulated without; None to do so where it is needed.
+    """
+    if not isinstance(prepared.order, ModelOrder):
+        return without or simulated(prepared.problem, device_of_op)
+    edged = prepared.order.ordered(prepared, device_of_op).edged
+    return simulated(edged.problem, edged.renumbered(device_of_op))
+
+
+def order_facts(prepared: PreparedModel, device_of_op: IntArray) -> Mapping[str, Any] | None:
+    """report.json's `order`; None where no order was asked for."""
+    if not isinstance(prepared.order, ModelOrder):
+        return None
+    found = prepared.order.ordered(prepared, device_of_op)
+    names, without = prepared.problem.device_names, found.without
+    return {
+        "edges": len(found.edges),
+        "step_seconds_without": without.step_seconds,
+        "peak_bytes_without": dict(zip(names, without.peak_bytes, strict=True)),
+    }

@@ -1,0 +1,94 @@
+"""Searches on where ready ops start by rank: a plan is device and rank.
+
+A placement that was annealed for first come, first served has made its peace with that, so that an
+order found afterwards often gains nothing. So the last part of a budget alternates: ranks from the
+best placement so far, annealing with what has the least rank started first, and the order that
+these ranks give what was found. What comes out counts by its simulated edges, like all else.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfplace.algorithms.table import stages_of
+from tfplace.choosing.baselines import Candidate, best_of
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.order.model_order import ModelOrder
+from tfplace.choosing.order.ranks import by_longest_path
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+from tfplace.search.search import Limits, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+ALGORITHM = "auto"
+ROUNDS = 2
+SHARE = 0.4
+"""Of the budget, for all rounds together."""
+NAME = "found in order"
+
+
+def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> OptimizeOptions:
+    """The options of the search before, with what is left of its limits."""
+    if not _is_searched(prepared, options):
+        return options
+    trials = options.max_trials
+    return dataclasses.replace(
+        options,
+        budget_seconds=options.budget_seconds * (1.0 - SHARE),
+        max_trials=None if trials is None else max(round(trials * (1.0 - SHARE)), 1),
+    )
+
+
+def search_in_order(
+    prepared: PreparedModel, options: OptimizeOptions, searched: Searched, progress: Progress
+) -> Searched:
+    """The same with what annealing by rank finds besides.
+
+    Args:
+      prepared: the problem, whose placements get an order.
+      options: algorithm, limits and seed; only "auto" searches on.
+      searched: what is known, each placement in its order.
+      progress: is told what goes on.
+    """
+    order = prepared.order
+    best = best_of([*searched.candidates, *searched.fewer])
+    if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
+        return searched
+    assert isinstance(order, ModelOrder)
+    problem, found = prepared.problem, list(searched.candidates)
+    most = options.max_trials
+    trials = None if most is None else max(round(most * SHARE / ROUNDS), 1)
+    limits = Limits(options.budget_seconds * SHARE / ROUNDS, trials)
+    progress.say("searching on with what starts first as part of the plan")
+    placement = best.device_of_op
+    interrupted = False
+    with progress.working(limits.budget_seconds * ROUNDS):
+        for number in range(ROUNDS):
+            rank = by_longest_path(problem, placement)
+            ranked = dataclasses.replace(problem, start_rank=rank)
+            task = dataclasses.replace(prepared.instance, problem=ranked)
+            stages = stages_of(ALGORITHM, task, options.seed + number, placement)
+            result = search(stages, SimulatingEvaluator(ranked), limits)
+            interrupted = result.interrupted
+            if result.best is None:
+                break
+            placement = result.best.placement.device_of_op
+            order.searched_with(placement, rank)
+            outcome = order.ordered(prepared, placement).outcome
+            found.append(Candidate(NAME, placement, outcome))
+            if interrupted:
+                break
+    result = dataclasses.replace(searched.result, interrupted=interrupted)
+    return dataclasses.replace(searched, candidates=found, result=result)
+
+
+def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:
+    """Whether there is something to search on for; with an executor ranks are not simulated."""
+    return (
+        isinstance(prepared.order, ModelOrder)
+        and options.algorithm == ALGORITHM
+        and options.evaluator != "measure"
+        and prepared.problem.executor is None
+        and prepared.problem.num_devices > 1
+    )

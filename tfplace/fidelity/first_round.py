@@ -1,0 +1,71 @@
+"""What `optimize` learns of a machine in its first round, before predictions are judged."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+from graphs.op_graph import IntArray
+from graphs.placement import Infeasible
+from tfplace.choosing.rounds.contest import forward_model
+from tfplace.choosing.rounds.corrections import START
+from tfplace.choosing.rounds.loop import measured_loop
+from tfplace.choosing.rounds.plan import LoopConfig, Plan, Runs
+from tfplace.fidelity.measuring import measured_steps, rounds
+from tfplace.fidelity.placements import placements_to_learn_from
+from tfplace.measurement.run_measurement import Timings
+from tfplace.preparing.prepare import PreparedModel
+
+NUM_ROUNDS = 5
+"""Timed steps of each placement."""
+
+Timed = Sequence[Timings | Infeasible]
+
+
+@dataclasses.dataclass(frozen=True)
+class KnownMachine:
+    """Attributes: prepared: with the simulator corrected; corrected: {number: value, low, high}."""
+
+    prepared: PreparedModel
+    corrected: Mapping[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
+
+
+def known_machine(
+    prepared: PreparedModel,
+    seed: int,
+    tell: Callable[[str], None],
+    measure: Callable[[Sequence[IntArray]], Timed] | None = None,
+) -> KnownMachine:
+    """The problem as a short round of real runs corrects it; as it is where it was calibrated.
+
+    The placements are others than those that are judged afterwards, but for the single device.
+
+    Args:
+      prepared: the problem on a cluster that is present.
+      seed: of placements and values.
+      tell: takes a sentence about what is being done.
+      measure: times placements; by default real runs, side by side.
+    """
+    if prepared.cluster.transfer_work is not None or prepared.problem.num_devices < 2:
+        return KnownMachine(prepared)
+    tell("getting to know the machine: a first round of real runs, of other placements")
+    limits = rounds(NUM_ROUNDS, seed)
+    timed = measure or (lambda chosen: measured_steps(prepared, chosen, limits, tell))
+
+    def runs(plans: Sequence[Plan]) -> Runs:
+        results = timed([plan.device_of_op for plan in plans])
+        return [each if isinstance(each, Infeasible) else each.step_seconds for each in results]
+
+    chosen = placements_to_learn_from(prepared.instance, seed)
+    plans = [Plan(each.name, each.device_of_op) for each in chosen]
+    learned = measured_loop(
+        forward_model(prepared), plans, [], runs, lambda *nothing: None, LoopConfig(max_rounds=1)
+    )
+    if not learned.seconds:
+        return KnownMachine(prepared)
+    corrections = learned.corrections
+    corrected = corrections.values()
+    start = prepared.cluster.step_overhead_seconds + corrected[START][0]
+    cluster = dataclasses.replace(prepared.cluster, step_overhead_seconds=start)
+    prepared = dataclasses.replace(prepared, cluster=cluster, problem=corrections.problem)
+    return KnownMachine(prepared, corrected)
