@@ -19,8 +19,8 @@ from rewrite.split.decide import decide
 from rewrite.split.norm_formulas import backward, forward
 from rewrite.split.norm_ops import Images, NewOps
 from rewrite.split.norm_pairs import GRADIENTS, NORMS, op_of_input, pairs, users_of_tensors
-from rewrite.split.op_view import Split, attr_of
-from rewrite.split.rules.norms import norm, norm_gradient
+from rewrite.split.op_view import attr_of
+from rewrite.split.rules.norms import is_across, norm, norm_gradient
 from rewrite.split.rules.table import RULES, Rule
 
 _RULES: Mapping[str, Rule] = {
@@ -55,7 +55,7 @@ def decompose_norms(
     if not training:
         return flat, properties
     answers = decide(flat, properties, batch, axis_of_feed, rules=_RULES).answer_of_op
-    wanted = {name for name in training if isinstance(answers[name], Split)}
+    wanted = {name for name in training if is_across(answers[name])}
     chosen = pairs(flat, properties, training, wanted)
     return _Rewriting(flat, properties, chosen).done() if chosen else (flat, properties)
 

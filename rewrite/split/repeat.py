@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import data_inputs, parse_input, with_index
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import WHOLE, Partial, State
 
@@ -43,11 +43,14 @@ def repeated_ops(
         name = node.name
         if isinstance(answers[name], Split) or name in kept_whole or name in flat.unit_of_node:
             continue
-        sources = [parse_input(each) for each in node.input]
-        if any(source.output < 0 for source in sources) or not _is_small(node, properties):
+        if not _is_small(node, properties):
             continue
         if node.op == "Const":
+            # A constant may wait for an op, as those of gradients do: each copy waits for its own.
             small.add(name)
+            continue
+        sources = [parse_input(each) for each in node.input]
+        if any(source.output < 0 for source in sources):
             continue
         terms = [isinstance(states[with_index(s.tensor)], Partial) for s in sources]
         repeats = any(s.op in found for s in sources) or any(terms)
@@ -57,7 +60,9 @@ def repeated_ops(
             found.add(name)
     wanted = _read_by_shards(flat, answers, small)
     return {
-        node.name: Split((WHOLE,) * len(node.input), (WHOLE,) * len(properties.dtype_of[node.name]))
+        node.name: Split(
+            (WHOLE,) * len(data_inputs(node)), (WHOLE,) * len(properties.dtype_of[node.name])
+        )
         for node in flat.graph_def.node
         if node.name in wanted
     }

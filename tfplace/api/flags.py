@@ -42,6 +42,7 @@ class ModelFlags(TypedDict, total=False):
 class SimulateFlags(ModelFlags, total=False):
     """Flags of `tfplace simulate`."""
 
+    order: str
     dump_problem: str
     timeline: str
 
@@ -59,6 +60,7 @@ class OptimizeFlags(ModelFlags, total=False):
     budget_seconds: float
     max_trials: int
     max_devices: int
+    order: str
     seed: int
     checkpoint_dir: str
     dump_problem: str

@@ -61,6 +61,17 @@ def argmax_pool(x, is_across):
     )  # fmt: skip
 
 
+def layer_norm(x, is_training=True):
+    """As tf_keras has it: each entry's rows are channels of one image."""
+    channels = x.shape[0] * x.shape[1]
+    given = [] if is_training else np.abs(floats(channels))
+    return raw.FusedBatchNormV3(
+        x=tf.reshape(x, [1, channels, -1, 1]), scale=tf.ones([channels]),
+        offset=floats(channels), mean=given, variance=given, data_format="NCHW",
+        is_training=is_training,
+    )  # fmt: skip
+
+
 # {name: (what is fed, axes of the batch, the op, whether it is split)}
 CASES = {
     "lstm cell": ([X, X, Y], [0, 0, 0], lambda x, c, h: lstm_cell(x, c, h)[1], True),
@@ -73,6 +84,9 @@ CASES = {
     "lstm": (
         [floats(3, BATCH, 3), X, Y], [1, 0, 0], lambda x, c, h: lstm(x, c, h)[6], True, 1e-4,
     ),
+    "layer norm": ([IMAGES], [0], lambda x: layer_norm(x)[0], True, 1e-4),
+    "layer norm's variance": ([IMAGES], [0], lambda x: layer_norm(x)[2], True, 1e-4),
+    "layer norm, given": ([IMAGES], [0], lambda x: layer_norm(x, False)[0], True, 1e-4),
     "dilation": ([IMAGES], [0], dilation, True),
     "depth to space": ([floats(BATCH, 2, 2, 4)], [0], lambda x: tf.nn.depth_to_space(x, 2), True),
     "space to depth": ([IMAGES], [0], lambda x: tf.nn.space_to_depth(x, 2), True),

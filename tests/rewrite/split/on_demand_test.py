@@ -56,6 +56,21 @@ def test_what_is_read_whole_too_stays_whole():
     assert not isinstance(decisions.answer_of_op["made"], Split)
 
 
+def test_a_gradients_constant_waits_for_its_own_shard():
+    """TensorFlow makes such constants wait for what they are the gradient of."""
+
+    def build(x):
+        middle = tf.tanh(x, name="middle")
+        with tf.control_dependencies([middle]):
+            two = tf.constant(2.0, name="two")
+        return middle * two
+
+    _, _, split = split_of(build)
+    waits = {node.name: list(node.input) for node in split.graph_def.node if node.op == "Const"}
+    for shard in range(2):
+        assert waits[f"two/shard_{shard}"] == [f"^middle/shard_{shard}"]
+
+
 def test_what_is_random_is_drawn_once():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, X.shape, "x")
