@@ -95,13 +95,18 @@ def _spread_variables(
     devices: IntArray,
     in_order_of_use: bool,
 ) -> None:
-    """Gives variables and what updates them a device: one after the other the least held one."""
+    """Gives variables and what updates them a device: one after the other the least held one.
+
+    Of equals the last device, so that the largest does not lie beside the input's parts: on two
+    workers of one thread a Keras CNN took 200 ms so, and 290 ms the other way round, when what the
+    first one waits for stood behind the second one's own shard.
+    """
     unit = variable_units(problem, shard)
     num_bytes = variable_bytes(problem, unit)
     order = np.argsort(-num_bytes, kind="stable")
     if in_order_of_use:
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
-    held = dict.fromkeys(devices.tolist(), 0.0)
+    held = dict.fromkeys(devices[::-1].tolist(), 0.0)
     for number in order[num_bytes[order] > 0].tolist():
         least = min(held, key=held.__getitem__)
         held[least] += num_bytes[number]
