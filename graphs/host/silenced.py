@@ -6,9 +6,12 @@ import contextlib
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Iterator
 
 STDOUT = 1
+_ONE_AT_A_TIME = threading.RLock()
+"""Two threads that did this at once would leave standard output closed for good."""
 
 
 @contextlib.contextmanager
@@ -17,21 +20,22 @@ def silenced_stdout() -> Iterator[None]:
 
     METIS complains there of graphs with few vertices, in the middle of a JSON object.
     """
-    flush = ctypes.CDLL(None).fflush
-    try:
-        kept = os.dup(STDOUT)
-    except OSError:  # there is none
-        yield
-        return
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-    flush(None)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, STDOUT)
-    try:
-        yield
-    finally:
+    with _ONE_AT_A_TIME:
+        flush = ctypes.CDLL(None).fflush
+        try:
+            kept = os.dup(STDOUT)
+        except OSError:  # there is none
+            yield
+            return
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
         flush(None)
-        os.dup2(kept, STDOUT)
-        os.close(nowhere)
-        os.close(kept)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, STDOUT)
+        try:
+            yield
+        finally:
+            flush(None)
+            os.dup2(kept, STDOUT)
+            os.close(nowhere)
+            os.close(kept)
