@@ -1,11 +1,13 @@
 # make demo: an RNNLM training graph placed over two workers, measured. make test: all tests.
 # make docs: schedules drawn, the demo again, and the documents' transcript and tables rewritten.
 # make rival: three Keras models measured beside tf.distribute, and that page's table rewritten.
+# make benchmarks: every algorithm on every benchmark graph, a day; it goes on where it was, and
+# BENCH_FLAGS says which part (tfplace/docs/suite.py).
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test check docs rival clean
+.PHONY: demo test check docs rival benchmarks clean
 
 $(VENV)/installed: setup.py pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +36,9 @@ docs: $(VENV)/installed
 
 rival: $(VENV)/installed
 	$(BIN)/python -m tests.rival --page
+
+benchmarks: $(VENV)/installed
+	$(BIN)/python -P -m tfplace.docs.suite $(BENCH_FLAGS)
 
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache

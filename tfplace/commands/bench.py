@@ -50,7 +50,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             max_trials=values.max_trials,
             budget_seconds=values.budget_seconds,
             memory_reserve=values.memory_reserve,
-            shards=num_shards(values.shards),
+            shards=num_shards(values.shards, may_be_auto=True),
             parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
         )
         tell = functools.partial(_tell, progress)

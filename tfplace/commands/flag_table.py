@@ -117,7 +117,7 @@ SHARDS = (
         "string",
         "1",
         "into how many parts the step's batch is split before its ops are placed; auto (optimize "
-        "alone): 1, 2, 4, ... are tried",
+        "and bench): 1, 2, 4, ... are tried",
     ),
 )
 SPLIT = (

@@ -22,8 +22,14 @@ def run_cell(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
       request: the cell's fields (see tfplace.runs.bench.grid), "instance", a folder that
-        write_instance made, and "num_threads".
+        write_instance made, "memory_reserve", and "num_threads".
     """
+    from tfplace.preparing.options import AUTO
+
+    if request["shards"] == AUTO:
+        from tfplace.runs.bench.any_shards import search_shards
+
+        return search_shards(request)
     from tfplace.algorithms.table import stages_of
     from tfplace.bounds.lower_bound import lower_bound_seconds
     from tfplace.choosing.baselines import best_single

@@ -48,7 +48,7 @@ class Grid:
       budget_seconds: wall time of each cell's search.
       memory_reserve: fraction of memory kept free.
       parallel: cells at a time.
-      shards: into how many parts each step's batch is split.
+      shards: into how many parts each step's batch is split; AUTO tries several.
     """
 
     models: Sequence[str]

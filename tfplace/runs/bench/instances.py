@@ -9,8 +9,9 @@ from pathlib import Path
 
 from graphs import zoo
 from graphs.errors import TfplaceError
-from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.options import AUTO, ProblemOptions
 from tfplace.preparing.prepare import prepare
+from tfplace.runs.bench.any_shards import keep_model
 from tfplace.search.instance import write_instance
 
 
@@ -23,7 +24,7 @@ class PreparedInstances:
         Args:
           scratch: a folder that is the bench's own.
           memory_reserve: fraction of memory kept free.
-          num_shards: into how many parts each step's batch is split.
+          num_shards: into how many parts each step's batch is split; AUTO.
         """
         self._scratch = scratch
         self._memory_reserve = memory_reserve
@@ -46,14 +47,18 @@ class PreparedInstances:
     def _write(self, model: str, cluster: str) -> str | TfplaceError:
         """The folder, or why there is none: a model that fails is not read again for each cell."""
         try:
+            path = self._path(model)
             options = ProblemOptions(
-                self._path(model),
+                path,
                 cluster=cluster,
                 memory_reserve=self._memory_reserve,
                 num_shards=self._num_shards,
             )
             folder = tempfile.mkdtemp(dir=self._scratch)
-            write_instance(folder, prepare(options).instance)
+            if self._num_shards == AUTO:
+                keep_model(path, folder)
+            else:
+                write_instance(folder, prepare(options).instance)
         except TfplaceError as error:
             return error
         return folder

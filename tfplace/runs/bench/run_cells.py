@@ -76,7 +76,12 @@ class BenchRun(ResumableRun[Row | None]):
           TfplaceError: the cell's instance can't be prepared.
         """
         num_threads = max(1, len(os.sched_getaffinity(0)) // self._grid.parallel)
-        request = {**dataclasses.asdict(cell), "instance": "{instance}", "num_threads": num_threads}
+        request = {
+            **dataclasses.asdict(cell),
+            "instance": "{instance}",
+            "memory_reserve": self._grid.memory_reserve,
+            "num_threads": num_threads,
+        }
         return Program(
             module="tfplace.runs.bench.cell",
             arguments=[json.dumps(request)],

@@ -1,0 +1,163 @@
+"""The table of all algorithms on all benchmark graphs: `make benchmarks`.
+
+Runs what `benchmarks/results/suite.json` does not hold yet, by `tfplace bench` in processes of its
+own, and writes the file after every pair of graph and cluster; so it can be stopped and goes on
+where it was, on any machine. All of it takes a day on two cores. A row or two in a minute:
+
+    make benchmarks BENCH_FLAGS='--models=cifar10 --clusters=k80x2 --seeds=1 --budget_seconds=3'
+
+Models with options of their own are divided by ";".
+
+Each cell keeps the commit and the machine that made it. `--again` runs cells of other commits anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from graphs.clusters.cluster_file import cluster_to_json
+from graphs.clusters.named_clusters import named
+from tfplace.docs import rewrite_docs
+from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of
+from tfplace.docs.suite_table import ONE_SHOT, SEARCHED, table_of
+from tfplace.output_paths import write_file
+from tfplace.preparing.options import AUTO
+
+RESULT = DOCS / "benchmarks" / "results" / "suite.json"
+MODELS = (
+    "cifar10", "rnnlm", "nmt:num_layers=4", "inception_v3", "resnet152", "transformer", "dlrm",
+    "moe",
+)  # fmt: skip
+MIXED = "mixed"
+"""Two V100 and two K80 on one host, linked as k80x4."""
+CLUSTERS = ("k80x2", "k80x4", "k80x8", "v100x8", MIXED)
+SEEDS, BUDGET_SECONDS = (1, 2, 3), 60.0
+
+Cell = dict[str, Any]
+Bench = Callable[[str, str, Sequence[str], Sequence[int], int, float], list[Cell]]
+KEY = ("model", "cluster", "algorithm", "seed", "shards", "budget_seconds")
+
+
+def bench(
+    model: str,
+    cluster: str,
+    algorithms: Sequence[str],
+    seeds: Sequence[int],
+    shards: int,
+    budget_seconds: float,
+) -> list[Cell]:
+    """Rows of one `tfplace bench`; of cells that fail, why."""
+    with tempfile.TemporaryDirectory(prefix="tfplace_suite_") as folder:
+        where = cluster
+        if cluster == MIXED:
+            where = str(Path(folder, "mixed.json"))
+            write_file(where, json.dumps(mixed_cluster()).encode(), overwrite=False)
+        output = Path(folder, "bench.json")
+        words = [
+            f"--models={model}", f"--clusters={cluster}", f"--algorithms={','.join(algorithms)}",
+            f"--seeds={','.join(map(str, seeds))}", f"--budget_seconds={budget_seconds:g}",
+            f"--shards={'auto' if shards == AUTO else shards}", "--parallel=1",
+        ]  # fmt: skip
+        said = " ".join(["tfplace bench", *words])
+        words += [f"--clusters={where}", f"--output={output}", "--verbosity=-1"]
+        command = [sys.executable, "-P", "-m", "tfplace", "bench", *words]
+        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)
+        rows = json.loads(output.read_text(encoding="utf-8")) if output.exists() else []
+    told = {"model": model, "cluster": cluster, "history": [], "command": said}
+    return [{**row, **told} for row in rows]
+
+
+def mixed_cluster() -> dict[str, Any]:
+    """A cluster file: k80x4 with two of its GPUs exchanged for V100."""
+    value = cluster_to_json(named("k80x4"))
+    fast = next(d for d in cluster_to_json(named("v100x4"))["devices"] if "GPU" in d["name"])
+    gpus = [device for device in value["devices"] if "GPU" in device["name"]]
+    for device in gpus[:2]:
+        device.update({key: each for key, each in fast.items() if key != "name"})
+    return {**value, "name": MIXED}
+
+
+def run(
+    cells: Sequence[Cell],
+    wanted: argparse.Namespace,
+    keep: Callable[[Sequence[Cell]], None],
+    bench: Bench = bench,
+) -> None:
+    """Runs the cells that are missing, those of one graph, cluster and kind at a time.
+
+    Args:
+      cells: what is known.
+      wanted: models, clusters, seeds, budget_seconds.
+      keep: is given all cells whenever there are new ones.
+      bench: runs some.
+    """
+    known = list(cells)
+    kinds: Sequence[tuple[Sequence[str], Sequence[int], int]] = (
+        (ONE_SHOT, wanted.seeds[:1], 1),
+        (SEARCHED, wanted.seeds, 1),
+        (("auto",), wanted.seeds, AUTO),
+    )
+    for model, cluster in ((m, c) for m in wanted.models for c in wanted.clusters):
+        for algorithms, seeds, shards in kinds:
+            done = {tuple(cell[key] for key in KEY) for cell in known}
+            rest = {
+                seed: [
+                    name
+                    for name in algorithms
+                    if (model, cluster, name, seed, shards, wanted.budget_seconds) not in done
+                ]
+                for seed in seeds
+            }
+            for seed, names in rest.items():
+                if names:
+                    print(f"{model} on {cluster}, seed {seed}: {', '.join(names)}", flush=True)
+                    rows = bench(model, cluster, names, [seed], shards, wanted.budget_seconds)
+                    origin = origin_of(ROOT)
+                    known += [
+                        {**row, "commit": origin["commit"], "machine": origin["machine"]}
+                        for row in rows
+                    ]
+                    keep(known)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs what is missing and rewrites the page."""
+    parser = argparse.ArgumentParser(prog="python -m tfplace.docs.suite")
+    parser.add_argument("--models", default=MODELS, type=_names)
+    parser.add_argument("--clusters", default=CLUSTERS, type=_names)
+    parser.add_argument("--seeds", default=SEEDS, type=_numbers)
+    parser.add_argument("--budget_seconds", type=float, default=BUDGET_SECONDS)
+    parser.add_argument("--again", action="store_true", help="run cells of other commits anew")
+    wanted = parser.parse_args(arguments)
+    cells: Sequence[Mapping[str, Any]] = []
+    if RESULT.exists():
+        cells = json.loads(RESULT.read_text(encoding="utf-8"))["cells"]
+    if wanted.again:
+        commit = origin_of(ROOT)["commit"]
+        cells = [cell for cell in cells if cell["commit"] == commit]
+    run([dict(cell) for cell in cells if "error" not in cell], wanted, _keep)
+    rewrite_docs.main(["--nodemo"])
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split(";" if ";" in text else ","))
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(each) for each in text.split(","))
+
+
+def _keep(cells: Sequence[Cell]) -> None:
+    text = json.dumps(table_of(cells, origin_of(ROOT)), indent=1)
+    write_file(str(RESULT), f"{text}\n".encode(), overwrite=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""The page's table of what `suite.py` has run: shares of the best single device's step time."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfplace.preparing.options import AUTO
+
+ONE_SHOT = ("given", "single", "expert", "topological", "etf", "sct", "heft", "metis")
+"""Algorithms that decide once."""
+SEARCHED = ("local_search", "colocrl", "hierarchical", "spotlight", "post", "placeto", "auto")
+TITLES = {
+    "topological": "m-TOPO", "etf": "m-ETF", "sct": "m-SCT", "heft": "HEFT",
+    "auto": "auto, unsplit",
+}  # fmt: skip
+DATA_PARALLEL, SPLIT = "data parallel", "auto"
+
+Cell = Mapping[str, Any]
+Place = tuple[str, str, float]
+
+
+def table_of(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
+    """The result file: a row for each graph, cluster and budget, then geometric means, and all
+    cells.
+
+    Args:
+      cells: rows of `tfplace bench`, each with its commit and machine.
+      origin: of the table.
+    """
+    methods = [*(TITLES.get(name, name) for name in (*ONE_SHOT, *SEARCHED)), DATA_PARALLEL, SPLIT]
+    places = list(dict.fromkeys(map(_place, cells)))
+    shares = [_shares([cell for cell in cells if _place(cell) == place]) for place in places]
+    rows = [
+        [place[0], place[1], place[2], *(share.get(name) for name in methods), *_rest(cells, place)]
+        for place, share in zip(places, shares, strict=True)
+    ]
+    means = [_mean([share.get(name) for share in shares]) for name in methods]
+    if len(rows) > 1:
+        rows.append(["geometric mean", "", None, *means, None, None, None, "", ""])
+    numbers = [{"name": name, "format": ".3f"} for name in methods]
+    return {
+        "command": "python -m tfplace.docs.suite",
+        **origin,
+        "note": "step time over the best single device's, simulated; geometric mean over seeds, "
+        "and below over the rows where every row has one",
+        "bold": methods,
+        "columns": [
+            {"name": "graph"}, {"name": "cluster"}, {"name": "budget, s", "format": "g"}, *numbers,
+            {"name": "shards", "align": "right"}, {"name": "bound", "format": ".3f"},
+            {"name": "gap, %", "format": ".0f"}, {"name": "seeds"}, {"name": "commit, machine"},
+        ],
+        "rows": rows,
+        "cells": list(cells),
+    }  # fmt: skip
+
+
+def _place(cell: Cell) -> Place:
+    return cell["model"], cell["cluster"], cell["budget_seconds"]
+
+
+def _title(cell: Cell) -> str:
+    if cell["shards"] == AUTO:
+        return SPLIT
+    algorithm: str = cell["algorithm"]
+    return TITLES.get(algorithm, algorithm)
+
+
+def _shares(cells: Sequence[Cell]) -> dict[str, float]:
+    """{method: geometric mean over seeds of its share}, without those that found nothing."""
+    singles = [cell["single_step_seconds"] for cell in cells if cell.get("single_step_seconds")]
+    times: dict[str, list[float | None]] = {}
+    for cell in cells:
+        times.setdefault(_title(cell), []).append(cell.get("step_seconds"))
+        if cell["shards"] == AUTO:
+            seconds = cell.get("data_parallel_step_seconds")
+            times.setdefault(DATA_PARALLEL, []).append(seconds)
+    found = [seconds for each in times.values() for seconds in each if seconds]
+    unit = min(singles or found, default=math.nan)
+    return {
+        name: statistics.geometric_mean([seconds / unit for seconds in each if seconds])
+        for name, each in times.items()
+        if all(each)
+    }
+
+
+def _rest(cells: Sequence[Cell], place: Place) -> list[Any]:
+    """Shards found, bound, gap, seeds, and what made the row."""
+    own = [cell for cell in cells if _place(cell) == place]
+    split = [cell for cell in own if cell["shards"] == AUTO and cell.get("step_seconds")]
+    shards = "/".join(dict.fromkeys(str(cell["found_shards"]) for cell in split))
+    bounds = [cell["lower_bound_seconds"] for cell in split if cell.get("lower_bound_seconds")]
+    singles = [cell["single_step_seconds"] for cell in own if cell.get("single_step_seconds")]
+    bound = gap = None
+    if bounds:
+        best = statistics.geometric_mean([cell["step_seconds"] for cell in split])
+        bound = max(bounds) / min(singles) if singles else None
+        gap = 100.0 * (best / max(bounds) - 1.0)
+    seeds = sorted({cell["seed"] for cell in own})
+    made = dict.fromkeys(f"{cell['commit']}, {cell['machine']}" for cell in own)
+    return [shards, bound, gap, ", ".join(map(str, seeds)), "; ".join(made)]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    if not values or not all(values):
+        return None
+    return statistics.geometric_mean([value for value in values if value])

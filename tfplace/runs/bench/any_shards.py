@@ -1,0 +1,94 @@
+"""A cell of a bench that tries numbers of shards, as `tfplace optimize --shards=auto` does."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from graphs.errors import ModelError
+from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
+
+MODEL = "model"
+"""What a model is called in its cells' folder."""
+
+
+def keep_model(path: str, folder: str) -> None:
+    """Puts a model into the folder of its cells, which read it again for each number of shards.
+
+    Raises:
+      ModelError: there is none to read.
+    """
+    try:
+        if Path(path).is_dir():
+            shutil.copytree(path, Path(folder, MODEL))
+        else:
+            shutil.copyfile(path, Path(folder, MODEL))
+    except OSError as error:
+        raise ModelError(
+            f"reading {path}: {error.strerror or error}; wanted a model's file or folder"
+        ) from None
+
+
+def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What the row of such a cell has beside its key; see tfplace.runs.bench.cell.
+
+    Besides it has `found_shards`, the best number, and `data_parallel_step_seconds`. Its bound
+    holds for any number. Reading and pricing the step as it is is not part of the budget, as in
+    other cells; reading it split is.
+    """
+    from tfplace.choosing.find_shards import ShardSearch
+    from tfplace.compilation.kinds import kind_of
+    from tfplace.compilation.warm_up import warm_up
+    from tfplace.preparing.prepare import prepare
+    from tfplace.progress import Progress
+
+    problem = ProblemOptions(
+        str(Path(request["instance"], MODEL)),
+        cluster=request["cluster"],
+        memory_reserve=request["memory_reserve"],
+        num_shards=AUTO,
+    )
+    options = OptimizeOptions(
+        problem,
+        algorithm=request["algorithm"],
+        evaluator="simulate",
+        budget_seconds=request["budget_seconds"],
+        max_trials=request["max_trials"],
+        seed=request["seed"],
+    )
+    began = time.monotonic()
+    prepared = prepare(problem)
+    reading_seconds = time.monotonic() - began
+    warm_up(kind_of(prepared.problem))  # outside of the cell's budget
+    began = time.monotonic()
+    search = ShardSearch(prepared, options, None, Progress(), reading_seconds)
+    found, searched = search.run(lambda decided: None)
+    seconds = time.monotonic() - began
+    return {**_row(found, searched), "seconds": seconds}
+
+
+def _row(found: Any, searched: Any) -> dict[str, Any]:
+    """The figures of what was found, a prepared model, and of its search."""
+    from tfplace.bounds.any_split import any_split_bounds, least_of
+    from tfplace.bounds.lower_bound import lower_bound_seconds
+
+    steps, best, evenly = found.steps_read, searched.best, searched.data_parallel
+    if steps is not None and steps.is_priced:
+        bound = least_of(any_split_bounds(steps.problems, steps.batch))
+    else:
+        bound = lower_bound_seconds(found.problem) if found.split is None else None
+    singles = [each.single_seconds for each in searched.shards if each.shards == 1]
+    return {
+        "trials": searched.result.num_trials,
+        "infeasible_trials": searched.result.num_infeasible,
+        "step_seconds": None if best is None else best.step_seconds,
+        "feasible": best is not None,
+        "single_step_seconds": next(iter(singles), None),
+        "lower_bound_seconds": bound,
+        "found_shards": 1 if found.split is None else found.split.num_shards,
+        "data_parallel_step_seconds": None if evenly is None else evenly.step_seconds,
+        "history": [],
+    }
