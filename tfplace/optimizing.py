@@ -20,15 +20,14 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
-from tfplace.choosing.against_unsplit import Found, time_beside_unsplit
-from tfplace.choosing.choose import choose
+from tfplace.choosing.against_unsplit import Found, choice_of, time_beside_unsplit
 from tfplace.choosing.data_parallel import data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import simulated_in_order, with_order
+from tfplace.choosing.order.model_order import simulated_in_order, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.compilation.ahead import CompilingAhead
@@ -95,22 +94,24 @@ def optimize(
             builder.begin(prepared.source, scratch)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             phases.begin("search")
+            order = wanted_order(options.problem, prepared.is_present)
             with kept_search(prepared, options, progress) as (prepared, folder):
                 prepared = at_most(prepared, options.max_devices)
-                limited = budget_beside_order(prepared, options)
                 if options.problem.num_shards == AUTO:
-                    shards = ShardSearch(prepared, limited, trained, progress, _reading(phases))
+                    shards = ShardSearch(prepared, options, trained, progress, _reading(phases))
                     prepared, searched = shards.run(
                         lambda decided: builder.begin(decided.source, scratch)
                     )
-                    prepared = with_order(prepared, options.problem.order)
+                    prepared = with_order(prepared, order)
                     unsplit = shards.unsplit()
                 else:
+                    limited = budget_beside_order(prepared, options)
                     searched = find_placement(prepared, limited, trained, folder, progress)
                     unsplit = None
             searched = in_order(prepared, searched)
-            searched = search_in_order(prepared, options, searched, progress)
-            choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
+            left = options.budget_seconds - phases.seconds()["search"]
+            searched = search_in_order(prepared, options, searched, progress, left)
+            choice = choice_of(prepared.problem, searched)
             phases.begin("write")
             built = _built(builder, prepared, scratch, progress)
             phases.begin("measure")
@@ -129,8 +130,8 @@ def optimize(
                 with progress.working():
                     devices = _write(prepared, options, chosen, placed, made, built)
                 phases.begin("prove")
-                order = prepared.order_edges(chosen)
-                emitted = Emitted(chosen, made, decided.timings is not None, built, order)
+                edges = prepared.order_edges(chosen)
+                emitted = Emitted(chosen, made, decided.timings is not None, built, edges)
                 left = end - phases.total() - REPORTING_SECONDS
                 proof = prove(
                     prepared, emitted, options.verify, options.budget_seconds, progress, left
@@ -193,7 +194,7 @@ def _read(
         )
     for sentence in prepared.matched:
         progress.say(sentence)
-    return with_order(prepared, options.problem.order)
+    return with_order(prepared, wanted_order(options.problem, prepared.is_present))
 
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:

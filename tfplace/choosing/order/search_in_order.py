@@ -9,8 +9,11 @@ these ranks give what was found. What comes out counts by its simulated edges, l
 from __future__ import annotations
 
 import dataclasses
+import math
 
-from tfplace.algorithms.table import stages_of
+import numpy as np
+
+from tfplace.algorithms.table import annealing_from
 from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.order.model_order import ModelOrder
@@ -18,7 +21,8 @@ from tfplace.choosing.order.ranks import by_longest_path
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
-from tfplace.search.search import Limits, search
+from tfplace.search.search import Limits, Stage, search
+from tfplace.search.trial import Policy
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
@@ -26,6 +30,8 @@ ROUNDS = 2
 SHARE = 0.4
 """Of the budget, for all rounds together."""
 NAME = "found in order"
+MOST_NEAR = 4
+"""So many of the best placements are tried as starts; other algorithms' are known by then."""
 
 
 def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> OptimizeOptions:
@@ -41,7 +47,11 @@ def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> Op
 
 
 def search_in_order(
-    prepared: PreparedModel, options: OptimizeOptions, searched: Searched, progress: Progress
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    searched: Searched,
+    progress: Progress,
+    left_seconds: float = math.inf,
 ) -> Searched:
     """The same with what annealing by rank finds besides.
 
@@ -50,6 +60,7 @@ def search_in_order(
       options: algorithm, limits and seed; only "auto" searches on.
       searched: what is known, each placement in its order.
       progress: is told what goes on.
+      left_seconds: of the budget; a fifth of the share is taken even where less is left.
     """
     order = prepared.order
     best = best_of([*searched.candidates, *searched.fewer])
@@ -59,17 +70,20 @@ def search_in_order(
     problem, found = prepared.problem, list(searched.candidates)
     most = options.max_trials
     trials = None if most is None else max(round(most * SHARE / ROUNDS), 1)
-    limits = Limits(options.budget_seconds * SHARE / ROUNDS, trials)
+    share = options.budget_seconds * SHARE
+    limits = Limits(min(max(left_seconds, share / 5), share) / ROUNDS, trials)
     progress.say("searching on with what starts first as part of the plan")
     placement = best.device_of_op
+    near = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
+    near = [each for each in near if math.isfinite(each.step_seconds)]
     interrupted = False
     with progress.working(limits.budget_seconds * ROUNDS):
         for number in range(ROUNDS):
             rank = by_longest_path(problem, placement)
             ranked = dataclasses.replace(problem, start_rank=rank)
-            task = dataclasses.replace(prepared.instance, problem=ranked)
-            stages = stages_of(ALGORITHM, task, options.seed + number, placement)
-            result = search(stages, SimulatingEvaluator(ranked), limits)
+            starts = np.array([placement, *(each.device_of_op for each in near)], dtype=np.int32)
+            policy = annealing_from(ranked, options.seed + number, starts)
+            result = search([_stage(policy)], SimulatingEvaluator(ranked), limits)
             interrupted = result.interrupted
             if result.best is None:
                 break
@@ -81,6 +95,10 @@ def search_in_order(
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)
     return dataclasses.replace(searched, candidates=found, result=result)
+
+
+def _stage(policy: Policy) -> Stage:
+    return Stage("annealing", lambda start: policy)
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:
