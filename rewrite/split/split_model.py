@@ -39,6 +39,7 @@ class SplitModel:
     """A model whose step is split, and how.
 
     Attributes:
+      given: the model as it came.
       source: the model with the split step as its run; the unsplit one stays beside it.
       flat: the unsplit step, batch normalisations taken apart.
       properties: of its tensors, with what was found of loops and lists.
@@ -47,6 +48,7 @@ class SplitModel:
       num_shards: M.
     """
 
+    given: SourceModel
     source: SourceModel
     flat: FlatGraph
     properties: TensorProperties
@@ -86,7 +88,7 @@ def split_model(
     taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
     step = build_step(flat, properties, decisions, num_shards, advice, taken)
     split = written(source, own, flat, step, outputs)
-    return SplitModel(split, flat, decisions.properties, decisions, step, num_shards)
+    return SplitModel(source, split, flat, decisions.properties, decisions, step, num_shards)
 
 
 def _require_own_step(source: SourceModel) -> None:
