@@ -16,6 +16,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, LoadProof, prove_loads
+from rewrite.split.prove_norms import NormsProof, prove_norms
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.split_model import SplitModel
 from tfplace.choosing.run_estimate import Decision
@@ -68,6 +69,9 @@ def proven_split(
         it could be proven.
     """
     whole = interruption.unless_seen(lambda: _proof(split, feeds, run, seconds), None)
+    norms = NormsProof()
+    if whole is not None and not whole.differing:
+        norms = interruption.unless_seen(lambda: _norms(split), norms)
     loads = None
     if whole is not None and not written.is_loaded and not whole.differing:
         loads = interruption.unless_seen(lambda: _loading(split, written), None)
@@ -78,10 +82,16 @@ def proven_split(
     else:
         if whole.differing:
             raise _defect(f"{len(whole.differing)} differences, the first: {whole.differing[0]}")
+        if norms.differing:
+            raise _defect(f"a batch normalisation that differs: {norms.differing[0]}")
         if loads is not None and loads.defect:
             raise _defect(f"a model that tf.saved_model.load doesn't load ({loads.defect})")
-        unproven = _unproven(whole)
-        report = {**whole.report(), "loads": LOADS if loads is None else loads.text}
+        unproven = "; ".join(filter(None, [_unproven(whole), *norms.not_proven[:1]]))
+        report = {
+            **whole.report(),
+            "norms": {"distinct": norms.distinct, "proven": norms.proven},
+            "loads": LOADS if loads is None else loads.text,
+        }
     if unproven:
         _log.warning("the split step is written, but NOT PROVEN: %s", unproven)
     return {**report, "unproven": unproven}
@@ -107,6 +117,11 @@ def _proof(
         limits,
         feeds,
     )
+
+
+def _norms(split: SplitModel) -> NormsProof:
+    free = psutil.virtual_memory().available / 2
+    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
 
 
 def _loading(split: SplitModel, written: Written) -> LoadProof:
@@ -158,6 +173,8 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
         f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
         f"parts what they give whole; {joints}"
     )
+    if norms := proof["norms"]["distinct"]:
+        text += f"; {proof['norms']['proven']:,} of {norms:,} batch normalisations are as fused"
     if proof["loads"] != LOADS:
         text += f"; {proof['loads']}"
     if proof["unproven"]:

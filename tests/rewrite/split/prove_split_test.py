@@ -128,7 +128,7 @@ def test_a_step_that_runs_in_its_own_types_only_is_run_in_these(small, monkeypat
     result = compared(flat, properties, decisions, step, {})
     assert "statistic:0 of step 1" in result.compared and not result.differing
     assert result.not_compared  # dropout draws other numbers each time
-    assert result.narrow_ops["Conv2D"] == 1
+    assert result.narrow_ops["Conv2D"] == 2  # of the split step
     broken = type(step.graph_def).FromString(step.graph_def.SerializeToString())
     next(n for n in broken.node if n.op == "Conv2D").input[0] = "labels"
     result = compared(flat, properties, decisions, dataclasses.replace(step, graph_def=broken), {})
