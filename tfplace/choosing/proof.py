@@ -26,6 +26,7 @@ from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
 from tfplace.choosing.split_proof import Written, proven_split
 from tfplace.interruption import interruptible
@@ -246,6 +247,7 @@ def devices_used(
     limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
     traces = trace_run(None, run, prepared.cluster, limits, True)
     if isinstance(traces, Infeasible):
+        require_unsplit_fails(prepared, emitted, run.tags, traces, limits)
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}
     return {
