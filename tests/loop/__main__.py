@@ -46,12 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name in asked.row or JUDGED:
             if any((each.row, each.noise) == (name, asked.noise) for each in rows):
                 continue
-            rows.append(judge(name, asked.noise, options, lambda what: print(f"... {what}")))
+            rows.append(
+                judge(name, asked.noise, options, lambda what: print(f"... {what}", flush=True))
+            )
             print(text(rows[-1]), flush=True)
             _keep(asked.json, rows)
     if asked.page:
         origin = {"command": f"python -m tests.loop --optimize='{asked.optimize}'"}
         write_result(_PAGE, result_file(rows, {**origin, **origin_of(ROOT)}))
+
+
+def _say(what: str) -> None:
+    print(f"... {what}", flush=True)
 
 
 def _kept(path: str | None) -> list[Judged]:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from graphs.host.cache_directory import cache_directory
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.placement_file import read_placement
@@ -27,6 +26,7 @@ from tfplace.fidelity.placements import best_of_algorithm, placements_to_judge
 from tfplace.fidelity.rank_agreement import agreement
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
+from tfplace.preparing.on_known_machine import FOLDER
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.search.instance import Instance
@@ -37,6 +37,7 @@ BASELINES = {"single": "single", "minimum cut": "metis", "m-ETF": "etf"}
 """{way: algorithm} of the step as it came."""
 DATA_PARALLEL = "data parallel"
 _RANKED_RUNS = 9
+_COSTS = "costs"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,9 +86,8 @@ def _placed(model: Path, folder: Path, options: JudgeOptions) -> float | None:
         return None
     began = time.monotonic()
     words = ["tfplace", "optimize", str(model), f"--cluster={CLUSTER}", *options.optimize_flags]
-    said = run_module(
-        [*words, f"--output_dir={placed}", f"--dump_problem={folder / 'corrected.npz'}"]
-    )
+    words += [f"--output_dir={placed}", f"--dump_problem={folder / 'corrected.npz'}"]
+    said = run_module([*words, f"--cost_cache_dir={folder / _COSTS}"])  # a machine's first run
     (folder / "optimize.txt").write_text(said)
     return time.monotonic() - began
 
@@ -101,8 +101,8 @@ class _Written:
         split, order = self.report["split"], "edges" if self.report["order"] else "none"
         self._options = ProblemOptions(
             str(model),
-            cluster=CLUSTER,
-            cost_cache=str(cache_directory()),
+            cluster=_known_cluster(folder),
+            cost_cache=str(folder / _COSTS),
             num_shards=1 if split is None else split["shards"],
         )
         self.prepared = with_order(prepare(self._options, trace=False), order)
@@ -166,6 +166,12 @@ class _Written:
         devices = whole.problem.num_devices
         split = prepare(dataclasses.replace(self._options, num_shards=devices), trace=False)
         return {**found, DATA_PARALLEL: (split, data_parallel(split.problem))}
+
+
+def _known_cluster(folder: Path) -> str:
+    """The cluster as `optimize` measured it, or as it is assumed."""
+    files = sorted((folder / _COSTS / FOLDER).glob("*.json"))
+    return str(files[0]) if files else CLUSTER
 
 
 def _apart(
