@@ -35,6 +35,7 @@ from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
+from tfplace.preparing.on_known_machine import on_known_machine
 from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
@@ -48,6 +49,8 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
+LEAST_SECONDS_TO_CALIBRATE = 30.0
+"""A budget below which the machine is taken as assumed, or as real runs correct it."""
 WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
 """What real runs leave to writing and proving, and comparing runs to the report."""
 
@@ -88,6 +91,7 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
+        options = _on_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
@@ -218,6 +222,23 @@ class _Run:
         return self.end - self.phases.total() - reserved
 
 
+def _on_known_machine(
+    options: OptimizeOptions,
+    progress: Progress,
+    phases: Phases,
+    compiling: CompilingAhead,
+    scratch: Path,
+) -> OptimizeOptions:
+    """Devices and links as measured, where real runs are to decide and there is time for it."""
+    if options.evaluator != "auto" or options.budget_seconds < LEAST_SECONDS_TO_CALIBRATE:
+        return options
+    compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
+    phases.begin("price")
+    with progress.working():
+        problem = on_known_machine(options.problem, scratch, progress.say)
+    return dataclasses.replace(options, problem=problem)
+
+
 def _read(
     options: OptimizeOptions,
     progress: Progress,
@@ -234,7 +255,7 @@ def _read(
         if is_timed:  # real runs that time ops wait until nothing else runs on this machine
             builder.close()
             compiling.wait(phases, progress)
-            progress.say(f"timing its ops on {options.problem.cluster}")
+            progress.say("timing its ops on the devices")
         elif options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(model.source, scratch)
         phases.begin("price")
