@@ -26,6 +26,14 @@ def problem_options(
       values: of the flags.
       searches_shards: whether --shards=auto is understood.
     """
+    shards = num_shards(_of(values, "shards", "1"), searches_shards)
+    batch_axes = _of(values, "batch_axis", [])
+    if batch_axes and shards == 1:
+        raise UsageError(
+            f"reading --batch_axis={batch_axes[0]}: found a step that is not split, in which no "
+            "input has a batch; wanted --shards=M besides (--shards=auto in optimize), or no "
+            "--batch_axis"
+        )
     return ProblemOptions(
         model=model,
         load=load_options(values),
@@ -38,9 +46,9 @@ def problem_options(
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
-        num_shards=num_shards(_of(values, "shards", "1"), searches_shards),
+        num_shards=shards,
         order=_of(values, "order", "none"),
-        batch_axes=read_batch_axes(_of(values, "batch_axis", [])),
+        batch_axes=read_batch_axes(batch_axes),
     )
 
 

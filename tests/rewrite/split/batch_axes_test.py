@@ -34,3 +34,12 @@ def test_an_input_that_is_not_split():
 def test_what_is_no_input_or_no_axis(given, said):
     with pytest.raises(UsageError, match=said.replace("(", r"\(").replace(")", r"\)")):
         told_axes(FEEDS, given, NAMES)
+
+
+def test_a_first_axis_of_any_size_is_the_batch_and_none_of_a_fixed_size():
+    """More ops of a step may know the feature axis: it still is no batch."""
+    feeds = [TensorSpec("x:0", "float32", (7, 4)), TensorSpec("n:0", "float32", (4,))]
+    assert candidates(feeds, {"x:0": [0]}, {}) == [(7, {"x:0": 0})]
+    assert candidates(feeds, {"x:0": [0]}, {"x:0": 1})[0] == (4, {"x:0": 1, "n:0": 0})
+    time = [TensorSpec("x:0", "float32", (6, 9, 4))]  # a fixed batch, and any number of steps
+    assert [size for size, _ in candidates(time, {"x:0": [1]}, {})] == [9, 6]

@@ -12,6 +12,7 @@ from tfplace.commands.from_flags import (
     given_flags,
     load_options,
     optimize_options,
+    problem_options,
     split_names,
     whole_numbers,
 )
@@ -91,3 +92,15 @@ def test_forms_to_emit(text, error):
     }  # fmt: skip
     with pytest.raises(UsageError, match=error):
         optimize_options("m", values_of("optimize", "m", f"--emit={text}"))
+
+
+def test_a_batch_axis_of_a_step_that_is_not_split_is_an_error(capsys):
+    words = ["m.pb", "--cluster=k80x2", "--batch_axis=x=1"]
+    assert main(["optimize", *words]) == 1
+    error = capsys.readouterr().err
+    assert "reading --batch_axis=x=1: found a step that is not split" in error
+    assert len(error.strip().splitlines()) == 1
+    with pytest.raises(UsageError, match="wanted --shards=M besides"):
+        problem_options("m.pb", values_of("simulate", *words))
+    values = values_of("simulate", *words, "--shards=2")
+    assert problem_options("m.pb", values).batch_axes == {"x": 1}
