@@ -49,6 +49,8 @@ class Ordered:
       device_of_op: i4[N] the placement, in the problem's own numbers.
       outcome: what the placement takes with them.
       without: what it takes without.
+      reads: of the edges those that hold reads back.
+      rank: i4[N] what the other edges keep to; None where there are no others.
     """
 
     edges: OrderEdges
@@ -56,6 +58,8 @@ class Ordered:
     device_of_op: IntArray
     outcome: Outcome
     without: Outcome
+    reads: OrderEdges = NO_EDGES
+    rank: IntArray | None = None
 
 
 def ordered(
@@ -79,12 +83,14 @@ def ordered(
     best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
     ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
     ranks += more_ranks
-    for proposed in _proposed(problem, device_of_op, anchors, ranks, without.step_seconds):
+    for reads, rank, proposed in _proposed(
+        problem, device_of_op, anchors, ranks, without.step_seconds
+    ):
         edges = writable(proposed)
         edged = with_order_edges(problem, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
         if _is_better(outcome, best.outcome):
-            best = Ordered(edges, edged, device_of_op, outcome, without)
+            best = Ordered(edges, edged, device_of_op, outcome, without, reads, rank)
     return best
 
 
@@ -94,7 +100,8 @@ def _proposed(
     anchors: Anchors,
     ranks: Sequence[IntArray | None],
     step_seconds: float,
-) -> Iterator[OrderEdges]:
+) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
+    """Held reads, a rank, and the edges of both."""
     if not np.isfinite(step_seconds):
         return
     free = with_free_reads(problem, anchors)
@@ -111,9 +118,10 @@ def _proposed(
             except ValueError:  # reads that wait for one another through what else uses them
                 continue
             if rank is None:
-                yield reads
+                yield reads, None, reads
             else:
-                yield _joined(reads, _sequence(held, device_of_op, rank, anchors))
+                sequence = _sequence(held, device_of_op, rank, anchors)
+                yield reads, rank, _joined(reads, sequence)
 
 
 def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:

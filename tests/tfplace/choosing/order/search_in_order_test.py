@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 
 import numpy as np
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from tfplace.choosing.baselines import best_of
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.order import search_in_order as search_in_order_module
+from tfplace.choosing.order.edges import order_edges
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import wanted_order, with_order
+from tfplace.choosing.order.ranks import by_longest_path
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -81,3 +84,18 @@ def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
         with pytest.raises(AttributeError):  # the stand-in finds nothing
             search_in_order(prepared, timed, before, Progress(), left)
     assert [limits.budget_seconds for limits in given] == [20.0, 15.0, 4.0]
+
+
+def test_it_anneals_with_the_ranks_and_the_held_reads_of_the_best_order(prepared):
+    problem = prepared.problem
+    rank = np.arange(problem.num_ops, dtype=np.int32)[::-1].copy()
+    op = int(np.flatnonzero(problem.op_seconds[:, 0] > 0)[0])
+    reads = order_edges([op], [problem.num_ops - 1])
+    found = types.SimpleNamespace(rank=rank, reads=reads)
+    order = types.SimpleNamespace(ordered=lambda prepared, placement: found)
+    given, held = search_in_order_module.rank_and_reads(prepared, order, prepared.given)
+    assert given is rank
+    assert len(held.problem.graph.use_op) == len(problem.graph.use_op) + 1
+    found.rank = None
+    given, _ = search_in_order_module.rank_and_reads(prepared, order, prepared.given)
+    assert np.array_equal(given, by_longest_path(problem, prepared.given))
