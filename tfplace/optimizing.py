@@ -137,13 +137,13 @@ def optimize(
                 )
                 phases.begin("report")
                 left = end - phases.total() - REPORTING_SECONDS
-                has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
+                left -= _splitting_seconds(prepared, phases)
                 split_evenly = searched.data_parallel or interruption.unless_seen(
                     functools.partial(
                         data_parallel_baseline,
                         prepared,
                         options.problem,
-                        has_time,
+                        left,
                         decided.corrected,
                     ),
                     None,
@@ -197,8 +197,11 @@ def _read(
 
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
-    """What reading and pricing a step that is split for all devices takes, roughly."""
-    return _reading(phases) * prepared.problem.num_devices
+    """What reading a step split for all devices takes, and pricing it without timing, roughly."""
+    seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
+    timing = TRACE_SECONDS if prepared.is_present else 0.0
+    once = seconds["read"] + max(seconds["price"] - timing, 0.0)
+    return once * prepared.problem.num_devices / num_shards
 
 
 def _reading(phases: Phases) -> float:
