@@ -198,15 +198,13 @@ class _Run:
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
-        prepared = decided.prepared
-        splitting = _reading(self.phases) * prepared.problem.num_devices  # roughly
-        has_time = prepared.split is not None or splitting < self._left(REPORTING_SECONDS)
+        left = self._left(REPORTING_SECONDS) - _splitting_seconds(decided.prepared, self.phases)
         return decided.searched.data_parallel or interruption.unless_seen(
             functools.partial(
                 data_parallel_baseline,
-                prepared,
+                decided.prepared,
                 self.options.problem,
-                has_time,
+                left,
                 decided.corrected,
             ),
             None,
@@ -271,6 +269,14 @@ def _read(
     for sentence in prepared.matched:
         progress.say(sentence)
     return with_order(prepared, wanted_order(options.problem, prepared.is_present))
+
+
+def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
+    """What reading a step split for all devices takes, and pricing it without timing, roughly."""
+    seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
+    timing = TRACE_SECONDS if prepared.is_present else 0.0
+    once = seconds["read"] + max(seconds["price"] - timing, 0.0)
+    return once * prepared.problem.num_devices / num_shards
 
 
 def _reading(phases: Phases) -> float:

@@ -17,9 +17,9 @@ def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
     """{input: axis} of "NAME=AXIS".
 
     Raises:
-      UsageError: a text is none of these.
+      UsageError: a text is none of these, or two contradict each other.
     """
-    axes = {}
+    axes: dict[str, int] = {}
     for text in texts:
         name, _, axis = text.rpartition("=")
         if not name or not axis.lstrip("-").isdigit() or int(axis) < NO_AXIS:
@@ -27,7 +27,11 @@ def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
                 f"reading --batch_axis {text!r}: wanted NAME=AXIS, an input and which of its axes "
                 "is the batch, counted from 0; -1 for an input that is not split"
             )
-        axes[name] = int(axis)
+        if axes.setdefault(name, int(axis)) != int(axis):
+            raise UsageError(
+                f"reading --batch_axis {text!r}: found {name}={axes[name]} before; wanted one axis "
+                "of an input; leave one of the two out"
+            )
     return axes
 
 
