@@ -69,7 +69,8 @@ def load_model(options: ProblemOptions) -> LoadedModel:
     source = dataclasses.replace(source, graph_def=without_order(source.graph_def))
     split = None
     if options.num_shards > 1:
-        split = split_model(source, options.num_shards, options.batch_axes)
+        in_order = options.order != "none"
+        split = split_model(source, options.num_shards, options.batch_axes, in_order)
         source = split.source
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
     is_own = source.origins is None
