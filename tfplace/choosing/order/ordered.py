@@ -24,9 +24,11 @@ from tfplace.choosing.order.edges import (
     order_edges,
     with_order_edges,
 )
+from tfplace.choosing.order.in_flight import in_flight_edges
 from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
 from tfplace.choosing.order.ranks import by_longest_path, by_shard
 from tfplace.choosing.order.sequence import sequence_edges
+from tfplace.grouping.copies import is_split
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
@@ -37,6 +39,8 @@ AHEAD_SHARES = (0.0, 0.003, 0.008)
 """How much earlier than at the last moment a variable is sent, in shares of the step's time."""
 WORTH = 1e-3
 """A step that is shorter by less than this share is not worth edges."""
+LESS_MEMORY = 0.1
+"""A peak that is lower by this share is, where the step takes no longer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,6 +108,8 @@ def _proposed(
     """Held reads, a rank, and the edges of both."""
     if not np.isfinite(step_seconds):
         return
+    if is_split(problem):
+        yield from _in_flight(problem, device_of_op, anchors)
     free = with_free_reads(problem, anchors)
     for rank in ranks:
         ideal = _schedule(free, device_of_op, rank)
@@ -122,6 +128,19 @@ def _proposed(
             else:
                 sequence = _sequence(held, device_of_op, rank, anchors)
                 yield reads, rank, _joined(reads, sequence)
+
+
+def _in_flight(problem: Problem, device_of_op: IntArray, anchors: Anchors) -> Iterator[OrderEdges]:
+    """Shard by shard, with no more of them begun than a pipeline needs."""
+    rank = by_shard(problem, device_of_op)
+    few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors)
+    if not len(few):
+        return
+    try:
+        held = with_order_edges(problem, few)
+    except ValueError:  # shards that wait for one another somewhere else
+        return
+    yield _joined(few, _sequence(held, device_of_op, rank, anchors))
 
 
 def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
@@ -147,11 +166,14 @@ def _joined(one: OrderEdges, other: OrderEdges) -> OrderEdges:
 
 
 def _is_better(one: Outcome, other: Outcome) -> bool:
-    """Whether it fits where the other doesn't, or is clearly shorter; of two that don't fit, less
-    memory counts."""
+    """Whether it fits where the other doesn't, or is clearly shorter, or holds clearly less in the
+    same time; of two that don't fit, less memory counts."""
     one_fits, other_fits = (not isinstance(outcome, Infeasible) for outcome in (one, other))
     if one_fits != other_fits:
         return one_fits
-    if one_fits:
-        return one.step_seconds < other.step_seconds * (1.0 - WORTH)
-    return max(one.peak_bytes, default=0) < max(other.peak_bytes, default=0)
+    peak, other_peak = max(one.peak_bytes, default=0), max(other.peak_bytes, default=0)
+    if not one_fits:
+        return peak < other_peak
+    if peak < other_peak * (1.0 - LESS_MEMORY):
+        return one.step_seconds <= other.step_seconds * (1.0 + WORTH)
+    return one.step_seconds < other.step_seconds * (1.0 - WORTH)
