@@ -154,7 +154,7 @@ def _disturbed(rate: float, latency: float, seed: int) -> LinkFigures:
 
 def test_beside_another_program_a_link_is_known_to_a_quarter_or_refused() -> None:
     rate, latency, used, numbers = 3e9, 1.2e-4, 0, itertools.count()
-    for _ in range(12):
+    for _ in range(4):
         trusted = measured_links(
             CLUSTER, [THERE, BACK], OPS, lambda pair: _disturbed(rate, latency, next(numbers))
         )
