@@ -91,7 +91,7 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
-        options = _on_known_machine(options, progress, phases, compiling, scratch)
+        options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
@@ -223,7 +223,7 @@ class _Run:
         return self.end - self.phases.total() - reserved
 
 
-def _on_known_machine(
+def with_known_machine(
     options: OptimizeOptions,
     progress: Progress,
     phases: Phases,
@@ -233,10 +233,14 @@ def _on_known_machine(
     """Devices and links as measured, where real runs are to decide and there is time for it."""
     if options.evaluator != "auto" or options.budget_seconds < LEAST_SECONDS_TO_CALIBRATE:
         return options
-    compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
-    phases.begin("price")
+
+    def real_runs_begin(sentence: str) -> None:
+        compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
+        phases.begin("price")
+        progress.say(sentence)
+
     with progress.working():
-        problem = on_known_machine(options.problem, scratch, progress.say)
+        problem = on_known_machine(options.problem, scratch, real_runs_begin)
     return dataclasses.replace(options, problem=problem)
 
 
