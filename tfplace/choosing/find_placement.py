@@ -28,6 +28,7 @@ from tfplace.choosing.by_devices import (
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
 from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.evaluators import evaluator_for
+from tfplace.choosing.fewer_first import FOUND_FIRST, found_on_fewer
 from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
 from tfplace.choosing.ties import without_idle
 from tfplace.choosing.tried_shards import TriedShards
@@ -113,6 +114,11 @@ def find_placement(
     else:
         baselines = list(earlier.baselines)
         known = [*earlier.candidates, *known]
+    left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
+    num_trials = 0
+    if folder is None:
+        first, num_trials = _found_first(prepared, options, known, left)
+        known = [*known, *first]
     stages = []
     if problem.num_devices > 1:
         best = best_of(known)
@@ -130,8 +136,9 @@ def find_placement(
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(prepared, options):  # the rounds of real runs search on
         left *= FIRST_SEARCH_SHARE
-    spared = reserved(problem, left, options.max_trials) if is_simulated else NONE
-    limits = _without(Limits(left, options.max_trials), spared, len(device_counts(problem)) - 1)
+    trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
+    spared = reserved(problem, left, trials) if is_simulated else NONE
+    limits = _without(Limits(left, trials), spared, len(device_counts(problem)) - 1)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         result = search(stages, evaluator, limits, progress.search, folder)
         candidates = list(known)
@@ -146,6 +153,17 @@ def find_placement(
     if best is not None:
         fewer.append(without_idle(problem, simulator, best))
     return Searched(baselines, candidates, result, fewer)
+
+
+def _found_first(
+    prepared: PreparedModel, options: OptimizeOptions, known: Sequence[Candidate], seconds: float
+) -> tuple[list[Candidate], int]:
+    """What `auto` finds on fewer devices, once, and the trials of it: more are never worse."""
+    is_done = any(each.name.startswith(FOUND_FIRST) for each in known)
+    if options.algorithm != "auto" or options.evaluator == "measure" or is_done:
+        return [], 0
+    limits = Limits(seconds, options.max_trials)
+    return found_on_fewer(prepared.instance, known, limits, options.seed)
 
 
 def _baselines(
