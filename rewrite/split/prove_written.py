@@ -7,7 +7,7 @@ from its outputs backwards, side by side with the step.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -47,13 +47,24 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
         pairing.tensor(f"{identity}:0", found[tensor])
     call = op_of(source.fetches[0])
     pairing.follow()
-    for name, node in pairing.step.items():
-        if node.op not in _FREE and name not in pairing.partner:
+    for name in _run_by(pairing.step, step.fetches):
+        if pairing.step[name].op not in _FREE and name not in pairing.partner:
             pairing.op(name, _of_this_name(name, call, opened))
             pairing.follow()
     pairing.require_same_order()
     pairing.require_nothing_else()
     _require_functions(step.graph_def, opened.graph_def)
+
+
+def _run_by(nodes: Mapping[str, Any], fetches: Sequence[str]) -> list[str]:
+    """The ops that a run of the step runs."""
+    todo, seen = [op_of(fetch) for fetch in fetches], set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += [op_of(each) for each in nodes[name].input]
+    return [name for name in nodes if name in seen]
 
 
 def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
