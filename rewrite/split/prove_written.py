@@ -141,10 +141,9 @@ class _Pairing:
 def _origin(nodes: Mapping[str, Any], tensor: str) -> str:
     """The tensor that ops hand on as this one."""
     source = parse_input(tensor)
-    node = nodes[source.op]
-    if node.op not in _PASSING or not data_inputs(node):
-        return with_index(source.tensor)
-    return _origin(nodes, data_inputs(node)[source.output])
+    while nodes[source.op].op in _PASSING:
+        source = parse_input(data_inputs(nodes[source.op])[source.output])
+    return with_index(source.tensor)
 
 
 def _waits(nodes: Mapping[str, Any], name: str) -> Iterator[str]:
