@@ -27,7 +27,7 @@ from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import simulated_in_order, with_order
+from tfplace.choosing.order.model_order import simulated_in_order, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import Decided
@@ -35,6 +35,7 @@ from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
+from tfplace.preparing.on_known_machine import on_known_machine
 from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
@@ -48,6 +49,8 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
+LEAST_SECONDS_TO_CALIBRATE = 30.0
+"""A budget below which the machine is taken as assumed, or as real runs correct it."""
 WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
 """What real runs leave to writing and proving, and comparing runs to the report."""
 
@@ -88,6 +91,7 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
+        options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
@@ -132,19 +136,22 @@ class _Run:
         self.phases.begin("search")
         with kept_search(prepared, options, progress) as (prepared, folder):
             prepared = at_most(prepared, options.max_devices)
-            limited = budget_beside_order(prepared, options)
+            order = wanted_order(options.problem, prepared.is_present)
             unsplit = None
             if options.problem.num_shards == AUTO:
-                shards = ShardSearch(prepared, limited, trained, progress, _reading(self.phases))
+                shards = ShardSearch(prepared, options, trained, progress, _reading(self.phases))
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
-                prepared = with_order(prepared, options.problem.order)
+                prepared = with_order(prepared, order)
                 unsplit = shards.unsplit()
             else:
+                limited = budget_beside_order(prepared, options)
                 searched = find_placement(prepared, limited, trained, folder, progress)
         searched = in_order(prepared, searched)
-        return Found(prepared, search_in_order(prepared, options, searched, progress)), unsplit
+        left = options.budget_seconds - self.phases.seconds()["search"]
+        searched = search_in_order(prepared, options, searched, progress, left)
+        return Found(prepared, searched), unsplit
 
     def decide(self, found: Found, unsplit: Found | None) -> tuple[Decided, BuiltModel | None]:
         """What is written after real runs, where there are any, and its graph as a SavedModel."""
@@ -191,15 +198,13 @@ class _Run:
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
-        prepared = decided.prepared
-        splitting = _reading(self.phases) * prepared.problem.num_devices  # roughly
-        has_time = prepared.split is not None or splitting < self._left(REPORTING_SECONDS)
+        left = self._left(REPORTING_SECONDS) - _splitting_seconds(decided.prepared, self.phases)
         return decided.searched.data_parallel or interruption.unless_seen(
             functools.partial(
                 data_parallel_baseline,
-                prepared,
+                decided.prepared,
                 self.options.problem,
-                has_time,
+                left,
                 decided.corrected,
             ),
             None,
@@ -218,6 +223,27 @@ class _Run:
         return self.end - self.phases.total() - reserved
 
 
+def with_known_machine(
+    options: OptimizeOptions,
+    progress: Progress,
+    phases: Phases,
+    compiling: CompilingAhead,
+    scratch: Path,
+) -> OptimizeOptions:
+    """Devices and links as measured, where real runs are to decide and there is time for it."""
+    if options.evaluator != "auto" or options.budget_seconds < LEAST_SECONDS_TO_CALIBRATE:
+        return options
+
+    def real_runs_begin(sentence: str) -> None:
+        compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
+        phases.begin("price")
+        progress.say(sentence)
+
+    with progress.working():
+        problem = on_known_machine(options.problem, scratch, real_runs_begin)
+    return dataclasses.replace(options, problem=problem)
+
+
 def _read(
     options: OptimizeOptions,
     progress: Progress,
@@ -234,7 +260,7 @@ def _read(
         if is_timed:  # real runs that time ops wait until nothing else runs on this machine
             builder.close()
             compiling.wait(phases, progress)
-            progress.say(f"timing its ops on {options.problem.cluster}")
+            progress.say("timing its ops on the devices")
         elif options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(model.source, scratch)
         phases.begin("price")
@@ -246,7 +272,15 @@ def _read(
         )
     for sentence in prepared.matched:
         progress.say(sentence)
-    return with_order(prepared, options.problem.order)
+    return with_order(prepared, wanted_order(options.problem, prepared.is_present))
+
+
+def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
+    """What reading a step split for all devices takes, and pricing it without timing, roughly."""
+    seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
+    timing = TRACE_SECONDS if prepared.is_present else 0.0
+    once = seconds["read"] + max(seconds["price"] - timing, 0.0)
+    return once * prepared.problem.num_devices / num_shards
 
 
 def _reading(phases: Phases) -> float:
