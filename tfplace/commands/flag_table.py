@@ -116,8 +116,8 @@ SHARDS = (
         "shards",
         "string",
         "1",
-        "into how many parts the step's batch is split before its ops are placed; auto (optimize "
-        "and bench): 1, 2, 4, ... are tried",
+        "into how many parts the step's batch is split before its ops are placed; auto "
+        "(optimize, batch and bench): 1, 2, 4, ... are tried",
     ),
 )
 SPLIT = (
