@@ -39,15 +39,19 @@ class SplitModel:
     """A model whose step is split, and how.
 
     Attributes:
+      given: the model as it came.
       source: the model with the split step as its run; the unsplit one stays beside it.
-      flat: the unsplit step, batch normalisations taken apart.
+      fused: the unsplit step.
+      flat: the same, batch normalisations taken apart.
       properties: of its tensors, with what was found of loops and lists.
       decisions: what became of each of its ops.
       step: the split step.
       num_shards: M.
     """
 
+    given: SourceModel
     source: SourceModel
+    fused: FlatGraph
     flat: FlatGraph
     properties: TensorProperties
     decisions: Decisions
@@ -77,6 +81,7 @@ def split_model(
     properties = infer_known(flat)
     kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
     told = told_batch_axes(source, flat.feeds, batch_axes or {})
+    fused = flat
     flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
@@ -85,7 +90,7 @@ def split_model(
     taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
     step = build_step(flat, properties, decisions, num_shards, advice, taken)
     split = written(source, own, flat, step, outputs)
-    return SplitModel(split, flat, decisions.properties, decisions, step, num_shards)
+    return SplitModel(source, split, fused, flat, decisions.properties, decisions, step, num_shards)
 
 
 def told_batch_axes(

@@ -23,8 +23,9 @@ from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.shard_counts import next_count, why_not
+from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.ties import TIE
-from tfplace.choosing.tried_shards import ShardsFound, TriedShards
+from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions

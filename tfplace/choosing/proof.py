@@ -24,9 +24,11 @@ from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
+from rewrite.verify_messages import LOAD
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
-from tfplace.choosing.split_proof import proven_split
+from tfplace.choosing.split_proof import Written, proven_split
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -122,7 +124,10 @@ def prove(
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
-            split = proven_split(prepared.split, prepared.feeds, run, left, interruption)
+            tags = _emitted_tags(prepared.source, emitted.directory)
+            is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
+            written = Written(emitted.directory, tags, is_loaded)
+            split = proven_split(prepared.split, written, prepared.feeds, run, left, interruption)
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
@@ -211,7 +216,8 @@ def verified(
         prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
     )
     with session_target(prepared.cluster, prepared.is_present) as target:
-        return verify(prepared.source, emitted, prepared.feeds, target, placed, limits)
+        unsplit = None if prepared.split is None else prepared.split.given
+        return verify(prepared.source, emitted, prepared.feeds, target, placed, limits, unsplit)
 
 
 @contextlib.contextmanager
@@ -241,6 +247,7 @@ def devices_used(
     limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
     traces = trace_run(None, run, prepared.cluster, limits, True)
     if isinstance(traces, Infeasible):
+        require_unsplit_fails(prepared, emitted, run.tags, traces, limits)
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}
     return {
