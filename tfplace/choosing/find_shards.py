@@ -30,6 +30,7 @@ from tfplace.choosing.unsplit import for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.preparing.steps_read import StepsRead
 from tfplace.progress import Progress
 from tfplace.simulation.simulated import simulated
 
@@ -96,7 +97,8 @@ class ShardSearch:
         decided(winner.prepared)
         self._longer(winner, 1.0)
         winner = self._winner()
-        return winner.prepared, self._told(winner).searched
+        told = self._told(winner)
+        return told.prepared, told.searched
 
     def unsplit(self) -> Found | None:
         """What was found for the step as it came; None where it is the best, or nothing runs."""
@@ -110,7 +112,17 @@ class ShardSearch:
         searched = dataclasses.replace(
             tried.searched, shards=told, data_parallel=self._data_parallel
         )
-        return Found(tried.prepared, searched)
+        return Found(dataclasses.replace(tried.prepared, steps_read=self._read()), searched)
+
+    def _read(self) -> StepsRead | None:
+        """All steps that were read; None where none is split."""
+        steps = {each.shards: each.prepared for each in self.tried}
+        batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
+        if not batches:
+            return None
+        problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
+        is_priced = all(each.costs.source == "analytic" for each in steps.values())
+        return StepsRead(batches[0], problems, is_priced)
 
     def _winner(self) -> ShardsFound:
         limit = min(each.step_seconds for each in self.tried) * (1.0 + TIE)

@@ -25,6 +25,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD
+from tfplace.bounds.any_split import RangeBound, any_split_bounds
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
@@ -54,6 +55,7 @@ class Proof:
     Attributes:
       verified: given and emitted model compared.
       lower_bound_seconds: of every placement; None where it was not computed.
+      any_split: bounds for every number of shards, where several were tried.
       devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
       interrupted: whether something was left out for a Ctrl-C or SIGTERM.
     """
@@ -62,6 +64,7 @@ class Proof:
     lower_bound_seconds: float | None
     devices_used: Mapping[str, Mapping[str, float]]
     interrupted: bool
+    any_split: Sequence[RangeBound] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,6 +140,15 @@ def prove(
             None,
             max(end - time.monotonic(), LEAST_BOUND_SECONDS),
         )
+        read = prepared.steps_read
+        any_split: Sequence[RangeBound] = ()
+        if read is not None and read.is_priced:
+            steps = read
+            any_split = interruption.unless_seen_in_time(
+                lambda: any_split_bounds(steps.problems, steps.batch),
+                (),
+                max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+            )
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
@@ -144,7 +156,7 @@ def prove(
                 lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
                 {},
             )
-        return Proof(comparison, bound, used, interruption.seen)
+        return Proof(comparison, bound, used, interruption.seen, any_split)
 
 
 def proven_structure(

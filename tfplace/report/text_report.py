@@ -141,6 +141,9 @@ def _step_times(report: Report) -> Table:
     )
     if bound:
         times.add_row("lower bound", seconds_text(bound), _ratio(bound, single), "")
+    if report.any_split:
+        least = report.any_split["lower_bound_seconds"]
+        times.add_row("... of any split", seconds_text(least), _ratio(least, single), "")
     return times
 
 
