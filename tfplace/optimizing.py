@@ -236,7 +236,7 @@ def with_known_machine(
 
     def real_runs_begin(sentence: str) -> None:
         compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
-        phases.begin("price")
+        phases.begin("measure")  # it is no part of what reading and pricing another split takes
         progress.say(sentence)
 
     with progress.working():

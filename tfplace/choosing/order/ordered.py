@@ -130,7 +130,9 @@ def _proposed(
                 yield reads, rank, _joined(reads, sequence)
 
 
-def _in_flight(problem: Problem, device_of_op: IntArray, anchors: Anchors) -> Iterator[OrderEdges]:
+def _in_flight(
+    problem: Problem, device_of_op: IntArray, anchors: Anchors
+) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
     """Shard by shard, with no more of them begun than a pipeline needs."""
     rank = by_shard(problem, device_of_op)
     few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors)
@@ -140,7 +142,7 @@ def _in_flight(problem: Problem, device_of_op: IntArray, anchors: Anchors) -> It
         held = with_order_edges(problem, few)
     except ValueError:  # shards that wait for one another somewhere else
         return
-    yield _joined(few, _sequence(held, device_of_op, rank, anchors))
+    yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
 
 
 def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
