@@ -21,7 +21,7 @@ from tfplace.measurement.calibration import known_machine as known
 from tfplace.measurement.calibration.effort import FULL, SHORT
 from tfplace.measurement.calibration.link_figures import link_figures
 from tfplace.measurement.calibration.trusted_links import TrustedLinks
-from tfplace.optimizing import with_known_machine
+from tfplace.optimizing import search_beside, with_known_machine
 from tfplace.preparing.on_known_machine import FOLDER, on_known_machine
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Phases, Progress
@@ -180,6 +180,14 @@ def test_only_where_the_machine_is_measured_compiling_is_waited_for(
         is_measured,
         int(is_measured),
     )
+
+
+@pytest.mark.parametrize(("knowing", "search"), [(0.0, 60.0), (6.0, 48.0), (16.0, 30.0)])
+def test_what_measuring_the_machine_takes_comes_off_the_first_search(
+    knowing: float, search: float
+) -> None:
+    options = OptimizeOptions(ProblemOptions("model"), budget_seconds=60.0)
+    assert search_beside(options, knowing).budget_seconds == search
 
 
 def test_a_short_calibration_measures_one_of_a_kind() -> None:
