@@ -213,7 +213,9 @@ class ShardSearch:
         if self._is_interrupted():
             return
         limits, most = self._options, self._options.max_trials
-        seconds = share * max(limits.budget_seconds - self._elapsed(), 0.0)
+        seconds = share * (limits.budget_seconds - self._elapsed())
+        if seconds <= 0.0:
+            return
         if most is not None:
             most = max(int(share * (most - self._num_trials)), 1)
         options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)

@@ -30,8 +30,11 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
 ROUNDS = 2
-SHARE = 0.4
-"""Of the budget, for all rounds together."""
+SHARE, SPLIT_SHARE = 0.4, 0.7
+"""Of the budget, for all rounds together; of a split step, whose best order begins with data
+parallelism: what was annealed first come, first served took longer in order than that did."""
+LEAST_SHARE = 0.08
+"""Of the budget, where the search before has used up more than its part."""
 NAME = "found in order"
 MOST_NEAR = 4
 """So many of the best placements are tried as starts; other algorithms' are known by then."""
@@ -41,11 +44,11 @@ def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> Op
     """The options of the search before, with what is left of its limits."""
     if not _is_searched(prepared, options):
         return options
-    trials = options.max_trials
+    trials, share = options.max_trials, _share(prepared)
     return dataclasses.replace(
         options,
-        budget_seconds=options.budget_seconds * (1.0 - SHARE),
-        max_trials=None if trials is None else max(round(trials * (1.0 - SHARE)), 1),
+        budget_seconds=options.budget_seconds * (1.0 - share),
+        max_trials=None if trials is None else max(round(trials * (1.0 - share)), 1),
     )
 
 
@@ -63,17 +66,19 @@ def search_in_order(
       options: algorithm, limits and seed; only "auto" searches on.
       searched: what is known, each placement in its order.
       progress: is told what goes on.
-      left_seconds: of the budget; a fifth of the share is taken even where less is left.
+      left_seconds: of the budget; LEAST_SHARE of it is taken even where less is left.
     """
     order = prepared.order
     best = best_of([*searched.candidates, *searched.fewer])
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)
-    found, most = list(searched.candidates), options.max_trials
-    trials = None if most is None else max(round(most * SHARE / ROUNDS), 1)
-    share = options.budget_seconds * SHARE
-    limits = Limits(min(max(left_seconds, share / 5), share) / ROUNDS, trials)
+    share, most = _share(prepared), options.max_trials
+    found = list(searched.candidates)
+    trials = None if most is None else max(round(most * share / ROUNDS), 1)
+    longest = options.budget_seconds * share
+    least = LEAST_SHARE * options.budget_seconds
+    limits = Limits(min(max(left_seconds, least), longest) / ROUNDS, trials)
     progress.say("searching on with what starts first as part of the plan")
     nearest = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
     near = [each.device_of_op for each in nearest if math.isfinite(each.step_seconds)]
@@ -113,6 +118,10 @@ def _annealed(
     order.searched_with(placement, rank)
     outcome = order.ordered(prepared, placement).outcome
     return Candidate(NAME, placement, outcome), result.interrupted
+
+
+def _share(prepared: PreparedModel) -> float:
+    return SHARE if prepared.split is None else SPLIT_SHARE
 
 
 def rank_and_reads(
