@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
 from graphs.op_graph import IntArray
+
+_SHARD = "shard_"
+"""The copy of `a/b` for shard m is `a/b/shard_m` (the contract, section 9)."""
 
 
 def read_placement(
@@ -40,7 +43,7 @@ def read_placement(
         if op not in index:
             raise PlacementError(
                 f"reading the placement {path}: the model's run has no op {op!r}"
-                f"{nearest(op, op_names)}; write a fresh file with `tfplace optimize`"
+                f"{nearest(op, op_names)}; {_remedy(op, index)}"
             )
         if device not in device_index:
             try:
@@ -51,6 +54,24 @@ def read_placement(
                 ) from None
         result[index[op]] = device_index[device]
     return result
+
+
+def placement_text(path: str, num_ops: int) -> str:
+    """What a person is told of a placement file that was read: also how much it leaves open."""
+    num_named = len(_read_entries(path))
+    if num_named == num_ops:
+        return path
+    return f"{path}: {num_named:,} of {num_ops:,} ops; the others lie as the model came"
+
+
+def _remedy(op: str, known: Collection[str]) -> str:
+    """What to do about an op that the run lacks: it may be of a step split otherwise."""
+    if f"{op}/{_SHARD}0" in known:
+        return f"the step is split: name the op's copies, {op}/{_SHARD}0 and so on, or leave it out"
+    original, is_copy, _ = op.partition(f"/{_SHARD}")
+    if is_copy and {original, f"{original}/{_SHARD}0"} & {*known}:
+        return "it is a copy for a shard: give the --shards that the file was written with"
+    return "write a fresh file with `tfplace optimize`"
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -99,6 +99,7 @@ def verify(
     cluster_target: str = "",
     placed_graph_def: Any = None,
     limits: RunLimits = NO_LIMITS,
+    unsplit: SourceModel | None = None,
 ) -> Verified:
     """Runs the given and the emitted model and compares.
 
@@ -111,6 +112,8 @@ def verify(
       placed_graph_def: the placed run graph; needed for a run whose training step was made for
         the search and so isn't in the emitted model.
       limits: of time and memory.
+      unsplit: the model as it came where `source` is that with a split step, which has to run
+        wherever the unsplit one does.
 
     Raises:
       ModelError: the model as it came can't be loaded, since its files are damaged.
@@ -125,8 +128,12 @@ def verify(
         return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
     with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
         plan = Plan(source, os.path.abspath(output_dir), Path(scratch), cluster_target)
+        checks = list(plan.checks(feeds, placed_graph_def))
+        if unsplit is not None:
+            original = Plan(unsplit, plan.output_dir, Path(scratch, "unsplit"), cluster_target)
+            checks = [original.beside(check) for check in checks]
         request = VerifyRequest(
-            checks=list(plan.checks(feeds, placed_graph_def)),
+            checks=checks,
             target=cluster_target,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
@@ -177,8 +184,25 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
             outcomes += [CheckOutcome(check.label, "left_out", why) for check in later]
             break
         kind: OutcomeKind = "placed_failed" if so_far.runs_placed else "given_failed"
-        outcomes.append(CheckOutcome(label, "ended" if error.is_timeout else kind, str(error)))
+        if error.is_timeout:
+            kind = "ended"
+        elif kind == "given_failed" and _only_split_fails(rest, seconds):
+            kind = "split_failed"
+        outcomes.append(CheckOutcome(label, kind, str(error)))
     return outcomes
+
+
+def _only_split_fails(request: VerifyRequest, seconds: float) -> bool:
+    """Whether the unsplit step of the first check, which ended the child, ends none."""
+    unsplit = request.checks[0].unsplit
+    if unsplit is None:
+        return False
+    check = dataclasses.replace(request.checks[0], given=unsplit, placed=unsplit, unsplit=None)
+    try:
+        so_far = ask_child(_CHILD, dataclasses.replace(request, checks=[check]), seconds)
+    except ChildError:
+        return False
+    return [outcome.kind for outcome in so_far.outcomes] == ["compared"]
 
 
 def _require_undamaged(source: SourceModel, outcomes: Sequence[CheckOutcome]) -> None:
@@ -199,7 +223,9 @@ def _summed_up(
     differing: list[str] = []
     largest = 0.0
     for outcome in outcomes:
-        if outcome.kind == "placed_failed":
+        if outcome.kind == "split_failed":
+            differing.append(f"{outcome.label}: only the split step fails: {outcome.why}")
+        elif outcome.kind == "placed_failed":
             differing.append(f"{outcome.label}: only the emitted model fails: {outcome.why}")
         elif outcome.kind == "given_failed":
             not_compared.append(f"{outcome.label}: the model as it came fails: {outcome.why}")

@@ -29,6 +29,7 @@ from rewrite.verify_messages import (
     ChecksSoFar,
     ComparedValue,
     ModelRun,
+    OutcomeKind,
     SavedModel,
     VerifyRequest,
 )
@@ -102,11 +103,20 @@ def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> Che
         if runs_placed:
             return CheckOutcome(check.label, "placed_failed", _message(error))
         is_damaged = isinstance(error, tf.errors.DataLossError)
-        return CheckOutcome(
-            check.label, "damaged" if is_damaged else "given_failed", _message(error)
-        )
+        kind: OutcomeKind = "damaged" if is_damaged else "given_failed"
+        if not is_damaged and check.unsplit is not None and _runs(runner, check.unsplit):
+            kind = "split_failed"
+        return CheckOutcome(check.label, kind, _message(error))
     values = compared(first, second, placed, agreement)
     return CheckOutcome(check.label, "compared", values=values)
+
+
+def _runs(runner: _Runner, run: ModelRun) -> bool:
+    try:
+        runner.run(run)
+    except Exception:  # whatever a user's model raises
+        return False
+    return True
 
 
 def end_above(memory_bytes: float, tell: Callable[[str], None]) -> None:

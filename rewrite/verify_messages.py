@@ -13,7 +13,9 @@ from graphs.source_model import Initialization, Variable
 SESSION = "v1 Session"
 LOAD = "tf.saved_model.load"
 LOAD_ON_DEVICES = "tf.saved_model.load, variables on their devices"
-OutcomeKind = Literal["compared", "placed_failed", "given_failed", "damaged", "left_out", "ended"]
+OutcomeKind = Literal[
+    "compared", "placed_failed", "given_failed", "split_failed", "damaged", "left_out", "ended"
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +81,14 @@ class Check:
       label: how it is called.
       given, placed: the two runs.
       is_run: whether this is the run that was placed, however it is called.
+      unsplit: the unsplit step's run, where `given` is the run of a split one.
     """
 
     label: str
     given: ModelRun
     placed: ModelRun
     is_run: bool = False
+    unsplit: ModelRun | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,8 +135,9 @@ class CheckOutcome:
 
     Attributes:
       label: of the check.
-      kind: "compared"; or what happened instead: one of the models failed, the variables of the
-        model as it came are damaged, there was no time left, or a limit ended it.
+      kind: "compared"; or what happened instead: one of the models failed, a split step failed
+        where the unsplit one runs, the variables of the model as it came are damaged, there was
+        no time left, or a limit ended it.
       why: what is behind that; "" where values were compared.
       values: what was compared.
     """

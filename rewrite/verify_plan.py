@@ -44,6 +44,7 @@ class Plan:
 
     Attributes:
       graph_def: the model as it came.
+      output_dir: the emitted model.
       left_out: "name: why" of what can't be compared, once `checks` has been read to its end.
     """
 
@@ -58,7 +59,7 @@ class Plan:
         """
         self.left_out: list[str] = []
         self._source = source
-        self._output_dir = output_dir
+        self.output_dir = output_dir
         self._target = target
         meta_graph = source.meta_graph_def
         # A run graph with a step that was made has placeholders where its run is fed, which may
@@ -100,11 +101,22 @@ class Plan:
         for name, signature in signatures.items():
             yield from self._empty_batch_checks(name, signature)
 
+    def beside(self, check: Check) -> Check:
+        """A check of a split step's run, and what shows whether this model's unsplit one runs."""
+        model = check.given.model
+        if not check.is_run or self._source.origins is not None:
+            return check
+        if isinstance(model, SavedModel) and model.way != SESSION:
+            model = dataclasses.replace(model, directory=self._given_dir)
+        else:
+            model = self._given_model
+        return dataclasses.replace(check, unsplit=dataclasses.replace(check.given, model=model))
+
     def _run_checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
         source = self._source
         is_training = source.mode == "train"
         placed = ModelRun(
-            SavedModel(self._output_dir, self._tags),
+            SavedModel(self.output_dir, self._tags),
             feeds={with_index(tensor): np.asarray(value) for tensor, value in feeds.items()},
             fetches={fetch: fetch for fetch in source.fetches if ":" in fetch},
             ops=[fetch for fetch in source.fetches if ":" not in fetch],
@@ -139,7 +151,7 @@ class Plan:
         given = dataclasses.replace(run, variables=())
         feeds = {signature_key(tensor): array for tensor, array in run.feeds.items()}
         for way in (LOAD, LOAD_ON_DEVICES):
-            model = SavedModel(self._output_dir, self._tags, name, way)
+            model = SavedModel(self.output_dir, self._tags, name, way)
             placed = ModelRun(model, feeds, fetches, num_steps=run.num_steps)
             yield Check(f"signature {name} ({way})", given, placed, is_run=True)
 
@@ -156,7 +168,7 @@ class Plan:
             num_steps=self._num_steps(signature),
         )
         for way in (LOAD, LOAD_ON_DEVICES):
-            model = SavedModel(self._output_dir, self._tags, name, way)
+            model = SavedModel(self.output_dir, self._tags, name, way)
             placed = dataclasses.replace(given, model=model)
             yield Check(f"signature {name} ({way})", given, placed, self._is_the_run(signature))
 
@@ -170,7 +182,7 @@ class Plan:
             num_steps=self._num_steps(signature),
             variables=self._variables if self._changes(signature) else (),
         )
-        model = SavedModel(self._output_dir, self._tags, name)
+        model = SavedModel(self.output_dir, self._tags, name)
         placed = dataclasses.replace(given, model=model)
         is_run = self._is_the_run(signature) and how == SESSION
         return Check(f"signature {name} ({how})", given, placed, is_run)
@@ -248,7 +260,7 @@ class Plan:
         """The model as it came; a graph's variables start as the emitted model has them."""
         if self._source.saved_model_dir:
             return SavedModel(self._given_dir, self._tags)
-        checkpoint = os.path.join(self._output_dir, "variables", "variables")
+        checkpoint = os.path.join(self.output_dir, "variables", "variables")
         cleared = ClearDevices()(given_graph(self._source)).graph_def
         return self._bare_graph(cleared, checkpoint)
 

@@ -21,8 +21,7 @@ from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.against_unsplit import Found, time_beside_unsplit
-from tfplace.choosing.choose import choose
-from tfplace.choosing.data_parallel import data_parallel_baseline
+from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
@@ -31,10 +30,12 @@ from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import simulated_in_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
+from tfplace.choosing.time_choice import Decided
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
+from tfplace.preparing.on_known_machine import on_known_machine
 from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
@@ -48,6 +49,8 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
+LEAST_SECONDS_TO_CALIBRATE = 30.0
+"""A budget below which the machine is taken as assumed, or as real runs correct it."""
 WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
 """What real runs leave to writing and proving, and comparing runs to the report."""
 
@@ -88,81 +91,150 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
+        options = _on_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
         if options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(prepared.source, scratch)
+        run = _Run(options, progress, phases, builder, scratch, end)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            phases.begin("search")
-            with kept_search(prepared, options, progress) as (prepared, folder):
-                prepared = at_most(prepared, options.max_devices)
-                limited = budget_beside_order(prepared, options)
-                if options.problem.num_shards == AUTO:
-                    shards = ShardSearch(prepared, limited, trained, progress, _reading(phases))
-                    prepared, searched = shards.run(
-                        lambda decided: builder.begin(decided.source, scratch)
-                    )
-                    prepared = with_order(prepared, options.problem.order)
-                    unsplit = shards.unsplit()
-                else:
-                    searched = find_placement(prepared, limited, trained, folder, progress)
-                    unsplit = None
-            searched = in_order(prepared, searched)
-            searched = search_in_order(prepared, options, searched, progress)
-            choice = choose([*searched.candidates, *searched.fewer], prepared.problem)
-            phases.begin("write")
-            built = _built(builder, prepared, scratch, progress)
-            phases.begin("measure")
-            left = end - phases.total() - WRITING_SECONDS
-            decided = time_beside_unsplit(
-                Found(prepared, searched), choice, unsplit, options, progress, left
-            )
-            phases.begin("write")
-            if decided.prepared.source is not prepared.source:
-                built = _built(builder, decided.prepared, scratch, progress)
-            prepared, searched, choice = decided.prepared, decided.searched, decided.choice
-            chosen = choice.candidate.device_of_op
-            placed = simulated_in_order(prepared, chosen)
+            found, unsplit = run.search(prepared, trained)
+            decided, built = run.decide(found, unsplit)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
-                progress.say("writing the placed model")
-                with progress.working():
-                    devices = _write(prepared, options, chosen, placed, made, built)
-                phases.begin("prove")
-                order = prepared.order_edges(chosen)
-                emitted = Emitted(chosen, made, decided.timings is not None, built, order)
-                left = end - phases.total() - REPORTING_SECONDS
-                proof = prove(
-                    prepared, emitted, options.verify, options.budget_seconds, progress, left
-                )
-                phases.begin("report")
-                left = end - phases.total() - REPORTING_SECONDS
-                has_time = prepared.split is not None or _splitting_seconds(prepared, phases) < left
-                split_evenly = searched.data_parallel or interruption.unless_seen(
-                    functools.partial(
-                        data_parallel_baseline,
-                        prepared,
-                        options.problem,
-                        has_time,
-                        decided.corrected,
-                    ),
-                    None,
-                )
-                needs = loading_needs(prepared.cluster, devices.values())
-                run = FinishedRun(
-                    searched,
-                    choice,
-                    decided.timings,
-                    proof,
-                    split_evenly,
-                    phases.seconds(),
-                    needs,
-                    decided.rounds,
-                )
-                report = _write_report(prepared, options, run, placed, made)
+                report = run.write(decided, built, made, interruption)
             if log is not None:
-                log.finish(prepared, chosen, report)
+                log.finish(decided.prepared, decided.choice.candidate.device_of_op, report)
             return report
+
+
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """One run, from the search on.
+
+    Attributes:
+      options: all of them.
+      progress: is told what goes on.
+      phases: knows since when the command runs.
+      builder: makes a SavedModel of a graph in `scratch`.
+      scratch: a folder of this run's.
+      end: by when all should be over, in seconds since the command began.
+    """
+
+    options: OptimizeOptions
+    progress: Progress
+    phases: Phases
+    builder: ModelBuilder
+    scratch: Path
+    end: float
+
+    def search(
+        self, prepared: PreparedModel, trained: Checkpoint | None
+    ) -> tuple[Found, Found | None]:
+        """What is best by prediction, and what was found unsplit where that is a split step."""
+        options, progress = self.options, self.progress
+        self.phases.begin("search")
+        with kept_search(prepared, options, progress) as (prepared, folder):
+            prepared = at_most(prepared, options.max_devices)
+            limited = budget_beside_order(prepared, options)
+            unsplit = None
+            if options.problem.num_shards == AUTO:
+                shards = ShardSearch(prepared, limited, trained, progress, _reading(self.phases))
+                prepared, searched = shards.run(
+                    lambda decided: self.builder.begin(decided.source, self.scratch)
+                )
+                prepared = with_order(prepared, options.problem.order)
+                unsplit = shards.unsplit()
+            else:
+                searched = find_placement(prepared, limited, trained, folder, progress)
+        searched = in_order(prepared, searched)
+        return Found(prepared, search_in_order(prepared, options, searched, progress)), unsplit
+
+    def decide(self, found: Found, unsplit: Found | None) -> tuple[Decided, BuiltModel | None]:
+        """What is written after real runs, where there are any, and its graph as a SavedModel."""
+        choice = found.choice()
+        self.phases.begin("write")
+        built = self._built(found.prepared)
+        self.phases.begin("measure")
+        left = self._left(WRITING_SECONDS)
+        decided = time_beside_unsplit(found, choice, unsplit, self.options, self.progress, left)
+        self.phases.begin("write")
+        if decided.prepared.source is not found.prepared.source:
+            built = self._built(decided.prepared)
+        return decided, built
+
+    def write(
+        self, decided: Decided, built: BuiltModel | None, made: Path, interruption: Interruption
+    ) -> Report:
+        """Writes the placed model, proves it, and adds its report."""
+        prepared, options = decided.prepared, self.options
+        chosen = decided.choice.candidate.device_of_op
+        placed = simulated_in_order(prepared, chosen)
+        self.progress.say("writing the placed model")
+        with self.progress.working():
+            devices = _write(prepared, options, chosen, placed, made, built)
+        self.phases.begin("prove")
+        order = prepared.order_edges(chosen)
+        emitted = Emitted(chosen, made, decided.timings is not None, built, order)
+        left = self._left(REPORTING_SECONDS)
+        proof = prove(
+            prepared, emitted, options.verify, options.budget_seconds, self.progress, left
+        )
+        self.phases.begin("report")
+        run = FinishedRun(
+            decided.searched,
+            decided.choice,
+            decided.timings,
+            proof,
+            self._split_evenly(decided, interruption),
+            self.phases.seconds(),
+            loading_needs(prepared.cluster, devices.values()),
+            decided.rounds,
+        )
+        return _write_report(prepared, options, run, placed, made)
+
+    def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
+        """Data parallelism of the same step, if there is time to split it for that."""
+        left = self._left(REPORTING_SECONDS) - _splitting_seconds(decided.prepared, self.phases)
+        return decided.searched.data_parallel or interruption.unless_seen(
+            functools.partial(
+                data_parallel_baseline,
+                decided.prepared,
+                self.options.problem,
+                left,
+                decided.corrected,
+            ),
+            None,
+        )
+
+    def _built(self, prepared: PreparedModel) -> BuiltModel | None:
+        """What a graph was made, before its placement is written; waits as long as it takes."""
+        self.builder.begin(prepared.source, self.scratch)
+        if self.builder.is_building:
+            self.progress.say("making a SavedModel of the graph, its variables with values")
+        with self.progress.working():
+            return self.builder.built()
+
+    def _left(self, reserved: float) -> float:
+        """Seconds until the end without those that are reserved for what follows."""
+        return self.end - self.phases.total() - reserved
+
+
+def _on_known_machine(
+    options: OptimizeOptions,
+    progress: Progress,
+    phases: Phases,
+    compiling: CompilingAhead,
+    scratch: Path,
+) -> OptimizeOptions:
+    """Devices and links as measured, where real runs are to decide and there is time for it."""
+    if options.evaluator != "auto" or options.budget_seconds < LEAST_SECONDS_TO_CALIBRATE:
+        return options
+    compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
+    phases.begin("price")
+    with progress.working():
+        problem = on_known_machine(options.problem, scratch, progress.say)
+    return dataclasses.replace(options, problem=problem)
 
 
 def _read(
@@ -181,7 +253,7 @@ def _read(
         if is_timed:  # real runs that time ops wait until nothing else runs on this machine
             builder.close()
             compiling.wait(phases, progress)
-            progress.say(f"timing its ops on {options.problem.cluster}")
+            progress.say("timing its ops on the devices")
         elif options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(model.source, scratch)
         phases.begin("price")
@@ -197,25 +269,17 @@ def _read(
 
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
-    """What reading and pricing a step that is split for all devices takes, roughly."""
-    return _reading(phases) * prepared.problem.num_devices
+    """What reading a step split for all devices takes, and pricing it without timing, roughly."""
+    seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
+    timing = TRACE_SECONDS if prepared.is_present else 0.0
+    once = seconds["read"] + max(seconds["price"] - timing, 0.0)
+    return once * prepared.problem.num_devices / num_shards
 
 
 def _reading(phases: Phases) -> float:
     """What reading and pricing the step has taken."""
     seconds = phases.seconds()
     return seconds["read"] + seconds["price"]
-
-
-def _built(
-    builder: ModelBuilder, prepared: PreparedModel, scratch: Path, progress: Progress
-) -> BuiltModel | None:
-    """What a graph was made, before its placement is written; waits as long as it takes."""
-    builder.begin(prepared.source, scratch)
-    if builder.is_building:
-        progress.say("making a SavedModel of the graph, its variables with values")
-    with progress.working():
-        return builder.built()
 
 
 def _write(

@@ -1,7 +1,8 @@
 """Opens function calls: makes a graph of single ops of a run graph with a function library.
 
 PartitionedCall, StatefulPartitionedCall and calls by function name are replaced by the body of
-what they call, recursively. An op of a body is named by its call path, "call/inner/op".
+what they call, recursively. An op of a body is named by its call path, "call/inner/op"; by
+"call_/inner/op" where an op beside the call has such a name.
 Conditionals that TensorFlow lowers are opened as TensorFlow does it (see open_conditionals.py).
 What can't be placed op by op stays one unit: While, other conditionals, jit_compile calls, and v1
 loops (see frames.py).
@@ -142,7 +143,7 @@ class _Linker:
 
     def _output_control(self, call: str) -> str:
         """The no-op that runs after a call, which is made where there is none yet."""
-        path = f"{call}/output_control"
+        path = self.opener.output_control(call)
         if path not in self.opener.raw:
             effects = list(self.opener.side_effects.get(call, ()))
             producers = [
@@ -214,7 +215,8 @@ class _Linker:
                     tensor = with_index(self.opener.alias[tensor])
                 op = tensor.rpartition(":")[0]
             else:
-                op = f"{each}/output_control" if each in self.opener.call_outputs else each
+                is_call = each in self.opener.call_outputs
+                op = self.opener.output_control(each) if is_call else each
             before.append(op)
         return tuple(op for op in dict.fromkeys(before) if op in self.inputs_of)
 

@@ -45,6 +45,7 @@ class CallOpener:
       alias: {output of a call: the tensor that it is}.
       side_effects: {call or opened conditional: ops that run with it}.
       call_outputs: {call: the tensors that are its outputs}.
+      path_of_call: {call: what its ops' names begin with, where that is not its own name}.
       conditional_of: {call: the opened conditional that it is in a branch of, or ""}.
       unit_reason: {unit: why it stays one}.
       opened: {opened conditional: its NodeDef}.
@@ -57,6 +58,7 @@ class CallOpener:
         self.alias: dict[str, str] = {}
         self.side_effects: dict[str, list[str]] = {}
         self.call_outputs: dict[str, list[str]] = {}
+        self.path_of_call: dict[str, str] = {}
         self.conditional_of: dict[str, str] = {}
         self.unit_reason: dict[str, str] = {}
         self.opened: dict[str, Any] = {}
@@ -112,17 +114,39 @@ class CallOpener:
                 f"opening the function calls of {name!r}: function {callee!r} calls itself, and "
                 "tfplace can place functions only where they end; rewrite the recursion as a loop"
             )
+        path = name + self._suffix(call.node.name, callee, body)
+        if path != name:
+            self.path_of_call[name] = path
         if call.controls:
-            path = f"{name}/input_control"
-            self.raw[path] = RawNode(
-                no_op(path), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
+            gate = f"{path}/input_control"
+            self.raw[gate] = RawNode(
+                no_op(gate), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
             )
-        outputs, effects = self.open_body(name, call, callee, call.inputs, body)
+        outputs, effects = self.open_body(path, call, callee, call.inputs, body)
         for index, tensor in enumerate(outputs):
             self.alias[f"{name}:{index}"] = tensor
         self.call_outputs[name] = outputs
         self.side_effects[name] = effects
         self.conditional_of[name] = body.conditional
+
+    def _suffix(self, call: str, callee: str, body: Body) -> str:
+        """What a call's path ends with, so that its ops take no name of an op beside the call."""
+        inner = (*self._paths_in(callee), "input_control", "output_control")
+        path = call
+        while any(f"{path}/{each}" in body.paths for each in inner) or (
+            path != call and path in body.paths
+        ):
+            path += "_"
+        return path[len(call) :]
+
+    def _paths_in(self, function: str) -> frozenset[str]:
+        if function not in self._paths:
+            self._paths[function] = paths_of(self.library[function].node_def)
+        return self._paths[function]
+
+    def output_control(self, call: str) -> str:
+        """The no-op that runs after a call."""
+        return f"{self.path_of_call.get(call, call)}/output_control"
 
     def open_body(
         self, path: str, call: RawNode, function: str, inputs: Sequence[str], body: Body
@@ -151,11 +175,8 @@ class CallOpener:
                 f"opening the call {path!r}: function {function!r} takes {len(arguments)} inputs, "
                 f"the call gives {len(inputs)}; the model is damaged, save it again"
             )
-        if function not in self._paths:
-            self._paths[function] = paths_of(definition.node_def)
-        inner = dataclasses.replace(
-            body, calls=(*body.calls, function), paths=self._paths[function]
-        )
+        paths = self._paths_in(function)
+        inner = dataclasses.replace(body, calls=(*body.calls, function), paths=paths)
         local = dict(zip(arguments, inputs, strict=False))
         own_gate = f"{path}/input_control"
         gate = own_gate if own_gate in self.raw else body.gate

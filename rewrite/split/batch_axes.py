@@ -17,9 +17,9 @@ def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
     """{input: axis} of "NAME=AXIS".
 
     Raises:
-      UsageError: a text is none of these.
+      UsageError: a text is none of these, or two contradict each other.
     """
-    axes = {}
+    axes: dict[str, int] = {}
     for text in texts:
         name, _, axis = text.rpartition("=")
         if not name or not axis.lstrip("-").isdigit() or int(axis) < NO_AXIS:
@@ -27,7 +27,11 @@ def read_batch_axes(texts: Sequence[str]) -> dict[str, int]:
                 f"reading --batch_axis {text!r}: wanted NAME=AXIS, an input and which of its axes "
                 "is the batch, counted from 0; -1 for an input that is not split"
             )
-        axes[name] = int(axis)
+        if axes.setdefault(name, int(axis)) != int(axis):
+            raise UsageError(
+                f"reading --batch_axis {text!r}: found {name}={axes[name]} before; wanted one axis "
+                "of an input; leave one of the two out"
+            )
     return axes
 
 
@@ -38,8 +42,9 @@ def candidates(
 ) -> list[tuple[int, dict[str, int]]]:
     """Ways to read the feeds as a batch, the likeliest first: (its size, {fed tensor: axis}).
 
-    An axis of any size is more likely the batch than one of a fixed size, the first axis more
-    likely than a later one, and a size that most inputs share more likely than another.
+    An axis of any size is more likely the batch than one of a fixed size, and a first one of any
+    size is it for certain; the first axis is more likely than a later one, and a size that most
+    inputs share than another.
 
     Args:
       feeds: what is fed, with complete shapes.
@@ -67,8 +72,26 @@ def candidates(
             if told.get(spec.tensor, NO_AXIS) != NO_AXIS
         ):
             found.append((size, axis_of_feed))
+    if not any(axis != NO_AXIS for axis in told.values()):
+        found = _of_any_size(found, open_axes)
     # A size that fewer inputs have than the likeliest one is no batch of this step.
     return [each for each in found if len(each[1]) >= len(found[0][1])]
+
+
+def _of_any_size(
+    found: list[tuple[int, dict[str, int]]], open_axes: Mapping[str, Sequence[int]]
+) -> list[tuple[int, dict[str, int]]]:
+    """Without readings of axes of fixed sizes, where the first axis of an input may have any.
+
+    A later axis of any size may as well be time, and the batch fixed.
+    """
+
+    def is_open(axis_of_feed: Mapping[str, int], axes: Sequence[int]) -> bool:
+        return any(a in axes and a in open_axes.get(f, ()) for f, a in axis_of_feed.items())
+
+    if not any(is_open(axes, (0,)) for _, axes in found):
+        return found
+    return [each for each in found if is_open(each[1], tuple(each[1].values()))]
 
 
 def _axis(spec: TensorSpec, size: int, open_axes: Sequence[int], told: Mapping[str, int]) -> int:

@@ -17,6 +17,7 @@ from rewrite.split.states import Partial, Sharded
 from rewrite.split.wide_agreement import (
     DOUBLE,
     NARROW,
+    OWN,
     WideAgreement,
     is_finite,
     largest,
@@ -51,25 +52,54 @@ def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsComp
     """Runs both steps, and the unsplit one once more, nudged."""
     tell("running the unsplit step")
     try:
-        given = WideStep(request.given.graph_def, request.given.exact)
-        start, first = _finite_run(given, request)
-        agreement = NARROW if given.narrow_ops else DOUBLE
-        second = _run(given, request, request.given.fetches, nudged(start, agreement.rounding))
-    except Exception as error:  # whatever a user's model raises
-        return RunsCompared(why_not=f"the unsplit step does not run: {_message(error)}")
+        unsplit = _unsplit_run(request, is_wide=True)
+    except Exception:  # whatever a user's model raises; in float64 it may not run
+        try:
+            unsplit = _unsplit_run(request, is_wide=False)
+        except Exception as error:
+            return RunsCompared(why_not=f"the unsplit step does not run: {_message(error)}")
+    given, start = unsplit.step, unsplit.start
     tell("running the split step")
-    split = WideStep(request.split.graph_def, request.split.exact)
+    split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide)
     try:
         other = _run(split, request, request.split.fetches, start)
     except Exception as error:
         how = f"the split step: only it does not run: {_message(error)}"
         return RunsCompared(differing=[how], narrow_ops=split.narrow_ops)
-    result = _compared(first, second, other, agreement)
+    result = _compared(unsplit.first, unsplit.second, other, unsplit.agreement)
     if result.differing:
         tell("looking for the first op that differs")
-        found = _first_differing(request, given, split, start, agreement)
+        found = _first_differing(request, given, split, start, unsplit.agreement)
         result = dataclasses.replace(result, first_differing=found)
     return dataclasses.replace(result, narrow_ops=split.narrow_ops)
+
+
+@dataclasses.dataclass(frozen=True)
+class _UnsplitRun:
+    """The unsplit step, run twice.
+
+    Attributes:
+      step: as it runs.
+      is_wide: whether in float64; in its own types where it runs only so.
+      agreement: when a value of another run is the same.
+      start: values of the variables.
+      first, second: what it gives from them, and from values a rounding error away.
+    """
+
+    step: WideStep
+    is_wide: bool
+    agreement: WideAgreement
+    start: Values
+    first: Values
+    second: Values
+
+
+def _unsplit_run(request: CompareRequest, is_wide: bool) -> _UnsplitRun:
+    step = WideStep(request.given.graph_def, request.given.exact, is_wide)
+    start, first = _finite_run(step, request)
+    agreement = OWN if not is_wide else NARROW if step.narrow_ops else DOUBLE
+    second = _run(step, request, request.given.fetches, nudged(start, agreement.rounding))
+    return _UnsplitRun(step, is_wide, agreement, start, first, second)
 
 
 def _finite_run(given: WideStep, request: CompareRequest) -> tuple[Values, Values]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -16,7 +16,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
 from graphs.names import op_of, with_index
-from graphs.source_model import SourceModel
+from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
 from rewrite.split.batch_axes import candidates, told_axes
@@ -40,15 +40,19 @@ class SplitModel:
     """A model whose step is split, and how.
 
     Attributes:
+      given: the model as it came.
       source: the model with the split step as its run; the unsplit one stays beside it.
-      flat: the unsplit step, batch normalisations taken apart.
+      fused: the unsplit step.
+      flat: the same, batch normalisations taken apart.
       properties: of its tensors, with what was found of loops and lists.
       decisions: what became of each of its ops.
       step: the split step.
       num_shards: M.
     """
 
+    given: SourceModel
     source: SourceModel
+    fused: FlatGraph
     flat: FlatGraph
     properties: TensorProperties
     decisions: Decisions
@@ -78,8 +82,8 @@ def split_model(
     flat = merge_reads(flat)
     properties = infer_known(flat)
     kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
-    names = names_of_inputs(flat.feeds, source.signatures.get(run_name(source)), source.signatures)
-    told = told_axes(flat.feeds, batch_axes or {}, names)
+    told = told_batch_axes(source, flat.feeds, batch_axes or {})
+    fused = flat
     flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
@@ -88,7 +92,19 @@ def split_model(
     taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
     step = build_step(flat, properties, decisions, num_shards, advice, taken)
     split = written(source, own, flat, step, outputs)
-    return SplitModel(split, flat, decisions.properties, decisions, step, num_shards)
+    return SplitModel(source, split, fused, flat, decisions.properties, decisions, step, num_shards)
+
+
+def told_batch_axes(
+    source: SourceModel, feeds: Sequence[TensorSpec], batch_axes: Mapping[str, int]
+) -> dict[str, int]:
+    """{fed tensor: axis} of what the user named.
+
+    Raises:
+      UsageError: a name is no input's, or an axis is none of its axes.
+    """
+    names = names_of_inputs(feeds, source.signatures.get(run_name(source)), source.signatures)
+    return told_axes(feeds, batch_axes, names)
 
 
 def _require_own_step(source: SourceModel) -> None:

@@ -59,6 +59,8 @@ class WideAgreement:
 DOUBLE = WideAgreement(2.0**-52, 1e-10, 1e-14)
 NARROW = WideAgreement(2.0**-24, 1e-4, 1e-6)
 """Where some ops have no float64 kernels."""
+OWN = WideAgreement(2.0**-24, 1e-3, 1e-5)
+"""Where a step runs in its own types only."""
 
 
 def is_finite(value: np.ndarray) -> bool:

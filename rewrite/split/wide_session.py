@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from rewrite.split.float64 import to_float64
+from rewrite.clear_devices import ClearDevices
+from rewrite.split.float64 import Float64Graph, to_float64
 
 v1 = tf.compat.v1
 _VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable"})
@@ -23,8 +25,14 @@ class WideStep:
       variables: {variable's op: (dtype, shape)}.
     """
 
-    def __init__(self, graph_def: bytes, exact: Mapping[str, float]):
-        wide = to_float64(v1.GraphDef.FromString(graph_def), exact)
+    def __init__(self, graph_def: bytes, exact: Mapping[str, float], is_wide: bool = True):
+        """Makes it float64, or leaves its ops in their own types."""
+        own = v1.GraphDef.FromString(graph_def)
+        if is_wide:
+            wide = to_float64(own, exact)
+        else:
+            own = ClearDevices()(own).graph_def  # they may be of a cluster that is not here
+            wide = Float64Graph(own, Counter(node.op for node in own.node))
         self.narrow_ops = wide.narrow_ops
         self._graph_def = wide.graph_def
         self.variables = {
@@ -99,8 +107,8 @@ def nudged(start: Arrays, epsilon: float) -> dict[str, np.ndarray]:
     """The same values, each float up or down by one rounding error."""
     rng = np.random.default_rng(6)
     return {
-        name: value * (1 + epsilon * rng.choice([-1.0, 1.0], value.shape))
-        if value.dtype == np.float64
+        name: np.asarray(value * (1 + epsilon * rng.choice([-1.0, 1.0], value.shape)), value.dtype)
+        if value.dtype.kind == "f"
         else value
         for name, value in start.items()
     }

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import PlacementError
-from graphs.placement_file import read_placement
+from graphs.placement_file import placement_text, read_placement
 
 NAMES = ("a", "b/c", "d")
 DEVICES = ("/device:CPU:0", "/device:GPU:0")
@@ -47,6 +47,27 @@ def test_devices_may_be_spelled_as_tensorflow_takes_them(tmp_path):
 def test_bad_files_are_told(tmp_path, text, message):
     with pytest.raises(PlacementError, match=message):
         read_placement(write(tmp_path, text), NAMES, DEVICES, np.zeros(3, np.int32))
+
+
+@pytest.mark.parametrize(
+    ("names", "op", "remedy"),
+    [
+        (("a/shard_0", "a/shard_1"), "a", "name the op's copies, a/shard_0 and so on"),
+        (("a/shard_0", "a/shard_1"), "a/shard_2", "give the --shards that the file was written"),
+        (("a", "b"), "a/shard_0", "give the --shards that the file was written with"),
+        (("a", "b"), "c/shard_0", "write a fresh file"),
+    ],
+)
+def test_a_placement_of_a_step_that_is_split_otherwise(tmp_path, names, op, remedy):
+    path = write(tmp_path, json.dumps({op: DEVICES[0]}))
+    with pytest.raises(PlacementError, match=remedy):
+        read_placement(path, names, DEVICES, np.zeros(2, np.int32))
+
+
+def test_how_many_ops_a_file_names_is_said_where_it_leaves_some_open(tmp_path):
+    path = write(tmp_path, json.dumps({"d": DEVICES[0]}))
+    assert placement_text(path, 1) == path
+    assert placement_text(path, 3) == f"{path}: 1 of 3 ops; the others lie as the model came"
 
 
 def test_a_missing_file_is_told(tmp_path):

@@ -20,7 +20,7 @@ from tests.rival.models import COMPARED, MODELS
 from tests.rival.result import Compared
 from tests.rival.table import result_file, text
 from tests.rival.ways import WAYS
-from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of, rewritten
+from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of, write_result
 
 _PAGE = DOCS / "benchmarks" / "rival.md"
 
@@ -68,11 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def write_page(compared: Sequence[Compared], flags: str) -> None:
     """Writes the result file and the page's table."""
     origin = {"command": f"python -m tests.rival {flags}", **origin_of(ROOT)}
-    results = DOCS / "benchmarks" / "results"
-    made = json.dumps(result_file(compared, origin), ensure_ascii=False, indent=2)
-    (results / "rival.json").write_text(f"{made}\n", encoding="utf-8")
-    page = rewritten(_PAGE.read_text(encoding="utf-8"), results)
-    _PAGE.write_text(page, encoding="utf-8")
+    write_result(_PAGE, result_file(compared, origin))
 
 
 if __name__ == "__main__":

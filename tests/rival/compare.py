@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -87,10 +88,11 @@ def _cores(way: str, cores: Sequence[int], path: str) -> Sequence[int]:
 
 
 def _needs_workers(path: str) -> bool:
-    return bool(_report(path)["loading_needs"] == "workers")
+    return bool(report_of(path)["loading_needs"] == "workers")
 
 
-def _report(path: str) -> Mapping[str, object]:
+def report_of(path: str) -> Mapping[str, Any]:
+    """The report of what `tfplace optimize` wrote."""
     report = Path(path, "assets.extra", "tfplace", "report.json")
     return dict(json.loads(report.read_bytes()))
 
@@ -106,17 +108,18 @@ def _placed(name: str, options: RivalOptions) -> tuple[str, str]:
     if not placed.exists():
         began = time.monotonic()
         if not given.exists():
-            _run(["tests.rival.save_model", name, str(given)])
+            run_module(["tests.rival.save_model", name, str(given)])
         words = ["tfplace", "optimize", str(given), "--cluster=workers:2"]
         (options.folder / f"{name}.txt").write_text(
-            _run([*words, *options.optimize_flags, f"--output_dir={placed}"])
+            run_module([*words, *options.optimize_flags, f"--output_dir={placed}"])
         )
         took = f", in {time.monotonic() - began:.0f} s"
-    report = _report(str(placed))
+    report = report_of(str(placed))
     return f"{report['verdict']}: {report['verdict_sentence']}{took}", str(placed)
 
 
-def _run(words: Sequence[str]) -> str:
+def run_module(words: Sequence[str]) -> str:
+    """What `python -m WORDS` prints; raises RivalError where it fails."""
     done = subprocess.run(
         [sys.executable, "-P", "-m", *words],
         env=child_environment(),

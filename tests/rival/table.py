@@ -22,11 +22,12 @@ def text(compared: Compared) -> str:
     for way in compared.ran:
         timing = compared.timing(way)
         assert timing is not None
-        over_one = _times(compared.over(ONE, way)) if way != ONE else ""
-        tfplace_over = _times(compared.over(way, TFPLACE)) if way != TFPLACE else ""
+        over_one = times(compared.over(ONE, way)) if way != ONE else ""
+        tfplace_over = times(compared.over(way, TFPLACE)) if way != TFPLACE else ""
+        spread = f"{milliseconds(timing.p10)} to {milliseconds(timing.p90)}"
         lines.append(
-            f"  {way:20}{_ms(timing.median_seconds):>8}"
-            f"{f'{_ms(timing.p10)} to {_ms(timing.p90)}':>14}{over_one:>18}{tfplace_over:>18}"
+            f"  {way:20}{milliseconds(timing.median_seconds):>8}"
+            f"{spread:>14}{over_one:>18}{tfplace_over:>18}"
         )
     differing = [way for way in compared.ran if not compared.is_same(way)]
     most = max((compared.difference(way) for way in compared.ran), default=0.0)
@@ -63,7 +64,7 @@ def _row(compared: Compared) -> list[str]:
     one = compared.timing(ONE)
     return [
         compared.model,
-        "" if one is None else _ms(one.median_seconds),
+        "" if one is None else milliseconds(one.median_seconds),
         *(_cell(compared, ONE, way) for way in (TFPLACE, MULTI_WORKER, MIRRORED)),
         _cell(compared, MULTI_WORKER, TFPLACE),
     ]
@@ -72,17 +73,19 @@ def _row(compared: Compared) -> list[str]:
 def _cell(compared: Compared, baseline: str, way: str) -> str:
     if way in compared.failed:
         return "did not run"
-    return _times(compared.over(baseline, way), " to ")
+    return times(compared.over(baseline, way), " to ")
 
 
-def _times(speedup: Speedup | None, between: str = "-") -> str:
+def times(speedup: Speedup | None, between: str = "-") -> str:
+    """A ratio and its interval."""
     if speedup is None:
         return ""
     low, high = speedup.ci95
     return f"{speedup.ratio:.2f} ({low:.2f}{between}{high:.2f})"
 
 
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
+    """A step time, without its unit."""
     return f"{1e3 * seconds:.0f}" if seconds >= 0.1 else f"{1e3 * seconds:.1f}"
 
 

@@ -95,10 +95,10 @@ class Placings:
                 given, placed = os.path.join(folder, flat.name), os.path.join(folder, "placed")
                 flat.save(given)
                 split = self.report.split  # --shards=auto has decided for all shapes
-                chosen: OptimizeFlags = {
-                    **self._chosen(placed),
-                    "shards": 1 if split is None else int(split["shards"]),
-                }
+                chosen = self._chosen(placed)
+                chosen["shards"] = 1 if split is None else int(split["shards"])
+                if split is None:
+                    chosen["batch_axis"] = []
                 with flag_values("optimize", [given], chosen) as values:
                     place_like(optimize_options(given, values), self._plan)
                 placing = self._loaded(flat, placed)

@@ -18,6 +18,7 @@ from tfplace.bounds.relaxation import (
     device_classes,
     forward_edges,
 )
+from tfplace.bounds.travel_bound import sharing_of, travel_bound
 from tfplace.bounds.window_bound import window_bound
 
 # Sums in another order than the simulator's may come out higher by rounding.
@@ -28,11 +29,12 @@ NUM_WEIGHTS = 8
 
 
 def lower_bound_seconds(problem: Problem) -> float:
-    """The best of three bounds on the makespan of every placement that fits.
+    """The best of four bounds on the makespan of every placement that fits.
 
     Path: what waits for each other takes its time, on one device or with transfers between
     (path_bound). Load: all ops have to fit on the devices (load_bound). Window: ops that can't
-    start early and leave much to do after them have to fit between (window_bound).
+    start early and leave much to do after them have to fit between (window_bound). Travel: what
+    no device can do in time is spread, and what it shares is sent (travel_bound).
 
     Returns:
       Seconds of a step; inf where it is proven that no placement can run.
@@ -49,7 +51,8 @@ def lower_bound_seconds(problem: Problem) -> float:
     if np.isinf(path):
         return path
     window = window_bound(classes, problem.graph, head, tail, weights)
-    return max(path, load, window) * (1.0 - ROUNDING)
+    travel = travel_bound(classes, problem, sharing_of(problem), head, tail)
+    return max(path, load, window, travel) * (1.0 - ROUNDING)
 
 
 def heads_and_tails(

@@ -86,7 +86,7 @@ def forward_edges(problem: Problem) -> Edges:
     """Edges from producers to users; `hold` is of the way into the user's device."""
     producer, consumer, _ = problem.graph.op_edges()
     cost, hold = _transfer_seconds(problem)
-    hold = hold if _one_at_a_time(problem, inward=True) else np.zeros_like(hold)
+    hold = hold if one_at_a_time(problem, inward=True) else np.zeros_like(hold)
     return _edges(problem.num_ops, producer, consumer, cost, hold)
 
 
@@ -100,7 +100,7 @@ def backward_edges(problem: Problem) -> Edges:
     cost, hold = _transfer_seconds(problem)
     users = np.bincount(problem.graph.use_tensor, minlength=problem.graph.num_tensors)
     shared = hold / np.maximum(users, 1)[problem.graph.use_tensor]
-    if not _one_at_a_time(problem, inward=False):
+    if not one_at_a_time(problem, inward=False):
         shared = np.zeros_like(shared)
     last = problem.num_ops - 1
     return _edges(problem.num_ops, last - consumer, last - producer, cost, shared)
@@ -123,10 +123,23 @@ def _transfer_seconds(problem: Problem) -> tuple[FloatArray, FloatArray]:
         send = problem.executor.send_seconds
     links = np.unique(np.stack([latency + send[..., 0], rate, send[..., 1]])[:, apart], axis=1)
     cost = np.min([size / r + size * per_byte + fixed for fixed, r, per_byte in links.T], axis=0)
-    return cost, size / rate[apart].max()
+    return cost, least_hold(problem)[problem.graph.use_tensor]
 
 
-def _one_at_a_time(problem: Problem, inward: bool) -> bool:
+def least_hold(problem: Problem) -> FloatArray:
+    """f8[T]: how long a transfer of each tensor holds its channels at least."""
+    size = problem.graph.tensor_bytes.astype(np.float64)
+    apart = ~np.eye(problem.num_devices, dtype=bool)
+    if not apart.any():
+        return np.zeros(len(size))
+    rate = problem.link_bytes_per_second
+    if problem.executor is not None:
+        rate = wire(problem.executor, problem.link_latency, rate)[1]
+    hold: FloatArray = size / rate[apart].max()
+    return hold
+
+
+def one_at_a_time(problem: Problem, inward: bool) -> bool:
     """Whether all transfers into (or out of) each device hold one common channel."""
     channels = problem.link_channels if inward else problem.link_channels.transpose(1, 0, 2)
     for device in range(problem.num_devices):

@@ -7,6 +7,7 @@ on device m (the contract, section 9).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from graphs.errors import TfplaceError
@@ -20,6 +21,8 @@ from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.simulated import simulated
 
 NAME = "data_parallel"
+TRACE_SECONDS = 8.0
+"""What timing the ops of a step may take that is split for nothing but this comparison."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +53,7 @@ def data_parallel_candidate(prepared: PreparedModel) -> Candidate | None:
 def data_parallel_baseline(
     prepared: PreparedModel,
     options: ProblemOptions,
-    has_time: bool = True,
+    seconds: float = math.inf,
     corrected: Callable[[Problem], Problem] = lambda problem: problem,
 ) -> DataParallel | None:
     """What a training step would take; None for inference, or where one device computes.
@@ -58,21 +61,27 @@ def data_parallel_baseline(
     Args:
       prepared: the problem that is searched, split or not.
       options: what it was prepared from.
-      has_time: whether the step may be read, split and priced for it.
+      seconds: what timing the ops of a step that has to be split for it may take; none, and it is
+        left out.
       corrected: makes another problem one of the machine as real runs have shown it.
     """
     num_shards = len(working_devices(prepared.problem))
     if prepared.source.mode != "train" or num_shards < 2:
         return None
     if prepared.split is None or prepared.split.num_shards != num_shards:
-        if not has_time:
+        if seconds <= 0.0:
             return DataParallel(None, False, "not tried: no time was left", {}, num_shards)
-        searched = prepared
+        searched, num_kinds = prepared, len({*prepared.problem.device_types})
+        limit = min(seconds, TRACE_SECONDS) / num_kinds
         try:
-            prepared = prepare(dataclasses.replace(options, num_shards=num_shards))
+            split = dataclasses.replace(options, num_shards=num_shards)
+            prepared = prepare(split, trace_seconds=limit)
             problem = _on_the_same_devices(corrected(prepared.problem), searched)
         except TfplaceError as error:
             return DataParallel(None, False, str(error), {}, num_shards)
+        if prepared.costs.source == "analytic" != searched.costs.source:
+            why = "not tried: no time was left to time its ops"
+            return DataParallel(None, False, why, {}, num_shards)
         prepared = dataclasses.replace(prepared, problem=problem)
     placed = simulated(prepared.problem, data_parallel(prepared.problem))
     known = as_reported(Candidate(NAME, placed.device_of_op, placed.outcome), prepared.problem)

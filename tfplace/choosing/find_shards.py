@@ -23,12 +23,14 @@ from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.shard_counts import next_count, why_not
+from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.ties import TIE
-from tfplace.choosing.tried_shards import ShardsFound, TriedShards
+from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.preparing.steps_read import StepsRead
 from tfplace.progress import Progress
 from tfplace.simulation.simulated import simulated
 
@@ -95,7 +97,8 @@ class ShardSearch:
         decided(winner.prepared)
         self._longer(winner, 1.0)
         winner = self._winner()
-        return winner.prepared, self._told(winner).searched
+        told = self._told(winner)
+        return told.prepared, told.searched
 
     def unsplit(self) -> Found | None:
         """What was found for the step as it came; None where it is the best, or nothing runs."""
@@ -109,7 +112,17 @@ class ShardSearch:
         searched = dataclasses.replace(
             tried.searched, shards=told, data_parallel=self._data_parallel
         )
-        return Found(tried.prepared, searched)
+        return Found(dataclasses.replace(tried.prepared, steps_read=self._read()), searched)
+
+    def _read(self) -> StepsRead | None:
+        """All steps that were read; None where none is split."""
+        steps = {each.shards: each.prepared for each in self.tried}
+        batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
+        if not batches:
+            return None
+        problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
+        is_priced = all(each.costs.source == "analytic" for each in steps.values())
+        return StepsRead(batches[0], problems, is_priced)
 
     def _winner(self) -> ShardsFound:
         limit = min(each.step_seconds for each in self.tried) * (1.0 + TIE)

@@ -24,9 +24,12 @@ from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
+from rewrite.verify_messages import LOAD
+from tfplace.bounds.any_split import RangeBound, any_split_bounds
 from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
-from tfplace.choosing.split_proof import proven_split
+from tfplace.choosing.split_proof import Written, proven_split
 from tfplace.interruption import interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -52,6 +55,7 @@ class Proof:
     Attributes:
       verified: given and emitted model compared.
       lower_bound_seconds: of every placement; None where it was not computed.
+      any_split: bounds for every number of shards, where several were tried.
       devices_used: {device: {"ops": n, "seconds": t}} of a traced run of the emitted model.
       interrupted: whether something was left out for a Ctrl-C or SIGTERM.
     """
@@ -60,6 +64,7 @@ class Proof:
     lower_bound_seconds: float | None
     devices_used: Mapping[str, Mapping[str, float]]
     interrupted: bool
+    any_split: Sequence[RangeBound] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +127,10 @@ def prove(
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
-            split = proven_split(prepared.split, prepared.feeds, run, left, interruption)
+            tags = _emitted_tags(prepared.source, emitted.directory)
+            is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
+            written = Written(emitted.directory, tags, is_loaded)
+            split = proven_split(prepared.split, written, prepared.feeds, run, left, interruption)
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
@@ -132,6 +140,15 @@ def prove(
             None,
             max(end - time.monotonic(), LEAST_BOUND_SECONDS),
         )
+        read = prepared.steps_read
+        any_split: Sequence[RangeBound] = ()
+        if read is not None and read.is_priced:
+            steps = read
+            any_split = interruption.unless_seen_in_time(
+                lambda: any_split_bounds(steps.problems, steps.batch),
+                (),
+                max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+            )
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
@@ -139,7 +156,7 @@ def prove(
                 lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
                 {},
             )
-        return Proof(comparison, bound, used, interruption.seen)
+        return Proof(comparison, bound, used, interruption.seen, any_split)
 
 
 def proven_structure(
@@ -211,7 +228,8 @@ def verified(
         prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
     )
     with session_target(prepared.cluster, prepared.is_present) as target:
-        return verify(prepared.source, emitted, prepared.feeds, target, placed, limits)
+        unsplit = None if prepared.split is None else prepared.split.given
+        return verify(prepared.source, emitted, prepared.feeds, target, placed, limits, unsplit)
 
 
 @contextlib.contextmanager
@@ -241,6 +259,7 @@ def devices_used(
     limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
     traces = trace_run(None, run, prepared.cluster, limits, True)
     if isinstance(traces, Infeasible):
+        require_unsplit_fails(prepared, emitted, run.tags, traces, limits)
         _log.warning("tracing the emitted model: %s", traces.message)
         return {}
     return {

@@ -1,76 +1,153 @@
-"""The split step proven against the unsplit one: op by op, by its structure, by a run."""
+"""The split step proven against the unsplit one: op by op, by its structure, loaded, by a run."""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
 
 from graphs.errors import VerificationError
 from rewrite.pass_base import RewriteError
+from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
+from rewrite.split.prove_loads import LOADS, LoadProof, prove_loads
+from rewrite.split.prove_norms import NormsProof, prove_norms
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.split_model import SplitModel
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption
 
-OPS_SECONDS = 60.0
-OPS_SHARE = 0.6
-"""The most that running single ops may take, in seconds and of the time that is left."""
+OPS_SECONDS = 600.0
+"""What proving single ops may take, whatever is left of the command's time: seconds, mostly.
+What isn't proven may be wrong, and that is worse than late."""
+_log = logging.getLogger("tfplace")
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+    """The model that was written.
+
+    Attributes:
+      directory: where it lies.
+      tags: of its MetaGraphDef.
+      is_loaded: whether TensorFlow 2 has loaded and run it already.
+    """
+
+    directory: Path
+    tags: Sequence[str]
+    is_loaded: bool
 
 
 def proven_split(
     split: SplitModel,
+    written: Written,
     feeds: Mapping[str, Any],
     run: Decision,
     seconds: float,
     interruption: Interruption,
 ) -> Mapping[str, Any]:
-    """Proves a split step; after Ctrl-C by its structure alone.
+    """Proves a split step; after Ctrl-C by its structure alone. Warns of what isn't proven.
 
     Args:
       split: the step.
+      written: the model that has it.
       feeds: {tensor: array} of a run.
       run: whether whole steps are run and compared, too, and under which limits.
-      seconds: what is left for all of it.
+      seconds: what is left for running whole steps.
       interruption: knows of Ctrl-C.
 
     Returns:
       What report.json says of it.
 
     Raises:
-      VerificationError: the split step is or computes something else.
+      VerificationError: the split step is or computes something else, doesn't load, or nothing of
+        it could be proven.
     """
-    of_ops = min(OPS_SECONDS, max(OPS_SHARE * seconds, 0.0))
+    whole = interruption.unless_seen(lambda: _proof(split, feeds, run, seconds), None)
+    norms = NormsProof()
+    if whole is not None and not whole.differing:
+        norms = interruption.unless_seen(lambda: _norms(split), norms)
+    loads = None
+    if whole is not None and not written.is_loaded and not whole.differing:
+        loads = interruption.unless_seen(lambda: _loading(split, written), None)
+    if whole is None or (loads is None and not written.is_loaded):
+        _require_joints(split)
+        unproven = "interrupted before it was proven"
+        report = {"structure": True, "run": "not run: interrupted", "distinct_ops": None}
+    else:
+        if whole.differing:
+            raise _defect(f"{len(whole.differing)} differences, the first: {whole.differing[0]}")
+        if norms.differing:
+            raise _defect(f"a batch normalisation that differs: {norms.differing[0]}")
+        if loads is not None and loads.defect:
+            raise _defect(f"a model that tf.saved_model.load doesn't load ({loads.defect})")
+        unproven = "; ".join(filter(None, [_unproven(whole), *norms.not_proven[:1]]))
+        report = {
+            **whole.report(),
+            "norms": {"distinct": norms.distinct, "proven": norms.proven},
+            "loads": LOADS if loads is None else loads.text,
+        }
+    if unproven:
+        _log.warning("the split step is written, but NOT PROVEN: %s", unproven)
+    return {**report, "unproven": unproven}
+
+
+def _proof(
+    split: SplitModel, feeds: Mapping[str, Any], run: Decision, seconds: float
+) -> SplitProof:
     free = psutil.virtual_memory().available / 2
     if run.limits is None:
-        limits = ProofLimits(of_ops, 0.0, free, run.why)
+        limits = ProofLimits(OPS_SECONDS, 0.0, free, run.why)
     else:
-        most = min(run.limits.all_seconds, max(seconds - of_ops, 0.0))
+        most = min(run.limits.all_seconds, max(seconds, 0.0))
         limits = ProofLimits(
-            of_ops, most if math.isfinite(most) else 600.0, run.limits.memory_bytes or free
+            OPS_SECONDS, most if math.isfinite(most) else 600.0, run.limits.memory_bytes or free
         )
+    return prove_split(
+        split.flat,
+        split.properties,
+        split.decisions,
+        split.step,
+        split.num_shards,
+        limits,
+        feeds,
+    )
 
-    def proof() -> SplitProof:
-        return prove_split(
-            split.flat,
-            split.properties,
-            split.decisions,
-            split.step,
-            split.num_shards,
-            limits,
-            feeds,
+
+def _norms(split: SplitModel) -> NormsProof:
+    free = psutil.virtual_memory().available / 2
+    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
+
+
+def _loading(split: SplitModel, written: Written) -> LoadProof:
+    free = psutil.virtual_memory().available / 2
+    return prove_loads(split.given, written.directory, written.tags, free)
+
+
+def _unproven(proof: SplitProof) -> str:
+    """What of a step nobody has seen to compute the same; "" where all of it was.
+
+    Raises:
+      VerificationError: that is all of it.
+    """
+    missing = sum(each.count for each in proof.not_proven)
+    if not missing or proof.run == EQUAL:
+        return ""
+    first = max(proof.not_proven, key=lambda each: each.count)
+    kinds = ", ".join(sorted({each.op_type for each in proof.not_proven})[:4])
+    what = f"{missing:,} of {proof.distinct_ops:,} distinct split ops ({kinds}): {first.reason}"
+    if not proof.proven_ops:
+        raise VerificationError(
+            f"proving that the split step computes what the unsplit one does: found no proof of "
+            f"{what}, and whole steps {proof.run}; wanted one; nothing was written; free memory "
+            "or processor time, or leave --shards out"
         )
-
-    whole = interruption.unless_seen(proof, None)
-    if whole is None:
-        _require_joints(split)
-        return {"structure": True, "run": "not run: interrupted", "distinct_ops": None}
-    if whole.differing:
-        raise _defect(f"{len(whole.differing)} differences, the first: {whole.differing[0]}")
-    return whole.report()
+    return f"{what}, and whole steps {proof.run}; --verify=run compares whole steps"
 
 
 def _require_joints(split: SplitModel) -> None:
@@ -92,13 +169,16 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
     if proof["distinct_ops"] is None:
         return "the split step has the structure that was decided; interrupted before more"
     joints = "joins, sums and cuts stand where they should"
-    if not proof["proven_ops"]:
-        text = f"{joints}; none of {proof['distinct_ops']:,} distinct split ops was run in parts"
-    else:
-        text = (
-            f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
-            f"parts what they give whole; {joints}"
-        )
+    text = (
+        f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
+        f"parts what they give whole; {joints}"
+    )
+    if norms := proof["norms"]["distinct"]:
+        text += f"; {proof['norms']['proven']:,} of {norms:,} batch normalisations are as fused"
+    if proof["loads"] != LOADS:
+        text += f"; {proof['loads']}"
+    if proof["unproven"]:
+        return f"NOT PROVEN: {proof['unproven']}. {text[0].upper()}{text[1:]}"
     if proof["run"].startswith("not run"):
         return f"{text}; whole steps {proof['run']}"
     return f"{text}; two steps in float64: {proof['run']}, {proof['compared']:,} values"

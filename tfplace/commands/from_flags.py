@@ -24,8 +24,18 @@ def problem_options(
     Args:
       model: path.
       values: of the flags.
-      searches_shards: whether --shards=auto is understood.
+      searches_shards: whether --shards=auto is understood, and a step may be split unasked.
+
+    Raises:
+      UsageError: a flag says nothing that could be meant, or nothing to this command.
     """
+    shards = num_shards(_of(values, "shards", "1"), searches_shards)
+    batch_axes = read_batch_axes(_of(values, "batch_axis", []))
+    if batch_axes and shards == 1 and not searches_shards:
+        raise UsageError(
+            f"reading --batch_axis={values.batch_axis[0]}: it says how a step is split, found "
+            "--shards=1, which leaves it whole; give --shards a number above 1, or no --batch_axis"
+        )
     return ProblemOptions(
         model=model,
         load=load_options(values),
@@ -38,9 +48,9 @@ def problem_options(
         feed_file=_of(values, "feed", None),
         seed=_of(values, "seed", 0),
         cost_cache=cost_cache_directory(values),
-        num_shards=num_shards(_of(values, "shards", "1"), searches_shards),
+        num_shards=shards,
         order=_of(values, "order", "none"),
-        batch_axes=read_batch_axes(_of(values, "batch_axis", [])),
+        batch_axes=batch_axes,
     )
 
 

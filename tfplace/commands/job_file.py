@@ -109,7 +109,8 @@ class JobFile:
         }
         added = []
         for flag, folder in (("output_dir", "placed"), ("checkpoint_dir", CHECKPOINT_FOLDER)):
-            if places.get(flag) == "":
+            is_kept = flag != "checkpoint_dir" or "shards" not in values or values.shards != "auto"
+            if places.get(flag) == "" and is_kept:  # a search of several problems is not
                 places[flag] = str(Path(self.output_dir, JOBS_FOLDER, name, folder))
                 added.append(f"--{flag}={places[flag]}")
         return Job(

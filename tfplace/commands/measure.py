@@ -19,11 +19,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """
     begin(arguments[0], values)
 
-    from graphs.placement_file import read_placement
+    from graphs.placement_file import placement_text, read_placement
     from tfplace.choosing.compare import compare, compare_memory
     from tfplace.choosing.order.model_order import with_order
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare
+    from tfplace.report.text import print_facts
     from tfplace.report.text_timings import print_comparison, print_memory
 
     options = problem_options(arguments[0], values)
@@ -51,6 +52,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     result = {**comparison.timings, **vars(comparison), "memory": memory}
     del result["timings"]  # each has a key of its own
     if out := text_output(values, result):
+        if values.placement is not None:
+            num_ops = prepared.problem.num_ops
+            print_facts([("placed", placement_text(values.placement, num_ops))], out)
         print_comparison(comparison, out)
         print_memory(memory or {}, out)
     return 0

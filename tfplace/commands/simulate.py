@@ -62,7 +62,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         speed = placements_per_second(prepared.problem, placement, values.repeat)
     if out := text_output(values, {**vars(prediction), "placements_per_second": speed, **facts}):
         print_prediction(prediction, out)
-        print_facts([("placement", values.placement or "the one that the model came with")], out)
+        print_facts([("placement", _placement(values.placement, len(placement)))], out)
         if prediction.order is not None:
             seconds = prediction.step_seconds or math.inf
             print_facts([("order", order_text(prediction.order, seconds))], out)
@@ -77,6 +77,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         "change it, or let `tfplace optimize` find one",
         _STATUS_OF.get(prediction.obstacle, EXIT_BAD_INPUT),
     )
+
+
+def _placement(path: str | None, num_ops: int) -> str:
+    from graphs.placement_file import placement_text
+
+    return "the one that the model came with" if path is None else placement_text(path, num_ops)
 
 
 def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:

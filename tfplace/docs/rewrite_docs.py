@@ -76,6 +76,14 @@ def rewritten(text: str, results: Path) -> str:
     return _BLOCK.sub(made_anew, text)
 
 
+def write_result(page: Path, result: Mapping[str, Any]) -> None:
+    """Keeps the result that a page of the benchmarks is named after, and rewrites the page."""
+    results = page.parent / "results"
+    made = json.dumps(result, ensure_ascii=False, indent=2)
+    (results / f"{page.stem}.json").write_text(f"{made}\n", encoding="utf-8")
+    page.write_text(rewritten(page.read_text(encoding="utf-8"), results), encoding="utf-8")
+
+
 def table(result: Mapping[str, Any]) -> str:
     """A Markdown table of a result's rows, and a line that says where they come from.
 

@@ -77,7 +77,7 @@ def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Place
         structured_placements(instance.problem),
         _random(instance.problem, seed),
     ]
-    single = PlacementToJudge("single", "single", _search(instance, "single", 1, 0))
+    single = PlacementToJudge("single", "single", best_of_algorithm(instance, "single", 1, 0))
     in_turn = itertools.chain.from_iterable(itertools.zip_longest(*sources))
     chosen: dict[bytes, PlacementToJudge] = {}
     misses = 0
@@ -95,7 +95,7 @@ def placements_to_judge(instance: Instance, count: int, seed: int) -> list[Place
 
 def placements_to_learn_from(instance: Instance, seed: int) -> list[PlacementToJudge]:
     """A few different ones that `placements_to_judge` has not, but for the single device."""
-    single = PlacementToJudge("single", "single", _search(instance, "single", 1, 0))
+    single = PlacementToJudge("single", "single", best_of_algorithm(instance, "single", 1, 0))
     other = seed + OTHER_SEED
     made = [
         single,
@@ -126,13 +126,13 @@ def _optimised(instance: Instance, seed: int) -> Iterator[PlacementToJudge]:
         slower = dataclasses.replace(instance, problem=with_slower_links(instance.problem, factor))
         name = f"annealing, {trials} trials, links x{1 / factor:g}"
         yield PlacementToJudge(
-            "optimised", name, _search(slower, "local_search", trials, seed + position)
+            "optimised", name, best_of_algorithm(slower, "local_search", trials, seed + position)
         )
         if shot := next(shots, None):
-            yield PlacementToJudge("optimised", shot, _search(instance, shot, 1, seed))
+            yield PlacementToJudge("optimised", shot, best_of_algorithm(instance, shot, 1, seed))
 
 
-def _search(instance: Instance, algorithm: str, max_trials: int, seed: int) -> IntArray:
+def best_of_algorithm(instance: Instance, algorithm: str, max_trials: int, seed: int) -> IntArray:
     """The best placement of a search in the simulator, the given one where there is none."""
     policy = policy_of(algorithm, instance, seed, None)
     limits = Limits(SEARCH_SECONDS, max_trials)

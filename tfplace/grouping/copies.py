@@ -17,8 +17,8 @@ from tfplace.grouping.quotient import allowed_class, colocation_units, in_graph_
 
 WHOLE = -1
 """The shard of an op that is no copy."""
-SHARD = re.compile(r"/shard_(\d+)(?=/|$)")
-"""What a name has if its op is a copy for a shard."""
+SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
+"""What a name has if its op is a copy for a shard; underscores where the name was taken."""
 
 
 def shard_of_op(problem: Problem) -> IntArray:

@@ -19,6 +19,11 @@ from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, peak_bytes
 # that it takes, come from the heap, and the heap is never given back.
 _MALLOC_OPTIONS = {-3: 1 << 25, -1: (1 << 31) - 1, -2: 1 << 26}
 
+THREADS = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
+"""One thread computes; a second executor thread starts what an arriving tensor makes ready while
+the first is busy, or that would wait until nothing else is ready here (decision 056). Variables of
+the environment, since a program that connects brings a configuration of its own."""
+
 
 def main(argv: Sequence[str]) -> None:
     """Serves until the parent's end of the pipe closes.
@@ -33,6 +38,7 @@ def main(argv: Sequence[str]) -> None:
     os.sched_setaffinity(0, {int(core)})
     if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         os.environ[CPU_LIMIT_VARIABLE] = memory_bytes
+    os.environ.update(THREADS)
     import tensorflow as tf
 
     try:
@@ -40,9 +46,6 @@ def main(argv: Sequence[str]) -> None:
             {"worker": addresses.split(",")},
             job_name="worker",
             task_index=int(task),
-            config=tf.compat.v1.ConfigProto(
-                intra_op_parallelism_threads=1, inter_op_parallelism_threads=1
-            ),
             protocol="grpc",
         )
     except tf.errors.OpError as error:

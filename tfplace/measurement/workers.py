@@ -1,7 +1,7 @@
 """A cluster of processes on this host, one core each: real parallel devices without GPUs.
 
 Logical CPU devices of one process share a thread pool, so placing over them changes nothing;
-processes of one thread on a core of their own run side by side.
+processes that compute with one thread on a core of their own run side by side.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
 from graphs.loading.load import load
 from graphs.source_model import SourceModel
 from rewrite.order.marks import without_order
-from rewrite.split.split_model import SplitModel, split_model
+from rewrite.split.split_model import SplitModel, split_model, told_batch_axes
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
 
@@ -68,6 +68,7 @@ def load_model(options: ProblemOptions) -> LoadedModel:
     # What an earlier placement has written is forgotten: its order with its devices.
     source = dataclasses.replace(source, graph_def=without_order(source.graph_def))
     split = None
+    told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     if options.num_shards > 1:
         split = split_model(source, options.num_shards, options.batch_axes)
         source = split.source

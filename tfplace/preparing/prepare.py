@@ -33,6 +33,7 @@ from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.steps_read import StepsRead
 from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
 
@@ -58,6 +59,7 @@ class PreparedModel(LoadedModel):
       given: i4[N], the placement that the model came with.
       matched: a sentence about each --pin and --no_split.
       order: finds the order edges that a placement is written and run with; None for none.
+      steps_read: the same step in several numbers of shards; None where one was given.
       unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
     """
 
@@ -69,6 +71,7 @@ class PreparedModel(LoadedModel):
     matched: Sequence[str] = ()
     unlimited: Problem | None = None
     order: OrderOfPlacement | None = None
+    steps_read: StepsRead | None = None
 
     @functools.cached_property
     def instance(self) -> Instance:

@@ -17,13 +17,17 @@ gain below it says nothing."""
 
 
 def data_parallel_sentence(baselines: Mapping[str, Baseline]) -> str:
-    """What plain data parallelism moves and holds; empty where it was not simulated."""
+    """What plain data parallelism moves and holds, or why it can't be had; empty where it makes no
+    sense.
+    """
     found = baselines.get(NAME)
-    if not isinstance(found, DataParallel) or not found.feasible:
+    if not isinstance(found, DataParallel):
         return ""
+    name = f"data parallelism, shard i on device i of {found.num_shards}: "
+    if not found.feasible:
+        return name + found.reason
     return (
-        f"data parallelism, shard i on device i of {found.num_shards}: "
-        f"{found.num_transfers:,} transfers, {bytes_text(found.transfer_bytes)} a step, "
+        f"{name}{found.num_transfers:,} transfers, {bytes_text(found.transfer_bytes)} a step, "
         f"{bytes_text(max(found.peak_bytes.values(), default=0))} on the fullest device"
     )
 

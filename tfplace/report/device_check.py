@@ -14,7 +14,9 @@ from graphs.host.did_you_mean import did_you_mean
 from graphs.pricing.kernels import kernel_table
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import op_path
+from tfplace.grouping.copies import shard_of_op
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.report.split_facts import split_facts
 from tfplace.simulation.simulated import Simulated
 
 UNKNOWN_DEVICE, NO_KERNEL, COLOCATION = "unknown_device", "no_kernel", "colocation"
@@ -71,6 +73,8 @@ class DeviceCheck:
       misplaced: all ops that can't run where they are asked to, in the order of the graph.
       memory: {device: peak and limit} of a run in which TensorFlow moves misplaced ops.
       runs: whether nothing is misplaced and everything fits.
+      split: how --shards splits the step; None where it is as it came.
+      num_shards: into how many parts the checked step is split, also if it came so.
     """
 
     path: str
@@ -81,6 +85,8 @@ class DeviceCheck:
     misplaced: Sequence[Misplaced]
     memory: Mapping[str, DeviceMemory]
     runs: bool
+    split: Mapping[str, Any] | None = None
+    num_shards: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +145,8 @@ def check_devices(prepared: PreparedModel, given: Simulated) -> DeviceCheck:
         misplaced=misplaced,
         memory=memory,
         runs=not misplaced and all(device.fits for device in memory.values()),
+        split=split_facts(prepared.split),
+        num_shards=1 + max(0, int(shard_of_op(prepared.problem).max(initial=0))),
     )
 
 

@@ -25,7 +25,7 @@ from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.report import Measured, Report
-from tfplace.report.split_facts import split_facts
+from tfplace.report.split_facts import any_split_facts, split_facts
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.prediction import best_of_prediction, prediction_of
 from tfplace.version import __version__
@@ -97,6 +97,7 @@ def report_of(
         rounds=run.rounds,
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
+        any_split=any_split_facts(proof.any_split, best.step_seconds),
         order=order_facts(prepared, choice.candidate.device_of_op),
         parallelism=kind,
         shards_tried=searched.shards,

@@ -15,7 +15,13 @@ from tfplace.choosing.rounds.plan import Round
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds
-from tfplace.report.sentences import apart_text, bound_text, needed_text, too_short_text
+from tfplace.report.sentences import (
+    ANY_SPLIT,
+    apart_text,
+    bound_text,
+    needed_text,
+    too_short_text,
+)
 from tfplace.simulation.prediction import Best
 from tfplace.units_text import seconds_text
 
@@ -56,6 +62,7 @@ class Report:
     output_dir: str = ""
     loading_needs: LoadingNeeds = ""
     split: Mapping[str, Any] | None = None
+    any_split: Mapping[str, Any] | None = None
     order: Mapping[str, Any] | None = None
     parallelism: Mapping[str, Any] | None = None
     shards_tried: Sequence[TriedShards] = ()
@@ -92,7 +99,11 @@ class Report:
         """What the lower bound proves of the placement that was written; empty where it proves
         next to nothing, or where what starting a step takes is more than what was predicted.
         """
-        return bound_text(self.best.step_seconds, self.lower_bound_seconds)
+        step, split = self.best.step_seconds, self.split
+        if self.any_split is not None:
+            return bound_text(step, self.any_split["lower_bound_seconds"], ANY_SPLIT)
+        of = f" of the step in {split['shards']} shards" if split is not None else ""
+        return bound_text(step, self.lower_bound_seconds, of)
 
     @property
     def needed_sentence(self) -> str:

@@ -21,9 +21,13 @@ FAR_APART = 2.0
 """Prediction and measurement that differ by this factor are said to."""
 
 
-def bound_text(step_seconds: float, lower_bound_seconds: float | None) -> str:
+ANY_SPLIT = " of the step in any number of shards"
+"""Of what the placements are that a bound for all splits holds for."""
+
+
+def bound_text(step_seconds: float, lower_bound_seconds: float | None, of: str = "") -> str:
     """What a bound proves of a step; empty where it proves next to nothing, or where what starting
-    a step takes, which neither holds, is more than both.
+    a step takes, which neither holds, is more than both. `of` says of what the placements are.
     """
     if not lower_bound_seconds or step_seconds < START_SECONDS:
         return ""
@@ -31,10 +35,10 @@ def bound_text(step_seconds: float, lower_bound_seconds: float | None) -> str:
     if gap > LARGEST_GAP:
         return ""
     if gap <= PROVEN_GAP:
-        return "no placement is faster: proven optimal, as the simulator counts"
+        return f"no placement{of} is faster: proven optimal, as the simulator counts"
     return (
-        f"no placement can be faster than {seconds_text(lower_bound_seconds)}; this one is within "
-        f"{gap_text(gap)}"
+        f"no placement{of} can be faster than {seconds_text(lower_bound_seconds)}; "
+        f"this one is within {gap_text(gap)}"
     )
 
 

@@ -11,6 +11,7 @@ from graphs.pricing.node_work import node_work
 from rewrite.split.split_model import AN_OUTPUT, SplitModel
 from rewrite.split.states import shard_sizes
 from rewrite.split.summary import split_work, summary_of
+from tfplace.bounds.any_split import RangeBound, least_of
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.units_text import seconds_text, share_text
 
@@ -32,6 +33,18 @@ def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
         "batch": decisions.batch,
         "any_batch": decisions.is_open,
         **dataclasses.asdict(summary),
+    }
+
+
+def any_split_facts(bounds: Sequence[RangeBound], step_seconds: float) -> Mapping[str, Any] | None:
+    """What no number of shards can beat; None where several were not tried."""
+    least = least_of(bounds)
+    if not least:
+        return None
+    return {
+        "lower_bound_seconds": least,
+        "gap": step_seconds / least - 1.0,
+        "ranges": [dataclasses.asdict(each) for each in bounds],
     }
 
 

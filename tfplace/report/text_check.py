@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from rich.console import Console
 
 from tfplace.report.device_check import DeviceCheck
+from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts
 from tfplace.units_text import bytes_text
 
@@ -22,6 +23,10 @@ def print_check(check: DeviceCheck, out: Console) -> None:
 def _facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
     yield "model", f"{check.path} ({check.kind}), {check.num_ops:,} ops"
     yield "cluster", f"{check.cluster}, {len(check.memory)} devices"
+    if check.split is not None:
+        yield from split_sentences(check.split)
+    elif check.num_shards > 1:
+        yield "split", f"the step came split into {check.num_shards} shards"
     for device, count in itertools.islice(check.devices_asked.items(), MAX_ROWS):
         yield "asked", f"{device or 'no device'}: {count:,} ops"
     for bad in check.misplaced[:MAX_ROWS]:

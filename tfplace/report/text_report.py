@@ -22,6 +22,7 @@ from tfplace.simulation.prediction import Best, Prediction
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
 MAX_SENTENCES = 5
+_INDENT = " " * 10
 # What follows the call that loads it: the rest of its line, and another one.
 _THEN = {
     "": (
@@ -140,6 +141,9 @@ def _step_times(report: Report) -> Table:
     )
     if bound:
         times.add_row("lower bound", seconds_text(bound), _ratio(bound, single), "")
+    if report.any_split:
+        least = report.any_split["lower_bound_seconds"]
+        times.add_row("... of any split", seconds_text(least), _ratio(least, single), "")
     return times
 
 
@@ -213,6 +217,9 @@ def _print_how_to_load(report: Report, out: Console) -> None:
     out.print(f"written   {report.output_dir}", soft_wrap=True)
     if not os.path.exists(os.path.join(report.output_dir, "saved_model.pb")):
         return  # --emit asked for other forms only
-    then = _THEN[report.loading_needs]
-    out.print(f"load it   {report.loading_call}{then[0]}", soft_wrap=True)
-    out.print(f"          {then[1]}", soft_wrap=True)
+    same_line, next_line = _THEN[report.loading_needs]
+    mark, _, rest = same_line.partition(" ")
+    is_long = len(report.loading_call) + len(same_line) + len(_INDENT) > out.width
+    space = f"\n{_INDENT}" if is_long else " "
+    out.print(f"load it   {report.loading_call}{mark}{space}{rest}", soft_wrap=True)
+    out.print(f"{_INDENT}{next_line}", soft_wrap=True)

@@ -1,5 +1,6 @@
 """Opening function calls: names, side effects, control edges, units, damaged graphs."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -278,3 +279,27 @@ def test_side_effects_of_a_call_have_one_order_in_every_process():
     assert [name for name in end.input if "effect" in name] == [
         f"^call/effect_{i}" for i in range(9)
     ]
+
+
+def test_an_op_of_the_main_graph_may_have_the_name_of_an_op_that_is_called():
+    @tf.function
+    def square(x):
+        with tf.control_dependencies([tf.debugging.assert_positive(x)]):
+            return tf.square(x, name="y")
+
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [2], name="x0")
+        first = square(x)
+        call = first.op.name
+        other = tf.tanh(first, name=f"{call}/y/")  # the name as it is, made unique by nobody
+        tf.compat.v1.no_op(name=f"{call}/output_control/")
+        with tf.control_dependencies([first.op]):
+            tf.identity(square(other), name="out")
+    feeds = [TensorSpec("x0:0", "float32", (2,))]
+    flat = flatten(graph.as_graph_def(), feeds, ["out:0", f"{call}/output_control"])
+    assert flat.nodes[f"{call}/y"].op == "Tanh" and flat.nodes[f"{call}_/y"].op == "Square"
+    assert f"{call}_/output_control" in flat.nodes
+    # TensorFlow itself aborts where it opens such calls: what they mean is computed here.
+    wanted = np.tanh(np.square([0.5, 2.0])) ** 2
+    found = run(flat.graph_def, "out:0", {"x0:0": [0.5, 2.0]})
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

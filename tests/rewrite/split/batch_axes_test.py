@@ -4,7 +4,7 @@ import pytest
 
 from graphs.errors import UsageError
 from graphs.source_model import TensorSpec
-from rewrite.split.batch_axes import candidates, told_axes
+from rewrite.split.batch_axes import candidates, read_batch_axes, told_axes
 
 FEEDS = [TensorSpec("step_x:0", "float32", (5, 8, 3)), TensorSpec("step_y:0", "int64", (8,))]
 NAMES = {"x": "step_x:0", "step_x": "step_x:0", "step_x:0": "step_x:0",
@@ -34,3 +34,18 @@ def test_an_input_that_is_not_split():
 def test_what_is_no_input_or_no_axis(given, said):
     with pytest.raises(UsageError, match=said.replace("(", r"\(").replace(")", r"\)")):
         told_axes(FEEDS, given, NAMES)
+
+
+def test_a_first_axis_of_any_size_is_the_batch_and_none_of_a_fixed_size():
+    """More ops of a step may know the feature axis: it still is no batch."""
+    feeds = [TensorSpec("x:0", "float32", (7, 4)), TensorSpec("n:0", "float32", (4,))]
+    assert candidates(feeds, {"x:0": [0]}, {}) == [(7, {"x:0": 0})]
+    assert candidates(feeds, {"x:0": [0]}, {"x:0": 1})[0] == (4, {"x:0": 1, "n:0": 0})
+    time = [TensorSpec("x:0", "float32", (6, 9, 4))]  # a fixed batch, and any number of steps
+    assert [size for size, _ in candidates(time, {"x:0": [1]}, {})] == [9, 6]
+
+
+def test_an_input_has_one_batch_axis():
+    assert read_batch_axes(["a=b=1", "y=-1", "y=-1"]) == {"a=b": 1, "y": -1}
+    with pytest.raises(UsageError, match="'y=0': found y=-1 before; wanted one axis"):
+        read_batch_axes(["y=-1", "y=0"])

@@ -12,6 +12,7 @@ from graphs.building.shapes import infer
 from graphs.host.child import ChildError
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.split import compare_runs as comparing
+from rewrite.split import wide_session
 from rewrite.split.build_step import build_step
 from rewrite.split.compare_runs import compare_runs, copied_tensors, request_of
 from rewrite.split.compare_runs_child import compare
@@ -110,6 +111,24 @@ def test_a_wrong_rule_is_found_and_the_op_named(small, change):
 def test_a_step_that_only_fails_when_split_differs(small):
     flat, properties, decisions = small
     step = build_step(flat, properties, decisions, 2)
+    broken = type(step.graph_def).FromString(step.graph_def.SerializeToString())
+    next(n for n in broken.node if n.op == "Conv2D").input[0] = "labels"
+    result = compared(flat, properties, decisions, dataclasses.replace(step, graph_def=broken), {})
+    assert result.differing[0].startswith("the split step: only it does not run")
+
+
+def test_a_step_that_runs_in_its_own_types_only_is_run_in_these(small, monkeypatch):
+    flat, properties, decisions = small
+    step = build_step(flat, properties, decisions, 2)
+
+    def fails(*_):
+        raise ValueError("no such kernel in float64")
+
+    monkeypatch.setattr(wide_session, "to_float64", fails)
+    result = compared(flat, properties, decisions, step, {})
+    assert "statistic:0 of step 1" in result.compared and not result.differing
+    assert result.not_compared  # dropout draws other numbers each time
+    assert result.narrow_ops["Conv2D"] == 2  # of the split step
     broken = type(step.graph_def).FromString(step.graph_def.SerializeToString())
     next(n for n in broken.node if n.op == "Conv2D").input[0] = "labels"
     result = compared(flat, properties, decisions, dataclasses.replace(step, graph_def=broken), {})

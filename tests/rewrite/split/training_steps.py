@@ -27,32 +27,24 @@ def two_layers():
 
 def changed(change):
     """A step that changes its gradients before it descends them."""
+    return _descending(change=change)
 
+
+def penalised(penalty):
+    """A step whose loss has a term of its variables alone, or of both."""
+    return _descending(penalty)
+
+
+def _descending(penalty=None, change=list):
     def make():
         w = two_layers()
 
         def step(x, y):
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean(losses(w, x, y))
+                if penalty is not None:
+                    loss += penalty(w, x)
             for variable, gradient in zip(w, change(tape.gradient(loss, w)), strict=True):
-                variable.assign_sub(0.3 * gradient)
-            return loss
-
-        return step
-
-    return make
-
-
-def penalised(penalty):
-    """A step whose loss has a term of its variables alone, or of both."""
-
-    def make():
-        w = two_layers()
-
-        def step(x, y):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(losses(w, x, y)) + penalty(w, x)
-            for variable, gradient in zip(w, tape.gradient(loss, w), strict=True):
                 variable.assign_sub(0.3 * gradient)
             return loss
 

@@ -173,3 +173,23 @@ def test_a_search_whose_find_could_not_be_measured_is_not_begun(
     monkeypatch.setattr(_Pool, "__call__", anneal)
     decide(50.0)  # the rounds have 40 s of it; a round takes 10 s
     assert begun == [0.0, 20.0]
+
+
+@pytest.mark.parametrize(("search_seconds", "num_measured"), [(1.0, 3), (5.0, 2)])
+def test_rivals_are_sought_only_as_many_as_there_is_time_to_measure(
+    decide: Any, monkeypatch: pytest.MonkeyPatch, search_seconds: float, num_measured: int
+) -> None:
+    clock = SimpleNamespace(now=0.0)
+    clock.monotonic = lambda: clock.now
+    monkeypatch.setattr(contest, "time", clock)
+    monkeypatch.setattr(time_choice, "time", clock)
+    monkeypatch.setattr(_Runs, "seconds_of", lambda self, plans: 6.0 * len(plans))
+
+    def anneal(self: _Pool, problem: Any, starts: Any, number: int) -> Any:
+        clock.now += search_seconds
+        return POOL[number + 1]
+
+    monkeypatch.setattr(_Pool, "__call__", anneal)
+    _, measured = decide(33.0)  # the rounds have some 22 s of it
+    assert len(measured[0]) == num_measured
+    assert measured[0][:2] == ["found by auto", "single"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import types
 from typing import Any
 
 import pytest
@@ -24,6 +25,14 @@ class _Prepared:
 
     problem: object
     shards: int
+    unlimited: object = None
+    steps_read: object = None
+    costs = types.SimpleNamespace(source="analytic")
+
+    @property
+    def split(self):
+        decisions = types.SimpleNamespace(batch=32)
+        return None if self.shards == 1 else types.SimpleNamespace(decisions=decisions)
 
 
 def _result(num_trials, interrupted=False):
@@ -72,6 +81,7 @@ class _World:
         first: Any = _Prepared(_PROBLEM, 1)
         search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
+        self.read = prepared.steps_read
         return prepared.shards, {each.shards: each for each in searched.shards}, searched
 
 
@@ -89,6 +99,7 @@ def test_the_best_number_gets_most_of_the_time_and_the_report_has_all(monkeypatc
     assert tried[8].step_seconds == 0.4 and tried[8].single_seconds == 2.0
     assert "1" in tried[2].reason and tried[2].step_seconds is None
     assert searched.data_parallel == "of 4"
+    assert [*world.read.problems] == [4, 8, 1] and world.read.batch == 32 and world.read.is_priced
 
 
 def test_numbers_that_are_close_are_searched_longer_before_one_is_decided_on(monkeypatch):

@@ -12,6 +12,7 @@ from tfplace.commands.from_flags import (
     given_flags,
     load_options,
     optimize_options,
+    problem_options,
     split_names,
     whole_numbers,
 )
@@ -91,3 +92,11 @@ def test_forms_to_emit(text, error):
     }  # fmt: skip
     with pytest.raises(UsageError, match=error):
         optimize_options("m", values_of("optimize", "m", f"--emit={text}"))
+
+
+def test_a_batch_axis_of_a_step_that_stays_whole_is_told():
+    with pytest.raises(UsageError, match="--shards=1, which leaves it whole; give --shards a numb"):
+        problem_options("m", values_of("inspect", "m", "--batch_axis=x=0"))
+    for words in (["simulate", "m", "--shards=2"], ["optimize", "m"]):  # may split it unasked
+        options = problem_options("m", values_of(*words, "--batch_axis=x=0"), words[0][0] == "o")
+        assert options.batch_axes == {"x": 0}

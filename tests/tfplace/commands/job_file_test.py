@@ -48,6 +48,11 @@ def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
     assert all(job.error == "" for job in jobs)
 
 
+def test_a_search_for_the_number_of_shards_is_not_kept(read):
+    (job,) = read("a/rnnlm.pb --shards=auto\n")
+    assert job.added_flags == ("--output_dir=out/jobs/rnnlm-auto/placed",)
+
+
 def test_a_batch_in_a_batch_is_read_as_a_model_of_that_name(read):
     (job,) = read("batch --seed=1\n")
     assert (job.command, job.words) == ("optimize", ("batch", "--seed=1"))

@@ -15,10 +15,12 @@ def _groups(problem):
 
 def test_names_say_which_shard_an_op_works_for():
     problem = build_problem(
-        [Op("a"), Op("a/shard_0"), Op("a/shard_11/part"), Op("a/shard_x"), Op("b_shard_1")],
+        [Op("a"), Op("a/shard_0"), Op("a/shard_11/part"), Op("a/shard_x"), Op("b_shard_1"),
+         Op("a/shard_2__")],  # the name was taken
         Machine(),
-    )
-    assert shard_of_op(problem).tolist() == [-1, 0, 11, -1, -1]
+    )  # fmt: skip
+    assert shard_of_op(problem).tolist() == [-1, 0, 11, -1, -1, 2]
+    assert original_name("a/shard_2__") == "a"
     assert is_split(problem) and not is_split(chain(3))
     assert (
         original_name("a/shard_11/part") == "a/part" and original_name("a/shard_x") == "a/shard_x"

@@ -5,12 +5,14 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from graphs.errors import ClusterError
 from graphs.host.child import child_environment
 from tfplace.measurement import workers
+from tfplace.measurement.worker import THREADS
 from tfplace.measurement.workers import WorkerPool, start_workers
 
 # A process that starts a worker and a measuring child, tells their ids, and hangs.
@@ -41,6 +43,18 @@ def test_each_worker_has_its_core(pool: WorkerPool) -> None:
     usable = sorted(os.sched_getaffinity(0))
     for task, child in enumerate(pool.children):
         assert os.sched_getaffinity(child.process.pid) == {usable[task % len(usable)]}
+
+
+def test_a_worker_computes_with_one_of_two_executor_threads(pool: WorkerPool) -> None:
+    import tensorflow as tf
+
+    with tf.Graph().as_default(), tf.compat.v1.Session(pool.target) as session:
+        with tf.device("/job:worker/task:0"):
+            total = tf.constant(1.0) + tf.constant(2.0)
+        session.run(total)  # its executor's threads exist from the first step on
+    tasks = Path(f"/proc/{pool.children[0].process.pid}/task").iterdir()
+    names = [(task / "comm").read_text().strip() for task in tasks]
+    assert names.count("tf_Compute") == int(THREADS["TF_NUM_INTEROP_THREADS"]) == 2
 
 
 def test_workers_serve_when_they_are_handed_out(pool: WorkerPool) -> None:

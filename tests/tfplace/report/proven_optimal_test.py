@@ -6,8 +6,10 @@ import pytest
 
 from tests.builders import Machine, chain, fan_out
 from tests.tfplace.report.made_up import made_up
+from tfplace.bounds.any_split import RangeBound
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.report.html.page import html_report
+from tfplace.report.split_facts import any_split_facts
 
 
 def _report(problem, placement):
@@ -23,6 +25,22 @@ def test_a_chain_on_one_device_is_proven_optimal():
         "no placement is faster: proven optimal, as the simulator counts"
     )
     assert "proven, as the simulator counts" in html_report(report, explained)
+
+
+def test_of_a_split_step_it_is_said_which_splits_the_bound_holds_for():
+    report, _ = _report(fan_out(4, machine=Machine(2, bandwidth=1e9)), [0] * 6)
+    two = dataclasses.replace(report, split={"shards": 2})
+    assert two.bound_sentence.startswith("no placement of the step in 2 shards can be faster")
+    facts = any_split_facts([RangeBound(1, 1, 5.0), RangeBound(2, None, 3.0)], 6.0)
+    assert facts["lower_bound_seconds"] == 3.0 and facts["gap"] == 1.0
+    assert facts["ranges"][1] == {"first": 2, "last": None, "lower_bound_seconds": 3.0}
+    every = dataclasses.replace(two, any_split=facts)
+    assert every.bound_sentence == (
+        "no placement of the step in any number of shards can be faster than 3 s; this one is "
+        "within 100 %"
+    )
+    assert every.to_json()["any_split"]["gap"] == 1.0
+    assert any_split_facts([], 6.0) is None
 
 
 def test_what_a_placement_may_lose_at_most_is_said():

@@ -1,16 +1,22 @@
 """What is said of a split step."""
 
 import dataclasses
+import io
+
+from rich.console import Console
 
 from graphs import zoo
 from rewrite.split.split_model import AN_OUTPUT
-from tfplace.choosing.data_parallel import data_parallel_baseline
+from tfplace.choosing.data_parallel import TRACE_SECONDS, data_parallel_baseline
 from tfplace.choosing.device_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
+from tfplace.report.device_check import check_devices
 from tfplace.report.inspection import inspect
 from tfplace.report.of_simulation import simulation_facts, simulation_sentences
 from tfplace.report.split_facts import split_sentences
+from tfplace.report.text_check import print_check
+from tfplace.simulation.simulated import simulated
 
 
 def test_a_split_step_is_inspected(tmp_path):
@@ -29,13 +35,20 @@ def test_a_split_step_is_inspected(tmp_path):
     assert " ops have a copy for each shard: 100 % of the floating-point work" in said[1][1]
     assert "nothing to do with the batch" in said[2][1] and "summed over" in said[3][1]
     assert said[4:] == [("whole", "nothing that works on the batch")]
+    check = check_devices(prepared, simulated(prepared.problem, prepared.given))
+    assert check.num_shards == 2 and check.runs
+    printed = io.StringIO()
+    for each in (check, dataclasses.replace(check, split=None)):
+        print_check(each, Console(file=printed, width=200))
+    assert "split     a batch of 5 into 2 shards of 3 or 2" in printed.getvalue()
+    assert "split     the step came split into 2 shards" in printed.getvalue()
     baseline = data_parallel_baseline(prepared, options)
     assert baseline.num_shards == 2 and baseline.feasible
     assert baseline.num_transfers > 0 and baseline.transfer_bytes > 0
-    simulated = simulation_facts(prepared, options, prepared.given, can_run=True)
-    assert simulated["data_parallel"] == baseline
-    told = dict(simulation_sentences(simulated))
-    assert told["kind"].startswith("all 2 shards on GPU:0 (gradient accumulation)")
+    facts = simulation_facts(prepared, options, prepared.given, can_run=True)
+    assert facts["data_parallel"] == baseline
+    told = dict(simulation_sentences(facts))
+    assert told["kind"].startswith("both shards on GPU:0 (gradient accumulation)")
     assert told["compare"].startswith("shard i on device i: ")
     assert simulation_facts(prepared, options, prepared.given, False)["parallelism"] is None
 
@@ -91,3 +104,23 @@ def test_one_shard_runs_nothing_of_the_splitting(tmp_path, monkeypatch):
     monkeypatch.setattr("tfplace.preparing.loaded_model.split_model", None)
     prepared = prepare(ProblemOptions(path, cluster="k80x2", num_shards=1), trace=False)
     assert prepared.split is None and prepared.source.split_graph is None
+
+
+def test_a_step_is_split_for_the_comparison_within_the_time_that_is_left(tmp_path, monkeypatch):
+    path = str(tmp_path / "model.pb")
+    zoo.write(zoo.build("cifar10", "tiny", batch_size=4), path)
+    options = ProblemOptions(path, cluster="k80x2")
+    prepared = prepare(options, trace=False)
+    limits = []
+
+    def limited(split, trace_seconds):
+        limits.append(trace_seconds)
+        return prepare(split, trace=False)
+
+    monkeypatch.setattr("tfplace.choosing.data_parallel.prepare", limited)
+    assert data_parallel_baseline(prepared, options, 0.0).reason == "not tried: no time was left"
+    assert data_parallel_baseline(prepared, options, 3.0).feasible
+    timed = dataclasses.replace(prepared, costs=dataclasses.replace(prepared.costs, source="mixed"))
+    untimed = data_parallel_baseline(timed, options, 1000.0)
+    assert untimed.reason == "not tried: no time was left to time its ops"
+    assert limits == [1.5, TRACE_SECONDS / 2]  # of GPUs and of the CPU

@@ -84,7 +84,7 @@ def test_equal_is_not_said_of_a_run_that_was_not_compared(printed):
         assert not re.search(r"\bequal\b", said.partition("<body>")[2] or said)
 
 
-def test_a_report(printed, tmp_path):
+def test_a_report(printed, tmp_path, monkeypatch):
     (tmp_path / "saved_model.pb").touch()
     machine = Machine(3, latency=0.25, bandwidth=4.0, memory=[10**9, 20, 10**6])
     report, _ = made_up(two_towers(machine=machine), [1, 2] * 4 + [1], "model")
@@ -132,22 +132,24 @@ written   out
     assert printed(lambda out: print_report(report, out)) == expected
     saved = dataclasses.replace(report, output_dir=str(tmp_path), measured=None)
     lines = printed(lambda out: print_report(saved, out)).splitlines()
-    assert lines[-3:] == [
+    assert lines[-4:] == [
         f"written   {tmp_path}",
-        f"load it   tfplace.load({str(tmp_path)!r}), which keeps variables on their devices;",
+        f"load it   tfplace.load({str(tmp_path)!r}),",
+        "          which keeps variables on their devices;",
         "          tf.saved_model.load computes the same but may move weights every step",
     ]
     assert not any(line.startswith(("measured", "speed-up", "ran on")) for line in lines)
     for needs, said in (
-        ("workers", f"tfplace.load({str(tmp_path)!r}, start_workers=True), which starts worker"),
-        ("connection", f"tfplace.load({str(tmp_path)!r}) in a process that is connected"),
+        ("workers", f"tfplace.load({str(tmp_path)!r}, start_workers=True),"),
+        ("connection", f"tfplace.load({str(tmp_path)!r})"),
     ):
         needing = dataclasses.replace(saved, loading_needs=needs)
-        assert (
-            printed(lambda out, it=needing: print_report(it, out))
-            .splitlines()[-2]
-            .startswith(f"load it   {said}")
-        )
+        lines = printed(lambda out, it=needing: print_report(it, out)).splitlines()
+        assert lines[-3] == f"load it   {said}"
+    monkeypatch.chdir(tmp_path)
+    near = dataclasses.replace(needing, output_dir=".")
+    lines = printed(lambda out: print_report(near, out)).splitlines()
+    assert lines[-2].startswith("load it   tfplace.load('.') in a process that is connected")
 
 
 def test_a_prediction(printed):

@@ -97,9 +97,8 @@ def _spread_variables(
 ) -> None:
     """Gives variables and what updates them a device: one after the other the least held one.
 
-    Of equals the last device, so that the largest does not lie beside the input's parts: on two
-    workers of one thread a Keras CNN took 200 ms so, and 290 ms the other way round, when what the
-    first one waits for stood behind the second one's own shard.
+    Of equals the last device, so that the largest does not lie beside the input's parts, which the
+    first one sends before it computes.
     """
     unit = variable_units(problem, shard)
     num_bytes = variable_bytes(problem, unit)

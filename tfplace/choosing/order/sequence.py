@@ -12,9 +12,10 @@ import heapq
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.op_graph import FloatArray
 from graphs.problem import Problem
-from tfplace.choosing.order.anchors import Anchors
+from tfplace.choosing.order.anchors import Anchors, Bools
 from tfplace.choosing.order.edges import OrderEdges, order_edges
 from tfplace.simulation.schedule import Schedule
 
@@ -25,7 +26,7 @@ def sequence_edges(problem: Problem, wanted: Schedule, anchors: Anchors) -> Orde
     Devices that run several ops at once are left alone: an edge waits for an op's end, which says
     nothing of which of two starts first.
     """
-    ready = ready_seconds(problem, wanted)
+    ready = ready_seconds(problem, wanted, ~anchors.is_real)
     before: list[int] = []
     after: list[int] = []
     for device in np.flatnonzero(problem.device_slots == 1):
@@ -73,18 +74,40 @@ def _held_back(ops: list[int], ready: FloatArray, wanted: Schedule) -> set[int]:
     return held
 
 
-def ready_seconds(problem: Problem, schedule: Schedule) -> FloatArray:
-    """f8[N]: when all that an op uses is on its device."""
+def ready_seconds(problem: Problem, schedule: Schedule, is_free: Bools) -> FloatArray:
+    """f8[N]: when all that an op uses is on its device.
+
+    Args:
+      problem: its ops are in a topological order.
+      schedule: when ops should run.
+      is_free: bool[N] ops that nothing holds back: what they make is there as soon as can be,
+        however late the schedule starts them.
+    """
+    graph, device = problem.graph, schedule.device_of_op
+    by_op = np.argsort(graph.use_op, kind="stable")
+    producer = graph.tensor_producer[graph.use_tensor]
+    after_end = (_there(problem, schedule) - schedule.op_end[producer])[by_op].tolist()
+    producers = producer[by_op].tolist()
+    seconds = problem.op_seconds[np.arange(graph.num_ops), device]
+    row = row_starts(graph.use_op, graph.num_ops).tolist()
+    ready, end = [0.0] * graph.num_ops, schedule.op_end.tolist()
+    for op in range(graph.num_ops):
+        uses = range(row[op], row[op + 1])
+        ready[op] = max((end[producers[use]] + after_end[use] for use in uses), default=0.0)
+        if is_free[op]:
+            end[op] = min(end[op], ready[op] + seconds[op])
+    return np.array(ready)
+
+
+def _there(problem: Problem, schedule: Schedule) -> FloatArray:
+    """f8[U]: when each op's tensor is on its device."""
     graph, device, size = problem.graph, schedule.device_of_op, problem.num_devices
     transfers = schedule.transfers
     arrival = np.zeros(graph.num_tensors * size)
     arrival[transfers.tensor.astype(np.int64) * size + transfers.target] = transfers.arrival
     producer = graph.tensor_producer[graph.use_tensor]
-    there = np.where(
+    return np.where(
         device[producer] == device[graph.use_op],
         schedule.op_end[producer],
         arrival[graph.use_tensor.astype(np.int64) * size + device[graph.use_op]],
     )
-    ready = np.zeros(graph.num_ops)
-    np.maximum.at(ready, graph.use_op, there)
-    return ready

@@ -92,14 +92,19 @@ def contest(
 
     def search(problem: Problem, starts: IntArray, number: int) -> IntArray | None:
         """Nothing where there would be no time to measure what is found."""
-        return annealing(problem, starts, number) if has_time(named) else None
+        found = Plan("to be found", np.empty(0, dtype=np.int32))
+        return annealing(problem, starts, number) if has_time([*planned, found]) else None
 
-    named, known = named_plans(searched, choice), known_plans(prepared, searched)
-    if not has_time(named):
+    planned, known = named_plans(searched, choice), known_plans(prepared, searched)
+    if not has_time(planned):
         return None
     progress.say("searching for rivals where links are slower or quicker")
-    rivals = plans_on_other_links(model, search, known, choice)
-    first = [*named, *rivals][: num_fitting(prepared.problem)]
+    num_named = len(planned)
+    for rival in plans_on_other_links(model, search, known, choice):
+        planned.append(rival)
+    while len(planned) > num_named and not has_time(planned):
+        planned.pop()  # searching took longer than it should
+    first = planned[: num_fitting(prepared.problem)]
     learned = measured_loop(
         model,
         first,

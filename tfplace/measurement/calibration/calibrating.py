@@ -19,15 +19,17 @@ from tfplace.measurement.calibration.device_figures import (
     measure_ops,
     measure_steps,
 )
+from tfplace.measurement.calibration.effort import FULL, Effort
 from tfplace.measurement.calibration.link_figures import (
     BusyFigures,
     LinkFigures,
     measure_busy,
     measure_link,
     measure_rule,
+    sizes_of,
 )
 from tfplace.measurement.calibration.probing import PROBE_STEPS, Prober
-from tfplace.measurement.calibration.said_doubts import warnings_about
+from tfplace.measurement.calibration.said_doubts import BUSY_MACHINE_SHARE, warnings_about
 from tfplace.measurement.calibration.transfer_work import NamePair, transfer_work
 from tfplace.measurement.calibration.trusted_links import (
     TrustedLinks,
@@ -89,6 +91,7 @@ def calibrate(
     budget_seconds: float,
     limits: StepLimits = PROBE_STEPS,
     tell: Callable[[str], None] = lambda sentence: None,
+    effort: Effort = FULL,
 ) -> Calibration:
     """Measures devices and links through TensorFlow's own runtime.
 
@@ -97,6 +100,7 @@ def calibrate(
       budget_seconds: about how long to measure; each figure gets at least some rounds.
       limits: how many steps of each probe are timed, and the longest that one may take.
       tell: takes a sentence about what is being measured.
+      effort: what is measured, and what is taken to be like it.
 
     Raises:
       ClusterError: its devices are not here, could not be started, or failed in between.
@@ -107,53 +111,89 @@ def calibrate(
             "local, workers:N, gpu_split:N, tf_config, or a file of such a cluster"
         )
     began = time.monotonic()
-    with MeasuringProcess(cluster) as process:
+    with MeasuringProcess(cluster, all_seconds=effort.most_seconds) as process:
         prober = Prober(process, cluster, limits)
-        figures = _measured(cluster, budget_seconds, prober, tell)
+        figures = _measured(cluster, budget_seconds, prober, tell, effort)
         background = prober.load.background_share
+    used = refused_where_busy(figures, background)
     return Calibration(
-        **vars(figures),
-        cluster=calibrated_cluster(cluster, figures),
+        **{**vars(figures), "refused": used.refused},
+        cluster=calibrated_cluster(cluster, used),
         background_share=background,
-        warnings=warnings_about(background, figures.steps.spread, figures.links, figures.refused),
+        warnings=warnings_about(background, figures.steps.spread, figures.links, used.refused),
         seconds=time.monotonic() - began,
     )
 
 
 def _measured(
-    cluster: Cluster, budget_seconds: float, prober: Prober, tell: Callable[[str], None]
+    cluster: Cluster,
+    budget_seconds: float,
+    prober: Prober,
+    tell: Callable[[str], None],
+    effort: Effort,
 ) -> Figures:
     """Measures stage after stage, each within its share of the budget."""
     seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
     names = cluster.device_names
     pairs = list(itertools.permutations(names, 2))
-    ops, senders, receivers = {}, {}, {}
+    device_like, link_like = effort.devices(cluster), effort.links(cluster, pairs)
+    measured_pairs = [pair for pair in pairs if link_like[pair] == pair]
+    num_measured = len({*device_like.values()})
+    ops: dict[str, OpFigures] = {}
     for device in cluster.devices:
-        tell(f"timing ops on {device.name}")
-        ops[device.name] = measure_ops(device, prober, seconds["ops"] / len(names))
+        if device_like[device.name] == device.name:
+            tell(f"timing ops on {device.name}")
+            ops[device.name] = measure_ops(device, prober, seconds["ops"] / num_measured)
+    ops = {name: ops[like] for name, like in device_like.items()}
 
     def link_of(pair: NamePair) -> LinkFigures:
         tell(f"timing transfers from {pair[0]} to {pair[1]}")
-        return measure_link(*pair, len(pairs), prober, seconds["links"] / len(pairs))
+        sizes = effort.link_sizes or sizes_of(len(pairs))
+        return measure_link(*pair, sizes, prober, seconds["links"] / len(measured_pairs))
 
-    trusted = measured_links(cluster, pairs, ops, link_of)
+    trusted = measured_links(cluster, measured_pairs, ops, link_of).for_all(link_like)
+    senders, receivers = {}, {}
+    busy_like = effort.busy_links(cluster, pairs)
+    num_busy = len({*busy_like.values()})
     for pair in pairs:
-        tell(f"timing what transfers from {pair[0]} to {pair[1]} take of both")
-        busy_seconds = seconds["busy"] / len(pairs) / 2
-        senders[pair], receivers[pair] = (
-            measure_busy(end, pair, ops[end], prober, busy_seconds) for end in pair
-        )
+        if busy_like[pair] == pair:
+            tell(f"timing what transfers from {pair[0]} to {pair[1]} take of both")
+            of_end = seconds["busy"] / num_busy / 2
+            senders[pair], receivers[pair] = (
+                measure_busy(end, pair, ops[end], effort.busy_counts, prober, of_end)
+                for end in pair
+            )
     rule = measure_rule(names, prober, seconds["rule"])
     contention = {}
     for host in hosts(cluster):
         tell(f"timing {len(host)} devices at once")
-        slower = measure_contention(host, prober, seconds["memory"])
+        slower = measure_contention(host, prober, seconds["memory"], effort.copies)
         contention.update(dict.fromkeys(host, slower))
     tell("timing steps")
     steps = measure_steps(cluster, prober, seconds["steps"])
     return Figures(
-        steps, ops, trusted.links, senders, receivers, contention, rule, refused=trusted.refused
+        steps,
+        ops,
+        trusted.links,
+        {pair: senders[like] for pair, like in busy_like.items()},
+        {pair: receivers[like] for pair, like in busy_like.items()},
+        contention,
+        rule,
+        refused=trusted.refused,
     )
+
+
+def refused_where_busy(figures: Figures, background_share: float | None) -> Figures:
+    """The figures; where others use the machine, none that long probes or waking threads show.
+
+    A program that took 30 % of one core made three of what a transfer takes of its sender, and two
+    of contention; links' latencies became a quarter less, since processors did not go idle.
+    """
+    if background_share is None or background_share <= BUSY_MACHINE_SHARE:
+        return figures
+    why = f"other programs used {background_share:.0%} of this machine's CPU time"
+    refused = {**dict.fromkeys(figures.links, why), **figures.refused}
+    return dataclasses.replace(figures, senders={}, receivers={}, contention={}, refused=refused)
 
 
 def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:

@@ -22,7 +22,7 @@ _PRODUCT_SIDE = 384
 
 # So many copies of each probe, with memory of its own. Where the pages lie can double the time of a
 # copy's streams for good, so the fastest copy counts.
-_COPIES = 3
+COPIES = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +50,14 @@ def hosts(cluster: Cluster) -> list[tuple[str, ...]]:
     return sorted(groups)
 
 
-def measure_contention(names: Sequence[str], prober: Prober, budget_seconds: float) -> Contention:
+def measure_contention(
+    names: Sequence[str], prober: Prober, budget_seconds: float, num_copies: int = COPIES
+) -> Contention:
     """Times equal chains on every device alone, and on all of them at once."""
     everybody = tuple(names)
     together = [*((name,) for name in names), everybody]
     probes = {}
-    for devices, copy in itertools.product(together, range(_COPIES)):
+    for devices, copy in itertools.product(together, range(num_copies)):
         for length in (_SHORT, _PRODUCTS):
             probes["compute", devices, length, copy] = products_on(devices, _PRODUCT_SIDE, length)
         for length in (_SHORT, _STREAMS):
@@ -65,7 +67,7 @@ def measure_contention(names: Sequence[str], prober: Prober, budget_seconds: flo
     def fastest(kind: str, devices: tuple[str, ...], length: int) -> FloatArray:
         copies = [
             seconds[kind, devices, length, copy] - seconds[kind, devices, _SHORT, copy]
-            for copy in range(_COPIES)
+            for copy in range(num_copies)
         ]
         return min(copies, key=lambda rounds: float(np.median(rounds)))
 

@@ -32,7 +32,7 @@ _MOST_PAIRS_WITH_ALL_SIZES = 6
 
 # {bytes: transfers that go beside the products}, compared with one transfer, and how long the
 # products take: all transfers, 33 of 64 KiB or 4 of 4 MiB, are over before.
-_BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 18: 17, 1 << 20: 9, 1 << 22: 4}
+BUSY_COUNTS = {64: 33, 1 << 16: 33, 1 << 18: 17, 1 << 20: 9, 1 << 22: 4}
 _BUSY_CHAIN_SECONDS = 30e-3
 
 # Bytes and number of the transfers that go at once over each of several links.
@@ -70,10 +70,9 @@ class BusyFigures:
 
 
 def measure_link(
-    source: str, target: str, num_links: int, prober: Prober, budget_seconds: float
+    source: str, target: str, sizes: Sequence[int], prober: Prober, budget_seconds: float
 ) -> LinkFigures:
     """Times round trips of different sizes; the difference of many and few is free of the step."""
-    sizes = SIZES if num_links <= _MOST_PAIRS_WITH_ALL_SIZES else FEW_SIZES
     probes = {
         (size, hops): ping_pong(source, target, size, hops)
         for size in sizes
@@ -85,6 +84,11 @@ def measure_link(
     }
     link = link_figures({size: float(np.median(each)) for size, each in rounds.items()})
     return dataclasses.replace(link, fit=with_intervals(link.fit, rounds))
+
+
+def sizes_of(num_links: int) -> Sequence[int]:
+    """Bytes that go to and fro over each of so many links."""
+    return SIZES if num_links <= _MOST_PAIRS_WITH_ALL_SIZES else FEW_SIZES
 
 
 def _hops(size: int) -> int:
@@ -113,7 +117,12 @@ def link_figures(round_trip_seconds: Mapping[int, float]) -> LinkFigures:
 
 
 def measure_busy(
-    device: str, pair: tuple[str, str], ops: OpFigures, prober: Prober, budget_seconds: float
+    device: str,
+    pair: tuple[str, str],
+    ops: OpFigures,
+    counts: Mapping[int, int],
+    prober: Prober,
+    budget_seconds: float,
 ) -> BusyFigures:
     """How much longer a chain of products takes on a device beside transfers to or from it.
 
@@ -121,7 +130,7 @@ def measure_busy(
     small tensors); this works for GPUs and for tasks of other hosts, too.
     """
     probes = {}
-    for size, most in _BUSY_COUNTS.items():
+    for size, most in counts.items():
         depth = max(most, math.ceil(_BUSY_CHAIN_SECONDS / ops.product_seconds))
         for count in (1, most):
             transfers = TransferProbe(*pair, num_bytes=size, count=count)
@@ -132,7 +141,7 @@ def measure_busy(
     return busy_figures(
         {
             size: (seconds[size, most] - seconds[size, 1]) / (most - 1)
-            for size, most in _BUSY_COUNTS.items()
+            for size, most in counts.items()
         }
     )
 

@@ -24,8 +24,9 @@ def warnings_about(
     warnings = []
     if background_share is not None and background_share > BUSY_MACHINE_SHARE:
         warnings.append(
-            f"other processes used {background_share:.0%} of this machine's CPU time: the figures "
-            "are theirs too; calibrate again when it is quiet"
+            f"other processes used {background_share:.0%} of this machine's CPU time: links, what "
+            "transfers take of their ends and contention stay as they were assumed; calibrate "
+            "again when it is quiet"
         )
     if spread > NOISY_SPREAD:
         warnings.append(

@@ -36,6 +36,13 @@ class TrustedLinks:
     links: Mapping[NamePair, LinkFigures]
     refused: Mapping[NamePair, str]
 
+    def for_all(self, like: Mapping[NamePair, NamePair]) -> TrustedLinks:
+        """The same for links that are {link: which measured one it is like}."""
+        return TrustedLinks(
+            {pair: self.links[measured] for pair, measured in like.items()},
+            {pair: self.refused[each] for pair, each in like.items() if each in self.refused},
+        )
+
 
 def measured_links(
     cluster: Cluster,

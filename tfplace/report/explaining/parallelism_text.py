@@ -66,7 +66,8 @@ def _kind(found: Parallelism, problem: Problem, names: Sequence[str]) -> str:
             return ""
         case kinds.ACCUMULATION:
             one = names[found.devices[0]] if found.devices else "one device"
-            return f"all {found.num_shards} shards on {one} (gradient accumulation)"
+            shards = "both shards" if found.num_shards == 2 else f"all {found.num_shards} shards"
+            return f"{shards} on {one} (gradient accumulation)"
         case kinds.MODEL_PARALLEL if not found.num_shards:
             return f"model parallel over {over}"
         case kinds.MODEL_PARALLEL:

@@ -86,12 +86,13 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     measured = report.measured
     if measured is not None and measured.baseline and not measured.is_with_itself:
         tiles.append((f"{measured.speedup:.2f}x", f"as fast as {measured.baseline}, measured"))
-    if report.gap is not None and report.bound_sentence:
-        proven = report.gap <= PROVEN_GAP
+    gap = report.gap if report.any_split is None else report.any_split["gap"]
+    if gap is not None and report.bound_sentence:
+        proven = gap <= PROVEN_GAP
         tiles.append(
             ("optimal", "proven, as the simulator counts")
             if proven
-            else (f"+{gap_text(report.gap)}", "at most above the best possible")
+            else (f"+{gap_text(gap)}", "at most above the best possible")
         )
     moved = bytes_text(report.best.transfer_bytes)
     tiles.append((moved, f"moved a step, in {report.best.transfers:,} transfers"))

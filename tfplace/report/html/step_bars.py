@@ -31,6 +31,9 @@ def step_bars(report: Report) -> str:
     rows.append(("written", report.best.step_seconds, "", "best"))
     if report.lower_bound_seconds:
         rows.append(("proven lower bound", report.lower_bound_seconds, "", "bound"))
+    if report.any_split:
+        least = report.any_split["lower_bound_seconds"]
+        rows.append(("lower bound of any split", least, "", "bound"))
     longest = max((seconds for _, seconds, _, _ in rows if seconds), default=1.0)
     lines = [_row(*row, longest, reference) for row in rows]
     return section(

@@ -54,6 +54,14 @@ def test_ops_that_no_edge_can_hold_and_devices_of_several_slots_are_left_alone()
     assert len(sequence_edges(problem, wanted, bodies)) == 0
 
 
+def test_what_waits_only_for_ops_that_no_edge_can_hold_is_held_itself():
+    ops = [Op("a", 0.0, type="Reshape"), Op("b", inputs=("a:0",)), Op("c")]
+    problem = build_problem(ops)
+    wanted = by_rank(problem, [1, 2, 0], [1, 1, 1])  # c a b, though a and so b could come first
+    edges = sequence_edges(problem, wanted, anchors_of(problem))
+    assert (edges.before.tolist(), edges.after.tolist()) == ([2], [1])
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_with_edges_a_schedule_is_kept_to(seed):
     rng = np.random.default_rng(seed)

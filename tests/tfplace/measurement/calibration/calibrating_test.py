@@ -19,6 +19,7 @@ from tfplace.measurement.calibration.calibrating import (
     Figures,
     calibrate,
     calibrated_cluster,
+    refused_where_busy,
 )
 from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import Contention
@@ -178,6 +179,34 @@ def test_figures_go_where_they_belong_and_come_back_from_a_file() -> None:
     assert again.devices == calibrated.devices
     assert is_present(again)
     assert [device.address for device in again.devices] == ["", ""]  # started anew where needed
+
+
+def test_on_a_busy_machine_what_others_bend_is_refused() -> None:
+    cluster = find_cluster("workers:2")
+    first, second = cluster.device_names
+    there, back = (first, second), (second, first)
+    link = link_figures({0: 3e-4, 1 << 20: 3e-4 + (1 << 20) / 2e9})
+    busy = BusyFigures(LineFit(3e-5, 1e-10, 0.0, 1.0), {64: 3e-5, 1 << 20: 2e-4})
+    figures = Figures(
+        StepFigures(1e-3, 4e-4, [0.0, 6e-4], 0.05),
+        dict.fromkeys(cluster.device_names, OpFigures(2e-7, 1, 1e-3, 384, {1: 3e-3}, 5e10)),
+        dict.fromkeys((there, back), link),
+        dict.fromkeys((there, back), busy),
+        dict.fromkeys((there, back), busy),
+        dict.fromkeys(cluster.device_names, Contention(0.25, 0.5)),
+        RuleChoice("half_duplex", {}),
+    )
+    assert refused_where_busy(figures, 0.05) is figures
+    assert refused_where_busy(figures, None) is figures
+    used = refused_where_busy(figures, 0.15)
+    assert used.refused[back] == "other programs used 15% of this machine's CPU time"
+    calibrated = calibrated_cluster(cluster, used)
+    assert calibrated.transfer_work is None
+    assert [d.memory_slowdown for d in calibrated.devices] == [0.0, 0.0]
+    np.testing.assert_array_equal(calibrated.link_latency, cluster.link_latency)
+    assert calibrated.step_overhead_seconds == 1e-3
+    (said,) = warnings_about(0.15, 0.05, {}, {})
+    assert "stay as they were assumed" in said
 
 
 def test_doubtful_figures_are_said_to_be() -> None:

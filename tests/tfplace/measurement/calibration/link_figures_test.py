@@ -9,6 +9,7 @@ from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.measurement.calibration.channel_rule import choose_rule, predicted_seconds
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.link_figures import (
+    BUSY_COUNTS,
     FEW_SIZES,
     SIZES,
     busy_figures,
@@ -16,6 +17,7 @@ from tfplace.measurement.calibration.link_figures import (
     measure_busy,
     measure_link,
     measure_rule,
+    sizes_of,
 )
 
 CPUS = ("/device:CPU:0", "/device:CPU:1")
@@ -26,7 +28,7 @@ OPS = OpFigures(0.0, 1, 1e-2, 4, {1: 1e-2})
 def test_a_link_by_hand(num_links: int, sizes: tuple[int, ...]) -> None:
     # A step takes 1 ms, a round trip 0.3 ms and half a nanosecond for each byte.
     prober = FakeProber(lambda size, hops: 1e-3 + hops * (3e-4 + size / 2e9))
-    link = measure_link(*CPUS, num_links, prober, 0.0)
+    link = measure_link(*CPUS, sizes_of(num_links), prober, 0.0)
     assert link.latency_seconds == pytest.approx(1.5e-4)
     assert link.bytes_per_second == pytest.approx(2e9)
     assert link.fit.r_squared == pytest.approx(1.0)
@@ -48,7 +50,7 @@ def test_a_link_without_a_slope_is_as_quick_as_what_was_sent_over_it() -> None:
 def test_what_a_transfer_takes_by_hand() -> None:
     # The products take 30 ms, a transfer 30 us and a tenth of a nanosecond for each byte of them.
     prober = FakeProber(lambda size, count: 30e-3 + count * (3e-5 + size * 1e-10))
-    busy = measure_busy(CPUS[0], CPUS, OPS, prober, 0.0)
+    busy = measure_busy(CPUS[0], CPUS, OPS, BUSY_COUNTS, prober, 0.0)
     assert busy.fit is not None
     assert busy.fit.fixed_seconds == pytest.approx(3e-5)
     assert busy.fit.seconds_per_unit == pytest.approx(1e-10)

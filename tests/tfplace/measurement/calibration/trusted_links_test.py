@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import random
 import re
 
 import numpy as np
 import pytest
 
 from graphs.clusters.discovery import find_cluster
+from tests.loop.noise import bursts
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.line_fit import fit_line, with_intervals
-from tfplace.measurement.calibration.link_figures import LinkFigures, measure_link
+from tfplace.measurement.calibration.link_figures import SIZES, LinkFigures, measure_link
 from tfplace.measurement.calibration.trusted_links import (
     TrustedLinks,
     doubts,
@@ -33,7 +36,7 @@ def _link(rate: float = 2e9, latency: float = 1.5e-4, noise: float = 0.0) -> Lin
         exact = 1e-3 + hops * (2 * latency + size / rate)
         return exact * np.exp(noise * rng.standard_normal(25))
 
-    return measure_link(*THERE, 2, FakeProber(seconds, num_rounds=25), 0.0)
+    return measure_link(*THERE, SIZES, FakeProber(seconds, num_rounds=25), 0.0)
 
 
 def test_a_quiet_link_is_trusted_and_known_well() -> None:
@@ -90,3 +93,54 @@ def test_what_can_not_be_had_stays_assumed_or_is_as_its_kind() -> None:
 def test_intervals_need_a_time_above_zero() -> None:
     fit = fit_line([1, 2], [1.0, 2.0])
     assert with_intervals(fit, {1: np.array([-1.0, -2.0])}) == fit
+
+
+class _DisturbedClock:
+    """A clock on which another program takes a share of a core, in bursts at random.
+
+    While it works, what runs here gets half of the core: a step takes as long again as it overlaps.
+    """
+
+    def __init__(self, share: float, seed: int) -> None:
+        self._bursts = bursts(share, random.Random(seed))
+        self._now, self._begin, self._end = 0.0, 0.0, 0.0
+
+    def seconds(self, alone: float) -> float:
+        began, left = self._now, alone
+        while left > 0.0:
+            if self._now >= self._end:
+                work, pause = next(self._bursts)
+                self._begin = self._now + pause
+                self._end = self._begin + 2.0 * work  # it gets half of the core, too
+            if self._now < self._begin:
+                done = min(left, self._begin - self._now)
+                self._now += done
+            else:
+                done = min(left, (self._end - self._now) / 2.0)
+                self._now += 2.0 * done
+            left -= done
+        return self._now - began
+
+
+def _disturbed(rate: float, latency: float, seed: int) -> LinkFigures:
+    """A link measured beside a program that takes 30 % of a core."""
+    clock, rng = _DisturbedClock(0.3, seed), np.random.default_rng(seed)
+
+    def seconds(size: int, hops: int) -> np.ndarray:
+        exact = 1e-3 + hops * (2 * latency + size / rate)
+        return np.array([clock.seconds(exact * np.exp(0.05 * n)) for n in rng.normal(size=15)])
+
+    return measure_link(*THERE, SIZES, FakeProber(seconds, num_rounds=15), 0.0)
+
+
+def test_beside_another_program_a_link_is_known_to_a_quarter_or_refused() -> None:
+    rate, latency, used, numbers = 3e9, 1.2e-4, 0, itertools.count()
+    for _ in range(12):
+        trusted = measured_links(
+            CLUSTER, [THERE, BACK], OPS, lambda pair: _disturbed(rate, latency, next(numbers))
+        )
+        for link in figures_to_use(CLUSTER, trusted).values():
+            used += 1
+            assert link.bytes_per_second == pytest.approx(rate, rel=0.25)
+            assert link.latency_seconds == pytest.approx(latency, rel=0.25)
+    assert used > 0

@@ -166,7 +166,7 @@ def test_where_whole_ops_lie_is_named_if_the_shards_lie_elsewhere():
     problem = build_problem(ops, Machine(num_devices=3))
     found = parallelism_of(problem, np.array([1, 1, 2], np.int32))
     assert parallelism_text(found, problem) == (
-        "all 2 shards on GPU:0 (gradient accumulation); 50 % of the work is not split and lies on "
+        "both shards on GPU:0 (gradient accumulation); 50 % of the work is not split and lies on "
         "GPU:1"
     )
 

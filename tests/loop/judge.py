@@ -1,0 +1,182 @@
+"""One row: `tfplace optimize`, and then what it has written, measured afresh beside others."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray
+from graphs.placement import Infeasible
+from graphs.placement_file import read_placement
+from graphs.problem_file import read_problem
+from tests.loop.noise import noise
+from tests.loop.result import WRITTEN, Judged
+from tests.loop.rows import ROWS
+from tests.rival.compare import report_of, run_module
+from tfplace.algorithms.placers.data_parallel import data_parallel
+from tfplace.choosing.order.model_order import with_order
+from tfplace.choosing.rounds.corrections import START
+from tfplace.fidelity.measuring import measured_steps, rounds
+from tfplace.fidelity.placements import best_of_algorithm, placements_to_judge
+from tfplace.fidelity.rank_agreement import agreement
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits
+from tfplace.preparing.on_known_machine import FOLDER
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
+from tfplace.search.instance import Instance
+from tfplace.simulation.simulator import Simulator
+
+CLUSTER = "workers:2"
+BASELINES = {"single": "single", "minimum cut": "metis", "m-ETF": "etf"}
+"""{way: algorithm} of the step as it came."""
+DATA_PARALLEL = "data parallel"
+_RANKED_RUNS = 9
+_COSTS = "costs"
+
+
+@dataclasses.dataclass(frozen=True)
+class JudgeOptions:
+    """How to judge.
+
+    Attributes:
+      folder: where models and what tfplace made of them lie; what is there is not made again.
+      optimize_flags: of `tfplace optimize`, beside --cluster=workers:2.
+      seconds: of the steps of what was written and its rivals.
+      num_ranked: placements whose predicted order is compared with the measured one.
+    """
+
+    folder: Path
+    optimize_flags: Sequence[str] = ("--budget_seconds=60",)
+    seconds: float = 40.0
+    num_ranked: int = 10
+
+
+def judge(name: str, share: float, options: JudgeOptions, say: Callable[[str], None]) -> Judged:
+    """One model, with a program beside it that takes a share of one core.
+
+    Raises:
+      RivalError: the model could not be made or placed.
+    """
+    row, folder = ROWS[name], options.folder / f"{name}_{share:g}"
+    folder.mkdir(parents=True, exist_ok=True)
+    model = folder / row.file
+    if not model.exists():
+        run_module([*row.making, str(model)])
+    with noise(share):
+        say(f"{name}: tfplace optimize")
+        took = _placed(model, folder, options)
+        say(f"{name}: preparing what it is compared with")
+        written = _Written(model, folder)
+        runs, failed = written.beside_others(options.seconds)
+        say(f"{name}: {options.num_ranked} placements, predicted and measured")
+        ranks = written.ranked(options.num_ranked)
+    return Judged(name, share, took, written.report, runs, failed, written.predicted_seconds, ranks)
+
+
+def _placed(model: Path, folder: Path, options: JudgeOptions) -> float | None:
+    """Places the model unless that was done before; seconds that it took."""
+    placed = folder / "placed"
+    if placed.exists():
+        return None
+    began = time.monotonic()
+    words = ["tfplace", "optimize", str(model), f"--cluster={CLUSTER}", *options.optimize_flags]
+    words += [f"--output_dir={placed}", f"--dump_problem={folder / 'corrected.npz'}"]
+    said = run_module([*words, f"--cost_cache_dir={folder / _COSTS}"])  # a machine's first run
+    (folder / "optimize.txt").write_text(said)
+    return time.monotonic() - began
+
+
+class _Written:
+    """What `optimize` has written, ready to run again."""
+
+    def __init__(self, model: Path, folder: Path) -> None:
+        self.report: Mapping[str, Any] = report_of(str(folder / "placed"))
+        self._dumped = folder / "corrected.npz"
+        split, order = self.report["split"], "edges" if self.report["order"] else "none"
+        self._options = ProblemOptions(
+            str(model),
+            cluster=_known_cluster(folder),
+            cost_cache=str(folder / _COSTS),
+            num_shards=1 if split is None else split["shards"],
+        )
+        self.prepared = with_order(prepare(self._options, trace=False), order)
+        self.device_of_op = read_placement(
+            str(folder / "placed" / "assets.extra" / "tfplace" / "placement.json"),
+            self.prepared.problem.graph.op_names,
+            self.prepared.problem.device_names,
+            self.prepared.given,
+        )
+
+    @property
+    def _is_single(self) -> bool:
+        return bool(self.report["verdict"] == "kept_single")
+
+    @property
+    def predicted_seconds(self) -> float:
+        """The written placement's step, as the corrected simulator says it."""
+        return float(self.report["best"]["step_seconds"]) + self._beside(self.device_of_op)
+
+    def beside_others(self, seconds: float) -> tuple[dict[str, FloatArray], dict[str, str]]:
+        """{way: f8[runs]} of steps by turns, and {way: why} of those that can't run."""
+        ways = {WRITTEN: (self.prepared, self.device_of_op), **self._baselines()}
+        graphs = {name: each.placed_run_graph(placed) for name, (each, placed) in ways.items()}
+        runs = {name: each.training_run() for name, (each, _) in ways.items()}
+        limits = StepLimits(min_steps=10, max_steps=200, budget_seconds=seconds)
+        results = measure_variants(graphs, runs, self.prepared.cluster, limits)
+        if self._is_single:  # equal devices tie: measured as one, it is no slower than itself
+            results["single"] = results[WRITTEN]
+        return _apart(results)
+
+    def ranked(self, count: int) -> dict[str, Any]:
+        """How well the corrected simulator orders placements that were measured now."""
+        if self.prepared.order is not None:  # the dumped problem holds one placement's order
+            return {}
+        problem, _ = read_problem(str(self._dumped))
+        chosen = placements_to_judge(Instance(problem, self.prepared.given), count, seed=1)
+        placements = [each.device_of_op for each in chosen] + [self.device_of_op]
+        limits = rounds(_RANKED_RUNS, seed=0)
+        timed = measured_steps(self.prepared, placements, limits, lambda what: None)
+        ran = {i: each.step_seconds for i, each in enumerate(timed) if isinstance(each, Timings)}
+        makespans, _ = Simulator(problem, num_threads=1).run_many(np.array(placements))
+        predicted = [makespans[i] + self._beside(placements[i]) for i in ran]
+        found = agreement(predicted, [np.median(each) for each in ran.values()], [*ran.values()])
+        return {**dataclasses.asdict(found), "placements": len(ran)}
+
+    def _beside(self, device_of_op: IntArray) -> float:
+        """What a measured step has beside its makespan."""
+        rounds_made = self.report["rounds"]
+        start = rounds_made[-1]["corrected"][START][0] if rounds_made else 0.0
+        num_fetched = sum(":" in fetch for fetch in self.prepared.flat.fetches)
+        return float(start + self.prepared.cluster.dispatch_seconds(device_of_op, num_fetched))
+
+    def _baselines(self) -> dict[str, tuple[PreparedModel, IntArray]]:
+        whole = prepare(dataclasses.replace(self._options, num_shards=1))
+        found = {
+            way: (whole, best_of_algorithm(whole.instance, algorithm, 8, 0))
+            for way, algorithm in BASELINES.items()
+        }
+        if self._is_single:
+            del found["single"]
+        devices = whole.problem.num_devices
+        split = prepare(dataclasses.replace(self._options, num_shards=devices), trace=False)
+        return {**found, DATA_PARALLEL: (split, data_parallel(split.problem))}
+
+
+def _known_cluster(folder: Path) -> str:
+    """The cluster as `optimize` measured it, or as it is assumed."""
+    files = sorted((folder / _COSTS / FOLDER).glob("*.json"))
+    return str(files[0]) if files else CLUSTER
+
+
+def _apart(
+    results: Mapping[str, Timings | Infeasible],
+) -> tuple[dict[str, FloatArray], dict[str, str]]:
+    ran = {name: each.step_seconds for name, each in results.items() if isinstance(each, Timings)}
+    failed = {name: each.message for name, each in results.items() if isinstance(each, Infeasible)}
+    return ran, failed

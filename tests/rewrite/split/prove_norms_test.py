@@ -1,0 +1,116 @@
+"""Batch normalisation apart is proven against TensorFlow's fused ops, and a wrong one found."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.shapes import infer
+from rewrite.split import norm_cases as cases_module
+from rewrite.split import prove_norms as proving
+from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.norm_cases import norm_cases
+from rewrite.split.prove_norms import NormsAnswer, prove_norms
+from rewrite.split.prove_norms_child import with_case
+from tests.rewrite.split.decompose_norms_test import BATCH, SHAPES, norm_graph
+from tests.rewrite.split.run_step import flat_graph
+
+
+@pytest.fixture(autouse=True)
+def no_children(monkeypatch):
+    def here(module, request, seconds):
+        answer = NormsAnswer()
+        for case in request.cases:
+            answer = with_case(answer, case)
+        return answer
+
+    monkeypatch.setattr(proving, "ask_child", here)
+
+
+def taken_apart(layout="NHWC", dtype="float32", factor=0.25, version="V3"):
+    graph, feeds, fetches = norm_graph(layout, tf.as_dtype(dtype).as_numpy_dtype, factor, version)
+    fused = flat_graph(graph, feeds, fetches)
+    apart, properties = decompose_norms(fused, infer(fused), BATCH, dict.fromkeys(feeds, 0))
+    assert apart is not fused
+    return fused, apart, properties
+
+
+@pytest.mark.parametrize("layout", SHAPES)
+def test_all_layouts_and_running_statistics(layout):
+    for factor in (1.0, 0.25):
+        fused, apart, properties = taken_apart(layout, factor=factor)
+        (case,) = norm_cases(fused, apart, properties)
+        assert [old for old, _ in case.outputs] == [
+            "gradient:0", "gradient:1", "gradient:2", "norm:0", "norm:1", "norm:2",
+        ]  # fmt: skip
+        proof = prove_norms(fused, apart, properties, 10.0)
+        assert (proof.distinct, proof.proven, proof.differing) == (1, 1, ())
+
+
+@pytest.mark.parametrize(("dtype", "version"), [("float16", "V3"), ("bfloat16", "V3"),
+                                                ("float32", ""), ("float32", "V2")])  # fmt: skip
+def test_types_and_versions(dtype, version):
+    fused, apart, properties = taken_apart(dtype=dtype, version=version)
+    proof = prove_norms(fused, apart, properties, 10.0)
+    assert (proof.distinct, proof.proven, proof.differing) == (1, 1, ())
+
+
+def test_of_large_images_fewer_are_run(monkeypatch):
+    monkeypatch.setattr(cases_module, "MOST_ELEMENTS", 3 * 3 * 2 * 4)
+    (case,) = norm_cases(*taken_apart())
+    assert ((3, 3, 2, 4), "float32") in case.feeds.values()
+    assert with_case(NormsAnswer(), case) == NormsAnswer(proven=["norm"])
+
+
+def changed(flat, change):
+    graph_def = copy.deepcopy(flat.graph_def)
+    for node in graph_def.node:
+        change(node)
+    return dataclasses.replace(flat, graph_def=graph_def)
+
+
+def with_epsilon(node):
+    if "FusedBatchNorm" in node.op:
+        node.attr["epsilon"].f = 0.5
+
+
+def with_one_more(node):
+    if node.name == "gradient/apart/channels":
+        value = np.array(5, np.float32)
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
+
+
+def without_mean(node):
+    if node.op == "Sub" and node.name.endswith("count/less_one"):
+        node.op = "AddV2"
+
+
+@pytest.mark.parametrize("change", [with_epsilon, with_one_more, without_mean])
+def test_a_wrong_formula_is_found(change):
+    fused, apart, properties = taken_apart()
+    proof = prove_norms(fused, changed(apart, change), properties, 10.0)
+    assert proof.differing and proof.proven == 0
+
+
+def test_everything_else_stays_as_it_was():
+    fused, apart, properties = taken_apart()
+
+    def other_op(node):
+        node.op = "Tanh" if node.name == "Identity" else node.op
+
+    def other_input(node):
+        if node.name == "reader_of_the_images":
+            node.input[0] = "x"
+
+    for change in (other_op, other_input):
+        proof = prove_norms(fused, changed(apart, change), properties, 10.0)
+        assert proof.differing[0].startswith("taking norms apart:") and proof.distinct == 0
+
+
+def test_a_step_without_norms_needs_no_proof():
+    fused, _, properties = taken_apart()
+    assert prove_norms(fused, fused, properties, 0.0).distinct == 0

@@ -1,0 +1,138 @@
+"""Bounds for any number of shards: never above the best of all placements of all splits."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from graphs.problem import Problem
+from tests.builders import Machine, Op, build_problem
+from tests.split_steps import split_step
+from tests.tfplace.bounds.brute_force import optimum_seconds
+from tfplace.bounds.any_split import RangeBound, any_split_bounds, least_of
+from tfplace.bounds.step_roles import step_roles
+
+BATCH = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Layer:
+    """A step of one layer: a weight, its product with the batch, a gradient, an update.
+
+    Attributes:
+      fixed, per_entry: what a copy takes on the first device, for whatever and for each entry.
+      slower: how many times longer the second device takes.
+      size: bytes of the weight.
+      update: seconds of the update, which is whole.
+      statistics: whether all shards' sums go to one op that all shards then wait for.
+      machine: two devices.
+    """
+
+    fixed: float
+    per_entry: float
+    slower: float
+    size: int
+    update: float
+    statistics: bool
+    machine: Machine
+
+    def split(self, num_shards: int) -> Problem:
+        """The step in so many shards; BATCH entries, parts differ by at most one."""
+        names = [f"/shard_{m}" for m in range(num_shards)] if num_shards > 1 else [""]
+        entries = [len(part) for part in np.array_split(np.arange(BATCH), len(names))]
+        ops = [Op("w", 0.0, (), (self.size,), persistent=self.size, colocation=0)]
+        for name, count in zip(names, entries, strict=True):
+            ops.append(Op(f"l{name}", self._seconds(count), ("w:0",), (count,)))
+        below = [f"l{name}:0" for name in names]
+        if self.statistics and num_shards > 1:
+            ops.append(Op("mean", 0.1 * num_shards, below, (1,)))
+            below = ["mean:0"] * num_shards
+        for name, count, read in zip(names, entries, below, strict=True):
+            ops.append(Op(f"g{name}", self._seconds(count), (read,), (self.size,)))
+        terms = [f"g{name}:0" for name in names]
+        if num_shards > 1:
+            ops.append(Op("g/summed", 0.1 * num_shards, terms, (self.size,)))
+            terms = ["g/summed:0"]
+        ops.append(Op("update", self.update, (*terms, "w:0"), (), colocation=0))
+        return build_problem(ops, self.machine)
+
+    def _seconds(self, entries: int) -> tuple[float, float]:
+        seconds = max(self.fixed, 0.25 + self.per_entry * entries)
+        return seconds, seconds * self.slower
+
+    @functools.cached_property
+    def optimum(self) -> float:
+        """The least step of all placements of all splits."""
+        return min(optimum_seconds(self.split(shards)) for shards in range(1, BATCH + 1))
+
+
+@st.composite
+def layers(draw: st.DrawFn) -> Layer:
+    """Layers of all kinds of proportions."""
+    machine = Machine(
+        2,
+        latency=draw(st.sampled_from([0.0, 0.2])),
+        bandwidth=draw(st.sampled_from([1.0, 4.0, 100.0])),
+        slots=draw(st.sampled_from([1, 1, 2])),
+        communication=draw(st.sampled_from(["duplex", "sender", "half_duplex"])),
+    )
+    return Layer(
+        fixed=draw(st.sampled_from([0.0, 0.5, 2.0])),
+        per_entry=draw(st.sampled_from([0.0, 0.5, 3.0])),
+        slower=draw(st.sampled_from([1.0, 1.0, 2.5])),
+        size=draw(st.sampled_from([1, 4, 16])),
+        update=draw(st.sampled_from([0.0, 1.0])),
+        statistics=draw(st.booleans()),
+        machine=machine,
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(layers(), st.sampled_from([(1, 2), (1, 3), (1, 4), (1, 2, 3), (1, 2, 4), (1, 3, 4)]))
+def test_no_placement_of_any_split_beats_it(layer: Layer, read: tuple[int, ...]) -> None:
+    bounds = any_split_bounds({shards: layer.split(shards) for shards in read}, BATCH)
+    assert (least_of(bounds) or 0.0) <= layer.optimum
+    for shards in range(1, BATCH + 1):
+        held = [
+            each.lower_bound_seconds
+            for each in bounds
+            if each.first <= shards <= (each.last or BATCH)
+        ]
+        assert len(held) == 1  # every number of shards lies in one range
+        assert held[0] <= optimum_seconds(layer.split(shards))
+
+
+def test_work_and_whole_ops_count_in_every_range() -> None:
+    layer = Layer(0.0, 4.0, 1.0, 1, 3.0, statistics=False, machine=Machine(2, bandwidth=1e9))
+    bounds = any_split_bounds({1: layer.split(1), 4: layer.split(4)}, BATCH)
+    assert [(each.first, each.last) for each in bounds] == [(1, 1), (2, 3), (4, 4)]
+    # 2 ops of 16.25 s and the update, one after another; else two devices share 2 x 16.25 + 3 s.
+    assert bounds[0].lower_bound_seconds == pytest.approx(16.25 * 2 + 3.0)
+    assert bounds[1].lower_bound_seconds == pytest.approx((16.25 * 2) / 2 + 3.0)
+    assert bounds[2].lower_bound_seconds == pytest.approx((17.0 * 2 + 0.4) / 2 + 3.0, abs=0.3)
+    assert bounds[2].lower_bound_seconds <= optimum_seconds(layer.split(4))
+
+
+def test_an_unsplit_step_alone_says_nothing_of_others() -> None:
+    assert any_split_bounds({1: split_step(1)}, BATCH) == []
+    assert least_of([]) is None
+    assert least_of([RangeBound(1, 1, 2.0), RangeBound(2, None, 1.5)]) == 1.5
+
+
+def test_roles_are_one_shard_and_what_is_whole() -> None:
+    roles = step_roles(split_step(3, num_layers=1))
+    named = dict(zip([role[0] for role in roles.roles], range(len(roles.roles)), strict=True))
+    assert list(named) == ["x", "x/cut", "w0", "l0", "grad/l0", "grad/l0/summed", "update0"]
+    assert roles.problem.graph.op_names[named["l0"]] == "l0/shard_2"
+    assert roles.is_copy.tolist() == [False] * 3 + [True] * 2 + [False] * 2
+    assert np.flatnonzero(roles.gathers).tolist() == [named["grad/l0/summed"]]
+    graph = roles.problem.graph
+    out = graph.tensor_producer[roles.sharing.fans_out]
+    assert out.tolist() == [named["w0"]]  # not x/cut, whose parts go to a shard each
+    once = graph.tensor_producer[roles.sharing.used_once]
+    assert {named["l0"], named["grad/l0"]} <= set(once.tolist())

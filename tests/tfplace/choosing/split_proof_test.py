@@ -1,0 +1,125 @@
+"""What isn't proven of a split step is never passed off as proven, nor written where nothing is."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shutil
+from pathlib import Path
+
+import pytest
+
+from graphs.errors import VerificationError
+from graphs.loading.sniff import sniff
+from rewrite.split import prove_loads, prove_ops
+from rewrite.split.prove_loads_child import loaded_models
+from rewrite.split.prove_ops import NotProven
+from rewrite.split.prove_ops_child import outcomes_of
+from rewrite.split.prove_ops_messages import OutcomesSoFar
+from rewrite.split.prove_split import SplitProof
+from tests.rewrite.split.split_model_test import _emitted, _saved
+from tfplace.choosing import split_proof
+from tfplace.choosing.run_estimate import Decision
+from tfplace.choosing.split_proof import Written, proven_split, split_proof_sentence
+from tfplace.interruption import Interruption
+
+NO_RUN = Decision(None, "it would take 3 hours")
+
+
+class _Here:
+    """A child that is this process."""
+
+    def __init__(self, module):
+        del module
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def ask(self, request):
+        self._answer = loaded_models(request)
+
+    def answer(self, seconds):
+        return self._answer
+
+
+@pytest.fixture(autouse=True)
+def no_children(monkeypatch):
+    def outcomes(module, request, seconds):
+        return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
+
+    monkeypatch.setattr(prove_ops, "ask_child", outcomes)
+    monkeypatch.setattr(prove_loads, "AskedChild", _Here)
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("split")
+    return _emitted(_saved(folder / "given", 5), folder / "split", 2)
+
+
+def proven(emitted, directory=None, is_loaded=False, seconds=-5.0):
+    split, made = emitted
+    written = Written(Path(directory or made), ["serve"], is_loaded)
+    return proven_split(split, written, {}, NO_RUN, seconds, Interruption())
+
+
+def test_all_ops_are_proven_and_the_model_loaded_where_no_time_is_left(emitted):
+    report = proven(emitted)
+    assert report["proven_ops"] == report["distinct_ops"] > 10
+    assert (report["loads"], report["unproven"]) == ("loads", "")
+    assert "NOT PROVEN" not in split_proof_sentence(report)
+
+
+def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):
+    monkeypatch.setattr(split_proof, "OPS_SECONDS", 0.0)
+    with pytest.raises(VerificationError, match=r"no proof of .* distinct split ops .*not run"):
+        proven(emitted, is_loaded=True)
+
+
+def found(run):
+    missing = [NotProven("Svd", 2, "the time for proving ops was used up")]
+    return lambda *_: SplitProof(9, 7, missing, (), None, run)
+
+
+def test_what_was_not_proven_is_said_aloud_and_in_the_report(emitted, monkeypatch, caplog):
+    monkeypatch.setattr(split_proof, "prove_split", found("not run: too long"))
+    report = proven(emitted, is_loaded=True)
+    why = "2 of 9 distinct split ops (Svd): the time for proving ops was used up"
+    assert report["unproven"].startswith(why)
+    assert f"NOT PROVEN: {why}" in caplog.text
+    assert split_proof_sentence(report).startswith(f"NOT PROVEN: {why}")
+
+
+def test_whole_steps_that_are_the_same_are_a_proof(emitted, monkeypatch, caplog):
+    monkeypatch.setattr(split_proof, "prove_split", found("equal"))
+    assert proven(emitted, is_loaded=True)["unproven"] == "" == caplog.text
+
+
+def without_functions(directory, target):
+    """A copy whose calls have lost what they call."""
+    shutil.copytree(directory, target)
+    saved_model = sniff(target).proto
+    del saved_model.meta_graphs[0].graph_def.library.function[:]
+    (target / "saved_model.pb").write_bytes(saved_model.SerializeToString())
+    return str(target)
+
+
+def test_a_model_that_does_not_load_is_not_written(emitted, tmp_path):
+    with pytest.raises(VerificationError, match=r"tf\.saved_model\.load doesn't load"):
+        proven(emitted, without_functions(emitted[1], tmp_path / "broken"))
+
+
+def test_what_did_not_load_as_it_came_need_not_load(emitted, tmp_path):
+    split, made = emitted
+    given = without_functions(split.given.saved_model_dir, tmp_path / "given")
+    bad = dataclasses.replace(split.given, saved_model_dir=given)
+    report = proven(
+        (dataclasses.replace(split, given=bad), made),
+        without_functions(made, tmp_path / "broken"),
+        seconds=math.inf,
+    )
+    assert "the model as it came doesn't load either" in report["loads"]
+    assert "doesn't load either" in split_proof_sentence(report)

@@ -1,0 +1,171 @@
+"""What is known of a machine is kept, checked, measured again, or refused; nothing runs here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphs.cluster import Cluster, TransferWork
+from graphs.clusters.cluster_file import read_cluster
+from graphs.clusters.discovery import find_cluster
+from graphs.errors import ClusterError
+from tests.tfplace.measurement.calibration.fake_prober import FakeProber
+from tfplace.measurement.calibration import known_machine as known
+from tfplace.measurement.calibration.effort import FULL, SHORT
+from tfplace.measurement.calibration.link_figures import link_figures
+from tfplace.measurement.calibration.trusted_links import TrustedLinks
+from tfplace.preparing.on_known_machine import FOLDER, on_known_machine
+from tfplace.preparing.options import ProblemOptions
+
+CLUSTER = find_cluster("workers:2")
+FIRST, SECOND = CLUSTER.device_names
+LATENCY, RATE = 1e-4, 3e9
+
+
+def _measured(cluster: Cluster, work: bool = True) -> Cluster:
+    apart = 1.0 - np.eye(2)
+    return dataclasses.replace(
+        cluster,
+        origin=cluster.name,
+        link_latency=LATENCY * apart,
+        link_bytes_per_second=np.where(apart == 1.0, RATE, np.inf),
+        step_overhead_seconds=1e-3,
+        transfer_work=TransferWork(*(scale * apart for scale in (5e-5, 3e-10, 6e-5, 2e-10)))
+        if work
+        else None,
+    )
+
+
+def _calibration(cluster: Cluster, refused: Any = (), work: bool = True) -> Any:
+    link = link_figures({0: 2e-4, 1 << 20: 2e-4 + (1 << 20) / RATE})
+    return SimpleNamespace(
+        cluster=_measured(cluster, work),
+        links={(FIRST, SECOND): link, (SECOND, FIRST): link},
+        refused=dict.fromkeys(refused, "no line fits"),
+    )
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """How often it was calibrated; what that gives, and how slow its links are now."""
+    made = SimpleNamespace(calibrations=0, refused=(), work=True, slower=1.0)
+
+    def calibrate(cluster: Cluster, *others: Any, effort: Any) -> Any:
+        made.calibrations += 1
+        assert effort is SHORT
+        return _calibration(cluster, made.refused, made.work)
+
+    def seconds(hops: int) -> float:
+        return 1e-3 + hops * made.slower * (2 * LATENCY + known.PROBE_BYTES / RATE)
+
+    class Process:
+        def __init__(self, *others: Any, **limits: Any) -> None: ...
+        def __enter__(self) -> None: ...
+        def __exit__(self, *error: object) -> None: ...
+
+    class Prober(FakeProber):
+        def __init__(self, *others: Any) -> None:
+            super().__init__(seconds)
+
+        def time(self, probes: Any, budget_seconds: float) -> Any:
+            return {hops: seconds(hops) * np.ones(5) for hops in probes}
+
+    monkeypatch.setattr(known, "calibrate", calibrate)
+    monkeypatch.setattr(known, "MeasuringProcess", Process)
+    monkeypatch.setattr(known, "Prober", Prober)
+    return made
+
+
+def test_a_machine_is_measured_once_and_then_checked(machine: Any, tmp_path: Path) -> None:
+    told: list[str] = []
+    file = known.known_machine(CLUSTER, tmp_path, told.append)
+    assert file is not None
+    read = read_cluster(str(file))
+    assert (read.name, read.origin, read.transfer_work is not None) == (
+        "workers:2",
+        "workers:2",
+        True,
+    )
+    assert known.known_machine(CLUSTER, tmp_path, told.append) == file
+    assert machine.calibrations == 1
+    assert [sentence.split()[0] for sentence in told] == ["getting", "checking"]
+
+
+def test_what_no_longer_fits_is_forgotten(machine: Any, tmp_path: Path) -> None:
+    file = known.known_machine(CLUSTER, tmp_path, lambda sentence: None)
+    machine.slower = 5.0
+    assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) == file
+    assert machine.calibrations == 2
+    machine.refused = [(FIRST, SECOND), (SECOND, FIRST)]
+    assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("refused", "work", "is_used"),
+    [
+        ([], True, True),
+        ([(FIRST, SECOND)], True, True),  # the other way's figures do for both
+        ([(FIRST, SECOND), (SECOND, FIRST)], True, False),
+        ([], False, False),
+    ],
+)
+def test_what_noise_has_spoilt_is_said_and_not_used(
+    refused: Any, work: bool, is_used: bool, machine: Any, tmp_path: Path, caplog: Any
+) -> None:
+    machine.refused, machine.work = refused, work
+    with caplog.at_level(logging.WARNING, logger="tfplace"):
+        file = known.known_machine(CLUSTER, tmp_path, lambda sentence: None)
+    assert (file is not None) == is_used
+    assert ("stays as it was assumed" in caplog.text) != is_used
+
+
+def test_a_damaged_file_or_a_dead_worker_stops_nobody(
+    machine: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    file = known.known_machine(CLUSTER, tmp_path, lambda sentence: None)
+    assert file is not None
+    file.write_text("{")
+    assert known.known_machine(CLUSTER, tmp_path, lambda sentence: None) == file
+    assert json.loads(file.read_text())["name"] == "workers:2"
+
+    def dies(*others: Any, **more: Any) -> None:
+        raise ClusterError("a worker died")
+
+    monkeypatch.setattr(known, "calibrate", dies)
+    assert known.known_machine(CLUSTER, tmp_path / "other", lambda sentence: None) is None
+
+
+def test_only_several_devices_that_are_here_are_measured(machine: Any, tmp_path: Path) -> None:
+    def cluster_of(spec: str, cache: Path | None = tmp_path) -> str:
+        options = ProblemOptions("model", cluster=spec, cost_cache=cache and str(cache))
+        return on_known_machine(options, tmp_path / "scratch", lambda sentence: None).cluster
+
+    assert [cluster_of(spec) for spec in ("k80x2", "workers:1")] == ["k80x2", "workers:1"]
+    assert machine.calibrations == 0
+    file = cluster_of("workers:2")
+    assert Path(file).parent == tmp_path / FOLDER
+    assert cluster_of(file) == file
+    assert Path(cluster_of("workers:2", None)).parent == tmp_path / "scratch"
+
+
+def test_a_short_calibration_measures_one_of_a_kind() -> None:
+    four = find_cluster("workers:4")
+    names = four.device_names
+    pairs = [(a, b) for a in names for b in names if a != b]
+    assert set(SHORT.devices(four).values()) == {names[0]}
+    like = SHORT.links(four, pairs)
+    assert set(like.values()) == {(names[0], names[1]), (names[1], names[0])}
+    assert like[names[2], names[1]] == (names[1], names[0])
+    assert len(set(SHORT.busy_links(four, pairs).values())) == 1
+    assert dict(FULL.links(four, pairs)) == {pair: pair for pair in pairs}
+    bad = TrustedLinks({names[:2]: link_figures({0: 1.0, 9: 2.0})}, {names[:2]: "spoilt"})
+    spread = bad.for_all({names[:2]: names[:2], names[2:]: names[:2]})
+    assert list(spread.refused) == [names[:2], names[2:]]

@@ -1,0 +1,139 @@
+"""A split step, read as one shard of it and what is whole: all shards do the same.
+
+An op of a role stands for its copies, one in each shard; a whole op stands for itself. Roles have
+the names of the unsplit step's ops, so that steps split otherwise can be compared by them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray, IntArray, OpGraph
+from graphs.problem import Problem
+from tfplace.bounds.travel_bound import Sharing
+from tfplace.grouping.copies import WHOLE, original_name, shard_of_op
+from tfplace.grouping.quotient import BoolArray
+
+Role = tuple[str, str, bool]
+"""Name in the unsplit step, op type, and whether there is a copy for each shard."""
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRoles:
+    """R ops of a step: those of its least shard, and the whole ones.
+
+    Attributes:
+      num_shards: M.
+      problem: these ops alone, with what they use of each other.
+      roles: [R].
+      is_copy: bool[R].
+      gathers: bool[R] ops that use tensors of several shards: more shards, more to do.
+      most: f8[R, D] seconds of the slowest copy; inf where an op may not lie.
+      sharing: what the tensors and ops of `problem` stand for.
+    """
+
+    num_shards: int
+    problem: Problem
+    roles: Sequence[Role]
+    is_copy: BoolArray
+    gathers: BoolArray
+    most: FloatArray
+    sharing: Sharing
+
+    def of_roles(self, wanted: Sequence[Role]) -> IntArray:
+        """i4[W]: the op of each role; -1 for a role that is not in this step."""
+        number = {role: index for index, role in enumerate(self.roles)}
+        return np.array([number.get(role, -1) for role in wanted], dtype=np.int32)
+
+
+def step_roles(problem: Problem) -> StepRoles:
+    """Reads a step; an op whose copies are not in every shard is left out."""
+    graph, shard = problem.graph, shard_of_op(problem)
+    num_shards = max(int(shard.max(initial=WHOLE)) + 1, 1)
+    names = zip(graph.op_names, graph.op_types, (shard != WHOLE).tolist(), strict=True)
+    roles: list[Role] = [
+        (original_name(name) if copy else name, op_type, copy) for name, op_type, copy in names
+    ]
+    number: dict[Role, int] = {}
+    role_of_op = np.array([number.setdefault(role, len(number)) for role in roles], dtype=np.int64)
+    is_copy = shard != WHOLE
+    complete = np.bincount(role_of_op)[role_of_op] == np.where(is_copy, num_shards, 1)
+    seconds = np.where(problem.allowed(), problem.op_seconds, np.inf)
+    here = complete & (~is_copy | (shard == _least_shard(seconds, shard)))
+    kept = np.flatnonzero(here).astype(np.int32)
+    most = np.full((len(number), problem.num_devices), -np.inf)
+    np.maximum.at(most, role_of_op, seconds)
+    part, tensors = _part(problem, kept, seconds)
+    return StepRoles(
+        num_shards=num_shards,
+        problem=part,
+        roles=[roles[op] for op in kept],
+        is_copy=is_copy[kept],
+        gathers=_gathers(graph, shard)[kept],
+        most=most[role_of_op[kept]],
+        sharing=_sharing(graph, shard, tensors, ~is_copy[kept], num_shards),
+    )
+
+
+def _least_shard(seconds: FloatArray, shard: IntArray) -> int:
+    """The shard with the least work, of equals the last: sizes differ where M divides no batch."""
+    least = seconds.min(axis=1)
+    counts = (shard != WHOLE) & np.isfinite(least)
+    work = np.bincount(shard[counts], least[counts])
+    return int(len(work) - 1 - work[::-1].argmin()) if len(work) else WHOLE
+
+
+def _gathers(graph: OpGraph, shard: IntArray) -> BoolArray:
+    """bool[N]: ops that use tensors of more than one shard."""
+    maker = shard[graph.tensor_producer[graph.use_tensor]]
+    of_copy = maker != WHOLE
+    first = np.full(graph.num_ops, np.iinfo(np.int32).max)
+    last = np.full(graph.num_ops, WHOLE)
+    np.minimum.at(first, graph.use_op[of_copy], maker[of_copy])
+    np.maximum.at(last, graph.use_op[of_copy], maker[of_copy])
+    return np.asarray(last > first)
+
+
+def _sharing(
+    graph: OpGraph, shard: IntArray, tensors: IntArray, is_one: BoolArray, num_shards: int
+) -> Sharing:
+    """A whole op's tensor fans out, unless it is one shard's part of something."""
+    users = np.bincount(graph.use_tensor, minlength=graph.num_tensors)
+    pairs = np.stack([graph.use_tensor, shard[graph.use_op]], axis=1)
+    pairs = np.unique(pairs[pairs[:, 1] != WHOLE], axis=0)
+    num_readers = np.bincount(pairs[:, 0], minlength=graph.num_tensors)
+    is_whole = shard[graph.tensor_producer] == WHOLE
+    is_shared = is_whole & ((num_readers == 0) | (num_readers == num_shards))
+    return Sharing((is_shared & (users > 1))[tensors], (users == 1)[tensors], is_one)
+
+
+def _part(problem: Problem, kept: IntArray, seconds: FloatArray) -> tuple[Problem, IntArray]:
+    """A problem of some ops, where they may lie as before; and which tensors are left of it."""
+    graph = problem.graph
+    new_op = np.full(graph.num_ops, -1, dtype=np.int32)
+    new_op[kept] = np.arange(len(kept), dtype=np.int32)
+    tensors = np.flatnonzero(new_op[graph.tensor_producer] >= 0).astype(np.int32)
+    new_tensor = np.full(graph.num_tensors, -1, dtype=np.int32)
+    new_tensor[tensors] = np.arange(len(tensors), dtype=np.int32)
+    uses = (new_tensor[graph.use_tensor] >= 0) & (new_op[graph.use_op] >= 0)
+    part = OpGraph(
+        op_names=[graph.op_names[op] for op in kept],
+        op_types=[graph.op_types[op] for op in kept],
+        tensor_producer=new_op[graph.tensor_producer[tensors]],
+        tensor_output=graph.tensor_output[tensors],
+        tensor_bytes=graph.tensor_bytes[tensors],
+        tensor_alloc_bytes=graph.tensor_alloc_bytes[tensors],
+        tensor_shape=graph.tensor_shape[tensors],
+        use_tensor=new_tensor[graph.use_tensor[uses]],
+        use_op=new_op[graph.use_op[uses]],
+        op_persistent_bytes=graph.op_persistent_bytes[kept],
+        op_temp_bytes=graph.op_temp_bytes[kept],
+        colocation_group=graph.colocation_group[kept],
+    )
+    free = np.full(len(kept), -1, dtype=np.int32)
+    return dataclasses.replace(
+        problem, graph=part, op_seconds=seconds[kept], pinned_device=free, start_rank=None
+    ), tensors
