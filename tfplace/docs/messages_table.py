@@ -20,7 +20,7 @@ from graphs.errors import ModelError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.algorithms.placers.data_parallel import data_parallel
-from tfplace.measurement.messages import Messages, predicted_messages, traced_messages
+from tfplace.measurement.messages import Messages, fullest, predicted_messages, traced_messages
 from tfplace.measurement.run_measurement import measure_variants
 from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.timing import summarize
@@ -29,6 +29,7 @@ from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 
 NUM_WORKERS = 2
+NUM_TRACES = 3
 
 
 def messages_of(prepared: PreparedModel, device_of_op: IntArray) -> tuple[Messages, Messages]:
@@ -43,14 +44,14 @@ def messages_of(prepared: PreparedModel, device_of_op: IntArray) -> tuple[Messag
         prepared.opened_on(device_of_op),
         prepared.opened_run(),
         prepared.cluster,
-        exactly(1, warmup_steps=1),
+        exactly(NUM_TRACES, warmup_steps=1),
     )
     if isinstance(traces, Infeasible):
         raise ModelError(f"tracing the split step: {traces.message}")
     names = [problem.graph.op_names[op] for op in end.ops]
     return (
         predicted_messages(problem.graph, end, device_of_op, problem.device_names),
-        traced_messages(traces[0], names),
+        traced_messages(fullest(traces), names),
     )
 
 

@@ -83,3 +83,8 @@ def traced_messages(trace: StepTrace, end_names: Sequence[str]) -> Messages:
             is_end = grouped != op and grouped in ends
             messages[Message(END if is_end else op, device)] += 1
     return messages
+
+
+def fullest(traces: Sequence[StepTrace]) -> StepTrace:
+    """The trace with the most rows: TensorFlow may leave out what a task received in a step."""
+    return max(traces, key=lambda trace: len(trace.op_names))
