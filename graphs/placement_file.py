@@ -43,7 +43,7 @@ def read_placement(
         if op not in index:
             raise PlacementError(
                 f"reading the placement {path}: the model's run has no op {op!r}"
-                f"{nearest(op, op_names)}; {_remedy(op, index)}"
+                f"{nearest(op, op_names)}; {_remedy(op, entries, index)}"
             )
         if device not in device_index:
             try:
@@ -64,13 +64,13 @@ def placement_text(path: str, num_ops: int) -> str:
     return f"{path}: {num_named:,} of {num_ops:,} ops; the others lie as the model came"
 
 
-def _remedy(op: str, known: Collection[str]) -> str:
+def _remedy(op: str, named: Collection[str], known: Collection[str]) -> str:
     """What to do about an op that the run lacks: it may be of a step split otherwise."""
     if f"{op}/{_SHARD}0" in known:
         return f"the step is split: name the op's copies, {op}/{_SHARD}0 and so on, or leave it out"
-    original, is_copy, _ = op.partition(f"/{_SHARD}")
-    if is_copy and {original, f"{original}/{_SHARD}0"} & {*known}:
-        return "it is a copy for a shard: give the --shards that the file was written with"
+    originals = {name.partition(f"/{_SHARD}")[0] for name in named if f"/{_SHARD}" in name}
+    if any(each in known or f"{each}/{_SHARD}0" in known for each in originals):
+        return "it is of a step that is split otherwise: give the --shards that it was written with"
     return "write a fresh file with `tfplace optimize`"
 
 

@@ -161,7 +161,7 @@ BAD_CLUSTER = {"name": "x", "communication": "duplex", "devices": [{"nam": "/dev
         ("tiny", ["--memory_reserve=2"], 1, "fraction"),
         ("tiny", ["--cluster=k80x2", "--evaluator=measure"], 2, "not present"),
         ("tiny", ["--input_shape=x"], 1, "NAME=2,3"),
-        ("tiny", ["--batch_axis=nothing=0"], 1, "no input 'nothing'"),  # shards or not
+        ("tiny", ["--shards=auto", "--batch_axis=nothing=0"], 1, "no input 'nothing'"),
     ],
 )
 def test_wrong_input_is_one_line_and_leaves_nothing(

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.device_limit import LIMIT
-from tfplace.choosing.order.model_order import simulated_in_order
 from tfplace.measurement.held_runs import HeldRuns
-from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.timing import (
@@ -87,14 +86,6 @@ class Comparison:
         return bool(first) and self.same_as.get(PLACED) == first
 
 
-@dataclasses.dataclass(frozen=True)
-class MemoryPeak:
-    """Attributes: predicted_bytes; measured_bytes: None where no allocator counts it."""
-
-    predicted_bytes: int
-    measured_bytes: int | None
-
-
 def compare(
     prepared: PreparedModel,
     placements: Mapping[str, IntArray],
@@ -112,12 +103,7 @@ def compare(
       seed: of the bootstrap.
       held: a child that has prepared some of them; None: in one of their own.
     """
-    alias = _first_of_equals(placements, prepared.order is not None)
-    variants = {
-        name: prepared.placed_run_graph(placements[name], in_order=name != GIVEN)
-        for name in placements
-        if alias[name] == name
-    }
+    variants, alias = distinct_runs(prepared, placements)
     run, compared = prepared.training_run(), alias.get(PLACED, "")
     results = measure_variants(variants, run, prepared.cluster, limits, compared, held)
     timed = {name: results[alias[name]] for name in placements}
@@ -125,46 +111,26 @@ def compare(
     return dataclasses.replace(_comparison(timed, limits, seed), same_as=same_as)
 
 
-def compare_memory(
-    prepared: PreparedModel, placements: Mapping[str, IntArray], limits: StepLimits
-) -> dict[str, Mapping[str, MemoryPeak] | str]:
-    """{name: {device: peak}, or a sentence why it could not run}: predicted beside measured.
+def distinct_runs(
+    prepared: PreparedModel, placements: Mapping[str, IntArray]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """{name: run graph} without repetitions, and {name: the first one with this placement}.
 
     Args:
-      prepared: the problem; its devices are present.
-      placements: {name: i4[N]}; equal ones are run once.
-      limits: time limits.
+      prepared: the problem; where it has an order, all but the given placement get it.
+      placements: {name: i4[N]}.
     """
-    alias = _first_of_equals(placements, prepared.order is not None)
-    variants = {
-        name: prepared.placed_run_graph(placements[name], in_order=name != GIVEN)
-        for name in placements
-        if alias[name] == name
-    }
-    measured = measure_peaks(variants, prepared.training_run(), prepared.cluster, limits)
-    plain = {GIVEN: dataclasses.replace(prepared, order=None)}
-    return {
-        name: _peaks(plain.get(name, prepared), placements[name], measured[alias[name]])
-        for name in placements
-    }
-
-
-def _peaks(
-    prepared: PreparedModel, device_of_op: IntArray, measured: Mapping[str, int] | Infeasible
-) -> Mapping[str, MemoryPeak] | str:
-    if isinstance(measured, Infeasible):
-        return measured.message
-    predicted = simulated_in_order(prepared, device_of_op).peak_bytes
-    return {name: MemoryPeak(int(predicted[name]), measured.get(name)) for name in predicted}
-
-
-def _first_of_equals(placements: Mapping[str, IntArray], ordered: bool) -> dict[str, str]:
-    """{name: the first one with this placement}; `ordered`: all but the given get an order."""
     first: dict[tuple[bytes, bool], str] = {}
-    return {
-        name: first.setdefault((array.tobytes(), ordered and name == GIVEN), name)
+    apart = GIVEN if prepared.order is not None else ""
+    alias = {
+        name: first.setdefault((array.tobytes(), name == apart), name)
         for name, array in placements.items()
     }
+    graphs = {
+        name: prepared.placed_run_graph(placements[name], in_order=name != GIVEN)
+        for name in first.values()
+    }
+    return graphs, alias
 
 
 def _comparison(

@@ -20,7 +20,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
 
     from graphs.placement_file import placement_text, read_placement
-    from tfplace.choosing.compare import compare, compare_memory
+    from tfplace.choosing.compare import compare
+    from tfplace.choosing.compare_memory import compare_memory
     from tfplace.choosing.order.model_order import with_order
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare

@@ -10,7 +10,7 @@ from absl import flags
 from tfplace.algorithms.table import require_known
 from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import optimize_options
-from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
+from tfplace.commands.outcome import interrupted, text_output
 from tfplace.interruption import interruptible
 from tfplace.output_paths import writable
 from tfplace.preparing.options import require_outputs
@@ -43,9 +43,6 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             if values.verbosity > 0:
                 print_phases(report, out)
     if report.search["interrupted"]:
-        return failed(
-            f"optimizing {arguments[0]!r}: interrupted after {report.search['num_trials']:,} "
-            f"trials; the best so far is in {report.output_dir}",
-            EXIT_INTERRUPTED,
-        )
+        doing, num_trials = f"optimizing {arguments[0]!r}", report.search["num_trials"]
+        return interrupted(doing, num_trials, f"is in {report.output_dir}")
     return 0

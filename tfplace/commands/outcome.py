@@ -44,6 +44,12 @@ def failed(message: str, status: int) -> int:
     return status
 
 
+def interrupted(doing: str, num_trials: int, where: str) -> int:
+    """Says where the best so far is, and after how many trials if the search was reached."""
+    after = f" after {num_trials:,} trial{'s' * (num_trials > 1)}" if num_trials else ""
+    return failed(f"{doing}: interrupted{after}; the best so far {where}", EXIT_INTERRUPTED)
+
+
 def one_line(text: str) -> str:
     """The text in one line that a person can read, whatever names are in it."""
     line = " ".join(_shortened(word, LONGEST_WORD) for word in text.split())

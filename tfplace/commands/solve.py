@@ -11,7 +11,7 @@ from absl import flags
 from graphs.errors import UsageError
 from graphs.host.whole_file import write_whole
 from tfplace.algorithms.table import ALGORITHMS, require_known
-from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
+from tfplace.commands.outcome import interrupted, text_output
 from tfplace.interruption import interruptible
 from tfplace.output_paths import require_file, require_free, writable
 from tfplace.progress import Phases, progress_for
@@ -51,11 +51,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     if not solved.interrupted:
         return 0
     where = f"is in {values.placement}" if values.placement else "was not asked for: --placement"
-    return failed(
-        f"solving {arguments[0]!r}: interrupted after {solved.searched.result.num_trials:,} "
-        f"trials; the best so far {where}",
-        EXIT_INTERRUPTED,
-    )
+    return interrupted(f"solving {arguments[0]!r}", solved.searched.result.num_trials, where)
 
 
 def _require_output(values: flags.FlagValues) -> None:
