@@ -165,7 +165,10 @@ class _Builder:
         ]
         names = self.copies[node.name]
         for shard, name in enumerate(names):
-            mine = [row[shard] for row in inputs]
+            mine = [
+                row[shard] if i in answer.shape_inputs else self.writer.for_shard(row[shard], shard)
+                for i, row in enumerate(inputs)
+            ]
             for position, entries in answer.shape_inputs.items():
                 value = self._known(data_inputs(node)[position])
                 if value is None:

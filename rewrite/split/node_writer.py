@@ -37,6 +37,7 @@ class NodeWriter:
         self.origin = ""
         self._taken = set(taken)
         self._consts: dict[tuple[Any, ...], str] = {}
+        self._value_of: dict[str, np.ndarray] = {}
 
     def free_name(self, wanted: str) -> str:
         """A name like the one wanted that no op has; it is taken from now on."""
@@ -93,7 +94,13 @@ class NodeWriter:
         new = self.node("Const", name, [])
         new.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
         new.attr["dtype"].type = new.attr["value"].tensor.dtype
+        self._value_of[f"{name}:0"] = value
         return f"{name}:0"
+
+    def for_shard(self, tensor: str, shard: int) -> str:
+        """The name of what a shard reads: of a constant that was added here its own."""
+        value = self._value_of.get(tensor)
+        return tensor if value is None else self.shared_const(value, shard)
 
 
 def _number(dtype: Any) -> int:

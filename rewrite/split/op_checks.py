@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphs.building.op_outputs import op_definition
 from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
@@ -128,6 +130,8 @@ class OpChecks:
                 # A whole tensor as terms of a sum: the first shard has all of it.
                 wanted = Meaning(tensor, SUM, frozenset()) if shard else Meaning(tensor)
         found = self._reading.meaning(new)
+        if state == WHOLE and isinstance(found, np.ndarray):  # a shard's own copy of a number
+            found = wanted if same_array(found, self._decisions.values.value(tensor)) else found
         siblings = self._reading.copies.get(op_of(old))
         if siblings and state == WHOLE and shard is not None and op_of(new) in siblings:
             wanted = wanted if op_of(new) == siblings[shard] else Meaning("")

@@ -3,7 +3,8 @@
 A sum over the batch that all shards read (the statistics of a batch normalisation, the divisor of
 a loss) would go to one device and back: two messages one after the other. Where every shard sums
 all terms itself, each term goes straight to where it is read: one message. The same holds for the
-few small ops between such a sum and the shards' ops, and for constants, which then never travel.
+few small ops between such a sum and the shards' ops, and for constants and what is computed of
+nothing else, which then never travel.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Mapping
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import WHOLE, Partial, State
 
@@ -39,6 +40,7 @@ def repeated_ops(
     """
     small: set[str] = set()  # ops whose values every shard can have for itself
     found: set[str] = set()
+    fixed: set[str] = set()  # constants, and what is computed of them: TensorFlow folds it
     for node in flat.graph_def.node:
         name = node.name
         if isinstance(answers[name], Split) or name in kept_whole or name in flat.unit_of_node:
@@ -48,17 +50,20 @@ def repeated_ops(
         if node.op == "Const":
             # A constant may wait for an op, as those of gradients do: each copy waits for its own.
             small.add(name)
+            fixed.update([name] if not node.input else [])
             continue
         sources = [parse_input(each) for each in node.input]
         if any(source.output < 0 for source in sources):
             continue
         terms = [isinstance(states[with_index(s.tensor)], Partial) for s in sources]
-        repeats = any(s.op in found for s in sources) or any(terms)
+        is_fixed = bool(sources) and all(s.op in fixed for s in sources)
+        repeats = any(s.op in found for s in sources) or any(terms) or is_fixed
         own = (term or s.op in small for s, term in zip(sources, terms, strict=True))
         if repeats and all(own) and not op_definition(node.op, name).is_stateful:
             small.add(name)
             found.add(name)
-    wanted = _read_by_shards(flat, answers, small)
+            fixed.update([name] if is_fixed else [])
+    wanted = _read_by_shards(flat, answers, small - _read_otherwise(flat, answers, fixed))
     return {
         node.name: Split(
             (WHOLE,) * len(data_inputs(node)), (WHOLE,) * len(properties.dtype_of[node.name])
@@ -66,6 +71,23 @@ def repeated_ops(
         for node in flat.graph_def.node
         if node.name in wanted
     }
+
+
+def _read_otherwise(flat: FlatGraph, answers: Mapping[str, Answer], fixed: set[str]) -> set[str]:
+    """Which ops of constants are read by anything but each other and shards that want all of it."""
+    others = {op_of(fetch) for fetch in flat.fetches}
+    for node in flat.graph_def.node:
+        answer = answers[node.name]
+        for position, name in enumerate(node.input):
+            source = parse_input(name)
+            if isinstance(answer, Split):
+                is_data = source.output >= 0 and position not in answer.shape_inputs
+                is_alike = is_data and answer.inputs[position] == WHOLE
+            else:
+                is_alike = node.name in fixed
+            if not is_alike:
+                others.add(source.op)
+    return {name for name in others & fixed if flat.nodes[name].op != "Const"}
 
 
 def _is_small(node: object, properties: TensorProperties) -> bool:
@@ -82,9 +104,10 @@ def _read_by_shards(flat: FlatGraph, answers: Mapping[str, Answer], small: set[s
     for node in reversed(flat.graph_def.node):
         answer = answers[node.name]
         if isinstance(answer, Split):
-            skipped = answer.shape_inputs
+            cut = {i for i, state in enumerate(answer.inputs) if state != WHOLE}
+            skipped = cut.union(answer.shape_inputs)
         elif node.name in wanted:
-            skipped = {}
+            skipped = set()
         else:
             continue
         for position, name in enumerate(node.input):

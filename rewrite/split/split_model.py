@@ -22,6 +22,7 @@ from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
 from rewrite.split.step_outputs import with_outputs
@@ -81,6 +82,7 @@ def split_model(
     flat = flatten(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
+    flat = merge_reads(flat)
     properties = infer_known(flat)
     kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
     told = told_batch_axes(source, flat.feeds, batch_axes or {})

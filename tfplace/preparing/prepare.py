@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from graphs.building.build import BuiltGraph, origin_devices
+from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
 from graphs.building.gradients import tied_gradients
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
@@ -179,6 +180,8 @@ def make_problem(
     """
     names = built.graph.op_names
     graph = built.graph
+    if options.num_shards > 1:
+        graph = without_step_end(without_implied(graph))
     if options.no_split:
         joined = joined_by_user(options.no_split, names, graph.colocation_group)
         graph = dataclasses.replace(graph, colocation_group=joined)
@@ -202,6 +205,11 @@ def make_problem(
     )
     if not options.free_gradients:
         tied = tied_gradients(names, graph.colocation_group, problem.allowed())
+        graph = dataclasses.replace(graph, colocation_group=tied)
+        problem = dataclasses.replace(problem, graph=graph)
+    if options.num_shards > 1:
+        end = step_end(without_implied(built.graph)).ops
+        tied = tied_end(graph.colocation_group, end, problem.allowed())
         graph = dataclasses.replace(graph, colocation_group=tied)
         problem = dataclasses.replace(problem, graph=graph)
     require_possible(

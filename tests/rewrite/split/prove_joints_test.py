@@ -105,7 +105,9 @@ def changes_of(graph_def, names, rng):
         for i, name in enumerate(node.input):
             other = name.replace("shard_0", "shard_1")
             is_there = other.removeprefix("^").partition(":")[0] in names
-            is_alike = "summed/" in name or node.op == "Shape"  # both shards have two entries
+            # Both shards have two entries, so that their sizes are equal.
+            is_size = node.op == "Shape" or (node.op, i) == ("Conv2DBackpropInput", 0)
+            is_alike = "summed/" in name or is_size
             if other != name and is_there and not is_alike:
                 changes.setdefault("another shard's part", []).append(
                     (f"{node.name} input {i}", lambda n=node, i=i, o=other: put(n, i, o))

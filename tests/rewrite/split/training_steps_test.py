@@ -12,6 +12,7 @@ from graphs.building.shapes import infer_known
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.decide_open import decide_open
+from rewrite.split.merge_reads import merge_reads
 from rewrite.split.op_view import Split
 from rewrite.split.prove_joints import prove_joints
 from tests.rewrite.split.run_step import assert_same_steps
@@ -130,29 +131,31 @@ def fed(batch):
     }
 
 
-def assert_same(flat, properties, decisions, num_shards, batches):
+def assert_same(whole, flat, properties, decisions, num_shards, batches):
     assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 20
     step = build_step(flat, properties, decisions, num_shards)
     prove_joints(flat, properties, decisions, step, num_shards)
-    for graph_def in (flat.graph_def, step.graph_def) if decisions.is_open else ():
+    for graph_def in (whole.graph_def, step.graph_def) if decisions.is_open else ():
         for node in graph_def.node:
             if node.op == "Placeholder":
                 node.attr["shape"].shape.dim[0].size = -1
     for batch in batches:
-        assert_same_steps(flat, step, fed(batch), variables_rtol=1e-4, variables_atol=1e-5)
+        assert_same_steps(whole, step, fed(batch), variables_rtol=1e-4, variables_atol=1e-5)
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_a_fixed_batch(names):
-    flat = traced(names, BATCH)
+    whole = traced(names, BATCH)
+    flat = merge_reads(whole)
     properties, axes = infer_known(flat), dict.fromkeys(fed(BATCH), 0)
-    assert_same(flat, properties, decide(flat, properties, BATCH, axes), 3, [BATCH])
+    assert_same(whole, flat, properties, decide(flat, properties, BATCH, axes), 3, [BATCH])
 
 
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_any_batch(names):
-    flat = traced(names, None)
+    whole = traced(names, None)
+    flat = merge_reads(whole)
     properties, axes = infer_known(flat), dict.fromkeys(fed(BATCH), 0)
     decisions = decide_open(flat, properties, BATCH, axes, {feed: [0] for feed in axes})
     assert decisions is not None
-    assert_same(flat, properties, decisions, 2, [BATCH, 8])
+    assert_same(whole, flat, properties, decisions, 2, [BATCH, 8])

@@ -1,0 +1,138 @@
+"""Control edges as TensorFlow runs them: without those that other edges imply.
+
+Grappler's dependency optimizer drops a control edge where a longer way leads from its op to the one
+that waits, whatever devices these lie on. What only tells that the step is over (NoOps and outputs
+that wait for all updates) gets one message from each other device, which holds nothing up: the step
+takes until its last op ends in any case.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import numpy.typing as npt
+
+from graphs.building.colocation import joined_groups
+from graphs.op_graph import IntArray, LongArray, OpGraph
+
+BoolArray = npt.NDArray[np.bool_]
+_DO_NOTHING = ("NoOp", "Identity", "IdentityN")
+_BLOCK = 1 << 12  # control edges that are looked at together: so many bits for each op
+
+
+@dataclasses.dataclass(frozen=True)
+class StepEnd:
+    """The ops that do nothing but wait for the end of a step.
+
+    Attributes:
+      ops: i4[K] ascending; none where nothing waits.
+      waited_for: i4[W] ascending: the ops whose control edges lead to them from outside.
+    """
+
+    ops: IntArray
+    waited_for: IntArray
+
+
+def without_implied(graph: OpGraph) -> OpGraph:
+    """The graph without the control edges for which there is a longer way.
+
+    Args:
+      graph: its ops are in a topological order.
+    """
+    is_implied = _is_implied(graph, np.flatnonzero(_is_control(graph)))
+    return _with_uses(graph, ~is_implied)
+
+
+def step_end(graph: OpGraph) -> StepEnd:
+    """What waits for a step's end by control edges, and for which ops.
+
+    Args:
+      graph: its ops are in a topological order.
+    """
+    waits = _waits_at_the_end(graph)
+    source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
+    outside = _is_control(graph) & waits[target] & ~waits[source]
+    return StepEnd(
+        np.flatnonzero(waits).astype(np.int32), np.unique(source[outside]).astype(np.int32)
+    )
+
+
+def without_step_end(graph: OpGraph) -> OpGraph:
+    """The graph without the control edges that lead to the step's end, whose ops lie together."""
+    ops = step_end(graph).ops
+    is_end = np.zeros(graph.num_ops, dtype=bool)
+    is_end[ops] = True
+    dropped = _is_control(graph) & is_end[graph.use_op]
+    return _with_uses(graph, ~dropped)
+
+
+def tied_end(colocation_group: IntArray, ops: IntArray, allowed: BoolArray) -> IntArray:
+    """i4[N]: the colocation groups, with the ops of the step's end in one.
+
+    Args:
+      colocation_group: i4[N]; -1 for ops in none.
+      ops: i4[K] of the step's end.
+      allowed: bool[N, D] where each op may lie; nothing is joined where no device would be left.
+    """
+    if len(ops) < 2 or not allowed[ops].all(axis=0).any():
+        return colocation_group
+    group = colocation_group.astype(np.int64)
+    members = np.flatnonzero(group >= 0)
+    first = np.full(int(group.max(initial=-1)) + 1, len(group), dtype=np.int64)
+    np.minimum.at(first, group[members], members)
+    return joined_groups(
+        len(group),
+        np.concatenate([members, ops[1:]]).astype(np.int32),
+        np.concatenate([first[group[members]], np.full(len(ops) - 1, ops[0])]).astype(np.int32),
+    )
+
+
+def _waits_at_the_end(graph: OpGraph) -> BoolArray:
+    """bool[N]: does nothing, is read by nothing else, and has a control edge to or from such."""
+    types = np.asarray(graph.op_types)
+    is_end = np.isin(types, _DO_NOTHING)
+    source, target = graph.tensor_producer[graph.use_tensor], graph.use_op
+    for use in np.argsort(source, kind="stable")[::-1].tolist():  # users before their producers
+        if not is_end[target[use]]:
+            is_end[source[use]] = False
+    among = _is_control(graph) & is_end[target]
+    tied = np.zeros(graph.num_ops, dtype=bool)
+    tied[target[among]] = True
+    tied[source[among]] = True
+    return is_end & tied
+
+
+def _is_control(graph: OpGraph) -> BoolArray:
+    """bool[U]."""
+    is_control: BoolArray = graph.tensor_output[graph.use_tensor] < 0
+    return is_control
+
+
+def _is_implied(graph: OpGraph, controls: LongArray) -> BoolArray:
+    """bool[U]: which of the control uses has a longer way beside it."""
+    source = graph.tensor_producer[graph.use_tensor].tolist()
+    target = graph.use_op.tolist()
+    is_implied = np.zeros(len(target), dtype=bool)
+    into: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for use, op in enumerate(target):
+        into[op].append(source[use])
+    producers = np.unique(graph.tensor_producer[graph.use_tensor[controls]])
+    for begin in range(0, len(producers), _BLOCK):
+        bit_of = {int(op): 1 << i for i, op in enumerate(producers[begin : begin + _BLOCK])}
+        before = [0] * graph.num_ops  # which of the producers lead to an op
+        longer = [0] * graph.num_ops  # by a way of two edges or more
+        for op, sources in enumerate(into):
+            direct = far = 0
+            for each in sources:
+                far |= before[each]
+                direct |= bit_of.get(each, 0)
+            before[op], longer[op] = direct | far, far
+        for use in controls.tolist():
+            bit = bit_of.get(source[use], 0)
+            is_implied[use] |= bool(longer[target[use]] & bit)
+    return is_implied
+
+
+def _with_uses(graph: OpGraph, kept: BoolArray) -> OpGraph:
+    return dataclasses.replace(graph, use_tensor=graph.use_tensor[kept], use_op=graph.use_op[kept])

@@ -1,0 +1,128 @@
+"""Reads a variable once where all who read it see the same value.
+
+Optimizers read the step's number and the learning rate anew for each variable that they update. A
+read is stateful, so TensorFlow merges none of them, and each one is a message of its own to every
+device that it is used on. Reads that no write can come before are one and the same.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, op_of, parse_input
+
+_READ = "ReadVariableOp"
+_NEVER_WRITE = frozenset({_READ, "ResourceGather", "ResourceGatherNd", "VariableShape"})
+_PLACE = "loc:@"
+
+
+def merge_reads(flat: FlatGraph) -> FlatGraph:
+    """The step without the reads that read what an earlier one does.
+
+    Merged are reads that wait for nothing, of variables that the step never writes, or that all
+    their writes come after.
+
+    Args:
+      flat: the step with its calls opened.
+
+    Returns:
+      The step; the same object where there is nothing to merge.
+    """
+    kept_for = _kept_for(flat)
+    if not kept_for:
+        return flat
+    graph_def = type(flat.graph_def)(
+        versions=flat.graph_def.versions, library=flat.graph_def.library
+    )
+    rows = zip(flat.graph_def.node, flat.origins, strict=True)
+    rest = [(node, origin) for node, origin in rows if node.name not in kept_for]
+    for node, _ in rest:
+        new = copy.deepcopy(node)
+        inputs = [_renamed(name, kept_for) for name in node.input]
+        data = [name for name in inputs if not name.startswith("^")]
+        new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
+        _rename_places(new, kept_for)
+        graph_def.node.append(new)
+    return dataclasses.replace(flat, graph_def=graph_def, origins=[origin for _, origin in rest])
+
+
+def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
+    """{read that is left out: the read that takes its place}."""
+    reads, writers = _uses_of_variables(flat)
+    several = {variable: names for variable, names in reads.items() if len(names) > 1}
+    if not several:
+        return {}
+    bit_of = {name: 1 << i for i, name in enumerate(n for names in several.values() for n in names)}
+    before = _reads_before(flat, bit_of)
+    kept_for: dict[str, str] = {}
+    for variable, names in several.items():
+        first, *others = names
+        mask = sum(bit_of[name] for name in names)
+        if all(before[writer] & mask == mask for writer in writers[variable]):
+            kept_for.update(dict.fromkeys(others, first))
+    return kept_for
+
+
+def _uses_of_variables(
+    flat: FlatGraph,
+) -> tuple[dict[tuple[bytes, bytes, int], list[str]], dict[tuple[bytes, bytes, int], set[str]]]:
+    """{variable: its reads that may be merged}, {variable: what else may write it}."""
+    variable_of = {
+        node.name: _variable(node) for node in flat.graph_def.node if node.op == "VarHandleOp"
+    }
+    fixed = {op_of(fetch) for fetch in flat.fetches} | flat.unit_of_node.keys()
+    fixed |= flat.share_of_node.keys() | flat.after_of_node.keys()
+    fixed.update(name for names in flat.after_of_node.values() for name in names)
+    reads: dict[tuple[bytes, bytes, int], list[str]] = defaultdict(list)
+    writers: dict[tuple[bytes, bytes, int], set[str]] = defaultdict(set)
+    for node in flat.graph_def.node:
+        for name in data_inputs(node):
+            variable = variable_of.get(parse_input(name).op)
+            if variable is None:
+                continue
+            if node.op == _READ and len(node.input) == 1 and node.name not in fixed:
+                if node.attr["dtype"].type == variable[2]:
+                    reads[variable].append(node.name)
+            elif node.op not in _NEVER_WRITE:
+                writers[variable].add(node.name)
+    return reads, writers
+
+
+def _variable(node: Any) -> tuple[bytes, bytes, int]:
+    """What tells variables apart: container, name and dtype."""
+    name = node.attr["shared_name"].s if "shared_name" in node.attr else b""
+    container = node.attr["container"].s if "container" in node.attr else b""
+    return container, name or node.name.encode(), node.attr["dtype"].type
+
+
+def _reads_before(flat: FlatGraph, bit_of: Mapping[str, int]) -> Mapping[str, int]:
+    """{op: which reads surely come before it}, as bits."""
+    before: dict[str, int] = {}
+    for node in flat.graph_def.node:
+        found = 0
+        for name in node.input:  # what closes a loop comes later, and has no bits yet
+            source = parse_input(name).op
+            found |= before.get(source, 0) | bit_of.get(source, 0)
+        before[node.name] = found
+    return before
+
+
+def _renamed(name: str, kept_for: Mapping[str, str]) -> str:
+    """An input that reads what is kept; a read has one output."""
+    source = parse_input(name).op
+    if source not in kept_for:
+        return name
+    return f"^{kept_for[source]}" if name.startswith("^") else kept_for[source]
+
+
+def _rename_places(node: Any, kept_for: Mapping[str, str]) -> None:
+    places: Sequence[bytes] = node.attr["_class"].list.s if "_class" in node.attr else ()
+    for i, place in enumerate(places):
+        name = place.decode().removeprefix(_PLACE)
+        if name in kept_for:
+            places[i] = f"{_PLACE}{kept_for[name]}".encode()  # type: ignore[index]
