@@ -195,12 +195,11 @@ class _Run:
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
-        prepared = decided.prepared
-        left = self._left(REPORTING_SECONDS) - _splitting_seconds(prepared, self.phases)
+        left = self._left(REPORTING_SECONDS) - _splitting_seconds(decided.prepared, self.phases)
         return decided.searched.data_parallel or interruption.unless_seen(
             functools.partial(
                 data_parallel_baseline,
-                prepared,
+                decided.prepared,
                 self.options.problem,
                 left,
                 decided.corrected,
@@ -269,18 +268,18 @@ def _read(
     return with_order(prepared, options.problem.order)
 
 
-def _reading(phases: Phases) -> float:
-    """What reading and pricing the step has taken."""
-    seconds = phases.seconds()
-    return seconds["read"] + seconds["price"]
-
-
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
     """What reading a step split for all devices takes, and pricing it without timing, roughly."""
     seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
     timing = TRACE_SECONDS if prepared.is_present else 0.0
     once = seconds["read"] + max(seconds["price"] - timing, 0.0)
     return once * prepared.problem.num_devices / num_shards
+
+
+def _reading(phases: Phases) -> float:
+    """What reading and pricing the step has taken."""
+    seconds = phases.seconds()
+    return seconds["read"] + seconds["price"]
 
 
 def _write(

@@ -24,15 +24,17 @@ def problem_options(
     Args:
       model: path.
       values: of the flags.
-      searches_shards: whether --shards=auto is understood.
+      searches_shards: whether --shards=auto is understood, and a step may be split unasked.
+
+    Raises:
+      UsageError: a flag says nothing that could be meant, or nothing to this command.
     """
     shards = num_shards(_of(values, "shards", "1"), searches_shards)
-    batch_axes = _of(values, "batch_axis", [])
-    if batch_axes and shards == 1:
+    batch_axes = read_batch_axes(_of(values, "batch_axis", []))
+    if batch_axes and shards == 1 and not searches_shards:
         raise UsageError(
-            f"reading --batch_axis={batch_axes[0]}: found a step that is not split, in which no "
-            "input has a batch; wanted --shards=M besides (--shards=auto in optimize), or no "
-            "--batch_axis"
+            f"reading --batch_axis={values.batch_axis[0]}: it says how a step is split, found "
+            "--shards=1, which leaves it whole; give --shards a number above 1, or no --batch_axis"
         )
     return ProblemOptions(
         model=model,
@@ -48,7 +50,7 @@ def problem_options(
         cost_cache=cost_cache_directory(values),
         num_shards=shards,
         order=_of(values, "order", "none"),
-        batch_axes=read_batch_axes(batch_axes),
+        batch_axes=batch_axes,
     )
 
 

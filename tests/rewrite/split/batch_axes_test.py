@@ -36,12 +36,6 @@ def test_what_is_no_input_or_no_axis(given, said):
         told_axes(FEEDS, given, NAMES)
 
 
-def test_an_input_has_one_batch_axis():
-    assert read_batch_axes(["a=b=1", "y=-1", "y=-1"]) == {"a=b": 1, "y": -1}
-    with pytest.raises(UsageError, match="'y=0': found y=-1 before; wanted one axis"):
-        read_batch_axes(["y=-1", "y=0"])
-
-
 def test_a_first_axis_of_any_size_is_the_batch_and_none_of_a_fixed_size():
     """More ops of a step may know the feature axis: it still is no batch."""
     feeds = [TensorSpec("x:0", "float32", (7, 4)), TensorSpec("n:0", "float32", (4,))]
@@ -49,3 +43,9 @@ def test_a_first_axis_of_any_size_is_the_batch_and_none_of_a_fixed_size():
     assert candidates(feeds, {"x:0": [0]}, {"x:0": 1})[0] == (4, {"x:0": 1, "n:0": 0})
     time = [TensorSpec("x:0", "float32", (6, 9, 4))]  # a fixed batch, and any number of steps
     assert [size for size, _ in candidates(time, {"x:0": [1]}, {})] == [9, 6]
+
+
+def test_an_input_has_one_batch_axis():
+    assert read_batch_axes(["a=b=1", "y=-1", "y=-1"]) == {"a=b": 1, "y": -1}
+    with pytest.raises(UsageError, match="'y=0': found y=-1 before; wanted one axis"):
+        read_batch_axes(["y=-1", "y=0"])

@@ -94,13 +94,9 @@ def test_forms_to_emit(text, error):
         optimize_options("m", values_of("optimize", "m", f"--emit={text}"))
 
 
-def test_a_batch_axis_of_a_step_that_is_not_split_is_an_error(capsys):
-    words = ["m.pb", "--cluster=k80x2", "--batch_axis=x=1"]
-    assert main(["optimize", *words]) == 1
-    error = capsys.readouterr().err
-    assert "reading --batch_axis=x=1: found a step that is not split" in error
-    assert len(error.strip().splitlines()) == 1
-    with pytest.raises(UsageError, match="wanted --shards=M besides"):
-        problem_options("m.pb", values_of("simulate", *words))
-    values = values_of("simulate", *words, "--shards=2")
-    assert problem_options("m.pb", values).batch_axes == {"x": 1}
+def test_a_batch_axis_of_a_step_that_stays_whole_is_told():
+    with pytest.raises(UsageError, match="--shards=1, which leaves it whole; give --shards a numb"):
+        problem_options("m", values_of("inspect", "m", "--batch_axis=x=0"))
+    for words in (["simulate", "m", "--shards=2"], ["optimize", "m"]):  # may split it unasked
+        options = problem_options("m", values_of(*words, "--batch_axis=x=0"), words[0][0] == "o")
+        assert options.batch_axes == {"x": 0}
