@@ -27,7 +27,7 @@ from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import simulated_in_order, with_order
+from tfplace.choosing.order.model_order import simulated_in_order, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import Decided
@@ -91,7 +91,7 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
-        options = _on_known_machine(options, progress, phases, compiling, scratch)
+        options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
         compiling.wait(phases, progress)
@@ -136,19 +136,22 @@ class _Run:
         self.phases.begin("search")
         with kept_search(prepared, options, progress) as (prepared, folder):
             prepared = at_most(prepared, options.max_devices)
-            limited = budget_beside_order(prepared, options)
+            order = wanted_order(options.problem, prepared.is_present)
             unsplit = None
             if options.problem.num_shards == AUTO:
-                shards = ShardSearch(prepared, limited, trained, progress, _reading(self.phases))
+                shards = ShardSearch(prepared, options, trained, progress, _reading(self.phases))
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
-                prepared = with_order(prepared, options.problem.order)
+                prepared = with_order(prepared, order)
                 unsplit = shards.unsplit()
             else:
+                limited = budget_beside_order(prepared, options)
                 searched = find_placement(prepared, limited, trained, folder, progress)
         searched = in_order(prepared, searched)
-        return Found(prepared, search_in_order(prepared, options, searched, progress)), unsplit
+        left = options.budget_seconds - self.phases.seconds()["search"]
+        searched = search_in_order(prepared, options, searched, progress, left)
+        return Found(prepared, searched), unsplit
 
     def decide(self, found: Found, unsplit: Found | None) -> tuple[Decided, BuiltModel | None]:
         """What is written after real runs, where there are any, and its graph as a SavedModel."""
@@ -220,7 +223,7 @@ class _Run:
         return self.end - self.phases.total() - reserved
 
 
-def _on_known_machine(
+def with_known_machine(
     options: OptimizeOptions,
     progress: Progress,
     phases: Phases,
@@ -230,10 +233,14 @@ def _on_known_machine(
     """Devices and links as measured, where real runs are to decide and there is time for it."""
     if options.evaluator != "auto" or options.budget_seconds < LEAST_SECONDS_TO_CALIBRATE:
         return options
-    compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
-    phases.begin("measure")  # it is no part of what reading and pricing another split would take
+
+    def real_runs_begin(sentence: str) -> None:
+        compiling.wait(phases, progress)  # nothing else should run on this machine meanwhile
+        phases.begin("measure")  # it is no part of what reading and pricing another split takes
+        progress.say(sentence)
+
     with progress.working():
-        problem = on_known_machine(options.problem, scratch, progress.say)
+        problem = on_known_machine(options.problem, scratch, real_runs_begin)
     return dataclasses.replace(options, problem=problem)
 
 
@@ -265,7 +272,7 @@ def _read(
         )
     for sentence in prepared.matched:
         progress.say(sentence)
-    return with_order(prepared, options.problem.order)
+    return with_order(prepared, wanted_order(options.problem, prepared.is_present))
 
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:

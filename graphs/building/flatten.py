@@ -143,7 +143,7 @@ class _Linker:
 
     def _output_control(self, call: str) -> str:
         """The no-op that runs after a call, which is made where there is none yet."""
-        path = self.opener.output_control(call)
+        path = self._name_of_output_control(call)
         if path not in self.opener.raw:
             effects = list(self.opener.side_effects.get(call, ()))
             producers = [
@@ -154,6 +154,9 @@ class _Linker:
             )
         self._need(path)
         return path
+
+    def _name_of_output_control(self, call: str) -> str:
+        return self.opener.output_control.get(call, f"{call}/output_control")
 
     def _need(self, name: str) -> None:
         if name not in self.inputs_of:
@@ -216,7 +219,7 @@ class _Linker:
                 op = tensor.rpartition(":")[0]
             else:
                 is_call = each in self.opener.call_outputs
-                op = self.opener.output_control(each) if is_call else each
+                op = self._name_of_output_control(each) if is_call else each
             before.append(op)
         return tuple(op for op in dict.fromkeys(before) if op in self.inputs_of)
 

@@ -6,7 +6,7 @@ Outputs of calls keep the calls' names here, and nothing is pruned; flatten.py d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -45,7 +45,7 @@ class CallOpener:
       alias: {output of a call: the tensor that it is}.
       side_effects: {call or opened conditional: ops that run with it}.
       call_outputs: {call: the tensors that are its outputs}.
-      path_of_call: {call: what its ops' names begin with, where that is not its own name}.
+      output_control: {call: the no-op that runs after it}.
       conditional_of: {call: the opened conditional that it is in a branch of, or ""}.
       unit_reason: {unit: why it stays one}.
       opened: {opened conditional: its NodeDef}.
@@ -58,7 +58,8 @@ class CallOpener:
         self.alias: dict[str, str] = {}
         self.side_effects: dict[str, list[str]] = {}
         self.call_outputs: dict[str, list[str]] = {}
-        self.path_of_call: dict[str, str] = {}
+        self.output_control: dict[str, str] = {}
+        self._gate: dict[str, str] = {}
         self.conditional_of: dict[str, str] = {}
         self.unit_reason: dict[str, str] = {}
         self.opened: dict[str, Any] = {}
@@ -115,10 +116,10 @@ class CallOpener:
                 "tfplace can place functions only where they end; rewrite the recursion as a loop"
             )
         path = name + self._suffix(call.node.name, callee, body)
-        if path != name:
-            self.path_of_call[name] = path
+        inner = self._paths_in(callee)
+        self.output_control[name] = f"{path}/{_free('output_control', inner)}"
         if call.controls:
-            gate = f"{path}/input_control"
+            gate = self._gate[path] = f"{path}/{_free('input_control', inner)}"
             self.raw[gate] = RawNode(
                 no_op(gate), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
             )
@@ -143,10 +144,6 @@ class CallOpener:
         if function not in self._paths:
             self._paths[function] = paths_of(self.library[function].node_def)
         return self._paths[function]
-
-    def output_control(self, call: str) -> str:
-        """The no-op that runs after a call."""
-        return f"{self.path_of_call.get(call, call)}/output_control"
 
     def open_body(
         self, path: str, call: RawNode, function: str, inputs: Sequence[str], body: Body
@@ -178,7 +175,7 @@ class CallOpener:
         paths = self._paths_in(function)
         inner = dataclasses.replace(body, calls=(*body.calls, function), paths=paths)
         local = dict(zip(arguments, inputs, strict=False))
-        own_gate = f"{path}/input_control"
+        own_gate = self._gate.get(path, f"{path}/input_control")
         gate = own_gate if own_gate in self.raw else body.gate
         inner = dataclasses.replace(inner, gate=gate if body.conditional else "")
         scope = _BodyScope(path, local, definition, self.library, gate)
@@ -255,6 +252,12 @@ class _BodyScope:
             else:
                 controls.append(f"{self.path}/{name}")
         return inputs, controls
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def substituted(node: Any, call: Any) -> Any:

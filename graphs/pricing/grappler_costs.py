@@ -20,7 +20,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.host.child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.op_graph import FloatArray
+from graphs.op_graph import FloatArray, LongArray
+from graphs.pricing.alike import without_alike
 from graphs.source_model import TensorSpec
 
 PRICING_SECONDS = 600.0
@@ -47,20 +48,39 @@ class OpWork:
     notes: Sequence[str]
 
 
-def estimate(flat: FlatGraph, properties: TensorProperties) -> OpWork:
+def estimate(
+    flat: FlatGraph, properties: TensorProperties, alike: LongArray | None = None
+) -> OpWork:
     """Asks Grappler, in a process of its own, what every node computes and moves.
 
     A graph that Grappler refuses or dies of gets no prices, and a note that says why.
+
+    Args:
+      flat: the graph.
+      properties: of its tensors.
+      alike: i8[nodes] of `first_alike`, of which only the first are asked about; None for all.
     """
-    nodes = flat.graph_def.node
-    unpriced = np.full(len(nodes), np.nan)
+    graph_def = flat.graph_def
     feeds = [*(spec for spec in flat.feeds if spec.shape is not None), *properties.bounds]
-    result = _ask(with_feeds_as_placeholders(flat.graph_def, feeds))
+    own = np.arange(len(graph_def.node))
+    if alike is None or (alike == own).all():
+        return _estimate(graph_def, feeds, properties)
+    work = _estimate(without_alike(graph_def, alike), feeds, properties)
+    if np.isnan(work.flops).all():  # names that look like copies', and are something else
+        return _estimate(graph_def, feeds, properties)
+    row = np.cumsum(alike == own)[alike] - 1
+    return OpWork(work.flops[row], work.memory_bytes[row], work.notes)
+
+
+def _estimate(graph_def: Any, feeds: Sequence[TensorSpec], properties: TensorProperties) -> OpWork:
+    nodes = graph_def.node
+    unpriced = np.full(len(nodes), np.nan)
+    result = _ask(with_feeds_as_placeholders(graph_def, feeds))
     notes = []
     if unknown := result.get("unknown_op_types"):
         notes.append(f"Grappler knows no op type {', '.join(unknown)}")
         foreign = {node.name for node in nodes if node.op in unknown}
-        result = _ask(_without(flat.graph_def, feeds, foreign, properties))
+        result = _ask(_without(graph_def, feeds, foreign, properties))
     if "error" in result:
         notes.append(f"Grappler priced nothing: {result['error']}")
         return OpWork(unpriced, unpriced.copy(), notes)

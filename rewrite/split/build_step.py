@@ -19,7 +19,7 @@ from rewrite.split.op_view import Split
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
-from rewrite.split.states import WHOLE, Partial
+from rewrite.split.states import WHOLE, Partial, Sharded, shard_sizes
 from rewrite.split.step_tensors import StepTensors, tensor_name
 
 
@@ -102,9 +102,7 @@ class _Builder:
         self.copies = self._names_of_copies()
         self.said: dict[str, list[str]] = {}
         self.shapes = self._shapes(advice)
-        self.tensors = StepTensors(
-            self.writer, self.shapes, self.properties, decisions.state_of_tensor, num_shards
-        )
+        self.tensors = StepTensors(self.writer, self.shapes, self.properties, decisions, num_shards)
         numbers = ShardNumbers(self.writer, self.shapes, num_shards)
         self.functions = ShardFunctions(
             flat.library, numbers, decisions.batch, num_shards, taken.functions
@@ -173,6 +171,10 @@ class _Builder:
                 if value is None:
                     raise RewriteError(f"splitting {node.name!r}: a size is not known beforehand")
                 mine[position] = self.shapes.of_shard(mine[position], value, entries, shard)
+            for position, rows in answer.row_inputs.items():
+                mine[position] = self._rebased(
+                    mine[position], data_inputs(node)[position], rows, shard
+                )
             new = self.writer.node(node.op, name, [*mine, *self._controls(node, shard)])
             self._copy_attrs(node, new, shard)
             for key, attr in answer.attrs.items():
@@ -191,6 +193,16 @@ class _Builder:
             if answer.is_mean and isinstance(state, Partial):
                 parts = [self._weighted(tensor, part, shard) for shard, part in enumerate(parts)]
             self.tensors.set_parts(tensor, state, parts)
+
+    def _rebased(self, part: str, tensor: str, rows: Sharded, shard: int) -> str:
+        """Numbers of rows, counted from the first one of a shard."""
+        first = sum(shard_sizes(self.decisions.batch, self.num_shards)[:shard])
+        if not first:
+            return part
+        dtype = self.tensors.dtype(tensor_name(tensor))
+        start = self.writer.shared_const(np.array(rows.size(first), dtype), shard)
+        name = f"{op_of(tensor)}/rows/shard_{shard}"
+        return self.writer.op("Sub", name, [part, start], T=dtype)
 
     def _add_shape(self, node: Any) -> None:
         """What is said of a whole tensor's shape, though the tensor itself is in parts."""

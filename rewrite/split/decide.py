@@ -18,7 +18,9 @@ from rewrite.split.loops import added_to_a_sum, function_answer
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
 from rewrite.split.repeat import repeated_ops
+from rewrite.split.row_numbers import block_of_rows
 from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, NEEDED_WHOLE, ROOTS
+from rewrite.split.rules.segments import SEGMENTS
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Listed, Sharded, State, can_be_cut
 
@@ -38,6 +40,8 @@ class Decisions:
       is_open: whether the step takes any batch size, so that all sizes are computed in each run.
       elements: {TensorList "op:i": what its elements are}.
       open_axes: {fed tensor: its axes of any size} of such a step.
+      sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
+        as it is added, instead of all at once.
     """
 
     batch: int
@@ -49,6 +53,7 @@ class Decisions:
     is_open: bool = False
     elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    sums_in_turn: bool = False
 
 
 def decide(
@@ -223,6 +228,7 @@ def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> O
                 facts.shape(tensor),
                 facts.dtype(tensor),
                 facts.value(tensor),
+                block_of_rows(facts, tensor, batch) if node.op in SEGMENTS else 0,
             )
         )
     name = node.name

@@ -17,6 +17,7 @@ from rewrite.split.states import Sharded, State
 from rewrite.split.step_tensors import tensor_name
 
 DIFFERS = "what becomes of it is not the same for every batch size"
+ROWS_BY_NUMBER = "its row numbers depend on where in the batch a shard begins, of any batch size"
 OTHER_DIMENSION = "another dimension than the batch is open, too"
 _MORE_ENTRIES = 3
 _MORE_ELEMENTS = 1
@@ -108,6 +109,8 @@ def _difference(node: Any, first: Decisions, second: Decisions) -> str:
         return DIFFERS if isinstance(two, Split) else ""
     if one != two:
         return DIFFERS
+    if one.row_inputs:
+        return ROWS_BY_NUMBER
     data = data_inputs(node)
     for position, entries in one.shape_inputs.items():
         value = second.values.value(tensor_name(data[position]))

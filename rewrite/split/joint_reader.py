@@ -46,7 +46,7 @@ class JointReader:
     def read(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
         """What the outputs of a joint are; raises RewriteError where they make no sense."""
         first = inputs[0] if inputs else None
-        if not isinstance(first, Meaning):
+        if not isinstance(first, Meaning) or first.first_row:
             raise self._wrong(node)
         allowed = _ATTRS.get(node.op, {"T"})
         if set(node.attr) != allowed:
@@ -61,6 +61,8 @@ class JointReader:
             return [self._reshaped(node, inputs)]
         if node.op == "Identity":
             return [first]
+        if node.op == "Sub":
+            return [self._rebased(node, inputs)]
         if node.op == "ZerosLike" and first == Meaning(first.tensor):
             return [Meaning(first.tensor, SUM, frozenset())]  # a sum of none of its terms
         if first.is_unweighted:
@@ -82,6 +84,15 @@ class JointReader:
             f"reading {node.name!r} of the split step: a {node.op} of these inputs joins, sums or "
             "cuts nothing"
         )
+
+    def _rebased(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        """Numbers of rows, counted from another one than the first."""
+        given, start = inputs
+        assert isinstance(given, Meaning)
+        is_part = isinstance(given.state, Sharded) and len(given.shards) == 1
+        if not is_part or given.is_apart or not isinstance(start, np.ndarray) or start.shape:
+            raise self._wrong(node)
+        return dataclasses.replace(given, first_row=int(start))
 
     def _joined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
         parts = [part for part in inputs[:-1] if isinstance(part, Meaning)]

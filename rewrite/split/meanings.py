@@ -21,6 +21,7 @@ class Meaning:
       shards: which of its parts this is, or which terms are combined already.
       is_apart: whether the blocks outside of the batch have a dimension of their own, at
         state.axis; state.inner is not known yet where all of it is apart.
+      first_row: of numbers of rows: which row of the whole they count from.
       is_unweighted: whether it still has to be multiplied by its share of the batch.
     """
 
@@ -29,6 +30,7 @@ class Meaning:
     shards: frozenset[int] = frozenset()
     is_apart: bool = False
     is_unweighted: bool = False
+    first_row: int = 0
 
 
 Value = Meaning | np.ndarray

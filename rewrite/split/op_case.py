@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rewrite.split.states import State
+from rewrite.split.states import Sharded, State
 
 Shape = tuple[int, ...] | None
 _COPIES = 4  # what is read and made, whole and in parts
@@ -26,6 +26,7 @@ class CaseInput:
       state: what the copies read.
       value: the whole tensor, where no run can change it.
       values_of_shards: what each copy reads instead, where the input holds sizes.
+      rows: how the rows that it names count the batch, where each entry names rows of its own.
       is_handle: whether it is the handle of a variable.
       is_list: whether it is a TensorList of the rows of such a tensor.
     """
@@ -37,13 +38,14 @@ class CaseInput:
     values_of_shards: tuple[np.ndarray, ...] = ()
     is_handle: bool = False
     is_list: bool = False
+    rows: Sharded | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
         """What two inputs that are alike have in common."""
         values = () if self.value is None else (self.value, *self.values_of_shards)
         written = tuple((str(v.dtype), v.shape, v.tobytes()) for v in values)
-        return self.shape, self.dtype, self.state, written, self.is_handle, self.is_list
+        return self.shape, self.dtype, self.state, written, self.is_handle, self.is_list, self.rows
 
 
 @dataclasses.dataclass(frozen=True)

@@ -114,7 +114,7 @@ def _inputs(
         if value is not None and "float" in dtype and not (value.size == 1 and value.all()):
             value = None  # random numbers prove more than zeros, and are alike for many ops
         shape = properties.shape_of[source.op][source.output]
-        yield CaseInput(shape, dtype, state, value, own)
+        yield CaseInput(shape, dtype, state, value, own, rows=answer.row_inputs.get(position))
 
 
 def of_shard(value: np.ndarray, entries: Mapping[int, Sharded], size: int) -> np.ndarray:

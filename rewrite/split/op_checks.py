@@ -102,7 +102,9 @@ class OpChecks:
         for position, (old, new, state) in enumerate(pairs):
             entries = answer.shape_inputs.get(position)
             if not entries:
-                self._reads(here.name, new, old, state, shard)
+                rows = answer.row_inputs.get(position)
+                first = 0 if rows is None else rows.size(sum(self._reading.sizes[:shard]))
+                self._reads(here.name, new, old, state, shard, first)
                 continue
             value = self._decisions.values.value(with_index(parse_input(old).tensor))
             found = self._reading.said(new)
@@ -113,13 +115,15 @@ class OpChecks:
                     f"wanted {wanted}"
                 )
 
-    def _reads(self, reader: str, new: str, old: str, state: State, shard: int | None) -> None:
+    def _reads(
+        self, reader: str, new: str, old: str, state: State, shard: int | None, first_row: int = 0
+    ) -> None:
         """An input is the tensor that it was, whole or the part of a shard."""
         tensor = with_index(parse_input(old).tensor)
         wanted = Meaning(tensor)
         if state != WHOLE:
             assert shard is not None
-            wanted = Meaning(tensor, state, frozenset({shard}))
+            wanted = Meaning(tensor, state, frozenset({shard}), first_row=first_row)
             if state == SUM and self._decisions.state_of_tensor[tensor] == WHOLE:
                 # A whole tensor as terms of a sum: the first shard has all of it.
                 wanted = Meaning(tensor, SUM, frozenset()) if shard else Meaning(tensor)

@@ -54,11 +54,27 @@ def made_up(case: OpCase, position: int, dtype: Any) -> tuple[np.ndarray, list[n
     whole = (
         _random(case, position, rng, dtype) if given.value is None else given.value.astype(dtype)
     )
+    if given.rows is not None:
+        return _own_rows(case, given, given.rows, whole)
     if given.values_of_shards:
         return whole, [value.astype(dtype) for value in given.values_of_shards]
     if isinstance(given.state, Sharded):
         return whole, cut(whole, given.state, case.sizes)
     return whole, [whole] * len(case.sizes)
+
+
+def _own_rows(
+    case: OpCase, given: CaseInput, rows: Sharded, numbers: np.ndarray
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Numbers of rows of which each batch entry has `rows.inner`, and the same for each shard."""
+    assert isinstance(given.state, Sharded)
+    entry = np.arange(len(numbers), dtype=numbers.dtype) // given.state.inner
+    whole = entry * rows.inner + numbers % rows.inner
+    firsts = [rows.size(sum(case.sizes[:shard])) for shard in range(len(case.sizes))]
+    parts = cut(whole, given.state, case.sizes)
+    return whole, [
+        (part - first).astype(numbers.dtype) for part, first in zip(parts, firsts, strict=True)
+    ]
 
 
 def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -> np.ndarray:

@@ -23,6 +23,8 @@ class InputView:
       shape: of the whole tensor at the batch size that the step is placed for; None or a
         negative dimension where TensorFlow can't say.
       dtype: name of its dtype.
+      block: where it names rows, and each entry of the batch only rows of its own: how many each
+        has; else 0.
       value: the whole tensor's value, where no run can change it; else None. Values that are
         derived from shapes are those at the batch size that the step is placed for.
     """
@@ -31,6 +33,7 @@ class InputView:
     shape: Shape
     dtype: str
     value: np.ndarray | None = None
+    block: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +96,8 @@ class Split:
         this entry of a 1-D input (entry 0 of a scalar) counts batch entries, outer * B * inner
         of them, and is outer * n_m * inner for shard m. A -1, which TensorFlow infers, stays.
       attrs: {name: AttrValue} that all copies have instead of the op's own.
+      row_inputs: {input: how the rows that it names count the batch}: a shard's rows are counted
+        from its own first one.
       is_mean: whether each copy's outputs are averages over its own part of the batch: they are
         multiplied by n_m / B, so that their sum is the average over the whole batch.
       bodies: {attribute that names a function: SplitBody} of a loop, a conditional or a call, whose
@@ -105,6 +110,7 @@ class Split:
     attrs: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     is_mean: bool = False
     bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    row_inputs: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
 
     @property
     def is_repeated(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -105,15 +106,32 @@ def _moved(
     made: Mapping[str, Any],
     fetched: Collection[str],
 ) -> set[str]:
-    """The ops of the unsplit step whose names the split one needs for something else."""
+    """The ops of the unsplit step whose names the split one needs for something else.
+
+    A loop of TensorFlow 1 moves as one, with the edges by which it goes round.
+    """
     moved = set(fetched) & originals.keys()
-    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):  # sources first
+    shared: dict[str, set[str]] = {}  # {op: what it reads, and the ops of its loop}
+    loops: dict[str, set[str]] = defaultdict(set)
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
         name = node.name
         if name in originals and name in made:
-            reads = {op_of(each.removeprefix("^")) for each in node.input}
             is_own = not origin.function and origin.node == name  # else of a call that was opened
-            if not is_own or _bare(made[name]) != _bare(node) or not moved.isdisjoint(reads):
+            if not is_own or _bare(made[name]) != _bare(node):
                 moved.add(name)
+            shared[name] = {op_of(each.removeprefix("^")) for each in node.input}
+            if name in flat.unit_of_node:
+                loops[flat.unit_of_node[name]].add(name)
+    readers: dict[str, set[str]] = defaultdict(set)
+    for name, reads in shared.items():
+        for each in reads:
+            readers[each].add(name)
+    todo = list(moved)
+    while todo:
+        name = todo.pop()
+        more = readers[name] | loops.get(flat.unit_of_node.get(name, ""), set())
+        todo += more - moved
+        moved |= more
     return moved
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
 from graphs.building.flatten import flatten
-from graphs.building.op_outputs import output_dtype
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
-from graphs.names import op_of, with_index
+from graphs.names import op_of
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
@@ -26,10 +24,9 @@ from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
-from rewrite.split.split_signature import signature_call
+from rewrite.split.step_outputs import with_outputs
 from rewrite.split.write_model import run_name, whole_name, written
 
-_OUTPUT = "tfplace_output_"
 AN_OUTPUT = "it is an output of the step"
 """Why an op stays whole that stands for what a run fetches."""
 
@@ -47,6 +44,7 @@ class SplitModel:
       decisions: what became of each of its ops.
       step: the split step.
       num_shards: M.
+      outputs: {Identity op of the step: the fetched tensor that it stands for}.
     """
 
     given: SourceModel
@@ -57,10 +55,14 @@ class SplitModel:
     decisions: Decisions
     step: SplitStep
     num_shards: int
+    outputs: Mapping[str, str]
 
 
 def split_model(
-    source: SourceModel, num_shards: int, batch_axes: Mapping[str, int] | None = None
+    source: SourceModel,
+    num_shards: int,
+    batch_axes: Mapping[str, int] | None = None,
+    sums_in_turn: bool = False,
 ) -> SplitModel:
     """Splits the run of a model.
 
@@ -68,13 +70,14 @@ def split_model(
       source: the model as it came.
       num_shards: M, at least 2.
       batch_axes: {input: which axis is its batch}, as far as the user named them.
+      sums_in_turn: see Decisions.
 
     Raises:
       UsageError: the step can't be split into so many parts, or is not in the model.
     """
     _require_own_step(source)
     own = _own_graph(source)
-    outputs, step_source = _with_outputs(source)
+    outputs, step_source = with_outputs(source)
     flat = flatten(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
@@ -83,6 +86,7 @@ def split_model(
     told = told_batch_axes(source, flat.feeds, batch_axes or {})
     fused = flat
     flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
+    decisions = dataclasses.replace(decisions, sums_in_turn=sums_in_turn)
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
         f"more, or run the unsplit step, signature {whole_name(source)}; entries:"
@@ -90,7 +94,8 @@ def split_model(
     taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
     step = build_step(flat, properties, decisions, num_shards, advice, taken)
     split = written(source, own, flat, step, outputs)
-    return SplitModel(source, split, fused, flat, decisions.properties, decisions, step, num_shards)
+    properties = decisions.properties
+    return SplitModel(source, split, fused, flat, properties, decisions, step, num_shards, outputs)
 
 
 def told_batch_axes(
@@ -121,32 +126,6 @@ def _own_graph(source: SourceModel) -> Any:
     if source.saved_model_dir:
         return source.meta_graph_def.graph_def
     return given_graph(source)
-
-
-def _with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
-    """The model with an Identity for each fetched tensor, which stays whole and keeps its name.
-
-    Returns:
-      {Identity op: the tensor that it stands for}, and the model that fetches them.
-    """
-    highest: dict[str, int] = {}
-    for fetch in source.fetches:
-        if ":" in fetch:
-            op, _, index = with_index(fetch).rpartition(":")
-            highest[op] = max(highest.get(op, 0), int(index))
-    graph_def = copy.deepcopy(source.graph_def)
-    outputs: dict[str, str] = {}
-    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
-    call = signature_call(graph_def, source.fetches)
-    for op, most in highest.items():
-        count = len(call.attr["Tout"].list.type) if call is not None else most + 1
-        for number in range(count):
-            name = _free(f"{_OUTPUT}{len(outputs)}", nodes)
-            identity = graph_def.node.add(op="Identity", name=name, input=[f"{op}:{number}"])
-            identity.attr["T"].type = output_dtype(nodes[op], library, number)
-            outputs[name] = f"{op}:{number}"
-    fetches = [f"{name}:0" for name in outputs] + [f for f in source.fetches if ":" not in f]
-    return outputs, dataclasses.replace(source, graph_def=graph_def, fetches=tuple(fetches))
 
 
 def _decided(
@@ -193,10 +172,3 @@ def _decided(
 
 def _num_split(decisions: Decisions) -> int:
     return sum(isinstance(answer, Split) for answer in decisions.answer_of_op.values())
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    """A name like the one wanted that is not taken."""
-    while name in taken:
-        name += "_"
-    return name

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.names import parse_input, with_index
+from rewrite.split.decide import Decisions
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
-_COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul", "all": "LogicalAnd",
-                "any": "LogicalOr"}  # fmt: skip
+_COMBINE_OPS = {"sum": "AddV2", "max": "Maximum", "min": "Minimum", "prod": "Mul",
+                "all": "LogicalAnd", "any": "LogicalOr"}  # fmt: skip
 
 
 class StepTensors:
@@ -30,12 +31,13 @@ class StepTensors:
         writer: NodeWriter,
         shapes: ShardShapes,
         properties: TensorProperties,
-        state_of_tensor: Mapping[str, State],
+        decisions: Decisions,
         num_shards: int,
     ):
         self.counts = {"join": 0, "sum": 0, "cut": 0}
         self._writer, self._shapes, self._properties = writer, shapes, properties
-        self._state_of_tensor = state_of_tensor
+        self._state_of_tensor = decisions.state_of_tensor
+        self._in_turn = decisions.sums_in_turn
         self._num_shards = num_shards
         self._parts: dict[tuple[str, State], list[str]] = {}
         self._whole: dict[str, str] = {}
@@ -131,7 +133,7 @@ class StepTensors:
     def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
         dtype = self.dtype(tensor)
         name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
-        if state.combine == "sum":
+        if state.combine == "sum" and not self._adds_in_turn(tensor):
             new = self._writer.node("AddN", self._writer.free_name(name), list(parts), T=dtype)
             new.attr["N"].i = len(parts)
             return f"{new.name}:0"
@@ -140,6 +142,11 @@ class StepTensors:
         for part in parts[1:]:
             result = self._writer.op(_COMBINE_OPS[state.combine], name, [result, part], **types)
         return result
+
+    def _adds_in_turn(self, tensor: str) -> bool:
+        """Grappler joins a chain of AddN to one AddN, and leaves one of AddV2 alone."""
+        is_large = self._in_turn and self._num_bytes(tensor) > MOST_BYTES
+        return is_large and "float" in self.dtype(tensor)
 
     def _terms(self, tensor: str, whole: str) -> list[str]:
         """A whole tensor as terms of a sum: the first shard has all of it."""

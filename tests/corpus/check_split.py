@@ -17,6 +17,7 @@ from rewrite.split.compare_runs_child import compare
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_ops_child import outcomes_of
+from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import SplitModel, split_model
 from rewrite.split.states import shard_sizes
 from tests.corpus.check_model import load_fields
@@ -53,6 +54,7 @@ def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
         if NO_BATCH not in str(error):
             raise
         return SplitResult(source.mode, why_not=NO_BATCH)
+    prove_written(split.source, split.step, split.outputs)
     wrong = _wrong_ops(split)
     joints = prove_joints(split.flat, split.properties, split.decisions, split.step, num_shards)
     runs = compare(

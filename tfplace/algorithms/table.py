@@ -69,7 +69,7 @@ def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
     def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
         known = [start, instance.given, instance.expert] if takes_known else [start]
         placements = [each for each in known if each is not None]
-        starts = [*split_starts(instance.problem, seed), *one_shot_starts(instance, seed)]
+        starts = [*split_starts(instance, seed), *one_shot_starts(instance, seed)]
         if placements:
             starts.insert(0, lambda: np.array(placements, dtype=np.int32))
         made: Policy = _imported(module, name)(instance.problem, seed, starts)
@@ -87,6 +87,15 @@ ONE_SHOTS: Mapping[str, tuple[str, str]] = {
     "metis": ("placers.metis", "minimum_cuts"),  # balanced minimum cuts
     "heft": ("placers.heft", "heft"),  # upward ranks, earliest finish
     "sct": ("placers.sct", "m_sct"),  # favourite children from a linear program
+}
+
+# What of them a split step's search begins with: they are baselines, and known by then.
+SPLIT_ONE_SHOTS = ("single", "topological", "etf")
+
+# The same for split steps alone; no --algorithm is called so.
+SPLIT_SHOTS: Mapping[str, tuple[str, str]] = {
+    "data_parallel": ("placers.data_parallel", "data_parallel_starts"),
+    "pipeline": ("placers.pipeline", "pipelines"),
 }
 
 ALGORITHMS: Mapping[str, Maker] = {
@@ -209,7 +218,7 @@ def annealing_from(problem: Problem, seed: int, placements: IntArray) -> Policy:
 def one_shot(name: str, instance: Instance, seed: int) -> IntArray:
     """i4[B, N]: placements of a one-shot algorithm, computed once for an instance and a seed."""
     if (name, seed) not in instance.one_shots:
-        place = _imported(*ONE_SHOTS[name])
+        place = _imported(*{**ONE_SHOTS, **SPLIT_SHOTS}[name])
         instance.one_shots[name, seed] = place(instance.problem, seed)
     return instance.one_shots[name, seed]
 
@@ -217,18 +226,18 @@ def one_shot(name: str, instance: Instance, seed: int) -> IntArray:
 def one_shot_starts(instance: Instance, seed: int) -> list[Start]:
     """What makes the placements that annealing begins with, when their turn comes."""
     names = [*ONE_SHOTS]
-    if instance.problem.num_ops > MAX_SCT_OPS:
+    if is_split(instance.problem):  # the others take seconds, and data parallelism is far ahead
+        names = [name for name in names if name in SPLIT_ONE_SHOTS]
+    elif instance.problem.num_ops > MAX_SCT_OPS:
         names.remove("sct")
     return [functools.partial(one_shot, name, instance, seed) for name in names]
 
 
-def split_starts(problem: Problem, seed: int) -> list[Start]:
+def split_starts(instance: Instance, seed: int) -> list[Start]:
     """What makes data parallel placements and a pipeline of a split step; nothing for others."""
-    if not is_split(problem):
+    if not is_split(instance.problem):
         return []
-    data_parallel = _imported("placers.data_parallel", "data_parallel_starts")
-    pipeline = _imported("placers.pipeline", "pipeline")
-    return [lambda: data_parallel(problem), lambda: pipeline(problem, seed)[None]]
+    return [functools.partial(one_shot, name, instance, seed) for name in SPLIT_SHOTS]
 
 
 def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:

@@ -49,17 +49,19 @@ class RangeBound:
     """What holds for some numbers of shards.
 
     Attributes:
-      first, last: the least and the greatest of them; `last` is None where there is no greatest.
+      first, last: the least and the greatest of them.
       lower_bound_seconds: of every placement of a step of so many shards.
     """
 
     first: int
-    last: int | None
+    last: int
     lower_bound_seconds: float
 
 
 def any_split_bounds(steps: Mapping[int, Problem], batch: int) -> list[RangeBound]:
-    """Bounds for all numbers of shards, from 1 on; none where only the unsplit step was read.
+    """Bounds for all numbers of shards, up to a shard for each entry of the batch.
+
+    None where only the unsplit step was read.
 
     Args:
       steps: {number of shards: the step's problem on one cluster}; 1 is among them.
@@ -77,9 +79,8 @@ def any_split_bounds(steps: Mapping[int, Problem], batch: int) -> list[RangeBoun
         seconds = _of_range(lower, upper, split, batch)
         bounds.append(RangeBound(lower.num_shards, upper.num_shards - 1, seconds))
     most = split[-1]
-    is_last = most.num_shards >= batch
-    seconds = _of_range(most, most if is_last else None, split, batch)
-    return [*bounds, RangeBound(most.num_shards, batch if is_last else None, seconds)]
+    seconds = _of_range(most, most if most.num_shards >= batch else None, split, batch)
+    return [*bounds, RangeBound(most.num_shards, max(batch, most.num_shards), seconds)]
 
 
 def least_of(bounds: Sequence[RangeBound]) -> float | None:

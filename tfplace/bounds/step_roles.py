@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.op_graph import FloatArray, IntArray, OpGraph
+from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from tfplace.bounds.travel_bound import Sharing
 from tfplace.grouping.copies import WHOLE, original_name, shard_of_op
@@ -74,7 +74,7 @@ def step_roles(problem: Problem) -> StepRoles:
         is_copy=is_copy[kept],
         gathers=_gathers(graph, shard)[kept],
         most=most[role_of_op[kept]],
-        sharing=_sharing(graph, shard, tensors, ~is_copy[kept], num_shards),
+        sharing=_sharing(graph, shard, role_of_op, tensors, kept),
     )
 
 
@@ -98,16 +98,33 @@ def _gathers(graph: OpGraph, shard: IntArray) -> BoolArray:
 
 
 def _sharing(
-    graph: OpGraph, shard: IntArray, tensors: IntArray, is_one: BoolArray, num_shards: int
+    graph: OpGraph, shard: IntArray, role: LongArray, tensors: IntArray, kept: IntArray
 ) -> Sharing:
-    """A whole op's tensor fans out, unless it is one shard's part of something."""
-    users = np.bincount(graph.use_tensor, minlength=graph.num_tensors)
-    pairs = np.stack([graph.use_tensor, shard[graph.use_op]], axis=1)
-    pairs = np.unique(pairs[pairs[:, 1] != WHOLE], axis=0)
-    num_readers = np.bincount(pairs[:, 0], minlength=graph.num_tensors)
-    is_whole = shard[graph.tensor_producer] == WHOLE
-    is_shared = is_whole & ((num_readers == 0) | (num_readers == num_shards))
-    return Sharing((is_shared & (users > 1))[tensors], (users == 1)[tensors], is_one)
+    """A whole op's tensor fans out where it goes to all shards alike, or to none.
+
+    Tensors that go to one op each count as used once where those of all shards go to the same op.
+    """
+    num_shards = int(shard.max(initial=WHOLE)) + 1
+    maker, user = graph.tensor_producer[graph.use_tensor], graph.use_op
+    num_users = np.bincount(graph.use_tensor, minlength=graph.num_tensors)
+    to_copy, of_copy = shard[user] != WHOLE, shard[maker] != WHOLE
+    partly = _incomplete(graph.use_tensor, role[user], to_copy, num_shards)
+    is_shared = np.ones(graph.num_tensors, dtype=bool)
+    is_shared[graph.use_tensor[partly]] = False
+    is_shared &= (shard[graph.tensor_producer] == WHOLE) & (num_users > 1)
+    is_single = num_users == 1
+    partly = _incomplete(user, role[maker], of_copy & is_single[graph.use_tensor], num_shards)
+    is_single[graph.use_tensor[partly]] = False
+    return Sharing(is_shared[tensors], is_single[tensors], shard[kept] == WHOLE)
+
+
+def _incomplete(one: IntArray, role: LongArray, counts: BoolArray, num_shards: int) -> BoolArray:
+    """bool[U]: uses that count, of which there are not so many between the same `one` and role."""
+    pairs = np.stack([one.astype(np.int64), role], axis=1)[counts]
+    _, number, times = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    found = np.zeros(len(counts), dtype=bool)
+    found[counts] = times[number.reshape(-1)] != num_shards
+    return found
 
 
 def _part(problem: Problem, kept: IntArray, seconds: FloatArray) -> tuple[Problem, IntArray]:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.placement import Infeasible
+from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, choose
 from tfplace.choosing.finalists import FIRST_ROUND, has_finalists
@@ -46,8 +47,13 @@ class Found:
 
     def choice(self) -> Choice:
         """By prediction."""
-        candidates = [*self.searched.candidates, *self.searched.fewer]
-        return choose(candidates, self.prepared.problem)
+        return choice_of(self.prepared.problem, self.searched)
+
+
+def choice_of(problem: Problem, searched: Searched) -> Choice:
+    """By prediction, of everything that was found; compared with the unsplit step if known."""
+    unsplit = () if searched.unsplit is None else searched.unsplit.baselines
+    return choose([*searched.candidates, *searched.fewer], problem, unsplit)
 
 
 def time_beside_unsplit(

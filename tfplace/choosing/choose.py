@@ -27,12 +27,16 @@ class Choice:
     sentence: str
 
 
-def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
+def choose(
+    candidates: Sequence[Candidate], problem: Problem, unsplit: Sequence[Candidate] = ()
+) -> Choice:
     """Chooses by prediction.
 
     Args:
       candidates: with the names "given" and "single" among them.
       problem: what they place.
+      unsplit: the baselines of the step as it came, where `problem` is split and both are known:
+        it was slower, so what is chosen is compared with them alone.
 
     Raises:
       MemoryLimitError: none of them fits.
@@ -46,6 +50,9 @@ def choose(candidates: Sequence[Candidate], problem: Problem) -> Choice:
     if is_fixed(problem) and best.step_seconds == given.step_seconds:
         return Choice(given, "kept_given", "constraints and kernels leave every op one device")
     chosen = simplest(problem, candidates)
+    if unsplit:
+        given, single = _named(unsplit, "given"), _named(unsplit, "single")
+        return Choice(chosen, "placed", _gain_sentence(chosen, best, given, single, problem))
     if _same(chosen, single):
         return Choice(single, "kept_single", _single_sentence(best, single))
     if _same(chosen, given):

@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from graphs.errors import TfplaceError
 from graphs.problem import Problem
-from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import working_devices
+from tfplace.algorithms.table import one_shot
 from tfplace.choosing.baselines import Baseline, Candidate, as_reported
 from tfplace.choosing.device_limit import limited_to
+from tfplace.choosing.ties import moved_tensors
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.simulation.simulated import simulated
@@ -40,14 +41,26 @@ class DataParallel(Baseline):
     transfer_bytes: int = 0
 
 
-def data_parallel_candidate(prepared: PreparedModel) -> Candidate | None:
+def data_parallel_candidate(prepared: PreparedModel, seed: int = 0) -> Candidate | None:
     """The placement for a step that is split into as many shards as devices compute; else None."""
     if prepared.split is None:
         return None
     if prepared.split.num_shards != len(working_devices(prepared.problem)):
         return None
-    placed = simulated(prepared.problem, data_parallel(prepared.problem))
-    return Candidate(NAME, placed.device_of_op, placed.outcome)
+    placement = one_shot(NAME, prepared.instance, seed)[0]
+    return Candidate(NAME, placement, simulated(prepared.problem, placement).outcome)
+
+
+def as_data_parallel(problem: Problem, candidate: Candidate) -> DataParallel:
+    """What was simulated of a step that is split for all its devices, as report.json has it."""
+    known = as_reported(candidate, problem)
+    moved = moved_tensors(problem, candidate.device_of_op)
+    return DataParallel(
+        **vars(known),
+        num_shards=len(working_devices(problem)),
+        num_transfers=len(moved),
+        transfer_bytes=int(problem.graph.tensor_bytes[moved].sum()),
+    )
 
 
 def data_parallel_baseline(
@@ -83,14 +96,8 @@ def data_parallel_baseline(
             why = "not tried: no time was left to time its ops"
             return DataParallel(None, False, why, {}, num_shards)
         prepared = dataclasses.replace(prepared, problem=problem)
-    placed = simulated(prepared.problem, data_parallel(prepared.problem))
-    known = as_reported(Candidate(NAME, placed.device_of_op, placed.outcome), prepared.problem)
-    return DataParallel(
-        **vars(known),
-        num_shards=num_shards,
-        num_transfers=placed.num_transfers,
-        transfer_bytes=placed.transfer_bytes,
-    )
+    candidate = data_parallel_candidate(prepared, options.seed)
+    return None if candidate is None else as_data_parallel(prepared.problem, candidate)
 
 
 def _on_the_same_devices(problem: Problem, searched: PreparedModel) -> Problem:

@@ -19,6 +19,8 @@ from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
+FOUND_FIRST = "found first on"
+"""How the names of these placements begin."""
 HALF_SHARE, QUARTER_SHARE = 0.2, 0.1
 """Of the budget. On four devices and more only: two have nothing but a single one below them."""
 
@@ -45,7 +47,7 @@ def found_on_fewer(
             continue
         num_trials += result.num_trials
         if (best := result.best) is not None:
-            name = f"found first on {most // part}"
+            name = f"{FOUND_FIRST} {most // part}"
             found.append(Candidate(name, best.placement.device_of_op, best.outcome))
         if result.interrupted:
             break

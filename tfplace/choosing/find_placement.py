@@ -6,21 +6,33 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
+from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.table import stages_of
 from tfplace.choosing.baselines import (
     LEAST_SECONDS,
+    Baseline,
     Candidate,
+    as_reported,
     baseline_candidates,
     best_of,
 )
-from tfplace.choosing.by_devices import NONE, device_counts, on_fewer_devices, reserved
+from tfplace.choosing.by_devices import (
+    NONE,
+    OnDevices,
+    by_devices,
+    device_counts,
+    on_fewer_devices,
+    reserved,
+)
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
 from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.evaluators import evaluator_for
+from tfplace.choosing.fewer_first import FOUND_FIRST, found_on_fewer
 from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
 from tfplace.choosing.ties import without_idle
 from tfplace.choosing.tried_shards import TriedShards
+from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -41,6 +53,8 @@ class Searched:
       result: of the algorithm's search.
       shards: what was tried of --shards=auto; empty where the number was given.
       data_parallel: the baseline, where trying numbers of shards has come by it.
+      unsplit: the step as it came, where another number of shards is best; what is written is
+        compared with it then.
     """
 
     baselines: Sequence[Candidate]
@@ -49,11 +63,23 @@ class Searched:
     fewer: Sequence[Candidate] = ()
     shards: Sequence[TriedShards] = ()
     data_parallel: DataParallel | None = None
+    unsplit: Unsplit | None = None
 
     @property
     def best(self) -> Candidate | None:
         """The fastest of all that can run."""
         return best_of([*self.candidates, *self.fewer])
+
+    def reported_baselines(self, problem: Problem) -> dict[str, Baseline]:
+        """As report.json has them: those of the unsplit step, wherever they are known."""
+        if self.unsplit is not None:
+            return dict(self.unsplit.reported())
+        return {each.name: as_reported(each, problem) for each in self.baselines}
+
+    def by_devices(self, problem: Problem, chosen: Candidate) -> list[OnDevices]:
+        """The best step found on 1, 2, 4, ... devices, split or not."""
+        rows = by_devices(problem, [*self.candidates, *self.fewer, chosen])
+        return rows if self.unsplit is None else self.unsplit.better(rows)
 
 
 def find_placement(
@@ -88,6 +114,11 @@ def find_placement(
     else:
         baselines = list(earlier.baselines)
         known = [*earlier.candidates, *known]
+    left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
+    num_trials = 0
+    if folder is None:
+        first, num_trials = _found_first(prepared, options, known, left)
+        known = [*known, *first]
     stages = []
     if problem.num_devices > 1:
         best = best_of(known)
@@ -105,8 +136,9 @@ def find_placement(
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(prepared, options):  # the rounds of real runs search on
         left *= FIRST_SEARCH_SHARE
-    spared = reserved(problem, left, options.max_trials) if is_simulated else NONE
-    limits = _without(Limits(left, options.max_trials), spared, len(device_counts(problem)) - 1)
+    trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
+    spared = reserved(problem, left, trials) if is_simulated else NONE
+    limits = _without(Limits(left, trials), spared, len(device_counts(problem)) - 1)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         result = search(stages, evaluator, limits, progress.search, folder)
         candidates = list(known)
@@ -123,6 +155,17 @@ def find_placement(
     return Searched(baselines, candidates, result, fewer)
 
 
+def _found_first(
+    prepared: PreparedModel, options: OptimizeOptions, known: Sequence[Candidate], seconds: float
+) -> tuple[list[Candidate], int]:
+    """What `auto` finds on fewer devices, once, and the trials of it: more are never worse."""
+    is_done = any(each.name.startswith(FOUND_FIRST) for each in known)
+    if options.algorithm != "auto" or options.evaluator == "measure" or is_done:
+        return [], 0
+    limits = Limits(seconds, options.max_trials)
+    return found_on_fewer(prepared.instance, known, limits, options.seed)
+
+
 def _baselines(
     prepared: PreparedModel, options: OptimizeOptions, simulator: SimulatingEvaluator
 ) -> list[Candidate]:
@@ -132,7 +175,7 @@ def _baselines(
     )
     if (limit := too_many(prepared, prepared.given)) is not None:
         baselines[0] = dataclasses.replace(baselines[0], outcome=limit)
-    evenly = data_parallel_candidate(prepared)
+    evenly = data_parallel_candidate(prepared, options.seed)
     if evenly is not None:
         limit = too_many(prepared, evenly.device_of_op)
         baselines.append(dataclasses.replace(evenly, outcome=limit or evenly.outcome))

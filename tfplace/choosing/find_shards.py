@@ -19,14 +19,18 @@ from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.against_unsplit import Found
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
+from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
+from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Searched, find_placement
+from tfplace.choosing.order.model_order import wanted_order, with_order
+from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.shard_counts import next_count, why_not
 from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
+from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
@@ -95,6 +99,9 @@ class ShardSearch:
                 self._longer(each, SECOND_SHARE)
         winner = self._winner()
         decided(winner.prepared)
+        order = wanted_order(self._options.problem, self._whole.is_present)
+        ordered = with_order(winner.prepared, order)
+        self._options = budget_beside_order(ordered, self._options)
         self._longer(winner, 1.0)
         winner = self._winner()
         told = self._told(winner)
@@ -109,8 +116,13 @@ class ShardSearch:
     def _told(self, tried: ShardsFound) -> Found:
         """What was found for a number of shards, and what is told of all numbers."""
         told = sorted([*(each.told() for each in self.tried), *self.skipped], key=_by_shards)
+        unsplit = None
+        if tried.shards > 1:
+            known = next(each.searched for each in self.tried if each.shards == 1)
+            everything = [*known.candidates, *known.fewer]
+            unsplit = Unsplit(self._whole.problem, known.baselines, everything)
         searched = dataclasses.replace(
-            tried.searched, shards=told, data_parallel=self._data_parallel
+            tried.searched, shards=told, data_parallel=self._data_parallel, unsplit=unsplit
         )
         return Found(dataclasses.replace(tried.prepared, steps_read=self._read()), searched)
 
@@ -172,8 +184,6 @@ class ShardSearch:
             self.skipped.append(TriedShards(shards, reason="not tried: interrupted"))
             return
         limited = at_most(prepared, self._options.max_devices)
-        if shards == len(working_devices(limited.problem)):
-            self._data_parallel = data_parallel_baseline(limited, options)
         self._first(shards, limited)
 
     def _first(self, shards: int, prepared: PreparedModel) -> None:
@@ -194,6 +204,9 @@ class ShardSearch:
         )
         self._num_trials += found_now.result.num_trials
         self.tried.append(ShardsFound(shards, prepared, found_now))
+        for each in found_now.baselines:
+            if each.name == DATA_PARALLEL:
+                self._data_parallel = as_data_parallel(prepared.problem, each)
 
     def _longer(self, tried: ShardsFound, share: float) -> None:
         """Another search of a number that was tried, with a share of what is left."""

@@ -11,6 +11,7 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.order.advice import shards_that_fit
 from tfplace.simulation.schedule import HeldIntervals, alive_at_peak, held_intervals
 from tfplace.simulation.simulator import Simulator
 from tfplace.units_text import bytes_text, share_text
@@ -121,7 +122,9 @@ def _remedies(problem: Problem, device_of_op: IntArray, peaks: FloatArray, worst
     wanted = math.ceil(float(peaks[same].sum()) / max(float(usable[worst]), 1.0))
     wanted = max(wanted, len(same) + 1)
     memory = float(peaks[worst]) / max(1.0 - problem.memory_reserve, 1e-9)
+    in_turn = shards_that_fit(problem, device_of_op, worst, float(peaks[worst]))
     return [
+        *([in_turn] if in_turn else []),
         batch,
         f"at least {wanted} such devices",
         f"{bytes_text(memory)} of memory on {problem.device_names[worst]}",

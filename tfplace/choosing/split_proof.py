@@ -11,13 +11,14 @@ from typing import Any
 
 import psutil
 
-from graphs.errors import VerificationError
+from graphs.errors import ModelError, VerificationError
 from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, LoadProof, prove_loads
 from rewrite.split.prove_norms import NormsProof, prove_norms
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
+from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import SplitModel
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption
@@ -68,6 +69,7 @@ def proven_split(
       VerificationError: the split step is or computes something else, doesn't load, or nothing of
         it could be proven.
     """
+    _require_written(split)
     whole = interruption.unless_seen(lambda: _proof(split, feeds, run, seconds), None)
     norms = NormsProof()
     if whole is not None and not whole.differing:
@@ -148,6 +150,13 @@ def _unproven(proof: SplitProof) -> str:
             "or processor time, or leave --shards out"
         )
     return f"{what}, and whole steps {proof.run}; --verify=run compares whole steps"
+
+
+def _require_written(split: SplitModel) -> None:
+    try:
+        prove_written(split.source, split.step, split.outputs)
+    except (RewriteError, ModelError) as error:
+        raise _defect(str(error)) from error
 
 
 def _require_joints(split: SplitModel) -> None:

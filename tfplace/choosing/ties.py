@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from graphs.op_graph import IntArray
+from graphs.op_graph import IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.device_limit import num_counted
@@ -37,13 +37,24 @@ def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
 
 def extent(problem: Problem, device_of_op: IntArray) -> tuple[int, int, int]:
     """Counted devices, devices and transfers of a placement i4[N]."""
+    num_devices = len(np.unique(device_of_op))
+    return (
+        num_counted(problem, device_of_op),
+        num_devices,
+        len(moved_tensors(problem, device_of_op)),
+    )
+
+
+def moved_tensors(problem: Problem, device_of_op: IntArray) -> LongArray:
+    """i8[K]: the tensor of each transfer of a placement i4[N].
+
+    One for each other device that has users of a tensor (the contract, section 6).
+    """
     graph = problem.graph
     target = device_of_op[graph.use_op]
     moved = device_of_op[graph.tensor_producer[graph.use_tensor]] != target
-    # One transfer for each other device that has users of a tensor (the contract, section 6).
     copies = graph.use_tensor[moved].astype(np.int64) * problem.num_devices + target[moved]
-    num_devices = len(np.unique(device_of_op))
-    return num_counted(problem, device_of_op), num_devices, len(np.unique(copies))
+    return np.asarray(np.unique(copies) // problem.num_devices)
 
 
 def without_idle(

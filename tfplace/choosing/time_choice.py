@@ -10,7 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.problem import Problem
-from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
 from tfplace.choosing.finalists import has_finalists, of_measured_search
@@ -20,13 +19,13 @@ from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.first_plans import is_open
 from tfplace.choosing.rounds.plan import Round
 from tfplace.choosing.rounds.real_runs import child_for
+from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
-from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ROUNDS_SHARE = 0.8
 """Of the time for real runs; the comparison with given and single has the rest."""
@@ -148,26 +147,18 @@ def _after(decided: Decided, won: Contest) -> Decided:
     )
     searched = dataclasses.replace(
         searched,
-        baselines=_predicted(prepared.problem, searched.baselines),
-        candidates=_predicted(prepared.problem, searched.candidates),
-        fewer=_predicted(prepared.problem, searched.fewer),
+        baselines=predicted(prepared.problem, searched.baselines),
+        candidates=predicted(prepared.problem, searched.candidates),
+        fewer=predicted(prepared.problem, searched.fewer),
+        unsplit=None
+        if searched.unsplit is None
+        else searched.unsplit.on(lambda problem: model.corrected(problem, theta)),
     )
     choice = decided.choice
     if not np.array_equal(choice.candidate.device_of_op, won.winner.device_of_op):
         choice = dataclasses.replace(choice, verdict="placed")
     choice = dataclasses.replace(choice, candidate=won.winner)
     return Decided(prepared, searched, choice, None, won.rounds, won.corrections)
-
-
-def _predicted(problem: Problem, candidates: Sequence[Candidate]) -> list[Candidate]:
-    """The candidates with new outcomes, but for those that were not tried or may not be."""
-    evaluator = SimulatingEvaluator(problem, num_threads=1)
-    return [
-        dataclasses.replace(each, outcome=evaluator.evaluate(each.device_of_op[None])[0])
-        if math.isfinite(each.step_seconds)
-        else each
-        for each in candidates
-    ]
 
 
 def _comparison_seconds(decided: Decided) -> float:

@@ -44,7 +44,7 @@ COMMANDS = {
         + table.CLUSTER
         + table.SEARCH
         + table.PROBLEM
-        + table.ORDER
+        + table.SEARCHED_ORDER
         + table.SEARCH_FILES,
         (
             "tfplace optimize model.pb",

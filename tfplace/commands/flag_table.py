@@ -140,6 +140,15 @@ ORDER = (
         ("none", "edges"),
     ),
 )
+SEARCHED_ORDER = (
+    Flag(
+        "order",
+        "enum",
+        "auto",
+        f"{ORDER[0].help}; auto: edges with --shards, where the cluster's devices are not here",
+        ("auto", "none", "edges"),
+    ),
+)
 PROBLEM = RUN + CONSTRAINTS + SPLIT + COST_CACHE
 SEED = (Flag("seed", "integer", 0, "of every random choice", least=0),)
 BUDGET = (

@@ -70,7 +70,8 @@ def load_model(options: ProblemOptions) -> LoadedModel:
     split = None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     if options.num_shards > 1:
-        split = split_model(source, options.num_shards, options.batch_axes)
+        in_order = options.order != "none"
+        split = split_model(source, options.num_shards, options.batch_axes, in_order)
         source = split.source
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
     is_own = source.origins is None

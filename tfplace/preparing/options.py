@@ -39,7 +39,8 @@ class ProblemOptions:
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
       num_shards: into how many parts the step's batch is split; 1 leaves the step whole; AUTO.
-      order: "edges" for control edges that say what starts first, or "none".
+      order: "edges" for control edges that say what starts first, "none", or "auto": where
+        num_shards is not 1 and the devices are not here.
       batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
     """
 

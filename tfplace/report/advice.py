@@ -62,6 +62,6 @@ def shards_advice(
     if parallelism["kind"] != ACCUMULATION or shards_tried:
         return []
     return [
-        "all shards lie on one device, where splitting only adds ops: without --shards the step is "
-        "likely to be shorter"
+        "all shards lie on one device, which saves no time: without --shards the step is likely to "
+        "be shorter, if it fits the memory (shards one after another, --order=edges, hold less)"
     ]

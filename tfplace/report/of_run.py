@@ -8,8 +8,6 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
-from tfplace.choosing.baselines import as_reported
-from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
@@ -66,7 +64,7 @@ def report_of(
     searched, choice, proof = run.searched, run.choice, run.proof
     best = best_of_prediction(prediction_of(explained.placed))
     bound, estimate = proof.lower_bound_seconds, run.data_parallel
-    baselines = {c.name: as_reported(c, prepared.problem) for c in searched.baselines}
+    baselines = searched.reported_baselines(prepared.problem)
     if estimate is not None:
         baselines[NAME] = estimate
     placed = explained.placed
@@ -101,9 +99,7 @@ def report_of(
         order=order_facts(prepared, choice.candidate.device_of_op),
         parallelism=kind,
         shards_tried=searched.shards,
-        by_devices=by_devices(
-            prepared.problem, [*searched.candidates, *searched.fewer, choice.candidate]
-        ),
+        by_devices=searched.by_devices(prepared.problem, choice.candidate),
         advice={
             "sentences": [
                 *advice(estimate, best.step_seconds),

@@ -10,8 +10,11 @@ from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
 from rewrite.split.rules.reductions import UNKNOWN_AXES
-from rewrite.split.states import Partial
+from rewrite.split.states import WHOLE, Partial, Sharded
 
+SEGMENTS = frozenset(
+    "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd".split()
+)
 LARGE = StayWhole("its result is larger than the rows that it adds up, which are joined instead")
 
 
@@ -23,6 +26,8 @@ def unsorted_segment(view: OpView, combine: str = "sum") -> Answer:
     data, ids, result = view.inputs[0].shape, view.inputs[1].shape, view.output_shapes[0]
     if data is None or ids is None or result is None or min(result, default=1) < 0:
         return UNKNOWN_SHAPE
+    if (own := _within_entries(view)) is not None:
+        return own
     rows = axes(len(data))
     return _cheap(
         view,
@@ -33,6 +38,16 @@ def unsorted_segment(view: OpView, combine: str = "sum") -> Answer:
             dict.fromkeys(rows[: len(ids)], combine),
         ),
     )
+
+
+def _within_entries(view: OpView) -> Split | None:
+    """Where each batch entry's rows are added up to rows of its own."""
+    ids, rows = view.inputs[1].state, Sharded(0, 1, view.inputs[1].block)
+    if not rows.inner or not isinstance(ids, Sharded) or (ids.axis, ids.outer) != (0, 1):
+        return None
+    if view.inputs[0].state != ids or len(view.inputs[1].shape or ()) != 1:
+        return None
+    return Split((ids, ids, WHOLE), (rows,), {2: {0: rows}}, row_inputs={1: rows})
 
 
 def scatter_nd(view: OpView) -> Answer:

@@ -303,3 +303,23 @@ def test_an_op_of_the_main_graph_may_have_the_name_of_an_op_that_is_called():
     wanted = np.tanh(np.square([0.5, 2.0])) ** 2
     found = run(flat.graph_def, "out:0", {"x0:0": [0.5, 2.0]})
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_called_function_may_have_ops_of_the_names_that_opening_adds():
+    """As the function of a split step has, which was opened once before."""
+
+    @tf.function
+    def count(x):
+        with tf.control_dependencies([x]):
+            tf.no_op(name="output_control")
+            before = tf.no_op(name="input_control")
+        tf.print(x)
+        with tf.control_dependencies([before]):
+            return x + 1.0
+
+    graph_def, feeds = traced(count, tf.TensorSpec([]))
+    flat = flatten(graph_def, feeds, ["out:0"])
+    effect = next(name for name, node in flat.nodes.items() if node.op == "PrintV2")
+    (control,) = [fetch for fetch in flat.fetches if ":" not in fetch]
+    assert control.endswith("/output_control_")
+    assert f"^{effect}" in flat.nodes[control].input

@@ -21,6 +21,13 @@ X, Y = floats(BATCH, 4), floats(BATCH, 4) + 3.0
 IMAGES = floats(BATCH, 6, 6, 2)
 FILTER = floats(3, 3, 2, 3)
 
+
+def gradient_of_gather(x, ids):
+    """Adds rows up within each entry of the batch."""
+    gathered = tf.gather(x, ids, axis=1, batch_dims=1)
+    return tf.gradients(gathered, x, grad_ys=[gathered * gathered])[0]
+
+
 # {name: (what is fed, axes of the batch, the op, whether it is split)}
 CASES = {
     "unary": ([X], [0], lambda x: tf.tanh(x), True),
@@ -132,6 +139,9 @@ CASES = {
     "gather rows": ([X], [0], lambda x: tf.gather(x, [2, 0], axis=0), False),
     "gather in each": (
         [X, ints(4, BATCH, 2)], [0, 0], lambda x, i: tf.gather(x, i, axis=1, batch_dims=1), True,
+    ),
+    "gather in each, its gradient": (
+        [floats(BATCH, 4, 3), ints(4, BATCH, 2)], [0, 0], gradient_of_gather, True,
     ),
     "one hot": ([ints(4, BATCH)], [0], lambda i: tf.one_hot(i, 4), True),
     "a loss by shape": (

@@ -10,7 +10,11 @@ import tf_keras
 from tensorflow.python.framework import function
 from tensorflow.python.ops import control_flow_v2_toggles
 
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
+from rewrite.split.prove_written import prove_written
+from rewrite.split.split_model import split_model
 from tests.rewrite.split.loops_test import BATCH, whole_loops
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS
@@ -87,3 +91,30 @@ def test_a_gradient_by_a_function_is_no_call():
     assert "SymbolicGradient" in {node.op for node in flat.graph_def.node}
     _, split = split_step(flat, BATCH, 2, {"x:0": 0})
     assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)
+
+
+def test_a_loop_of_tensorflow_1_is_written_beside_the_unsplit_one(tmp_path):
+    """Both steps have a loop of their own, with the edges by which it goes round."""
+    with tf.Graph().as_default() as graph, tensorflow_1_loops():
+        x = v1.placeholder(tf.float32, (BATCH, FEATURES), "x")
+        w = v1.get_variable(
+            "w", initializer=np.full((FEATURES, FEATURES), 0.3, np.float32), use_resource=True
+        )
+        _, y = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.tanh(y @ w)), (0, x @ w))
+        loss = tf.reduce_mean(tf.square(y), name="loss")
+        train = v1.train.GradientDescentOptimizer(0.5).minimize(loss)
+        with tf.control_dependencies([train]):
+            tf.identity(loss, name="trained")
+    path = tmp_path / "model.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    split = split_model(load(str(path), LoadOptions(fetch=("trained:0",))), 2)
+    prove_written(split.source, split.step, split.outputs)
+    losses = []
+    for fetch in ("trained:0", split.source.whole_fetches[0]):
+        with tf.Graph().as_default() as both, v1.Session(graph=both) as session:
+            v1.import_graph_def(split.source.split_graph, name="")
+            session.run("w/Assign")
+            feeds = {"x:0": np.ones((BATCH, FEATURES), np.float32)}
+            losses.append([session.run(fetch, feeds) for _ in range(3)])
+    assert losses[0][2] < losses[0][0]
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)

@@ -49,3 +49,32 @@ def test_a_keras_model():
     np.testing.assert_allclose(found.history["loss"], wanted.history["loss"], rtol=1e-4)
     for before, after in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-6)
+
+
+def test_auto_decides_once_for_all_shapes_and_is_compared_with_the_unsplit_step():
+    weight = tf.Variable(tf.eye(48))
+
+    @tf.function
+    def step(x):
+        with tf.GradientTape() as tape:
+            y = x
+            for _ in range(4):  # so much to compute for so few weights that splitting pays
+                y = tf.tanh(y @ weight)
+            loss = tf.reduce_mean(y)
+        weight.assign_sub(0.1 * tape.gradient(loss, weight))
+        return loss
+
+    x = np.random.default_rng(0).random((20_000, 48)).astype(np.float32)
+    options = {**QUICK, "shards": "auto", "max_trials": 20, "budget_seconds": 60.0}
+    placed = tfplace.place(step, (x,), **options)
+    report = placed.report
+    assert report.split["shards"] > 1
+    tried = {each.shards: each for each in report.shards_tried}
+    assert report.baselines["single"].step_seconds == tried[1].single_seconds
+    assert f"{report.best.step_seconds / tried[1].single_seconds:.3f}" in report.verdict_sentence
+    losses = [float(placed(each)) for each in (x, x[:7])]
+    placed.sync()
+    trained = weight.numpy()
+    weight.assign(tf.eye(48))
+    assert losses == pytest.approx([float(step(each)) for each in (x, x[:7])], rel=1e-5)
+    np.testing.assert_allclose(trained, weight.numpy(), rtol=1e-4, atol=1e-7)

@@ -98,11 +98,7 @@ def test_no_placement_of_any_split_beats_it(layer: Layer, read: tuple[int, ...])
     bounds = any_split_bounds({shards: layer.split(shards) for shards in read}, BATCH)
     assert (least_of(bounds) or 0.0) <= layer.optimum
     for shards in range(1, BATCH + 1):
-        held = [
-            each.lower_bound_seconds
-            for each in bounds
-            if each.first <= shards <= (each.last or BATCH)
-        ]
+        held = [each.lower_bound_seconds for each in bounds if each.first <= shards <= each.last]
         assert len(held) == 1  # every number of shards lies in one range
         assert held[0] <= optimum_seconds(layer.split(shards))
 
@@ -121,7 +117,7 @@ def test_work_and_whole_ops_count_in_every_range() -> None:
 def test_an_unsplit_step_alone_says_nothing_of_others() -> None:
     assert any_split_bounds({1: split_step(1)}, BATCH) == []
     assert least_of([]) is None
-    assert least_of([RangeBound(1, 1, 2.0), RangeBound(2, None, 1.5)]) == 1.5
+    assert least_of([RangeBound(1, 1, 2.0), RangeBound(2, 8, 1.5)]) == 1.5
 
 
 def test_roles_are_one_shard_and_what_is_whole() -> None:
@@ -134,5 +130,19 @@ def test_roles_are_one_shard_and_what_is_whole() -> None:
     graph = roles.problem.graph
     out = graph.tensor_producer[roles.sharing.fans_out]
     assert out.tolist() == [named["w0"]]  # not x/cut, whose parts go to a shard each
+    # Not the activations, whose copies go to an op each; a gradient's terms go to one sum.
     once = graph.tensor_producer[roles.sharing.used_once]
-    assert {named["l0"], named["grad/l0"]} <= set(once.tolist())
+    assert named["grad/l0"] in once and named["l0"] not in once
+
+
+def test_what_goes_to_some_of_the_shards_only_makes_no_fan() -> None:
+    ops = [Op("w", 0.0, (), (8,)), *(Op(f"a/shard_{m}", 1.0, ("w:0",)) for m in (0, 1))]
+    ops += [Op("v", 0.0, (), (8,)), *(Op(f"b/shard_{m}", 1.0) for m in (0, 1))]
+    ops += [Op(f"c/shard_{m}", 1.0, ("v:0",) if m else ()) for m in (0, 1)]
+    ops += [Op("half", 0.1, ("a/shard_0:0",)), Op("other", 0.1, ("a/shard_1:0", "b/shard_0:0"))]
+    roles = step_roles(build_problem([*ops, Op("d", 0.1, ("v:0",))]))
+    graph, sharing = roles.problem.graph, roles.sharing
+    named = [graph.op_names[op] for op in graph.tensor_producer]
+    assert dict(zip(named, sharing.fans_out.tolist(), strict=True))["w"]
+    assert not dict(zip(named, sharing.fans_out.tolist(), strict=True))["v"]
+    assert not dict(zip(named, sharing.used_once.tolist(), strict=True))["a/shard_1"]

@@ -36,7 +36,9 @@ def found(name):
         placed_run_graph=lambda placement: f"{name} on {placement.tolist()}",
         training_run=lambda: f"run of {name}",
     )
-    searched = SimpleNamespace(baselines=[single], candidates=[single, best], fewer=[])
+    searched = SimpleNamespace(
+        baselines=[single], candidates=[single, best], fewer=[], unsplit=None
+    )
     return Found(prepared, searched)
 
 
@@ -50,7 +52,7 @@ def real(monkeypatch):
         seconds = [said.split, *said.unsplit]
         return dict(zip(variants, map(timed, seconds), strict=False))
 
-    def by_prediction(candidates, problem):
+    def by_prediction(candidates, problem, unsplit):
         return Choice(candidates[-1], "placed", "")
 
     def compare(prepared, options, searched, choice, progress, seconds):

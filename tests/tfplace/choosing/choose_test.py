@@ -33,6 +33,21 @@ def test_one_device_is_best_only_where_there_was_a_choice(pin, verdict, sentence
     assert choice.candidate is candidates[verdict == "kept_single"]
 
 
+def test_a_split_step_is_compared_with_the_unsplit_one_and_is_no_single_device():
+    problem = build_problem([Op("first"), Op("second")])
+    one = np.zeros(2, np.int32)
+
+    def steps(seconds):
+        outcome = Measurement(seconds, (0, 0), "simulated")
+        return [Candidate(name, one, outcome) for name in ("given", "single")]
+
+    choice = choose(steps(2.0), problem, unsplit=steps(4.0))
+    assert choice.verdict == "placed"
+    assert choice.sentence == (
+        "predicted to take 0.500 of the best single device's step time (all on one device)"
+    )
+
+
 def _kept_after(verdict, real, speedup=1.0, **facts):
     """What is kept of a choice by prediction after real runs with this verdict."""
     one, both = np.zeros(2, np.int32), np.array([0, 1], np.int32)

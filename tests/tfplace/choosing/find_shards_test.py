@@ -25,6 +25,8 @@ class _Prepared:
 
     problem: object
     shards: int
+    is_present: bool = True
+    order: object = None
     unlimited: object = None
     steps_read: object = None
     costs = types.SimpleNamespace(source="analytic")
@@ -46,12 +48,12 @@ class _World:
     def __init__(self, monkeypatch, steps, errors=()):
         self.now, self.searches, self.decided = 0.0, [], []
         self._steps, self._errors, self.reading = steps, errors, 1.0
-        self.interrupt_at = math.inf
+        self.interrupt_at, self.single = math.inf, dict[int, float]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
             "at_most": lambda prepared, most: prepared,
-            "data_parallel_baseline": lambda prepared, options: f"of {prepared.shards}",
+            "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
             "simulated": lambda *each: dataclasses.make_dataclass("S", ["outcome"])(None),
         }.items():
@@ -71,10 +73,14 @@ class _World:
         if earlier is not None:
             seconds *= 0.995
         outcome = Measurement(seconds, (), "") if math.isfinite(seconds) else _NOTHING
-        single = Candidate("single", None, Measurement(2.0, (), ""))
+        took = self.single.get(prepared.shards, 2.0)
+        single = Candidate("single", None, Measurement(took, (), ""))
         found = Candidate("found", None, outcome)
         stops = len(self.searches) >= self.interrupt_at
-        return Searched([single], [found], _result(options.max_trials or 10, stops))
+        baselines = [single]
+        if prepared.shards == 4:  # as many as devices
+            baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
+        return Searched(baselines, [found], _result(options.max_trials or 10, stops))
 
     def run(self, **options):
         given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO), **options)
@@ -100,6 +106,16 @@ def test_the_best_number_gets_most_of_the_time_and_the_report_has_all(monkeypatc
     assert "1" in tried[2].reason and tried[2].step_seconds is None
     assert searched.data_parallel == "of 4"
     assert [*world.read.problems] == [4, 8, 1] and world.read.batch == 32 and world.read.is_priced
+
+
+def test_a_split_step_is_compared_with_the_unsplit_one(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.single = {1: 1.2, 4: 1.5}
+    _, tried, searched = world.run(budget_seconds=100.0)
+    reported = searched.reported_baselines(_PROBLEM)
+    assert reported["single"].step_seconds == tried[1].single_seconds == 1.2
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    assert world.run(budget_seconds=100.0)[2].unsplit is None
 
 
 def test_numbers_that_are_close_are_searched_longer_before_one_is_decided_on(monkeypatch):

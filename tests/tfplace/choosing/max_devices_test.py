@@ -57,6 +57,17 @@ def test_no_more_devices_are_used_than_allowed(prepared, most, seconds):
     assert len(np.unique(choice.candidate.device_of_op)) <= most
 
 
+def test_auto_begins_with_what_half_of_the_devices_reached(prepared):
+    limits = OptimizeOptions(ProblemOptions("m.pb"), max_trials=1200, budget_seconds=20.0)
+    searched = find_placement(prepared, limits, None, None, Progress())
+    steps = {each.name: each.step_seconds for each in searched.candidates}
+    assert steps["found first on 2"] == 2.0 and steps["found by auto"] == 1.0
+    assert searched.result.num_trials <= 1200 - 240
+    again = find_placement(prepared, limits, None, None, Progress(), earlier=searched)
+    names = [each.name for each in again.candidates]
+    assert names.count("found first on 2") == 1  # once is enough
+
+
 def test_a_given_placement_on_more_devices_is_out_and_is_not_timed(prepared):
     _, searched = _searched(prepared, max_devices=2)
     given = searched.baselines[0]

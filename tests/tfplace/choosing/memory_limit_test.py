@@ -42,6 +42,24 @@ def test_names_what_lacks_what_is_alive_and_what_helps() -> None:
     )
 
 
+def test_shards_one_after_another_are_named_where_they_would_fit() -> None:
+    ops = [
+        Op("weights", outputs=(0,), persistent=4 * KIB, type="VarHandleOp"),
+        Op("forward", inputs=("weights:0",), outputs=(12 * KIB,)),
+        Op("backward", inputs=("forward:0",), outputs=(3 * KIB,)),
+        Op("update", inputs=("weights:0", "backward:0"), type="ResourceApplyGradientDescent"),
+    ]
+    problem = build_problem(ops, Machine(2, memory=11 * KIB))
+    message = why_nothing_fits([_candidate(problem, "single", [1, 1, 1, 1])], problem)
+    assert (
+        "use --shards=4 --order=edges, which works on 4 parts of the batch one after another "
+        "(about 10.8 KiB: 4 KiB of variables, 3 KiB of gradients, 3.75 KiB of one part), a "
+        "--batch_size of"
+    ) in message
+    problem = build_problem(ops, Machine(2, memory=7 * KIB))
+    assert "--shards" not in why_nothing_fits([_candidate(problem, "single", [1] * 4)], problem)
+
+
 def test_takes_the_placement_that_lacks_least() -> None:
     problem = _problem(7 * KIB)
     single = _candidate(problem, "single", [1, 1, 1, 1])

@@ -31,9 +31,9 @@ def test_of_a_split_step_it_is_said_which_splits_the_bound_holds_for():
     report, _ = _report(fan_out(4, machine=Machine(2, bandwidth=1e9)), [0] * 6)
     two = dataclasses.replace(report, split={"shards": 2})
     assert two.bound_sentence.startswith("no placement of the step in 2 shards can be faster")
-    facts = any_split_facts([RangeBound(1, 1, 5.0), RangeBound(2, None, 3.0)], 6.0)
+    facts = any_split_facts([RangeBound(1, 1, 5.0), RangeBound(2, 8, 3.0)], 6.0)
     assert facts["lower_bound_seconds"] == 3.0 and facts["gap"] == 1.0
-    assert facts["ranges"][1] == {"first": 2, "last": None, "lower_bound_seconds": 3.0}
+    assert facts["ranges"][1] == {"first": 2, "last": 8, "lower_bound_seconds": 3.0}
     every = dataclasses.replace(two, any_split=facts)
     assert every.bound_sentence == (
         "no placement of the step in any number of shards can be faster than 3 s; this one is "

@@ -53,11 +53,12 @@ def data_parallel(
     return legal(problem, wanted)
 
 
-def data_parallel_starts(problem: Problem) -> IntArray:
+def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
     """i4[B, N]: data parallelism in all its forms, the plain one first.
 
     Args:
       problem: of a split step.
+      seed: changes nothing.
     """
     dealt = shards_by_speed(problem)
     return distinct(

@@ -38,6 +38,11 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
     return legal(problem, devices[stage[layer]].astype(np.int32))
 
 
+def pipelines(problem: Problem, seed: int = 0) -> IntArray:
+    """i4[1, N]: the same, as the starts of a search are."""
+    return pipeline(problem, seed)[None]
+
+
 def _tied(layer: IntArray, tie: IntArray) -> IntArray:
     """i4[N]: all copies of an op in the layer of the first of them."""
     _, first = np.unique(tie, return_index=True)

@@ -12,10 +12,11 @@ from rewrite.order.order_edges import OrderEdge
 from tfplace.choosing.order.anchors import anchors_of
 from tfplace.choosing.order.bodies import bodies_of, origin_edges, writable
 from tfplace.choosing.order.ordered import Ordered, ordered
+from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.simulation.simulated import Simulated, simulated
 
-EDGES = "edges"
+EDGES, NONE, AUTO = "edges", "none", "auto"
 MOST_KEPT = 8
 
 
@@ -62,6 +63,17 @@ def _key(device_of_op: IntArray) -> bytes:
 def with_order(prepared: PreparedModel, order: str) -> PreparedModel:
     """The prepared model; where `order` is "edges", its placements get an order, too."""
     return dataclasses.replace(prepared, order=ModelOrder()) if order == EDGES else prepared
+
+
+def wanted_order(options: ProblemOptions, is_present: bool) -> str:
+    """ "edges" or "none": what --order=auto stands for.
+
+    Who lets a step be split wants its graph changed for speed. Where the devices are present,
+    nothing has shown yet that edges gain what they are predicted to.
+    """
+    if options.order != AUTO:
+        return options.order
+    return EDGES if options.num_shards != 1 and not is_present else NONE
 
 
 def simulated_in_order(

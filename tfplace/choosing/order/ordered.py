@@ -24,9 +24,11 @@ from tfplace.choosing.order.edges import (
     order_edges,
     with_order_edges,
 )
+from tfplace.choosing.order.in_flight import in_flight_edges
 from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
 from tfplace.choosing.order.ranks import by_longest_path, by_shard
 from tfplace.choosing.order.sequence import sequence_edges
+from tfplace.grouping.copies import is_split
 from tfplace.simulation.schedule import Schedule
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
@@ -37,6 +39,8 @@ AHEAD_SHARES = (0.0, 0.003, 0.008)
 """How much earlier than at the last moment a variable is sent, in shares of the step's time."""
 WORTH = 1e-3
 """A step that is shorter by less than this share is not worth edges."""
+LESS_MEMORY = 0.1
+"""A peak that is lower by this share is, where the step takes no longer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Ordered:
       device_of_op: i4[N] the placement, in the problem's own numbers.
       outcome: what the placement takes with them.
       without: what it takes without.
+      reads: of the edges those that hold reads back.
+      rank: i4[N] what the other edges keep to; None where there are no others.
     """
 
     edges: OrderEdges
@@ -56,6 +62,8 @@ class Ordered:
     device_of_op: IntArray
     outcome: Outcome
     without: Outcome
+    reads: OrderEdges = NO_EDGES
+    rank: IntArray | None = None
 
 
 def ordered(
@@ -79,12 +87,14 @@ def ordered(
     best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
     ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
     ranks += more_ranks
-    for proposed in _proposed(problem, device_of_op, anchors, ranks, without.step_seconds):
+    for reads, rank, proposed in _proposed(
+        problem, device_of_op, anchors, ranks, without.step_seconds
+    ):
         edges = writable(proposed)
         edged = with_order_edges(problem, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
         if _is_better(outcome, best.outcome):
-            best = Ordered(edges, edged, device_of_op, outcome, without)
+            best = Ordered(edges, edged, device_of_op, outcome, without, reads, rank)
     return best
 
 
@@ -94,9 +104,12 @@ def _proposed(
     anchors: Anchors,
     ranks: Sequence[IntArray | None],
     step_seconds: float,
-) -> Iterator[OrderEdges]:
+) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
+    """Held reads, a rank, and the edges of both."""
     if not np.isfinite(step_seconds):
         return
+    if is_split(problem):
+        yield from _in_flight(problem, device_of_op, anchors)
     free = with_free_reads(problem, anchors)
     for rank in ranks:
         ideal = _schedule(free, device_of_op, rank)
@@ -111,9 +124,25 @@ def _proposed(
             except ValueError:  # reads that wait for one another through what else uses them
                 continue
             if rank is None:
-                yield reads
+                yield reads, None, reads
             else:
-                yield _joined(reads, _sequence(held, device_of_op, rank, anchors))
+                sequence = _sequence(held, device_of_op, rank, anchors)
+                yield reads, rank, _joined(reads, sequence)
+
+
+def _in_flight(
+    problem: Problem, device_of_op: IntArray, anchors: Anchors
+) -> Iterator[tuple[OrderEdges, IntArray | None, OrderEdges]]:
+    """Shard by shard, with no more of them begun than a pipeline needs."""
+    rank = by_shard(problem, device_of_op)
+    few = in_flight_edges(problem, _schedule(problem, device_of_op, rank), anchors)
+    if not len(few):
+        return
+    try:
+        held = with_order_edges(problem, few)
+    except ValueError:  # shards that wait for one another somewhere else
+        return
+    yield NO_EDGES, rank, _joined(few, _sequence(held, device_of_op, rank, anchors))
 
 
 def _schedule(problem: Problem, device_of_op: IntArray, rank: IntArray | None) -> Schedule:
@@ -139,11 +168,14 @@ def _joined(one: OrderEdges, other: OrderEdges) -> OrderEdges:
 
 
 def _is_better(one: Outcome, other: Outcome) -> bool:
-    """Whether it fits where the other doesn't, or is clearly shorter; of two that don't fit, less
-    memory counts."""
+    """Whether it fits where the other doesn't, or is clearly shorter, or holds clearly less in the
+    same time; of two that don't fit, less memory counts."""
     one_fits, other_fits = (not isinstance(outcome, Infeasible) for outcome in (one, other))
     if one_fits != other_fits:
         return one_fits
-    if one_fits:
-        return one.step_seconds < other.step_seconds * (1.0 - WORTH)
-    return max(one.peak_bytes, default=0) < max(other.peak_bytes, default=0)
+    peak, other_peak = max(one.peak_bytes, default=0), max(other.peak_bytes, default=0)
+    if not one_fits:
+        return peak < other_peak
+    if peak < other_peak * (1.0 - LESS_MEMORY):
+        return one.step_seconds <= other.step_seconds * (1.0 + WORTH)
+    return one.step_seconds < other.step_seconds * (1.0 - WORTH)

@@ -2,23 +2,30 @@
 
 A placement that was annealed for first come, first served has made its peace with that, so that an
 order found afterwards often gains nothing. So the last part of a budget alternates: ranks from the
-best placement so far, annealing with what has the least rank started first, and the order that
-these ranks give what was found. What comes out counts by its simulated edges, like all else.
+best placement so far, and its reads of variables held back as they are in its order; annealing with
+what has the least rank started first; and the order that these ranks give what was found. What
+comes out counts by its simulated edges, like all else.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Sequence
 
-from tfplace.algorithms.table import stages_of
+import numpy as np
+
+from graphs.op_graph import IntArray
+from tfplace.algorithms.table import annealing_from
 from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.order.edges import EdgedProblem, with_order_edges
 from tfplace.choosing.order.model_order import ModelOrder
 from tfplace.choosing.order.ranks import by_longest_path
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
-from tfplace.search.search import Limits, search
+from tfplace.search.search import Limits, Stage, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
@@ -26,6 +33,8 @@ ROUNDS = 2
 SHARE = 0.4
 """Of the budget, for all rounds together."""
 NAME = "found in order"
+MOST_NEAR = 4
+"""So many of the best placements are tried as starts; other algorithms' are known by then."""
 
 
 def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> OptimizeOptions:
@@ -41,7 +50,11 @@ def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> Op
 
 
 def search_in_order(
-    prepared: PreparedModel, options: OptimizeOptions, searched: Searched, progress: Progress
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    searched: Searched,
+    progress: Progress,
+    left_seconds: float = math.inf,
 ) -> Searched:
     """The same with what annealing by rank finds besides.
 
@@ -50,37 +63,69 @@ def search_in_order(
       options: algorithm, limits and seed; only "auto" searches on.
       searched: what is known, each placement in its order.
       progress: is told what goes on.
+      left_seconds: of the budget; a fifth of the share is taken even where less is left.
     """
     order = prepared.order
     best = best_of([*searched.candidates, *searched.fewer])
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)
-    problem, found = prepared.problem, list(searched.candidates)
-    most = options.max_trials
+    found, most = list(searched.candidates), options.max_trials
     trials = None if most is None else max(round(most * SHARE / ROUNDS), 1)
-    limits = Limits(options.budget_seconds * SHARE / ROUNDS, trials)
+    share = options.budget_seconds * SHARE
+    limits = Limits(min(max(left_seconds, share / 5), share) / ROUNDS, trials)
     progress.say("searching on with what starts first as part of the plan")
-    placement = best.device_of_op
+    nearest = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
+    near = [each.device_of_op for each in nearest if math.isfinite(each.step_seconds)]
     interrupted = False
     with progress.working(limits.budget_seconds * ROUNDS):
         for number in range(ROUNDS):
-            rank = by_longest_path(problem, placement)
-            ranked = dataclasses.replace(problem, start_rank=rank)
-            task = dataclasses.replace(prepared.instance, problem=ranked)
-            stages = stages_of(ALGORITHM, task, options.seed + number, placement)
-            result = search(stages, SimulatingEvaluator(ranked), limits)
-            interrupted = result.interrupted
-            if result.best is None:
+            seed = options.seed + number
+            new, interrupted = _annealed(prepared, order, [best.device_of_op, *near], limits, seed)
+            if new is None:
                 break
-            placement = result.best.placement.device_of_op
-            order.searched_with(placement, rank)
-            outcome = order.ordered(prepared, placement).outcome
-            found.append(Candidate(NAME, placement, outcome))
+            found.append(new)
+            best = best_of([best, new]) or best
             if interrupted:
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)
     return dataclasses.replace(searched, candidates=found, result=result)
+
+
+def _annealed(
+    prepared: PreparedModel,
+    order: ModelOrder,
+    placements: Sequence[IntArray],
+    limits: Limits,
+    seed: int,
+) -> tuple[Candidate | None, bool]:
+    """What annealing finds with the first placement's order; whether a signal came."""
+    rank, held = rank_and_reads(prepared, order, placements[0])
+    ranked = dataclasses.replace(held.problem, start_rank=held.renumbered(rank))
+    starts = np.array([held.renumbered(each) for each in placements], dtype=np.int32)
+    policy = annealing_from(ranked, seed, starts)
+    stage = Stage("annealing", lambda start: policy)
+    result = search([stage], SimulatingEvaluator(ranked), limits)
+    if result.best is None:
+        return None, result.interrupted
+    placement = np.empty_like(placements[0])
+    placement[held.op_at] = result.best.placement.device_of_op
+    order.searched_with(placement, rank)
+    outcome = order.ordered(prepared, placement).outcome
+    return Candidate(NAME, placement, outcome), result.interrupted
+
+
+def rank_and_reads(
+    prepared: PreparedModel, order: ModelOrder, placement: IntArray
+) -> tuple[IntArray, EdgedProblem]:
+    """The ranks i4[N] of the best order of a placement, and the problem with its reads held back.
+
+    Both belong to what a placement takes in order: with reads that all begin at 0, a data parallel
+    step looked a fifth slower than it was, and what the search then gained there was none.
+    """
+    best = order.ordered(prepared, placement)
+    rank = by_longest_path(prepared.problem, placement) if best.rank is None else best.rank
+    return rank, with_order_edges(prepared.problem, best.reads)
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:

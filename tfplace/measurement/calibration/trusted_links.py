@@ -92,9 +92,12 @@ def _fit_doubt(link: LinkFigures) -> str:
         ("seconds of a byte are", fit.seconds_per_unit, fit.slope_ci95),
         ("latency is", fit.fixed_seconds, fit.fixed_ci95),
     ):
-        if interval is not None and interval[1] - interval[0] > 2.0 * MOST_UNSURE * value > 0.0:
-            low, high = (number / value for number in interval)
-            return f"its {words} only known to between {low:.2f} and {high:.2f} of what was seen"
+        if interval is None or interval[1] - interval[0] <= 2.0 * MOST_UNSURE * value:
+            continue
+        if value == 0.0:
+            return f"its {words} lost in noise"
+        low, high = (number / value for number in interval)
+        return f"its {words} only known to between {low:.2f} and {high:.2f} of what was seen"
     return ""
 
 

@@ -12,7 +12,7 @@ from tfplace.algorithms.placers.data_parallel import (
     shards_by_speed,
 )
 from tfplace.algorithms.placers.pipeline import pipeline
-from tfplace.algorithms.table import policy_of
+from tfplace.algorithms.table import one_shot, policy_of, split_starts
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
@@ -93,3 +93,11 @@ def test_annealing_a_split_step_is_never_worse_than_its_data_parallel_starts():
     result = search([stage], simulator, Limits(60.0, max_trials=2000))
     assert isinstance(result.best.outcome, Measurement)
     assert result.best.outcome.step_seconds < min(start.step_seconds for start in starts)
+
+
+def test_data_parallelism_is_placed_once_for_baseline_and_starts():
+    problem = split_step(2)
+    instance = Instance(problem, data_parallel(problem))
+    first, pipelines = (start() for start in split_starts(instance, 0))
+    assert one_shot("data_parallel", instance, 0) is first
+    assert np.array_equal(first[0], data_parallel(problem)) and len(pipelines) == 1

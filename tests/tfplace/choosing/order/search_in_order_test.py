@@ -1,14 +1,19 @@
 """Ranks and placement are searched together, within the limits, and only by `auto`."""
 
 import dataclasses
+import math
+import types
 
 import numpy as np
 import pytest
 
 from tfplace.choosing.baselines import best_of
 from tfplace.choosing.find_placement import find_placement
+from tfplace.choosing.order import search_in_order as search_in_order_module
+from tfplace.choosing.order.edges import order_edges
 from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import with_order
+from tfplace.choosing.order.model_order import wanted_order, with_order
+from tfplace.choosing.order.ranks import by_longest_path
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.prepare import prepare
@@ -59,3 +64,38 @@ def test_other_algorithms_find_what_they_find(prepared, options):
     before = searched(prepared, dataclasses.replace(options, max_trials=2))
     other = dataclasses.replace(options, algorithm="etf")
     assert search_in_order(prepared, other, before, Progress()) is before
+
+
+def test_auto_orders_what_may_be_split_on_devices_that_are_not_here():
+    split, plain = (ProblemOptions("m.pb", num_shards=m, order="auto") for m in (4, 1))
+    assert wanted_order(split, is_present=False) == "edges"
+    assert wanted_order(split, is_present=True) == wanted_order(plain, is_present=False) == "none"
+    assert wanted_order(dataclasses.replace(plain, order="edges"), is_present=True) == "edges"
+
+
+def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
+    given = []
+    monkeypatch.setattr(
+        search_in_order_module, "search", lambda stages, evaluator, limits: given.append(limits)
+    )
+    timed = dataclasses.replace(options, max_trials=None, budget_seconds=100.0)
+    before = searched(prepared, options)
+    for left in (math.inf, 30.0, -5.0):
+        with pytest.raises(AttributeError):  # the stand-in finds nothing
+            search_in_order(prepared, timed, before, Progress(), left)
+    assert [limits.budget_seconds for limits in given] == [20.0, 15.0, 4.0]
+
+
+def test_it_anneals_with_the_ranks_and_the_held_reads_of_the_best_order(prepared):
+    problem = prepared.problem
+    rank = np.arange(problem.num_ops, dtype=np.int32)[::-1].copy()
+    op = int(np.flatnonzero(problem.op_seconds[:, 0] > 0)[0])
+    reads = order_edges([op], [problem.num_ops - 1])
+    found = types.SimpleNamespace(rank=rank, reads=reads)
+    order = types.SimpleNamespace(ordered=lambda prepared, placement: found)
+    given, held = search_in_order_module.rank_and_reads(prepared, order, prepared.given)
+    assert given is rank
+    assert len(held.problem.graph.use_op) == len(problem.graph.use_op) + 1
+    found.rank = None
+    given, _ = search_in_order_module.rank_and_reads(prepared, order, prepared.given)
+    assert np.array_equal(given, by_longest_path(problem, prepared.given))

@@ -5,7 +5,11 @@ import pytest
 
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem
+from tfplace.choosing.order.anchors import anchors_of
+from tfplace.choosing.order.in_flight import in_flight_edges
 from tfplace.choosing.order.ordered import ordered
+from tfplace.grouping.copies import shard_of_op
+from tfplace.simulation.simulator import Simulator
 
 SIZE = 100
 """Bytes of an activation."""
@@ -49,11 +53,23 @@ def test_one_shard_at_a_time_fits_where_all_at_once_do_not(num_shards):
     assert found.outcome.step_seconds == pytest.approx(found.without.step_seconds)
 
 
-def test_a_pipelines_bubble_is_that_of_one_forward_one_backward():
+@pytest.mark.parametrize("layers_each", [2, 3])
+def test_a_pipeline_has_bubble_and_peaks_of_one_forward_one_backward(layers_each):
     stages, shards = 4, 8
-    # With this memory no stage holds the activations of more than its distance to the end.
-    problem = training(stages, shards, Machine(stages, bandwidth=1e9, types=["GPU"] * stages))
-    on = np.array([layer_of(name) for name in problem.graph.op_names], dtype=np.int32)
-    found = ordered(problem, on)
-    bubble = 1.0 - 3.0 * shards / found.outcome.step_seconds
+    machine = Machine(stages, bandwidth=1e9, types=["GPU"] * stages)
+    problem = training(stages * layers_each, shards, machine)
+    stage = [layer_of(name) // layers_each for name in problem.graph.op_names]
+    found = ordered(problem, np.array(stage, dtype=np.int32))
+    bubble = 1.0 - 3.0 * layers_each * shards / found.outcome.step_seconds
     assert bubble <= 1.1 * (stages - 1) / (shards + stages - 1)
+    for number, peak in enumerate(found.outcome.peak_bytes):
+        in_flight = (stages - number) * layers_each
+        assert peak <= (in_flight + 1.1) * SIZE  # and what the stage before has sent
+    assert found.without.peak_bytes[0] >= shards * layers_each * SIZE
+
+
+def test_devices_with_one_shard_each_go_on_as_they_like():
+    problem = training(3, 2, Machine(2, types=["GPU"] * 2))
+    on = shard_of_op(problem).clip(0)
+    schedule = Simulator(problem, 1).schedule(on)
+    assert len(in_flight_edges(problem, schedule, anchors_of(problem))) == 0

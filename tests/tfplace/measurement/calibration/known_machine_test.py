@@ -21,8 +21,10 @@ from tfplace.measurement.calibration import known_machine as known
 from tfplace.measurement.calibration.effort import FULL, SHORT
 from tfplace.measurement.calibration.link_figures import link_figures
 from tfplace.measurement.calibration.trusted_links import TrustedLinks
+from tfplace.optimizing import with_known_machine
 from tfplace.preparing.on_known_machine import FOLDER, on_known_machine
-from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.options import OptimizeOptions, ProblemOptions
+from tfplace.progress import Phases, Progress
 
 CLUSTER = find_cluster("workers:2")
 FIRST, SECOND = CLUSTER.device_names
@@ -154,6 +156,30 @@ def test_only_several_devices_that_are_here_are_measured(machine: Any, tmp_path:
     assert Path(file).parent == tmp_path / FOLDER
     assert cluster_of(file) == file
     assert Path(cluster_of("workers:2", None)).parent == tmp_path / "scratch"
+
+
+@pytest.mark.parametrize(
+    ("changed", "cluster", "is_measured"),
+    [
+        ({}, "workers:2", True),
+        ({"budget_seconds": 10.0}, "workers:2", False),
+        ({"evaluator": "simulate"}, "workers:2", False),
+        ({}, "k80x2", False),
+    ],
+)
+def test_only_where_the_machine_is_measured_compiling_is_waited_for(
+    changed: Any, cluster: str, is_measured: bool, machine: Any, tmp_path: Path
+) -> None:
+    waited: list[object] = []
+    compiling: Any = SimpleNamespace(wait=lambda *others: waited.append(others))
+    problem = ProblemOptions("model", cluster=cluster, cost_cache=str(tmp_path))
+    options = OptimizeOptions(problem, **changed)
+    found = with_known_machine(options, Progress(), Phases(), compiling, tmp_path)
+    assert (found != options, bool(waited), machine.calibrations) == (
+        is_measured,
+        is_measured,
+        int(is_measured),
+    )
 
 
 def test_a_short_calibration_measures_one_of_a_kind() -> None:

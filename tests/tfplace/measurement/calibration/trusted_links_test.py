@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import random
 import re
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.line_fit import fit_line, with_intervals
 from tfplace.measurement.calibration.link_figures import SIZES, LinkFigures, measure_link
+from tfplace.measurement.calibration.probe_graphs import Probe
 from tfplace.measurement.calibration.trusted_links import (
     TrustedLinks,
     doubts,
@@ -122,20 +124,37 @@ class _DisturbedClock:
         return self._now - began
 
 
+class _DisturbedProber(FakeProber):
+    """Round by round, as the real one, on a disturbed clock."""
+
+    def __init__(self, seconds_of: Callable[..., float], seed: int) -> None:
+        super().__init__(seconds_of, num_rounds=15)
+        self._clock, self._rng = _DisturbedClock(0.3, seed), np.random.default_rng(seed)
+
+    def time(
+        self, probes: Mapping[Hashable, Probe], budget_seconds: float
+    ) -> dict[Hashable, np.ndarray]:
+        alone = super().time(probes, budget_seconds)
+        noise = np.exp(0.05 * self._rng.normal(size=(15, len(alone))))
+        rounds = [
+            [self._clock.seconds(each[0] * n) for each, n in zip(alone.values(), row, strict=True)]
+            for row in noise
+        ]
+        return dict(zip(alone, np.array(rounds).T, strict=True))
+
+
 def _disturbed(rate: float, latency: float, seed: int) -> LinkFigures:
     """A link measured beside a program that takes 30 % of a core."""
-    clock, rng = _DisturbedClock(0.3, seed), np.random.default_rng(seed)
 
-    def seconds(size: int, hops: int) -> np.ndarray:
-        exact = 1e-3 + hops * (2 * latency + size / rate)
-        return np.array([clock.seconds(exact * np.exp(0.05 * n)) for n in rng.normal(size=15)])
+    def seconds(size: int, hops: int) -> float:
+        return 1e-3 + hops * (2 * latency + size / rate)
 
-    return measure_link(*THERE, SIZES, FakeProber(seconds, num_rounds=15), 0.0)
+    return measure_link(*THERE, SIZES, _DisturbedProber(seconds, seed), 0.0)
 
 
 def test_beside_another_program_a_link_is_known_to_a_quarter_or_refused() -> None:
     rate, latency, used, numbers = 3e9, 1.2e-4, 0, itertools.count()
-    for _ in range(12):
+    for _ in range(4):
         trusted = measured_links(
             CLUSTER, [THERE, BACK], OPS, lambda pair: _disturbed(rate, latency, next(numbers))
         )

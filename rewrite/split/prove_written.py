@@ -1,0 +1,187 @@
+"""Proves that the model that was made holds the split step that was proven, and runs nothing else.
+
+The step is proven as one graph of single ops. What is emitted is made of it: the body of a
+function, or ops among those of the unsplit step. That is opened again, as any model is, and read
+from its outputs backwards, side by side with the step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs import op_types
+from graphs.building.flatten import flatten
+from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
+from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.source_model import SourceModel
+from rewrite.pass_base import RewriteError
+from rewrite.split.build_step import SplitStep
+from rewrite.split.step_outputs import with_outputs
+
+_PASSING = frozenset({"Identity", "IdentityN"})
+_ORDERING = frozenset({"NoOp"})
+_FREE = _PASSING | _ORDERING | {"Const"}
+"""What may be there besides: it changes nothing."""
+
+
+def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, str]) -> None:
+    """Compares the run of a model with the split step that it should be.
+
+    Args:
+      source: the model with the split step as its run.
+      step: the step as it was proven.
+      outputs: {Identity op of the step: the fetched tensor "op:i" that it stands for}.
+
+    Raises:
+      RewriteError: the model runs something else.
+    """
+    named, run = with_outputs(source)
+    opened = flatten(run.graph_def, run.feeds, run.fetches, open_conditionals=False)
+    pairing = _Pairing(step.graph_def, opened)
+    found = {tensor: f"{identity}:0" for identity, tensor in named.items()}
+    for identity, tensor in outputs.items():
+        if tensor not in found:
+            raise RewriteError(f"reading the written step: it has no output {tensor!r}")
+        pairing.tensor(f"{identity}:0", found[tensor])
+    call = op_of(source.fetches[0])
+    pairing.follow()
+    for name in _run_by(pairing.step, step.fetches):
+        if pairing.step[name].op not in _FREE and name not in pairing.partner:
+            pairing.op(name, _of_this_name(name, call, opened))
+            pairing.follow()
+    pairing.require_same_order()
+    pairing.require_nothing_else()
+    _require_functions(step.graph_def, opened.graph_def)
+
+
+def _run_by(nodes: Mapping[str, Any], fetches: Sequence[str]) -> list[str]:
+    """The ops that a run of the step runs."""
+    todo, seen = [op_of(fetch) for fetch in fetches], set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in seen:
+            seen.add(name)
+            todo += [op_of(each) for each in nodes[name].input]
+    return [name for name in nodes if name in seen]
+
+
+def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
+    """An op that no output needs has its name; in a function it may lie in the call's scope."""
+    for there in (name, f"{call}/{name}", f"{call}/{name}_"):
+        if there in opened.nodes:
+            return there
+    raise RewriteError(f"reading the written step: it has lost {name!r}")
+
+
+class _Pairing:
+    """Which op of the written model is which op of the step.
+
+    Attributes:
+      step, written: {name: NodeDef} of both.
+      partner: {op of the step: op of the written model}.
+    """
+
+    def __init__(self, step: Any, opened: FlatGraph):
+        self.step: Mapping[str, Any] = {node.name: node for node in step.node}
+        self.written = opened.nodes
+        self.partner: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._todo: list[str] = []
+
+    def tensor(self, mine: str, other: str) -> None:
+        """Two tensors are the same output of ops that have to be the same."""
+        here, there = _origin(self.step, mine), _origin(self.written, other)
+        if here.rpartition(":")[2] != there.rpartition(":")[2]:
+            raise RewriteError(f"reading the written step: {there!r} stands for {here!r}")
+        self.op(op_of(here), op_of(there))
+
+    def op(self, mine: str, other: str) -> None:
+        """Two ops have to be the same."""
+        if self.partner.get(mine, other) != other or (
+            mine not in self.partner and other in self._taken
+        ):
+            raise RewriteError(f"reading the written step: {other!r} stands for {mine!r}")
+        if mine not in self.partner:
+            self.partner[mine] = other
+            self._taken.add(other)
+            self._todo.append(mine)
+
+    def follow(self) -> None:
+        """Reads on from all pairs that were found."""
+        while self._todo:
+            name = self._todo.pop()
+            node, other = self.step[name], self.written[self.partner[name]]
+            inputs = data_inputs(node), data_inputs(other)
+            if not _is_same(node, other) or len(inputs[0]) != len(inputs[1]):
+                raise RewriteError(
+                    f"reading the written step: {other.name!r} is another op than {name!r}"
+                )
+            for mine, its in zip(*inputs, strict=True):
+                self.tensor(mine, its)
+
+    def require_same_order(self) -> None:
+        """What an op of the step waits for, it waits for in the written model."""
+        for name, there in self.partner.items():
+            wanted = {self.partner[each] for each in _waits(self.step, name) if each in self.step}
+            missing = wanted - set(_waits(self.written, there))
+            if missing:
+                raise RewriteError(
+                    f"reading the written step: {there!r} no longer waits for {min(missing)!r}"
+                )
+
+    def require_nothing_else(self) -> None:
+        """The written model runs no op that is not of the step."""
+        for name, node in self.written.items():
+            if name not in self._taken and node.op not in _FREE | set(op_types.PLACEHOLDERS):
+                raise RewriteError(f"reading the written step: it runs {name!r}, too")
+
+
+def _origin(nodes: Mapping[str, Any], tensor: str) -> str:
+    """The tensor that ops hand on as this one."""
+    source = parse_input(tensor)
+    while nodes[source.op].op in _PASSING:
+        source = parse_input(data_inputs(nodes[source.op])[source.output])
+    return with_index(source.tensor)
+
+
+def _waits(nodes: Mapping[str, Any], name: str) -> Iterator[str]:
+    """The ops that an op, or what hands it its inputs, waits for by control edges."""
+    skipped = _PASSING | _ORDERING
+    todo = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
+    seen: set[str] = set()
+    while todo:
+        op = todo.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        if nodes[op].op in skipped:
+            todo += [op_of(each) for each in nodes[op].input]
+        elif nodes[op].op != "Const":
+            yield op
+
+
+def _is_edge(nodes: Mapping[str, Any], name: str) -> bool:
+    """Whether an input says what to wait for, and maybe nothing else."""
+    return name.startswith("^") or nodes[op_of(name)].op in _PASSING
+
+
+def _is_same(node: Any, other: Any) -> bool:
+    if node.op != other.op:
+        return False
+    if node.op in op_types.PLACEHOLDERS:
+        return bool(node.name == other.name)
+    return _attributes(node) == _attributes(other)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    return {key: value for key, value in node.attr.items() if not key.startswith("_")}
+
+
+def _require_functions(step: Any, written: Any) -> None:
+    """The functions that the step runs are those that were proven."""
+    there = library_of(written)
+    for name, function in library_of(step).items():
+        if name in there and there[name] != function:
+            raise RewriteError(f"reading the written step: the function {name!r} is another one")

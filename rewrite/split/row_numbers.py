@@ -1,0 +1,65 @@
+"""Row numbers that count each batch entry's rows from a start of its own.
+
+The gradient of a gather within batch entries (`tf.gather(..., batch_dims=1)`) numbers the rows of
+all entries together: entry b's begin at b * block. No shard's rows lie in another one's then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphs.names import parse_input, with_index
+from rewrite.split.facts import Facts
+
+
+def block_of_rows(facts: Facts, tensor: str, batch: int) -> int:
+    """How many rows each batch entry has, where "op:i" names rows of its own entry; else 0.
+
+    It does where it is b * block + x for entry b, and a gather within entries of `block` rows
+    reads x as well, which would fail if x were outside.
+    """
+    added = _behind(facts, tensor, ("Reshape", "Identity"))
+    node = facts.flat.nodes.get(added.partition(":")[0])
+    if node is None or node.op not in ("Add", "AddV2"):
+        return 0
+    terms = [with_index(parse_input(name).tensor) for name in node.input[:2]]
+    for rows, starts in (terms, terms[::-1]):
+        block = _step(facts, rows, starts, batch)
+        if block and any(_gathers(facts, each, rows, block) for each in facts.flat.graph_def.node):
+            return block
+    return 0
+
+
+def _behind(facts: Facts, tensor: str, passing: tuple[str, ...]) -> str:
+    """The tensor before the ops that hand it on."""
+    while (node := facts.flat.nodes.get(tensor.partition(":")[0])) and node.op in passing:
+        tensor = with_index(parse_input(node.input[0]).tensor)
+    return tensor
+
+
+def _step(facts: Facts, rows: str, starts: str, batch: int) -> int:
+    """The step of 0, step, 2 * step ..., one number for each entry along the first dimension."""
+    shape, value = facts.shape(rows), facts.value(starts)
+    if value is None or shape is None or len(shape) != value.ndim or batch < 2:
+        return 0
+    if not shape[0] == value.shape[0] == value.size == batch:
+        return 0
+    numbers = value.reshape(-1)
+    step = int(numbers[1])
+    return step if np.array_equal(numbers, np.arange(batch) * step) else 0
+
+
+def _gathers(facts: Facts, node: Any, rows: str, block: int) -> bool:
+    """Whether an op reads rows by these numbers, each in its own entry's `block`."""
+    if node.op != "GatherV2" or node.attr["batch_dims"].i != 1:
+        return False
+    if node.name in facts.flat.unit_of_node:
+        return False
+    given, read, at = (with_index(parse_input(name).tensor) for name in node.input[:3])
+    shape, axis = facts.shape(given), facts.value(at)
+    if shape is None or axis is None:
+        return False
+    same = _behind(facts, read, ("Identity",)) == _behind(facts, rows, ("Identity",))
+    return same and shape[int(axis) % len(shape)] == block

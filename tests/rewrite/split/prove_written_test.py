@@ -1,0 +1,92 @@
+"""What is written is the step that was proven: a mistake in writing it is found."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+
+import pytest
+
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from rewrite.pass_base import RewriteError
+from rewrite.split.prove_written import prove_written
+from rewrite.split.split_model import split_model
+from tests.rewrite.split.emission_test import graph_def, saved_model_v1
+from tests.rewrite.split.split_model_test import _saved
+
+
+def saved_model_v2(folder):
+    return _saved(folder / "given", None), LoadOptions()
+
+
+@pytest.fixture(scope="module", params=[saved_model_v2, saved_model_v1, graph_def])
+def split(request, tmp_path_factory):
+    path, options = request.param(tmp_path_factory.mktemp("model"))
+    return split_model(load(path, options), 2)
+
+
+def changed(split, change):
+    """The model with the nodes of its split step changed."""
+    graph = copy.deepcopy(split.source.graph_def)
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    nodes = next(
+        nodes for nodes in bodies if any(n.op == "MatMul" and "shard_1" in n.name for n in nodes)
+    )
+    change(nodes, graph)
+    return dataclasses.replace(split.source, graph_def=graph)
+
+
+def named(nodes, op, part):
+    return next(node for node in nodes if node.op == op and part in node.name)
+
+
+def another_shard(nodes, graph):
+    node = named(nodes, "MatMul", "shard_1")
+    node.input[0] = named(nodes, "MatMul", "shard_0").input[0]
+
+
+def transposed(nodes, graph):
+    node = named(nodes, "MatMul", "shard_1")
+    node.attr["transpose_b"].b = not node.attr["transpose_b"].b
+
+
+def turned_around(nodes, graph):
+    node = named(nodes, "ConcatV2", "")
+    node.input[0], node.input[1] = node.input[1], node.input[0]
+
+
+def one_update_more(nodes, graph):
+    update = next(
+        n for n in nodes if n.op in ("AssignSubVariableOp", "ResourceApplyGradientDescent")
+    )
+    more = copy.deepcopy(update)
+    more.name = update.name + "_again"
+    nodes.append(more)
+    for function in graph.library.function:
+        if function.node_def is nodes or more.name in {n.name for n in function.node_def}:
+            function.control_ret[more.name] = more.name
+            return
+    named(nodes, "IdentityN", "").input.append(f"^{more.name}")
+
+
+@pytest.mark.parametrize("change", [another_shard, transposed, turned_around, one_update_more])
+def test_a_step_that_is_written_otherwise_is_found(split, change):
+    prove_written(split.source, split.step, split.outputs)
+    with pytest.raises(RewriteError, match="reading the written step"):
+        prove_written(changed(split, change), split.step, split.outputs)
+
+
+def test_outputs_that_change_places_are_found(tmp_path):
+    path, options = saved_model_v2(tmp_path)
+    split = split_model(load(path, options), 2)
+    graph = copy.deepcopy(split.source.graph_def)
+    function = next(
+        f for f in graph.library.function if any("shard_1" in n.name for n in f.node_def)
+    )
+    first, second = [arg.name for arg in function.signature.output_arg][:2]
+    one, other = function.ret[first], function.ret[second]
+    function.ret[first], function.ret[second] = other, one
+    source = dataclasses.replace(split.source, graph_def=graph)
+    with pytest.raises(RewriteError, match="reading the written step"):
+        prove_written(source, split.step, split.outputs)

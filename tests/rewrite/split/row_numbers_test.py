@@ -1,0 +1,88 @@
+"""Rows that are added up within each batch entry are added up in each shard by itself."""
+
+import copy
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.shapes import infer_known
+from rewrite.pass_base import RewriteError
+from rewrite.split.op_cases import op_cases
+from rewrite.split.op_inputs import made_up
+from rewrite.split.op_view import Split, StayWhole
+from rewrite.split.prove_joints import prove_joints
+from rewrite.split.states import Sharded
+from tests.rewrite.split.run_rule import floats, ints
+from tests.rewrite.split.run_step import flat_graph, split_step
+
+v1 = tf.compat.v1
+BATCH, ROWS, SHARDS = 5, 4, 2
+
+
+def step_of(build):
+    """The opened graph of what is built of x [5, 4, 3] and row numbers [5, 2]."""
+    feeds = {"x:0": floats(BATCH, ROWS, 3), "ids:0": ints(ROWS, BATCH, 2)}
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [BATCH, ROWS, 3], "x")
+        fetch = build(x, v1.placeholder(tf.int32, [BATCH, 2], "ids"))
+    return flat_graph(graph, feeds, [fetch.name])
+
+
+def of_gather(x, ids):
+    gathered = tf.gather(x, ids, axis=1, batch_dims=1)
+    return tf.gradients(gathered, x, grad_ys=[tf.square(gathered)])[0]
+
+
+def by_hand(x, ids, block=ROWS, reads=True):
+    """The same, with so many rows for each entry; without the gather its ids may be any."""
+    starts = tf.constant(np.arange(BATCH, dtype=np.int32)[:, None] * block)
+    rows = tf.gather(x, ids, axis=1, batch_dims=1) if reads else x[:, :2]
+    flat = tf.reshape(ids + starts, [-1])
+    return tf.math.unsorted_segment_sum(tf.reshape(rows, [-1, 3]), flat, BATCH * block)
+
+
+def decided(build):
+    flat = step_of(build)
+    decisions, step = split_step(flat, BATCH, SHARDS, {"x:0": 0, "ids:0": 0})
+    (sums,) = (node.name for node in flat.graph_def.node if node.op == "UnsortedSegmentSum")
+    return flat, decisions, step, decisions.answer_of_op[sums]
+
+
+@pytest.mark.parametrize("build", [of_gather, by_hand])
+def test_each_shard_adds_up_its_own_rows(build):
+    _, _, step, answer = decided(build)
+    rows = Sharded(0, 1, ROWS)
+    assert (answer.outputs, answer.row_inputs) == ((rows,), {1: rows})
+    assert not any("joined" in node.name for node in step.graph_def.node[:-1])
+
+
+@pytest.mark.parametrize("change", [{"block": ROWS + 1}, {"reads": False}])
+def test_row_numbers_that_may_be_of_another_entry_are_not(change):
+    answer = decided(lambda x, ids: by_hand(x, ids, **change))[3]
+    assert isinstance(answer, StayWhole) or not answer.row_inputs
+
+
+def test_the_proof_finds_rows_counted_from_elsewhere():
+    flat, decisions, step, _ = decided(of_gather)
+    properties = infer_known(flat)
+    prove_joints(flat, properties, decisions, step, SHARDS)
+    wrong = copy.deepcopy(step.graph_def)
+    nodes = {node.name: node for node in wrong.node}
+    (moved,) = (node for node in wrong.node if "/rows/shard_1" in node.name)
+    start = nodes[moved.input[1]].attr["value"].tensor
+    assert tf.make_ndarray(start) == 3 * ROWS
+    start.CopyFrom(tf.make_tensor_proto(np.int32(2 * ROWS)))
+    with pytest.raises(RewriteError, match="wanted part 1"):
+        changed = dataclasses.replace(step, graph_def=wrong)
+        prove_joints(flat, properties, decisions, changed, SHARDS)
+
+
+def test_the_op_is_proven_on_rows_of_each_entry_itself():
+    flat, decisions, _, answer = decided(of_gather)
+    assert isinstance(answer, Split)
+    (case,) = (c for c in op_cases(flat, decisions, SHARDS) if c.node.op == "UnsortedSegmentSum")
+    ids, parts = made_up(case, 1, np.int32)
+    assert (ids // ROWS).tolist() == np.repeat(np.arange(BATCH), 2).tolist()
+    assert np.array_equal(np.concatenate([parts[0], parts[1] + 3 * ROWS]), ids)
