@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+import numbers
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypedDict
 
 from absl import flags
 
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
+from graphs.errors import UsageError
+from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.parse import parse
 
 
@@ -83,22 +86,33 @@ def flag_values(
     """
     with contextlib.ExitStack() as stack:
         words = []
+        kinds = {flag.name: flag.kind for flag in COMMANDS[command].flags}
         for name, value in given.items():
             if isinstance(value, Cluster):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
                 value = _cluster_path(value, folder)
-            words += _words(name, value)
+            words += _words(name, value, kinds.get(name))
         yield parse(command, [*words, "--", *arguments])[1]
 
 
-def _words(name: str, value: Any) -> list[str]:
+def _words(name: str, value: Any, kind: str | None) -> list[str]:
+    """A flag's words; `kind` is that of the flag table, None for a flag that there isn't.
+
+    Raises:
+      UsageError: no word could say such a value.
+    """
     if value is None:
         return []
-    if isinstance(value, bool):
+    if isinstance(value, bool) and kind in ("boolean", None):
         return [f"--{'' if value else 'no'}{name}"]
-    if isinstance(value, str | int | float | os.PathLike):
+    if isinstance(value, str | numbers.Real | os.PathLike) and not isinstance(value, bool):
         return [f"--{name}={os.fspath(value) if isinstance(value, os.PathLike) else value}"]
-    return [f"--{name}={item}" for item in value]
+    if isinstance(value, Iterable) and kind in ("multi", None):
+        return [f"--{name}={item}" for item in value]
+    wanted = f"what --{name} takes on the command line"
+    if kind == "multi":
+        wanted += ", or a list of it"
+    raise UsageError(f"reading {name}={value!r}: found {type(value).__name__}; wanted {wanted}")
 
 
 def _cluster_path(cluster: Cluster, folder: str) -> str:
