@@ -95,7 +95,9 @@ def _is_small(node: object, properties: TensorProperties) -> bool:
     most = MOST_CONSTANT_BYTES if op == "Const" else MOST_BYTES
     shapes = properties.shape_of[name]
     is_known = all(shape is not None and min(shape, default=0) >= 0 for shape in shapes)
-    return bool(shapes) and is_known and max(properties.bytes_of[name]) <= most
+    if not shapes or not is_known or "variant" in properties.dtype_of[name]:
+        return False  # what a list will hold is not in its bytes
+    return max(properties.bytes_of[name]) <= most
 
 
 def _read_by_shards(flat: FlatGraph, answers: Mapping[str, Answer], small: set[str]) -> set[str]:
