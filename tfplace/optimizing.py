@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphs.flat_graph import Origin
@@ -20,7 +20,7 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
-from tfplace.choosing.against_unsplit import Found, time_beside_unsplit
+from tfplace.choosing.beside_others import Found, time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
@@ -99,8 +99,8 @@ def optimize(
             builder.begin(prepared.source, scratch)
         run = _Run(options, progress, phases, builder, scratch, end)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            found, unsplit = run.search(prepared, trained)
-            decided, built = run.decide(found, unsplit)
+            found, others = run.search(prepared, trained)
+            decided, built = run.decide(found, others)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 report = run.write(decided, built, made, interruption)
             if log is not None:
@@ -130,8 +130,8 @@ class _Run:
 
     def search(
         self, prepared: PreparedModel, trained: Checkpoint | None
-    ) -> tuple[Found, Found | None]:
-        """What is best by prediction, and what was found unsplit where that is a split step."""
+    ) -> tuple[Found, list[Found]]:
+        """What is best by prediction, and what was found for other numbers of shards."""
         options, progress = self.options, self.progress
         self.phases.begin("search")
         with kept_search(prepared, options, progress) as (prepared, folder):
@@ -139,30 +139,29 @@ class _Run:
             order = wanted_order(options.problem, prepared.is_present)
             known_after = self.phases.seconds()["measure"]  # so far only of the machine
             limited = search_beside(options, known_after)
-            unsplit = None
+            others: list[Found] = []
             if options.problem.num_shards == AUTO:
                 shards = ShardSearch(prepared, limited, trained, progress, _reading(self.phases))
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
                 prepared = with_order(prepared, order)
-                unsplit = shards.unsplit()
+                others = shards.others()
             else:
                 limited = budget_beside_order(prepared, limited)
                 searched = find_placement(prepared, limited, trained, folder, progress)
         searched = in_order(prepared, searched)
         left = options.budget_seconds - self.phases.seconds()["search"]
         searched = search_in_order(prepared, options, searched, progress, left)
-        return Found(prepared, searched), unsplit
+        return Found(prepared, searched), others
 
-    def decide(self, found: Found, unsplit: Found | None) -> tuple[Decided, BuiltModel | None]:
+    def decide(self, found: Found, others: Sequence[Found]) -> tuple[Decided, BuiltModel | None]:
         """What is written after real runs, where there are any, and its graph as a SavedModel."""
-        choice = found.choice()
         self.phases.begin("write")
         built = self._built(found.prepared)
         self.phases.begin("measure")
         left = self._left(WRITING_SECONDS)
-        decided = time_beside_unsplit(found, choice, unsplit, self.options, self.progress, left)
+        decided = time_beside_others(found, others, self.options, self.progress, left)
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
             built = self._built(decided.prepared)

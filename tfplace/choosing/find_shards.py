@@ -17,8 +17,8 @@ from collections.abc import Callable
 from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
-from tfplace.choosing.against_unsplit import Found
 from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.beside_others import Found
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
@@ -107,11 +107,12 @@ class ShardSearch:
         told = self._told(winner)
         return told.prepared, told.searched
 
-    def unsplit(self) -> Found | None:
-        """What was found for the step as it came; None where it is the best, or nothing runs."""
-        whole = next(each for each in self.tried if each.shards == 1)
-        is_best = self._winner() is whole
-        return None if is_best or not math.isfinite(whole.step_seconds) else self._told(whole)
+    def others(self) -> list[Found]:
+        """What was found for other numbers than the best, the fastest first, if it can run."""
+        winner = self._winner()
+        others = [each for each in self.tried if each is not winner]
+        others.sort(key=lambda each: each.step_seconds)
+        return [self._told(each) for each in others if math.isfinite(each.step_seconds)]
 
     def _told(self, tried: ShardsFound) -> Found:
         """What was found for a number of shards, and what is told of all numbers."""

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -74,6 +75,7 @@ def time_choice(
     choice: Choice,
     progress: Progress,
     seconds: float = math.inf,
+    held: HeldRuns | None = None,
 ) -> Decided:
     """What is written after real runs.
 
@@ -86,6 +88,7 @@ def time_choice(
       choice: by prediction.
       progress: is told what goes on.
       seconds: the longest that all real runs may take.
+      held: where they are made, if there is a child already.
     """
     untimed = Decided(prepared, searched, choice)
     if not prepared.is_present or prepared.problem.num_devices == 1:
@@ -94,10 +97,10 @@ def time_choice(
         return untimed
     with (
         interruptible() as interruption,
-        child_for(prepared, max(seconds, 0.0)) as held,
+        child_for(prepared, max(seconds, 0.0)) if held is None else nullcontext(held) as child,
     ):
         return interruption.unless_seen(
-            lambda: _timed(untimed, options, held, progress, max(seconds, 0.0)), untimed
+            lambda: _timed(untimed, options, child, progress, max(seconds, 0.0)), untimed
         )
 
 
@@ -108,7 +111,8 @@ def _timed(
     tried: Sequence[Tried] = ()
     is_contest = is_open(decided.searched, decided.choice)
     if is_contest and has_finalists(decided.prepared, options):
-        left = min(ROUNDS_SHARE * seconds, seconds - _comparison_seconds(decided))
+        begin = 0.0 if held.process.alive else BEGIN_SECONDS
+        left = min(ROUNDS_SHARE * seconds, seconds - begin - _comparison_seconds(decided))
         won = contest(
             decided.prepared, options, decided.searched, decided.choice, held, left, progress
         )
@@ -162,8 +166,8 @@ def _after(decided: Decided, won: Contest) -> Decided:
 
 
 def _comparison_seconds(decided: Decided) -> float:
-    """What the comparison with given and single takes, which matters more than rivals."""
+    """What steps of the comparison with given and single take, which matters more than rivals."""
     own = decided.choice.candidate.step_seconds
     singles = [c.step_seconds for c in decided.searched.baselines if c.name == "single"]
     single = min(filter(math.isfinite, singles), default=own)
-    return BEGIN_SECONDS + SLOWER * (own + single) * COMPARED_STEPS
+    return SLOWER * (own + single) * COMPARED_STEPS

@@ -92,7 +92,7 @@ class RealRuns:
 
     def seconds_of(self, plans: Sequence[Plan]) -> float:
         """How long a round of these takes, roughly."""
-        begin = 0.0 if self._known else BEGIN_SECONDS
+        begin = 0.0 if self.held.process.alive else BEGIN_SECONDS
         steps = STEPS_OF_ROUND * len(plans) * self._step_seconds
         return begin + self._num_new(plans) * self._prepare_seconds + steps
 

@@ -1,0 +1,190 @@
+"""Real runs of steps split into different numbers of shards: `--shards=auto` writes the fastest.
+
+What shards gain is what a prediction misses most: small shards read all weights again, and how
+transfers and ops share a core differs from machine to machine. So numbers whose best predictions
+are close are timed side by side, data parallelism among them, and the unsplit step always.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.placement import Infeasible
+from graphs.problem import Problem
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.choose import Choice, choose
+from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
+from tfplace.choosing.finalists import FIRST_ROUND, has_finalists
+from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.rounds.real_runs import STEP_TIMEOUT_SECONDS, child_for
+from tfplace.choosing.ties import TIE
+from tfplace.choosing.time_choice import BEGIN_SECONDS, Decided, time_choice
+from tfplace.interruption import interruptible
+from tfplace.measurement.held_runs import HeldRuns
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.timing import summarize
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.progress import Progress
+
+SINGLE = "single"
+CONTEST_SHARE = 0.45
+"""Of the time for real runs, at most; rounds and the comparison with given and single have the
+rest."""
+CLOSE = 1.3
+"""Other numbers are timed whose predicted step takes at most so many times as long as the best."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A problem, and what was found for it.
+
+    Attributes:
+      prepared: the step, split or not.
+      searched: its placements.
+    """
+
+    prepared: PreparedModel
+    searched: Searched
+
+    def choice(self) -> Choice:
+        """By prediction."""
+        return choice_of(self.prepared.problem, self.searched)
+
+
+def choice_of(problem: Problem, searched: Searched) -> Choice:
+    """By prediction, of everything that was found; compared with the unsplit step if known."""
+    unsplit = () if searched.unsplit is None else searched.unsplit.baselines
+    return choose([*searched.candidates, *searched.fewer], problem, unsplit)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rival:
+    """A placement of one of the problems. Attributes: found: the problem's; candidate: of them."""
+
+    found: Found
+    candidate: Candidate
+
+
+def time_beside_others(
+    found: Found,
+    others: Sequence[Found],
+    options: OptimizeOptions,
+    progress: Progress,
+    seconds: float = math.inf,
+) -> Decided:
+    """What is written after real runs: a split step only where it beats the unsplit one.
+
+    Args:
+      found: what the search found best.
+      others: for other numbers of shards, the unsplit step among them unless that is `found`.
+      options: evaluator, budget and seed.
+      progress: is told what goes on.
+      seconds: the longest that all real runs may take.
+    """
+    choice = found.choice()
+    if not others or not has_finalists(found.prepared, options):
+        return time_choice(found.prepared, options, found.searched, choice, progress, seconds)
+    end = time.monotonic() + max(seconds, 0.0)
+    with child_for(found.prepared, max(seconds, 0.0)) as held:
+        limit = CONTEST_SHARE * max(seconds, 0.0)
+        best = _fastest(_rivals(found, others), options, progress, limit, held)
+        if best is not None and best.found is not found:
+            found, choice = best.found, best.found.choice()
+        if best is not None and best.candidate.name != SINGLE:
+            same = np.array_equal(best.candidate.device_of_op, choice.candidate.device_of_op)
+            if not same:
+                choice = dataclasses.replace(choice, verdict="placed", candidate=best.candidate)
+        left = max(end - time.monotonic(), 0.0)
+        decided = time_choice(found.prepared, options, found.searched, choice, progress, left, held)
+    unsplit = next((each for each in others if each.prepared.split is None), None)
+    if unsplit is None or unsplit is found or decided.choice.verdict == "placed":
+        return decided
+    why = "in real runs no split step beat one device"
+    return Decided(unsplit.prepared, unsplit.searched, Choice(_single(unsplit), "kept_single", why))
+
+
+def _single(found: Found) -> Candidate:
+    return next(each for each in found.searched.baselines if each.name == SINGLE)
+
+
+def _rivals(found: Found, others: Sequence[Found]) -> list[_Rival]:
+    """Of each number the best prediction, and data parallelism, where they are close.
+
+    Of the unsplit step one device is always among them, and its best whatever it promises.
+    """
+    rivals = [_Rival(found, found.choice().candidate)]
+    limit = CLOSE * rivals[0].candidate.step_seconds
+    for each in (found, *others):
+        named = [each.choice().candidate]
+        named += [c for c in each.searched.candidates if c.name == DATA_PARALLEL]
+        is_whole = each.prepared.split is None
+        near = [c for c in named if c.step_seconds <= limit or (is_whole and c is named[0])]
+        rivals += [_Rival(each, c) for c in ([_single(each)] if is_whole else []) + near]
+    return list(
+        {
+            (id(rival.found), rival.candidate.device_of_op.tobytes()): rival
+            for rival in reversed(rivals)
+        }.values()
+    )[::-1]
+
+
+def _fastest(
+    rivals: Sequence[_Rival],
+    options: OptimizeOptions,
+    progress: Progress,
+    seconds: float,
+    held: HeldRuns,
+) -> _Rival | None:
+    """What ran fastest; of equals the unsplit step. None: nothing could be timed, or Ctrl-C."""
+    first = rivals[0].found.prepared
+    progress.say(f"timing {len(rivals)} placements of split and unsplit steps")
+    graphs, runs = {}, {}
+    for number, rival in enumerate(rivals):
+        prepared = rival.found.prepared
+        graphs[str(number)] = prepared.placed_run_graph(rival.candidate.device_of_op)
+        runs[str(number)] = prepared.training_run()
+    limits = dataclasses.replace(
+        FIRST_ROUND,
+        seed=options.seed,
+        budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), FIRST_ROUND.budget_seconds),
+        prepare_timeout_seconds=min(
+            max(seconds, STEP_TIMEOUT_SECONDS), FIRST_ROUND.prepare_timeout_seconds
+        ),
+    )
+    work = functools.partial(measure_variants, graphs, runs, first.cluster, limits, "", held)
+    with (
+        progress.working(seconds if math.isfinite(seconds) else None),
+        interruptible() as interruption,
+    ):
+        results = interruption.unless_seen(work, None)
+    if results is None:
+        return None
+    medians = [_median(results[str(number)]) for number in range(len(rivals))]
+    return fastest(rivals, medians)
+
+
+def fastest(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:
+    """By more than a tie the fastest, else the unsplit step; None where none could be timed."""
+    least = min(medians)
+    if not math.isfinite(least):
+        return None
+    ran = sorted(
+        (seconds, number)
+        for number, seconds in enumerate(medians)
+        if seconds <= least / (1.0 - TIE)
+    )
+    tied = [rivals[number] for _, number in ran]
+    return next((each for each in tied if each.found.prepared.split is None), tied[0])
+
+
+def _median(result: Timings | Infeasible) -> float:
+    if isinstance(result, Infeasible):
+        return math.inf
+    return summarize(result.step_seconds).median_seconds
