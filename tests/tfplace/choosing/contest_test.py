@@ -61,7 +61,7 @@ def _candidate(name: str, placement: Any) -> Candidate:
 @pytest.fixture
 def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Chooses with so many seconds for real runs; returns what was decided and measured."""
-    held = SimpleNamespace(measured=[])
+    held = SimpleNamespace(measured=[], process=SimpleNamespace(alive=False))
 
     def compare(prepared: Any, placements: Any, *others: Any) -> Comparison:
         held.measured.append(list(placements))
