@@ -3,11 +3,15 @@
 The step is proven as one graph of single ops. What is emitted is made of it: the body of a
 function, or ops among those of the unsplit step. That is opened again, as any model is, and read
 from its outputs backwards, side by side with the step.
+
+A call that stayed one unit of the unsplit step, since TensorFlow may swap its function, runs a
+function of its own for each shard that nothing can be swapped for. Opening opens it: the step is
+opened by the same rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphs import op_types
@@ -39,7 +43,8 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
     """
     named, run = with_outputs(source)
     opened = flatten(run.graph_def, run.feeds, run.fetches, open_conditionals=False)
-    pairing = _Pairing(step.graph_def, opened)
+    proven = flatten(step.graph_def, (), step.fetches, open_conditionals=False)
+    pairing = _Pairing(proven, opened)
     found = {tensor: f"{identity}:0" for identity, tensor in named.items()}
     for identity, tensor in outputs.items():
         if tensor not in found:
@@ -47,24 +52,13 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
         pairing.tensor(f"{identity}:0", found[tensor])
     call = op_of(source.fetches[0])
     pairing.follow()
-    for name in _run_by(pairing.step, step.fetches):
+    for name in proven.nodes:
         if pairing.step[name].op not in _FREE and name not in pairing.partner:
             pairing.op(name, _of_this_name(name, call, opened))
             pairing.follow()
     pairing.require_same_order()
     pairing.require_nothing_else()
-    _require_functions(step.graph_def, opened.graph_def)
-
-
-def _run_by(nodes: Mapping[str, Any], fetches: Sequence[str]) -> list[str]:
-    """The ops that a run of the step runs."""
-    todo, seen = [op_of(fetch) for fetch in fetches], set[str]()
-    while todo:
-        name = todo.pop()
-        if name not in seen:
-            seen.add(name)
-            todo += [op_of(each) for each in nodes[name].input]
-    return [name for name in nodes if name in seen]
+    _require_functions(proven.graph_def, opened.graph_def)
 
 
 def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
@@ -83,8 +77,8 @@ class _Pairing:
       partner: {op of the step: op of the written model}.
     """
 
-    def __init__(self, step: Any, opened: FlatGraph):
-        self.step: Mapping[str, Any] = {node.name: node for node in step.node}
+    def __init__(self, proven: FlatGraph, opened: FlatGraph):
+        self.step = proven.nodes
         self.written = opened.nodes
         self.partner: dict[str, str] = {}
         self._taken: set[str] = set()

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 
 import pytest
+import tensorflow as tf
 
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
@@ -90,3 +91,51 @@ def test_outputs_that_change_places_are_found(tmp_path):
     source = dataclasses.replace(split.source, graph_def=graph)
     with pytest.raises(RewriteError, match="reading the written step"):
         prove_written(source, split.step, split.outputs)
+
+
+class Swapped(tf.Module):
+    """Calls a function that TensorFlow may swap for another one: the call stays one unit."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = tf.Variable(tf.ones((3, 4)))
+        attributes = {"api_implements": "lstm_1", "api_preferred_device": "CPU"}
+        self.swapped = tf.function(
+            lambda x, w: (tf.tanh(x @ w), tf.transpose(x)), experimental_attributes=attributes
+        )
+
+    @tf.function(input_signature=[tf.TensorSpec([5, 3])])
+    def __call__(self, x):
+        y, turned = self.swapped(x, self.w)
+        return {"y": tf.sin(y), "turned": turned * 2.0}
+
+
+@pytest.fixture(scope="module")
+def swapped(tmp_path_factory):
+    module, path = Swapped(), str(tmp_path_factory.mktemp("swapped"))
+    tf.saved_model.save(module, path, signatures=module.__call__)
+    split = split_model(load(path, LoadOptions()), 2)
+    assert any("may swap" in reason for reason in split.flat.unit_reason.values())
+    return split
+
+
+def test_calls_that_stayed_one_unit_are_read_by_what_each_shard_runs(swapped):
+    prove_written(swapped.source, swapped.step, swapped.outputs)
+
+
+@pytest.mark.parametrize("change", ["another op", "outputs that change places", "other input"])
+def test_a_mistake_in_what_a_shard_calls_is_found(swapped, change):
+    graph = copy.deepcopy(swapped.source.graph_def)
+    function = next(f for f in graph.library.function if "_shard_" in f.signature.name)
+    if change == "another op":
+        named(function.node_def, "Tanh", "").op = "Sin"
+    elif change == "outputs that change places":
+        first, second = (arg.name for arg in function.signature.output_arg)
+        one, other = function.ret[first], function.ret[second]
+        function.ret[first], function.ret[second] = other, one
+    else:
+        node = named(function.node_def, "MatMul", "")
+        node.input[0], node.input[1] = node.input[1], node.input[0]
+    source = dataclasses.replace(swapped.source, graph_def=graph)
+    with pytest.raises(RewriteError, match="reading the written step"):
+        prove_written(source, swapped.step, swapped.outputs)
