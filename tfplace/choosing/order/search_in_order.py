@@ -30,9 +30,8 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
 ROUNDS = 2
-SHARE, SPLIT_SHARE = 0.4, 0.7
-"""Of the budget, for all rounds together; of a split step, whose best order begins with data
-parallelism: what was annealed first come, first served took longer in order than that did."""
+SHARE = 0.4
+"""Of the budget, for all rounds together."""
 LEAST_SHARE = 0.08
 """Of the budget, where the search before has used up more than its part."""
 NAME = "found in order"
@@ -44,11 +43,11 @@ def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> Op
     """The options of the search before, with what is left of its limits."""
     if not _is_searched(prepared, options):
         return options
-    trials, share = options.max_trials, _share(prepared)
+    trials = options.max_trials
     return dataclasses.replace(
         options,
-        budget_seconds=options.budget_seconds * (1.0 - share),
-        max_trials=None if trials is None else max(round(trials * (1.0 - share)), 1),
+        budget_seconds=options.budget_seconds * (1.0 - SHARE),
+        max_trials=None if trials is None else max(round(trials * (1.0 - SHARE)), 1),
     )
 
 
@@ -73,10 +72,9 @@ def search_in_order(
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)
-    share, most = _share(prepared), options.max_trials
-    found = list(searched.candidates)
-    trials = None if most is None else max(round(most * share / ROUNDS), 1)
-    longest = options.budget_seconds * share
+    found, most = list(searched.candidates), options.max_trials
+    trials = None if most is None else max(round(most * SHARE / ROUNDS), 1)
+    longest = options.budget_seconds * SHARE
     least = LEAST_SHARE * options.budget_seconds
     limits = Limits(min(max(left_seconds, least), longest) / ROUNDS, trials)
     progress.say("searching on with what starts first as part of the plan")
@@ -118,10 +116,6 @@ def _annealed(
     order.searched_with(placement, rank)
     outcome = order.ordered(prepared, placement).outcome
     return Candidate(NAME, placement, outcome), result.interrupted
-
-
-def _share(prepared: PreparedModel) -> float:
-    return SHARE if prepared.split is None else SPLIT_SHARE
 
 
 def rank_and_reads(

@@ -54,8 +54,6 @@ def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(pre
 def test_the_limits_are_shared(prepared, options):
     limited = budget_beside_order(prepared, options)
     assert (limited.max_trials, limited.budget_seconds) == (120, 36.0)
-    split = dataclasses.replace(prepared, split=object())
-    assert budget_beside_order(split, options).max_trials == 60
     other = dataclasses.replace(options, algorithm="etf")
     assert budget_beside_order(prepared, other) is other
     without = dataclasses.replace(prepared, order=None)
