@@ -18,7 +18,8 @@ from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Evaluator
 
-NAMES = ("given", "single", "topological", "etf", "local_search")
+GIVEN, SINGLE = "given", "single"
+NAMES = (GIVEN, SINGLE, "topological", "etf", "local_search")
 LOCAL_SEARCH_SHARE = 0.1
 LOCAL_SEARCH_MAX_SECONDS = 5.0
 NOT_TRIED = "not tried: interrupted"

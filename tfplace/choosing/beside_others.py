@@ -16,8 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.placement import Infeasible
-from graphs.problem import Problem
-from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.baselines import SINGLE, Candidate
 from tfplace.choosing.choose import Choice, choose
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.finalists import FIRST_ROUND, has_finalists
@@ -27,13 +26,11 @@ from tfplace.choosing.ties import TIE
 from tfplace.choosing.time_choice import BEGIN_SECONDS, Decided, time_choice
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
-from tfplace.measurement.run_measurement import Timings, measure_variants
-from tfplace.measurement.timing import summarize
+from tfplace.measurement.run_measurement import measure_variants
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
-SINGLE = "single"
 CONTEST_SHARE = 0.45
 """Of the time for real runs, at most; rounds and the comparison with given and single have the
 rest."""
@@ -54,14 +51,10 @@ class Found:
     searched: Searched
 
     def choice(self) -> Choice:
-        """By prediction."""
-        return choice_of(self.prepared.problem, self.searched)
-
-
-def choice_of(problem: Problem, searched: Searched) -> Choice:
-    """By prediction, of everything that was found; compared with the unsplit step if known."""
-    unsplit = () if searched.unsplit is None else searched.unsplit.baselines
-    return choose([*searched.candidates, *searched.fewer], problem, unsplit)
+        """By prediction; compared with the unsplit step where that is known."""
+        found = self.searched
+        unsplit = () if found.unsplit is None else found.unsplit.baselines
+        return choose([*found.candidates, *found.fewer], self.prepared.problem, unsplit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +63,14 @@ class _Rival:
 
     found: Found
     candidate: Candidate
+
+    def choice(self) -> Choice:
+        """It is chosen; one device only if that is the prediction's choice, too."""
+        predicted = self.found.choice()
+        is_same = np.array_equal(self.candidate.device_of_op, predicted.candidate.device_of_op)
+        if is_same or self.candidate.name == SINGLE:
+            return predicted
+        return dataclasses.replace(predicted, verdict="placed", candidate=self.candidate)
 
 
 def time_beside_others(
@@ -95,12 +96,8 @@ def time_beside_others(
     with child_for(found.prepared, max(seconds, 0.0)) as held:
         limit = CONTEST_SHARE * max(seconds, 0.0)
         best = _fastest(_rivals(found, others), options, progress, limit, held)
-        if best is not None and best.found is not found:
-            found, choice = best.found, best.found.choice()
-        if best is not None and best.candidate.name != SINGLE:
-            same = np.array_equal(best.candidate.device_of_op, choice.candidate.device_of_op)
-            if not same:
-                choice = dataclasses.replace(choice, verdict="placed", candidate=best.candidate)
+        if best is not None:
+            found, choice = best.found, best.choice()
         left = max(end - time.monotonic(), 0.0)
         decided = time_choice(found.prepared, options, found.searched, choice, progress, left, held)
     unsplit = next((each for each in others if each.prepared.split is None), None)
@@ -119,20 +116,17 @@ def _rivals(found: Found, others: Sequence[Found]) -> list[_Rival]:
 
     Of the unsplit step one device is always among them, and its best whatever it promises.
     """
-    rivals = [_Rival(found, found.choice().candidate)]
-    limit = CLOSE * rivals[0].candidate.step_seconds
+    limit = CLOSE * found.choice().candidate.step_seconds
+    rivals: dict[tuple[int, bytes], _Rival] = {}
     for each in (found, *others):
-        named = [each.choice().candidate]
-        named += [c for c in each.searched.candidates if c.name == DATA_PARALLEL]
-        is_whole = each.prepared.split is None
-        near = [c for c in named if c.step_seconds <= limit or (is_whole and c is named[0])]
-        rivals += [_Rival(each, c) for c in ([_single(each)] if is_whole else []) + near]
-    return list(
-        {
-            (id(rival.found), rival.candidate.device_of_op.tobytes()): rival
-            for rival in reversed(rivals)
-        }.values()
-    )[::-1]
+        best = each.choice().candidate
+        evenly = [c for c in each.searched.candidates if c.name == DATA_PARALLEL]
+        near = [c for c in (best, *evenly) if c.step_seconds <= limit]
+        always = [_single(each), best] if each.prepared.split is None else []
+        for candidate in (*always, *near):
+            key = id(each), candidate.device_of_op.tobytes()
+            rivals.setdefault(key, _Rival(each, candidate))
+    return list(rivals.values())
 
 
 def _fastest(
@@ -166,25 +160,16 @@ def _fastest(
         results = interruption.unless_seen(work, None)
     if results is None:
         return None
-    medians = [_median(results[str(number)]) for number in range(len(rivals))]
-    return fastest(rivals, medians)
+    ran = [results[name] for name in graphs]
+    medians = [math.inf if isinstance(each, Infeasible) else each.median_seconds for each in ran]
+    return _least(rivals, medians)
 
 
-def fastest(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:
+def _least(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:
     """By more than a tie the fastest, else the unsplit step; None where none could be timed."""
     least = min(medians)
     if not math.isfinite(least):
         return None
-    ran = sorted(
-        (seconds, number)
-        for number, seconds in enumerate(medians)
-        if seconds <= least / (1.0 - TIE)
-    )
-    tied = [rivals[number] for _, number in ran]
+    order = np.argsort(medians, kind="stable").tolist()
+    tied = [rivals[number] for number in order if medians[number] <= least / (1.0 - TIE)]
     return next((each for each in tied if each.found.prepared.split is None), tied[0])
-
-
-def _median(result: Timings | Infeasible) -> float:
-    if isinstance(result, Infeasible):
-        return math.inf
-    return summarize(result.step_seconds).median_seconds

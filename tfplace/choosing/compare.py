@@ -8,7 +8,7 @@ from typing import Any
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
-from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.baselines import GIVEN, SINGLE, Candidate
 from tfplace.choosing.device_limit import LIMIT
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import Timings, measure_variants
@@ -25,8 +25,7 @@ from tfplace.measurement.timing import (
 )
 from tfplace.preparing.prepare import PreparedModel
 
-BASELINES = ("single", "given")  # the first of equals is named
-GIVEN = "given"
+BASELINES = (SINGLE, GIVEN)  # the first of equals is named
 PLACED = "placed"
 MUCH_BACKGROUND = 0.05
 MANY_OUTLIERS = 0.1
@@ -152,7 +151,7 @@ def _comparison(
     )
     if not baselines or PLACED not in ran:
         return result
-    best = min(baselines, key=lambda name: summarize(ran[name].step_seconds).median_seconds)
+    best = min(baselines, key=lambda name: ran[name].median_seconds)
     if ran[best] is ran[PLACED]:  # one placement under two names was timed once
         return dataclasses.replace(result, baseline=best, verdict=NO_DIFFERENCE)
     confidence = confidence_of_look(looks_at(limits.min_steps, limits.max_steps))

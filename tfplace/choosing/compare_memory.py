@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
-from tfplace.choosing.compare import GIVEN, distinct_runs
+from tfplace.choosing.baselines import GIVEN
+from tfplace.choosing.compare import distinct_runs
 from tfplace.choosing.order.model_order import simulated_in_order
 from tfplace.measurement.peak_memory import measure_peaks
 from tfplace.measurement.step_limits import StepLimits

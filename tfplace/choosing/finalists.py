@@ -12,9 +12,8 @@ from tfplace.choosing.baselines import NAMES, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Tried
 from tfplace.choosing.ties import TIE, extent
-from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.run_measurement import measure_variants
 from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.timing import summarize
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.search.search import Stage
@@ -80,13 +79,9 @@ def quickest(
     variants = {str(i): prepared.placed_run_graph(r.device_of_op) for i, r in enumerate(distinct)}
     config = dataclasses.replace(FIRST_ROUND, seed=seed, all_seconds=seconds)
     results = measure_variants(variants, prepared.training_run(), prepared.cluster, config)
-    return judged(prepared.problem, distinct, [_median(results[name]) for name in variants])
-
-
-def _median(result: Timings | Infeasible) -> float | Infeasible:
-    if isinstance(result, Infeasible):
-        return result
-    return summarize(result.step_seconds).median_seconds
+    ran = [results[name] for name in variants]
+    medians = [each if isinstance(each, Infeasible) else each.median_seconds for each in ran]
+    return judged(prepared.problem, distinct, medians)
 
 
 def judged(

@@ -37,7 +37,7 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.search.kept.folder import SearchFolder
-from tfplace.search.search import Limits, search
+from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -102,8 +102,7 @@ def find_placement(
       earlier: what a shorter search of the same problem has found, which this one goes on from.
       known: placements to begin with besides.
     """
-    problem, instance = prepared.problem, prepared.instance
-    is_simulated = options.evaluator != "measure"
+    problem = prepared.problem
     progress.say(f"trying the baselines on {prepared.cluster.name}")
     simulator = SimulatingEvaluator(problem)
     simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
@@ -119,25 +118,12 @@ def find_placement(
     if folder is None:
         first, num_trials = _found_first(prepared, options, known, left)
         known = [*known, *first]
-    stages = []
-    if problem.num_devices > 1:
-        best = best_of(known)
-        start = None if best is None else best.device_of_op
-        if folder is not None:
-            start = folder.start(start)
-        stages = stages_of(
-            options.algorithm,
-            instance,
-            options.seed,
-            start,
-            trained,
-            is_simulated=is_simulated,
-        )
+    stages = _stages(prepared, options, trained, folder, known)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(prepared, options):  # the rounds of real runs search on
         left *= FIRST_SEARCH_SHARE
     trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
-    spared = reserved(problem, left, trials) if is_simulated else NONE
+    spared = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
     limits = _without(Limits(left, trials), spared, len(device_counts(problem)) - 1)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         result = search(stages, evaluator, limits, progress.search, folder)
@@ -153,6 +139,30 @@ def find_placement(
     if best is not None:
         fewer.append(without_idle(problem, simulator, best))
     return Searched(baselines, candidates, result, fewer)
+
+
+def _stages(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    trained: Checkpoint | None,
+    folder: SearchFolder | None,
+    known: Sequence[Candidate],
+) -> Sequence[Stage]:
+    """Of the algorithm's search, from the best that is known or was kept; none on one device."""
+    if prepared.problem.num_devices == 1:
+        return []
+    best = best_of(known)
+    start = None if best is None else best.device_of_op
+    if folder is not None:
+        start = folder.start(start)
+    return stages_of(
+        options.algorithm,
+        prepared.instance,
+        options.seed,
+        start,
+        trained,
+        is_simulated=options.evaluator != "measure",
+    )
 
 
 def _found_first(

@@ -30,7 +30,7 @@ from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
 from tfplace.choosing.split_proof import Written, proven_split
-from tfplace.interruption import interruptible
+from tfplace.interruption import Interruption, interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.trace import devices_used as devices_in
@@ -127,28 +127,12 @@ def prove(
             progress.say("proving that the split step computes what the unsplit one does")
             left = end - time.monotonic()
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
-            tags = _emitted_tags(prepared.source, emitted.directory)
-            is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
-            written = Written(emitted.directory, tags, is_loaded)
+            written = _written(prepared, emitted, comparison)
             split = proven_split(prepared.split, written, prepared.feeds, run, left, interruption)
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
-        bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
-        bound = interruption.unless_seen_in_time(
-            lambda: lower_bound_seconds(bounded),
-            None,
-            max(end - time.monotonic(), LEAST_BOUND_SECONDS),
-        )
-        read = prepared.steps_read
-        any_split: Sequence[RangeBound] = ()
-        if read is not None and read.is_priced:
-            steps = read
-            any_split = interruption.unless_seen_in_time(
-                lambda: any_split_bounds(steps.problems, steps.batch),
-                (),
-                max(end - time.monotonic(), LEAST_BOUND_SECONDS),
-            )
+        bound, any_split = _bounds(prepared, interruption, end)
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
@@ -157,6 +141,34 @@ def prove(
                 {},
             )
         return Proof(comparison, bound, used, interruption.seen, any_split)
+
+
+def _written(prepared: PreparedModel, emitted: Emitted, comparison: Verified) -> Written:
+    """What the proof of a split step has to know of the files."""
+    tags = _emitted_tags(prepared.source, emitted.directory)
+    is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
+    return Written(emitted.directory, tags, is_loaded)
+
+
+def _bounds(
+    prepared: PreparedModel, interruption: Interruption, end: float
+) -> tuple[float | None, Sequence[RangeBound]]:
+    """Of every placement, and for every number of shards; each in the time until `end`."""
+    bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
+    bound = interruption.unless_seen_in_time(
+        lambda: lower_bound_seconds(bounded),
+        None,
+        max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+    )
+    steps = prepared.steps_read
+    if steps is None or not steps.is_priced:
+        return bound, ()
+    any_split: Sequence[RangeBound] = interruption.unless_seen_in_time(
+        lambda: any_split_bounds(steps.problems, steps.batch),
+        (),
+        max(end - time.monotonic(), LEAST_BOUND_SECONDS),
+    )
+    return bound, any_split
 
 
 def proven_structure(

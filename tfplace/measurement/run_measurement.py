@@ -17,7 +17,13 @@ from tfplace.measurement.held_runs import HeldRuns, keys_of
 from tfplace.measurement.machine_load import LoadMeter
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.timing import confidence_of_look, is_precise, looks_at, speedup
+from tfplace.measurement.timing import (
+    confidence_of_look,
+    is_precise,
+    looks_at,
+    speedup,
+    summarize,
+)
 from tfplace.measurement.training_run import (
     PreparedRun,
     PrepareRequest,
@@ -52,6 +58,10 @@ class Timings:
     first_outputs: Mapping[str, np.ndarray]
     interleaved: bool
     background_share: float | None = None
+
+    @property
+    def median_seconds(self) -> float:
+        return summarize(self.step_seconds).median_seconds
 
 
 def measure_variants(

@@ -108,12 +108,17 @@ def test_a_wrong_rule_is_found_and_the_op_named(small, change):
     assert result.first_differing == "loss:0"
 
 
+def broken(step):
+    """The same step, a convolution of which reads what it can't."""
+    graph_def = type(step.graph_def).FromString(step.graph_def.SerializeToString())
+    next(n for n in graph_def.node if n.op == "Conv2D").input[0] = "labels"
+    return dataclasses.replace(step, graph_def=graph_def)
+
+
 def test_a_step_that_only_fails_when_split_differs(small):
     flat, properties, decisions = small
     step = build_step(flat, properties, decisions, 2)
-    broken = type(step.graph_def).FromString(step.graph_def.SerializeToString())
-    next(n for n in broken.node if n.op == "Conv2D").input[0] = "labels"
-    result = compared(flat, properties, decisions, dataclasses.replace(step, graph_def=broken), {})
+    result = compared(flat, properties, decisions, broken(step), {})
     assert result.differing[0].startswith("the split step: only it does not run")
 
 
@@ -129,9 +134,7 @@ def test_a_step_that_runs_in_its_own_types_only_is_run_in_these(small, monkeypat
     assert "statistic:0 of step 1" in result.compared and not result.differing
     assert result.not_compared  # dropout draws other numbers each time
     assert result.narrow_ops["Conv2D"] == 2  # of the split step
-    broken = type(step.graph_def).FromString(step.graph_def.SerializeToString())
-    next(n for n in broken.node if n.op == "Conv2D").input[0] = "labels"
-    result = compared(flat, properties, decisions, dataclasses.replace(step, graph_def=broken), {})
+    result = compared(flat, properties, decisions, broken(step), {})
     assert result.differing[0].startswith("the split step: only it does not run")
 
 

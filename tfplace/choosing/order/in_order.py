@@ -6,12 +6,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
-from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.baselines import GIVEN, Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.order.model_order import ModelOrder
 from tfplace.preparing.prepare import PreparedModel
 
-GIVEN = "given"
 WITHIN, MOST = 1.4, 3
 """Of the best without an order, and so many placements: the others are left as they are, since
 hardly any order gains so much, and finding one takes seconds for a large graph."""
