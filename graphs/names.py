@@ -7,8 +7,13 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
+
+SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
+"""What a name has if its op is a copy for a shard (the contract, section 9): the copy of `a/b` for
+shard m is `a/b/shard_m`, with underscores behind it where that name was taken."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +34,11 @@ class InputName:
     def tensor(self) -> str:
         """ "op:i", also for output 0; only for data inputs of a main graph."""
         return f"{self.op}:{self.output}"
+
+
+def original_name(name: str) -> str:
+    """What an op is a copy of; its own name if it is whole."""
+    return SHARD.sub("", name, count=1)
 
 
 def parse_input(name: str) -> InputName:

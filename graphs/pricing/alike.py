@@ -7,16 +7,14 @@ shapes of all inputs and outputs are equal, so that shards of different sizes st
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
-from graphs.names import op_of, parse_input
+from graphs.names import op_of, original_name, parse_input
 from graphs.op_graph import LongArray
 
-_SHARD = re.compile(r"/shard_\d+(?=/|$)")
 _FRAMES = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
 _HANDLES = frozenset({"resource", "variant"})
 _NOT_PRICED = frozenset({"_class", "_output_shapes"})
@@ -36,7 +34,7 @@ def first_alike(graph_def: Any, properties: TensorProperties) -> LongArray:
     for number, node in enumerate(nodes):
         if "/shard_" not in node.name or _HANDLES & {*properties.dtype_of[node.name]}:
             continue
-        original = _SHARD.sub("", node.name, count=1)
+        original = original_name(node.name)
         if original != node.name:
             first[number] = seen.setdefault((original, *_kind(node, properties)), number)
     return first

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.names import original_name
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from tfplace.bounds.travel_bound import Sharing
-from tfplace.grouping.copies import WHOLE, original_name, shard_of_op
+from tfplace.grouping.copies import WHOLE, shard_of_op
 from tfplace.grouping.quotient import BoolArray
 
 Role = tuple[str, str, bool]

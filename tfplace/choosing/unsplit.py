@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from graphs.names import original_name
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
-from tfplace.grouping.copies import original_name
 
 
 def for_all_shards(problem: Problem, unsplit: Problem, device_of_op: IntArray) -> IntArray:

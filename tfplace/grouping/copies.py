@@ -6,10 +6,9 @@ come along wherever a problem goes: into dumps, other processes, fused problems.
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
+from graphs.names import SHARD, original_name
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
@@ -17,19 +16,12 @@ from tfplace.grouping.quotient import allowed_class, colocation_units, in_graph_
 
 WHOLE = -1
 """The shard of an op that is no copy."""
-SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
-"""What a name has if its op is a copy for a shard; underscores where the name was taken."""
 
 
 def shard_of_op(problem: Problem) -> IntArray:
     """i4[N]: which shard an op works for; WHOLE for an op that is whole."""
     found = (SHARD.search(name) for name in problem.graph.op_names)
     return np.array([WHOLE if each is None else int(each[1]) for each in found], dtype=np.int32)
-
-
-def original_name(name: str) -> str:
-    """What an op is a copy of; its own name if it is whole."""
-    return SHARD.sub("", name, count=1)
 
 
 def is_split(problem: Problem) -> bool:

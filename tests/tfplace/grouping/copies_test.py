@@ -1,8 +1,9 @@
 """Tests of tfplace.grouping.copies."""
 
+from graphs.names import original_name
 from tests.builders import Machine, Op, build_problem, chain
 from tests.split_steps import split_step
-from tfplace.grouping.copies import is_split, original_name, shard_of_op, tied_copies
+from tfplace.grouping.copies import is_split, shard_of_op, tied_copies
 
 
 def _groups(problem):

@@ -11,9 +11,10 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
+from graphs.names import original_name
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-from tfplace.grouping.copies import original_name, shard_of_op
+from tfplace.grouping.copies import shard_of_op
 from tfplace.report.explaining.stages import Work, levels, stages_of
 
 ONE_DEVICE, ACCUMULATION = "one_device", "gradient_accumulation"
