@@ -8,7 +8,8 @@ where it was, on any machine. All of it takes a day on two cores. A row or two i
 
 Models with options of their own are divided by ";".
 
-Each cell keeps the commit and the machine that made it. `--again` runs cells of other commits anew.
+Each cell keeps the commit and the machine that made it. `--again` runs cells of other commits anew;
+`--algorithms=single,auto` runs these columns only.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def run(
 
     Args:
       cells: what is known.
-      wanted: models, clusters, seeds, budget_seconds.
+      wanted: models, clusters, algorithms, seeds, budget_seconds.
       keep: is given all cells whenever there are new ones.
       bench: runs some.
     """
@@ -104,6 +105,7 @@ def run(
         (SEARCHED, wanted.seeds, 1),
         (("auto",), wanted.seeds, AUTO),
     )
+    chosen = set(wanted.algorithms)
     for model, cluster in ((m, c) for m in wanted.models for c in wanted.clusters):
         for algorithms, seeds, shards in kinds:
             done = {tuple(cell[key] for key in KEY) for cell in known}
@@ -111,7 +113,8 @@ def run(
                 seed: [
                     name
                     for name in algorithms
-                    if (model, cluster, name, seed, shards, wanted.budget_seconds) not in done
+                    if name in chosen
+                    and (model, cluster, name, seed, shards, wanted.budget_seconds) not in done
                 ]
                 for seed in seeds
             }
@@ -132,6 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tfplace.docs.suite")
     parser.add_argument("--models", default=MODELS, type=_names)
     parser.add_argument("--clusters", default=CLUSTERS, type=_names)
+    parser.add_argument("--algorithms", default=(*ONE_SHOT, *SEARCHED), type=_names)
     parser.add_argument("--seeds", default=SEEDS, type=_numbers)
     parser.add_argument("--budget_seconds", type=float, default=BUDGET_SECONDS)
     parser.add_argument("--again", action="store_true", help="run cells of other commits anew")

@@ -33,8 +33,9 @@ def test_what_is_known_is_not_run_again():
         ]
 
     wanted = argparse.Namespace(
-        models=("rnnlm",), clusters=("k80x2",), seeds=(1, 2), budget_seconds=5.0
-    )
+        models=("rnnlm",), clusters=("k80x2",), seeds=(1, 2), budget_seconds=5.0,
+        algorithms=(*ONE_SHOT, *SEARCHED),
+    )  # fmt: skip
     run([_cell(name, 1.0) for name in ONE_SHOT[1:]], wanted, kept.append, bench)
     assert ran == [
         ("rnnlm", "k80x2", ("given",), (1,), 1),
@@ -48,6 +49,13 @@ def test_what_is_known_is_not_run_again():
     ran.clear()
     run(kept[-1], wanted, kept.append, bench)
     assert ran == []
+    wanted.models, wanted.seeds, wanted.algorithms = ("moe",), (1,), ("single", "auto")
+    run(kept[-1], wanted, kept.append, bench)
+    assert ran == [
+        ("moe", "k80x2", ("single",), (1,), 1),
+        ("moe", "k80x2", ("auto",), (1,), 1),
+        ("moe", "k80x2", ("auto",), (1,), AUTO),
+    ]
 
 
 def test_a_row_has_shares_of_single_the_bound_and_who_made_it():
