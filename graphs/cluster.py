@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 
+Interval = tuple[float, float, float]
+"""A value, and the lowest and highest that are plausible."""
+STEP_START = "step_start_seconds"
 COMMUNICATION_RULES = ("duplex", "sender", "half_duplex", "pairwise")
 
 
@@ -100,6 +103,8 @@ class Cluster:
       step_overhead_seconds: what the client's dispatch adds to every step, wherever ops run.
       fetch_seconds: what each fetched tensor adds to a step, on its way to the client.
       transfer_work: what transfers take of the devices; None means nothing.
+      taught: {number: its value} of what real runs showed these figures to miss, as
+        `machine_numbers` names it.
     """
 
     name: str
@@ -111,6 +116,7 @@ class Cluster:
     step_overhead_seconds: float = 0.0
     fetch_seconds: float = 0.0
     transfer_work: TransferWork | None = None
+    taught: Mapping[str, Interval] = dataclasses.field(default_factory=dict)
 
     @property
     def num_devices(self) -> int:
@@ -132,7 +138,9 @@ class Cluster:
         """
         used = np.unique(device_of_op).tolist()
         shares = sum(self.devices[d].step_seconds for d in used)
-        return self.step_overhead_seconds + shares + num_fetched_tensors * self.fetch_seconds
+        start = self.taught.get(STEP_START, (0.0,))[0]
+        overhead = self.step_overhead_seconds + start
+        return overhead + shares + num_fetched_tensors * self.fetch_seconds
 
     def link_channels(self) -> IntArray:
         """i4[D, D, 2]: the channels that a transfer from d to e holds; -1 unused.

@@ -35,7 +35,7 @@ from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
 from tfplace.preparing.loaded_model import LoadedModel
-from tfplace.preparing.on_known_machine import on_known_machine
+from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
 from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
@@ -91,6 +91,7 @@ def optimize(
         scratch_beside(options.output_dir or "") as scratch,
         builder or ModelBuilder(options.problem.model) as builder,
     ):
+        asked = options.problem
         options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
         end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
@@ -101,6 +102,9 @@ def optimize(
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             found, others = run.search(prepared, trained)
             decided, built = run.decide(found, others)
+            if decided.corrections is not None:
+                taught = decided.corrections.values()
+                keep_what_was_taught(asked, options.problem, scratch, taught)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
                 report = run.write(decided, built, made, interruption)
             if log is not None:
@@ -194,6 +198,7 @@ class _Run:
             self.phases.seconds(),
             loading_needs(prepared.cluster, devices.values()),
             decided.rounds,
+            decided.has_forgotten,
         )
         return _write_report(prepared, options, run, placed, made)
 

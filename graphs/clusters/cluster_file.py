@@ -10,6 +10,9 @@ directed. A pair of devices that is not listed has `default_link`, which must th
 - of a device `op_seconds`, `step_seconds`, `compute_slowdown` and `memory_slowdown`;
 - of a link the time that its transfers take of the devices at its two ends, `sender_busy_seconds`
   and `receiver_busy_seconds`, each with a `..._per_byte`.
+
+`tfplace optimize` adds `taught`, {number: [value, low, high]}, to the file that it keeps of a
+machine (graphs/machine_numbers.py).
 """
 
 from __future__ import annotations
@@ -32,13 +35,14 @@ from graphs.clusters.json_values import (
     text_of,
     unique_keys,
 )
+from graphs.clusters.taught_numbers import taught_of
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 
 _CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 CLUSTER_KEYS = (
     *("name", "communication", "devices", "links", "default_link", "origin", *HOSTS_KEYS),
-    *_CLUSTER_SECONDS,
+    *(*_CLUSTER_SECONDS, "taught"),
 )
 DEVICE_KEYS = tuple(
     "memory" if field.name == "memory_bytes" else field.name for field in dataclasses.fields(Device)
@@ -102,6 +106,8 @@ def cluster_to_json(cluster: Cluster) -> dict[str, Any]:
     for key in _CLUSTER_SECONDS:
         if getattr(cluster, key):
             head[key] = getattr(cluster, key)
+    if cluster.taught:
+        head["taught"] = {name: list(values) for name, values in cluster.taught.items()}
     return {**head, "devices": devices, "links": links}
 
 
@@ -148,7 +154,10 @@ def cluster_from_json(value: Any) -> Cluster:
     overhead, fetch = (
         number_of("the cluster", value, key, 0.0, zero=True) for key in _CLUSTER_SECONDS
     )
-    host = Cluster(name, communication, devices, latency, rate, origin, overhead, fetch, work)
+    taught = taught_of(value)
+    host = Cluster(
+        name, communication, devices, latency, rate, origin, overhead, fetch, work, taught
+    )
     if "hosts" in value:
         return repeated_on_hosts(host, value)
     if "host_link" in value:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.machine_numbers import START
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.placement_file import read_placement
@@ -20,7 +21,6 @@ from tests.loop.rows import ROWS
 from tests.rival.compare import report_of, run_module
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.choosing.order.model_order import with_order
-from tfplace.choosing.rounds.corrections import START
 from tfplace.fidelity.measuring import measured_steps, rounds
 from tfplace.fidelity.placements import best_of_algorithm, placements_to_judge
 from tfplace.fidelity.rank_agreement import agreement
@@ -150,10 +150,11 @@ class _Written:
 
     def _beside(self, device_of_op: IntArray) -> float:
         """What a measured step has beside its makespan."""
-        rounds_made = self.report["rounds"]
-        start = rounds_made[-1]["corrected"][START][0] if rounds_made else 0.0
+        rounds_made, cluster = self.report["rounds"], self.prepared.cluster
+        is_taught = not rounds_made or START in cluster.taught  # then the cluster's dispatch has it
+        start = 0.0 if is_taught else rounds_made[-1]["corrected"][START][0]
         num_fetched = sum(":" in fetch for fetch in self.prepared.flat.fetches)
-        return float(start + self.prepared.cluster.dispatch_seconds(device_of_op, num_fetched))
+        return float(start + cluster.dispatch_seconds(device_of_op, num_fetched))
 
     def _baselines(self) -> dict[str, tuple[PreparedModel, IntArray]]:
         whole = prepare(dataclasses.replace(self._options, num_shards=1))

@@ -61,6 +61,13 @@ class Decided:
     rounds: Sequence[Round] = ()
     corrections: Corrections | None = None
 
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether the rounds contradict what earlier runs have taught of the machine."""
+        if self.corrections is None or not self.prepared.cluster.taught:
+            return False
+        return not self.corrections.model.has_been_taught
+
     def corrected(self, problem: Problem) -> Problem:
         """Another problem of the same machine, as real runs have shown it."""
         if self.corrections is None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
+from graphs.machine_numbers import START
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from tfplace.choosing.rounds.contest import forward_model
-from tfplace.choosing.rounds.corrections import START
 from tfplace.choosing.rounds.loop import measured_loop
 from tfplace.choosing.rounds.plan import LoopConfig, Plan, Runs
 from tfplace.fidelity.measuring import measured_steps, rounds

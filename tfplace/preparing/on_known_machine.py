@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from graphs.cluster import Cluster, Interval
 from graphs.clusters.discovery import find_cluster
-from tfplace.measurement.calibration.known_machine import known_machine
+from tfplace.measurement.calibration.known_machine import (
+    assumed_file,
+    keep_taught,
+    known_machine,
+)
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.options import ProblemOptions
 
@@ -34,9 +39,36 @@ def on_known_machine(
     if options.cluster.endswith(".json"):
         return options
     cluster = find_cluster(options.cluster)
-    is_here = not any(device.address for device in cluster.devices)
-    if cluster.num_devices < 2 or not is_here or not is_present(cluster):
+    if not _can_be_known(cluster):
         return options
-    folder = scratch if options.cost_cache is None else Path(options.cost_cache) / FOLDER
-    file = known_machine(cluster, folder, tell)
+    file = known_machine(cluster, _folder(options, scratch), tell)
     return options if file is None else dataclasses.replace(options, cluster=str(file))
+
+
+def keep_what_was_taught(
+    asked: ProblemOptions, used: ProblemOptions, scratch: Path, taught: Mapping[str, Interval]
+) -> None:
+    """Keeps what real runs have shown of this machine for the next run on it.
+
+    Args:
+      asked: the options as they came; a cluster file of the user's is left alone.
+      used: what `on_known_machine` made of them.
+      scratch: as there.
+      taught: {number: value, low, high}.
+    """
+    if asked.cluster.endswith(".json"):
+        return
+    cluster = find_cluster(used.cluster)
+    if used.cluster != asked.cluster:
+        keep_taught(cluster, Path(used.cluster), taught)
+    elif _can_be_known(cluster):
+        keep_taught(cluster, assumed_file(cluster, _folder(asked, scratch)), taught)
+
+
+def _can_be_known(cluster: Cluster) -> bool:
+    is_here = not any(device.address for device in cluster.devices)
+    return cluster.num_devices > 1 and is_here and is_present(cluster)
+
+
+def _folder(options: ProblemOptions, scratch: Path) -> Path:
+    return scratch if options.cost_cache is None else Path(options.cost_cache) / FOLDER

@@ -21,6 +21,7 @@ from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devi
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
 from graphs.flat_graph import Origin
+from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
@@ -212,6 +213,7 @@ def make_problem(
         tied = tied_end(graph.colocation_group, end, problem.allowed())
         graph = dataclasses.replace(graph, colocation_group=tied)
         problem = dataclasses.replace(problem, graph=graph)
+    problem = on_taught_machine(problem, cluster)
     require_possible(
         problem.allowed(),
         costs.op_seconds,

@@ -22,6 +22,7 @@ from tfplace.report.advice import advice, shards_advice
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
+from tfplace.report.machine_facts import machine_facts
 from tfplace.report.report import Measured, Report
 from tfplace.report.split_facts import any_split_facts, split_facts
 from tfplace.search.trial_log import SearchResult
@@ -42,6 +43,7 @@ class FinishedRun:
       seconds_by_phase: how long it took to come here.
       loading_needs: what a process needs before it can run what was written.
       rounds: what was measured to choose, and learned of the machine.
+      has_forgotten: whether that contradicts what earlier runs have taught.
     """
 
     searched: Searched
@@ -52,6 +54,7 @@ class FinishedRun:
     seconds_by_phase: Mapping[str, float] = dataclasses.field(default_factory=dict)
     loading_needs: LoadingNeeds = ""
     rounds: Sequence[Round] = ()
+    has_forgotten: bool = False
 
 
 def report_of(
@@ -78,7 +81,7 @@ def report_of(
         algorithm=options.algorithm,
         evaluator=options.evaluator,
         model=_model_facts(prepared),
-        cluster=_cluster_facts(prepared.cluster),
+        cluster=_cluster_facts(prepared.cluster, run.has_forgotten),
         costs=cost_facts(prepared.costs),
         baselines=baselines,
         best=best,
@@ -141,11 +144,16 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
     }
 
 
-def _cluster_facts(cluster: Cluster) -> Mapping[str, Any]:
+def _cluster_facts(cluster: Cluster, has_forgotten: bool) -> Mapping[str, Any]:
     devices = [
         {"name": d.name, "type": d.type, "memory_bytes": d.memory_bytes} for d in cluster.devices
     ]
-    return {"name": cluster.name, "communication": cluster.communication, "devices": devices}
+    return {
+        "name": cluster.name,
+        "communication": cluster.communication,
+        "devices": devices,
+        **machine_facts(cluster, has_forgotten),
+    }
 
 
 def search_facts(result: SearchResult) -> Mapping[str, Any]:

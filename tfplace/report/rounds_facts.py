@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tfplace.choosing.rounds.corrections import (
+from graphs.machine_numbers import (
     CONTENTION,
     DISPATCH,
     ENDS,

@@ -12,6 +12,7 @@ from rich.text import Text
 from rewrite.verify import Verified
 from tfplace.choosing.split_proof import split_proof_sentence
 from tfplace.report.advice import data_parallel_sentence
+from tfplace.report.machine_facts import machine_text
 from tfplace.report.report import Report
 from tfplace.report.rounds_facts import rounds_facts
 from tfplace.report.sentences import order_text
@@ -88,6 +89,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     if report.order is not None:
         yield "order", order_text(report.order, report.best.step_seconds)
     yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
+    if report.measured is not None or report.rounds:  # else they are not here
+        yield "machine", machine_text(report.cluster)
     yield "costs", cost_sentence(costs)
     yield from (("", note) for note in costs.get("notes", ()))
     if search["num_trials"]:

@@ -138,7 +138,9 @@ def test_calibrated_figures_survive_a_round_trip():
         for i in range(2)
     )
     rate, latency = np.array([[np.inf, 1e9], [3e9, np.inf]]), np.array([[0, 1e-4], [2e-4, 0]])
-    cluster = Cluster("workers:2", "duplex", devices, latency, rate, "workers:2", 9e-4, 4e-4, work)
+    taught = {"speed of CPU": (0.5, 0.4, 0.6), "step_start_seconds": (0.0, 0.0, 1e-3)}
+    figures = "workers:2", 9e-4, 4e-4, work, taught
+    cluster = Cluster("workers:2", "duplex", devices, latency, rate, *figures)
     value = cluster_to_json(cluster)
     assert value["links"][1] == {
         "from": "/job:worker/task:1/device:CPU:0",
@@ -153,7 +155,7 @@ def test_calibrated_figures_survive_a_round_trip():
     read = cluster_from_json(json.loads(json.dumps(value)))
     assert _equal(read, cluster)
     assert (read.origin, read.step_overhead_seconds) == ("workers:2", 9e-4)
-    assert read.fetch_seconds == 4e-4
+    assert (read.fetch_seconds, read.taught) == (4e-4, taught)
     for field in (
         "sender_seconds",
         "sender_seconds_per_byte",
@@ -218,6 +220,11 @@ def _changed(path, value):
         (["links"], PAIR["links"] * 2, "link 1 is a second link from '/device:CPU:0'"),
         (["links", 0, "sender_busy_secnds"], 1, "did you mean 'sender_busy_seconds'?"),
         (["links", 0, "sender_busy_seconds"], -1, "'sender_busy_seconds' -1; wanted a number of"),
+        (["taught"], [], "'taught' is \\[\\]; wanted {number"),
+        (["taught"], {"link_latncy": [1, 1, 2]}, "'taught' says 'link_latncy'"),
+        (["taught"], {"link_latency": [0, 0, 2]}, "low <= value <= high"),
+        (["taught"], {"link_latency": [3, 1, 2]}, "low <= value <= high"),
+        (["taught"], {"link_latency": [1, 1, float("inf")]}, "low <= value <= high"),
         (["origin"], "here", "'origin' is 'here'; wanted what was calibrated: local, workers:N"),
         (["default_link"], None, "no link leads from '/device:GPU:0' to '/device:CPU:0'"),
         (["default_link", "latency"], 1, "did you mean 'latency_seconds'?"),

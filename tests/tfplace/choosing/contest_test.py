@@ -101,7 +101,7 @@ class _Prepared:
 
 def _prepared() -> Any:
     cluster = SimpleNamespace(
-        name="workers:2", transfer_work=None, dispatch_seconds=lambda *others: 0.0
+        name="workers:2", taught={}, transfer_work=None, dispatch_seconds=lambda *others: 0.0
     )
     return _Prepared(SimpleNamespace(fetches=[]), SimpleNamespace(one_shots={}), cluster)
 

@@ -36,7 +36,12 @@ def made_up(
             "path": name, "kind": "graph_def", "num_ops": problem.num_ops, "num_groups": 2,
             "step_origin": name, "guessed": [name], "units": [name],
         },
-        cluster={"name": "hand", "communication": problem.communication, "devices": devices},
+        cluster={
+            "name": "hand",
+            "communication": problem.communication,
+            "devices": devices,
+            "figures": "measured", "taught": {}, "forgotten": False,
+        },
         costs={"source": "analytic", "covered_ops": 0.5, "wall_time_coverage": None,
                "notes": [name]},
         baselines={

@@ -27,7 +27,7 @@ FIELDS = {
     "best lower_bound_seconds gap search measured verified verdict verdict_sentence split "
     "parallelism rounds",
     "model": "path kind num_ops num_groups trainable_bytes guessed",
-    "cluster": "name communication devices",
+    "cluster": "name communication devices figures taught forgotten",
     "costs": "source covered_ops",
     "best": "step_seconds peak_bytes ops_per_device transfers transfer_bytes",
     "search": "num_trials num_infeasible seconds trials_per_second best_trial history",

@@ -98,6 +98,7 @@ run       model
 guessed   model
 unit      model
 cluster   hand, 3 devices
+machine   devices and links as they were measured
 costs     analytic, 50 % of the ops priced
           model
 search    auto: 11 trials, 1 infeasible, 2.0 s, 6 trials/s

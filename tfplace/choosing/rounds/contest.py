@@ -125,6 +125,7 @@ def forward_model(prepared: PreparedModel) -> ForwardModel:
         prepared.problem,
         lambda placement: prepared.cluster.dispatch_seconds(placement, num_fetched),
         CALIBRATED_SPREAD if is_calibrated else 1.0,
+        prepared.cluster.taught,
     )
 
 

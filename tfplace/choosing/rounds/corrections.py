@@ -1,114 +1,30 @@
-"""Few numbers with a meaning that say how a machine differs from what a problem takes it to be.
-
-Each is a coordinate of a vector θ f8[K] that is 0 where the machine is as taken. A factor exp(θ) is
-a device's speed, links' latency and bytes per second, the work of transfers at their two ends, and
-contention. What a step or an op takes to be started, of which nothing was known, is θ times a unit
-of seconds.
-"""
+"""Predicts measured steps on any machine that `graphs/machine_numbers.py` can say."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from graphs.executor_model import ExecutorModel
+from graphs.cluster import Interval
+from graphs.machine_numbers import (
+    LATENCY,
+    RATE,
+    SPEED,
+    START,
+    corrected_problem,
+    numbers_of,
+    taught_theta,
+)
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.simulation.simulator import Simulator
 
-SPEED = "speed of "
-LATENCY, RATE = "link_latency", "link_bytes_per_second"
-ENDS, CONTENTION = "transfer_work", "contention"
-DISPATCH, START = "op_dispatch_seconds", "step_start_seconds"
-
 COMMON_SPEED_SPREAD = 0.4
 """Of all devices of a type together: what other programs take, they take of each."""
-MOST_SPEEDS = 8
-"""A cluster of more devices has one speed for each type of them."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Number:
-    """One way in which a machine may differ.
-
-    Attributes:
-      name: a device's speed, or one of the names above.
-      spread: the standard deviation of θ before anything is measured; of a device's speed, beside
-        what all devices of its type share.
-      unit_seconds: the value is θ times it; 0: the value is the factor exp(θ).
-    """
-
-    name: str
-    spread: float
-    unit_seconds: float = 0.0
-
-    def value(self, theta: float) -> float:
-        """What a person reads: a factor, or seconds."""
-        return theta * self.unit_seconds if self.unit_seconds else math.exp(theta)
-
-    @property
-    def least(self) -> float:
-        """Of θ: nothing takes less than no time."""
-        return 0.0 if self.unit_seconds else -math.inf
-
-
-def numbers_of(problem: Problem) -> list[Number]:
-    """What may be wrong of a problem's machine; the figures are how far assumed ones were off."""
-    numbers = [Number(SPEED + name, 0.3) for name in _speeds(problem)]
-    if problem.num_devices > 1:
-        numbers += [Number(LATENCY, 1.5), Number(RATE, 1.5)]
-    if problem.executor is not None:
-        numbers.append(Number(ENDS, 0.7))
-        if problem.executor.op_slowdown is not None:
-            numbers.append(Number(CONTENTION, 0.7))
-    return [*numbers, Number(DISPATCH, 1.0, 2e-6), Number(START, 1.0, 1e-3)]
-
-
-def _speeds(problem: Problem) -> list[str]:
-    """[D] names, or the types' where there are many devices."""
-    if problem.num_devices <= MOST_SPEEDS:
-        return list(problem.device_names)
-    return sorted(set(problem.device_types))
-
-
-def corrected_problem(problem: Problem, numbers: Sequence[Number], theta: FloatArray) -> Problem:
-    """The problem on the machine that θ f8[K] says; `step_start_seconds` is no part of it."""
-    value = {each.name: each.value(t) for each, t in zip(numbers, theta.tolist(), strict=True)}
-    op_seconds = problem.op_seconds / _speed_of_device(problem, value)
-    if (extra := value.get(DISPATCH, 0.0)) > 0.0:
-        op_seconds = np.where(problem.op_seconds > 0.0, op_seconds + extra, op_seconds)
-    return dataclasses.replace(
-        problem,
-        op_seconds=op_seconds,
-        link_latency=problem.link_latency * value.get(LATENCY, 1.0),
-        link_bytes_per_second=problem.link_bytes_per_second * value.get(RATE, 1.0),
-        executor=_executor(problem.executor, value.get(ENDS, 1.0), value.get(CONTENTION, 1.0)),
-    )
-
-
-def _speed_of_device(problem: Problem, value: dict[str, float]) -> FloatArray:
-    """f8[D]."""
-    by_name = [value.get(SPEED + name) for name in problem.device_names]
-    of_type = [value.get(SPEED + kind, 1.0) for kind in problem.device_types]
-    return np.array(
-        [kind if own is None else own for own, kind in zip(by_name, of_type, strict=True)]
-    )
-
-
-def _executor(executor: ExecutorModel | None, ends: float, beside: float) -> ExecutorModel | None:
-    if executor is None:
-        return None
-    slowdown = executor.op_slowdown
-    return dataclasses.replace(
-        executor,
-        send_seconds=executor.send_seconds * ends,
-        receive_seconds=executor.receive_seconds * ends,
-        op_slowdown=None if slowdown is None else slowdown * beside,
-    )
+ANOTHER_RUN = 0.5
+"""Of the spreads: by so much what was taught may differ for another model, at another time."""
 
 
 class ForwardModel:
@@ -124,23 +40,40 @@ class ForwardModel:
         problem: Problem,
         dispatch: Callable[[IntArray], float] = lambda placement: 0.0,
         spread_share: float = 1.0,
+        taught: Mapping[str, Interval] | None = None,
+        is_believed: bool = True,
     ) -> None:
         """Lays nothing out yet.
 
         Args:
-          problem: what is placed.
+          problem: what is placed, on the machine that was taught.
           dispatch: seconds of a placement's measured step that are known to be beside its makespan.
           spread_share: of the numbers' spreads, where the machine is better known than assumed.
+          taught: {number: value, low, high} by earlier runs.
+          is_believed: whether the machine is still taken to be so.
         """
         self.problem = problem
         self.numbers = numbers_of(problem)
+        self._arguments = problem, dispatch, taught
         self._dispatch = dispatch
         self._spread_share = spread_share
+        self._of_problem, deviation = taught_theta(self.numbers, taught or {})
+        self.has_been_taught = bool(taught) and is_believed
+        self._as_taken = self._of_problem if is_believed else np.zeros(len(self.numbers))
+        self._deviation = deviation if is_believed else np.full(len(deviation), np.inf)
+
+    def forgetting(self) -> ForwardModel:
+        """The same where nothing is believed of what earlier runs have taught.
+
+        Nor are the figures that were measured before it any better than assumed ones.
+        """
+        problem, dispatch, taught = self._arguments
+        return ForwardModel(problem, dispatch, 1.0, taught, is_believed=False)
 
     @property
     def as_taken(self) -> FloatArray:
-        """θ of the machine that the problem says."""
-        return np.zeros(len(self.numbers))
+        """f8[K] θ of the machine that is most plausible before anything is measured."""
+        return self._as_taken.copy()
 
     @property
     def spread(self) -> FloatArray:
@@ -158,7 +91,10 @@ class ForwardModel:
         ]
         alike = [[one is not None and one == other for other in kinds] for one in kinds]
         common = COMMON_SPEED_SPREAD**2 * np.array(alike, dtype=np.float64)
-        return np.asarray(self._spread_share**2 * (own + common))
+        unknown = self._spread_share**2 * (own + common)
+        spread = np.sqrt(np.diag(unknown))
+        share = np.minimum(np.hypot(self._deviation / spread, ANOTHER_RUN), 1.0)
+        return np.asarray(unknown * share * share[:, None])
 
     @property
     def least(self) -> FloatArray:
@@ -168,23 +104,24 @@ class ForwardModel:
     def with_slower_links(self, factor: float) -> FloatArray:
         """θ of the machine as taken but for its links."""
         of_links = {LATENCY: np.log(factor), RATE: -np.log(factor)}
-        return np.array([of_links.get(number.name, 0.0) for number in self.numbers])
+        moved = np.array([of_links.get(number.name, 0.0) for number in self.numbers])
+        return np.asarray(self.as_taken + moved)
 
     def on(self, theta: FloatArray) -> Problem:
         """The problem on one machine."""
         return self.corrected(self.problem, theta)
 
     def corrected(self, problem: Problem, theta: FloatArray) -> Problem:
-        """Another problem of the same devices on the machine of θ."""
-        return corrected_problem(problem, self.numbers, theta)
+        """Another problem of the same devices, taken the same way, on the machine of θ."""
+        return corrected_problem(problem, self.numbers, theta, self._of_problem)
 
     def seconds(self, theta: FloatArray, placements: IntArray) -> FloatArray:
         """f8[P] predicted steps of i4[P, N] on the machine of θ, as a clock would show them."""
         makespans, _ = Simulator(self.on(theta), num_threads=1).run_many(placements)
-        start = sum(
-            number.value(float(t))
-            for number, t in zip(self.numbers, theta, strict=True)
-            if number.name == START
-        )
         known = np.array([self._dispatch(placement) for placement in placements])
-        return np.asarray(makespans + start + known)
+        return np.asarray(makespans + known + self._start(theta) - self._start(self._of_problem))
+
+    def _start(self, theta: FloatArray) -> float:
+        """What a step takes to be started; what the problem takes it to be is known already."""
+        numbers = zip(self.numbers, theta.tolist(), strict=True)
+        return sum(number.value(t) for number, t in numbers if number.name == START)

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from graphs.machine_numbers import NORMAL_95
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.choosing.rounds.corrections import ForwardModel
@@ -26,9 +27,10 @@ _SD_OF_MAD = 1.4826
 SECANT, ITERATIONS, HALVINGS = 0.1, 8, 4
 SLOWER = 8.0
 """A second beginning has links slower by this: a slow device looks much like slow links."""
+CONTRADICTED = 3.0
+"""By so much (twenty-fold) the runs have to be likelier, before what was taught is forgotten."""
 ENOUGH = 0.02
 """A step of θ, in spreads, below which another one changes nothing."""
-NORMAL_95 = 1.96
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,20 +85,57 @@ def estimate(
 ) -> Corrections:
     """The machine that explains measured steps best and differs least from the one taken.
 
+    Where earlier runs have taught the machine, and these steps contradict that beyond its
+    intervals, what they taught is forgotten.
+
     Args:
       model: predicts.
       placements: i4[P, N].
       seconds: f8[P] measured.
       noise: f8[P] standard deviation of log(seconds).
     """
-    fit = _Fit(model, placements, np.log(seconds), np.hypot(noise, LEAST_MISS))
+    steps = placements, np.log(seconds), noise
+    found = _fitted(model, *steps)
+    if model.has_been_taught:
+        without = _fitted(model.forgetting(), *steps)
+        if _gains(without, found, *steps) > CONTRADICTED:
+            return without.corrections
+    return found.corrections
+
+
+@dataclasses.dataclass(frozen=True)
+class _Found:
+    """Attributes: corrections: the most plausible machine; residual: f8[P] left unexplained."""
+
+    corrections: Corrections
+    residual: FloatArray
+
+
+def _fitted(
+    model: ForwardModel, placements: IntArray, log_seconds: FloatArray, noise: FloatArray
+) -> _Found:
+    fit = _Fit(model, placements, log_seconds, np.hypot(noise, LEAST_MISS))
     found = [fit.best_from(start) for start in (model.as_taken, model.with_slower_links(SLOWER))]
     theta, residual = min(found, key=lambda each: fit.loss(*each))
     missed = _missed(residual, len(theta))
     if missed > LEAST_MISS:  # then less is known than it seems
-        fit = _Fit(model, placements, np.log(seconds), np.hypot(noise, missed))
+        fit = _Fit(model, placements, log_seconds, np.hypot(noise, missed))
         theta, residual = fit.best_from(theta)
-    return Corrections(model, theta, fit.covariance(theta, residual), missed)
+    return _Found(Corrections(model, theta, fit.covariance(theta, residual), missed), residual)
+
+
+def _gains(
+    one: _Found, other: _Found, placements: IntArray, log_seconds: FloatArray, noise: FloatArray
+) -> float:
+    """By how much the log posterior of one is better, where both may miss as much as it does."""
+    scale = np.hypot(noise, one.corrections.missed)
+    losses = [
+        _Fit(each.corrections.model, placements, log_seconds, scale).loss(
+            each.corrections.theta, each.residual
+        )
+        for each in (other, one)
+    ]
+    return losses[0] - losses[1]
 
 
 def _missed(residual: FloatArray, num_numbers: int) -> float:
@@ -132,11 +171,12 @@ class _Fit:
     def loss(self, theta: FloatArray, residual: FloatArray) -> float:
         """Minus the log posterior, but for a constant."""
         misfit = np.log1p((residual / self._scale) ** 2 / FREEDOM).sum() * (FREEDOM + 1) / 2
-        return float(misfit + theta @ self._precision @ theta / 2)
+        moved = theta - self._model.as_taken
+        return float(misfit + moved @ self._precision @ moved / 2)
 
     def step(self, theta: FloatArray, residual: FloatArray) -> FloatArray:
         slopes, weight = self._slopes(theta, residual), self._weight(residual)
-        gradient = slopes.T @ (weight * residual) - self._precision @ theta
+        gradient = slopes.T @ (weight * residual) - self._precision @ (theta - self._model.as_taken)
         return np.asarray(np.linalg.solve(self._information(slopes, weight), gradient))
 
     def walked(

@@ -6,17 +6,18 @@ processor and TensorFlow only; one probe tells whether it still does.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import logging
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
-from graphs.cluster import Cluster
+from graphs.cluster import Cluster, Interval
 from graphs.clusters.cluster_file import cluster_to_json, read_cluster
 from graphs.errors import ClusterError, OutputError
 from graphs.host.whole_file import write_whole
@@ -52,9 +53,10 @@ def known_machine(cluster: Cluster, folder: Path, tell: Tell) -> Path | None:
       tell: takes a sentence about what is being done.
 
     Returns:
-      The file; None where noise has spoilt the figures, or nothing could be measured or written.
+      The file; where noise has spoilt the figures, that of the assumed ones with what earlier real
+      runs have taught; None where there is none, or nothing could be measured or written.
     """
-    path = folder / _file_name(cluster)
+    path, assumed = folder / _file_name(cluster), assumed_file(cluster, folder)
     try:
         if path.exists():
             tell(f"checking what is known of {cluster.name} with one probe")
@@ -67,14 +69,33 @@ def known_machine(cluster: Cluster, folder: Path, tell: Tell) -> Path | None:
         calibration = calibrate(cluster, SHORT_SECONDS, SHORT_STEPS, effort=SHORT)
         if why := spoilt(calibration):
             _log.warning("%s stays as it was assumed: %s", cluster.name, why)
-            return None
+            return assumed if assumed.exists() else None
+        assumed.unlink(missing_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(cluster_to_json(calibration.cluster), indent=2) + "\n"
-        write_whole(path, lambda file: file.write(text.encode()))
+        _write(path, calibration.cluster)
     except (ClusterError, OutputError, OSError) as error:
         _log.warning("%s stays as it was assumed: %s", cluster.name, error)
         return None
     return path
+
+
+def assumed_file(cluster: Cluster, folder: Path) -> Path:
+    """Where what real runs taught of a machine is kept whose figures could not be measured."""
+    return folder / _file_name(cluster).replace(".json", ".assumed.json")
+
+
+def keep_taught(cluster: Cluster, file: Path, taught: Mapping[str, Interval]) -> None:
+    """Keeps with a cluster's figures what real runs have shown them to miss."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        _write(file, dataclasses.replace(cluster, taught=taught))
+    except (ClusterError, OutputError, OSError) as error:
+        _log.warning("what real runs taught of this machine is not kept: %s", error)
+
+
+def _write(file: Path, cluster: Cluster) -> None:
+    text = json.dumps(cluster_to_json(cluster), indent=2) + "\n"
+    write_whole(file, lambda opened: opened.write(text.encode()))
 
 
 def fits(cluster: Cluster) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphs.machine_numbers import corrected_problem, numbers_of
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
-from tfplace.choosing.rounds.corrections import ForwardModel, corrected_problem, numbers_of
+from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.estimate import Corrections, estimate
 from tfplace.simulation.simulator import Simulator
 
@@ -39,7 +40,7 @@ def test_as_taken_changes_nothing():
     problem = lstm(has_executor=True)
     model = ForwardModel(problem)
     placements = placements_of(problem, 3)
-    same = corrected_problem(problem, model.numbers, model.as_taken)
+    same = corrected_problem(problem, model.numbers, model.as_taken, model.as_taken)
     before = Simulator(problem, 1).run_many(placements)[0]
     assert np.array_equal(Simulator(same, 1).run_many(placements)[0], before)
 

@@ -7,14 +7,17 @@ it is told, so that the best of the truth is known.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
+from graphs.cluster import Interval
+from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
+from tests.builders import Machine
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.loop import measured_loop
@@ -150,6 +153,63 @@ def test_an_executor_with_another_order_and_ops_of_other_prices():
     machine = _Machine(truth)
     learned = _rehearse(model, pool, machine)
     _require_near_best(truth, pool, learned, machine)
+
+
+TAUGHT = {
+    "link_latency": (12.0, 8.0, 18.0),
+    "link_bytes_per_second": (0.05, 0.03, 0.08),
+    "speed of /device:CPU:1": (0.25, 0.23, 0.27),
+}
+
+
+def _taught_model(taught: Mapping[str, Interval]) -> ForwardModel:
+    """As a second run has it: the problem is on the machine that was taught."""
+    cluster = dataclasses.replace(Machine(2, types=["CPU", "CPU"]).cluster(), taught=taught)
+    return ForwardModel(on_taught_machine(lstm(), cluster), spread_share=0.4, taught=taught)
+
+
+def _rehearse_again(values: Mapping[str, float]) -> tuple[ForwardModel, Learned]:
+    """A second run on a machine of TAUGHT, whose truth is now `values`."""
+    raw, model = ForwardModel(lstm()), _taught_model(TAUGHT)
+    theta, pool = theta_of(raw, values), _pool(raw.problem)
+
+    def truth(placements: IntArray) -> FloatArray:
+        return raw.seconds(theta, placements)
+
+    machine = _Machine(truth)
+    learned = _rehearse(model, pool, machine)
+    _require_near_best(truth, pool, learned, machine)
+    return model, learned
+
+
+def test_what_a_machine_taught_is_what_the_next_run_begins_with():
+    model, learned = _rehearse_again({**WRONG_LINKS, **SLOW_DEVICE})
+    first = learned.rounds[0].measured
+    missed = [(step.measured_seconds or 0.0) / step.predicted_seconds - 1.0 for step in first]
+    assert np.abs(missed).max() < 0.05
+    assert learned.corrections.model.has_been_taught
+    assert learned.corrections.values()["link_latency"][0] == pytest.approx(12.0, rel=0.3)
+    assert np.all(model.spread <= ForwardModel(lstm(), spread_share=0.4).spread)
+
+
+@pytest.mark.parametrize("values", [{}, {"link_latency": 12.0, "speed of /device:CPU:0": 0.4}])
+def test_what_no_longer_fits_is_forgotten_after_the_first_round(values):
+    _, learned = _rehearse_again(values)
+    assert not learned.corrections.model.has_been_taught
+    assert learned.rounds[-1].corrected["speed of /device:CPU:1"][0] > 0.7
+
+
+def test_the_problem_of_a_taught_machine_is_corrected_once():
+    starting = {"op_dispatch_seconds": (3e-6, 1e-6, 5e-6), "step_start_seconds": (1e-3, 0.0, 2e-3)}
+    taught = {**TAUGHT, **starting}
+    raw, model = ForwardModel(lstm()), _taught_model(taught)
+    placements = placements_of(raw.problem, 6)
+    theta = theta_of(raw, {name: value for name, (value, _, _) in taught.items()})
+    assert model.as_taken == pytest.approx(theta)
+    for each in (theta, raw.as_taken):  # what the cluster's dispatch has of a start is known
+        assert model.seconds(each, placements) + 1e-3 == pytest.approx(
+            raw.seconds(each, placements)
+        )
 
 
 def test_where_the_prediction_is_right_the_loop_soon_ends():

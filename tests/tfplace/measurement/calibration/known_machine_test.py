@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from graphs.cluster import Cluster, TransferWork
-from graphs.clusters.cluster_file import read_cluster
+from graphs.clusters.cluster_file import cluster_to_json, read_cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
@@ -22,7 +22,7 @@ from tfplace.measurement.calibration.effort import FULL, SHORT
 from tfplace.measurement.calibration.link_figures import link_figures
 from tfplace.measurement.calibration.trusted_links import TrustedLinks
 from tfplace.optimizing import search_beside, with_known_machine
-from tfplace.preparing.on_known_machine import FOLDER, on_known_machine
+from tfplace.preparing.on_known_machine import FOLDER, keep_what_was_taught, on_known_machine
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Phases, Progress
 
@@ -156,6 +156,35 @@ def test_only_several_devices_that_are_here_are_measured(machine: Any, tmp_path:
     assert Path(file).parent == tmp_path / FOLDER
     assert cluster_of(file) == file
     assert Path(cluster_of("workers:2", None)).parent == tmp_path / "scratch"
+
+
+@pytest.mark.parametrize("refused", [[], [(FIRST, SECOND), (SECOND, FIRST)]])
+def test_what_real_runs_taught_is_kept_with_the_machine_and_goes_with_it(
+    refused: Any, machine: Any, tmp_path: Path
+) -> None:
+    def used() -> ProblemOptions:
+        return on_known_machine(asked, tmp_path, lambda sentence: None)
+
+    machine.refused = refused
+    asked = ProblemOptions("model", cluster="workers:2", cost_cache=str(tmp_path))
+    taught = {"link_latency": (2.0, 1.5, 3.0), "step_start_seconds": (1e-3, 0.0, 2e-3)}
+    keep_what_was_taught(asked, used(), tmp_path, taught)
+    kept = read_cluster(used().cluster)
+    assert (kept.taught, bool(kept.origin)) == (taught, not refused)
+    zeros = np.zeros(1, np.int32)
+    unknown = dataclasses.replace(kept, taught={})
+    assert kept.dispatch_seconds(zeros) == unknown.dispatch_seconds(zeros) + 1e-3
+    machine.slower, machine.refused = 5.0, []
+    assert not read_cluster(used().cluster).taught
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+
+
+def test_what_a_user_calibrated_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "mine.json"
+    file.write_text(json.dumps(cluster_to_json(_measured(CLUSTER))))
+    before, asked = file.read_bytes(), ProblemOptions("model", cluster=str(file))
+    keep_what_was_taught(asked, asked, tmp_path, {"link_latency": (2.0, 1.5, 3.0)})
+    assert file.read_bytes() == before
 
 
 @pytest.mark.parametrize(
