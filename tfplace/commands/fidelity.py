@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
 
@@ -28,22 +30,18 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 def _fidelity(model: str, values: flags.FlagValues) -> int:
     begin(model, values)
 
-    from tfplace.choosing.order.model_order import with_order
-    from tfplace.fidelity.first_round import known_machine
+    from tfplace.fidelity.first_round import prepared_as_known
     from tfplace.fidelity.picture import scatter_png
     from tfplace.fidelity.result import fidelity_to_json, print_fidelity
-    from tfplace.fidelity.study import FidelityConfig, require_present, study_fidelity
-    from tfplace.preparing.prepare import prepare
+    from tfplace.fidelity.study import FidelityConfig, study_fidelity
     from tfplace.progress import progress_for
 
     config = FidelityConfig(values.placements, values.rounds, values.trace, values.seed)
     progress = progress_for(values.verbosity)
     with progress.working():
-        progress.say(f"reading {model} and pricing its ops")
-        options = problem_options(model, values)
-        prepared = with_order(prepare(options), options.order)
-        require_present(prepared)
-        known = known_machine(prepared, values.seed, progress.say)
+        with tempfile.TemporaryDirectory() as scratch:
+            options = problem_options(model, values)
+            known = prepared_as_known(options, Path(scratch), values.seed, progress.say)
         study = study_fidelity(known.prepared, config, progress.say)
         study = dataclasses.replace(study, corrected=known.corrected)
     result = fidelity_to_json(study)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
-from graphs.machine_numbers import START
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
+from tfplace.choosing.order.model_order import with_order
 from tfplace.choosing.rounds.contest import forward_model
 from tfplace.choosing.rounds.loop import measured_loop
 from tfplace.choosing.rounds.plan import LoopConfig, Plan, Runs
 from tfplace.fidelity.measuring import measured_steps, rounds
 from tfplace.fidelity.placements import placements_to_learn_from
+from tfplace.fidelity.study import require_present
 from tfplace.measurement.run_measurement import Timings
-from tfplace.preparing.prepare import PreparedModel
+from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import PreparedModel, prepare
 
 NUM_ROUNDS = 5
 """Timed steps of each placement."""
@@ -30,13 +34,42 @@ class KnownMachine:
     corrected: Mapping[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
 
 
+def prepared_as_known(
+    options: ProblemOptions, scratch: Path, seed: int, tell: Callable[[str], None]
+) -> KnownMachine:
+    """A model's problem on this machine as `optimize` knows it: measured, taught, or both.
+
+    What is found out is kept for later runs; a cluster file is taken as it is.
+
+    Args:
+      options: of the problem.
+      scratch: where figures lie for this run, if nothing is kept between runs.
+      seed: of placements and values.
+      tell: takes a sentence about what is being done.
+
+    Raises:
+      ClusterError: the devices are not here.
+    """
+    used = on_known_machine(options, scratch, tell)
+    tell(f"reading {options.model} and pricing its ops")
+    prepared = with_order(prepare(used), options.order)
+    require_present(prepared)
+    known = known_machine(prepared, seed, tell, is_calibrated=options.cluster.endswith(".json"))
+    if known.corrected:
+        keep_what_was_taught(options, used, scratch, known.corrected)
+    return known
+
+
 def known_machine(
     prepared: PreparedModel,
     seed: int,
     tell: Callable[[str], None],
     measure: Callable[[Sequence[IntArray]], Timed] | None = None,
+    is_calibrated: bool = True,
 ) -> KnownMachine:
-    """The problem as a short round of real runs corrects it; as it is where it was calibrated.
+    """The problem as a short round of real runs corrects it.
+
+    It is as it is where a calibrated cluster file was asked for.
 
     The placements are others than those that are judged afterwards, but for the single device.
 
@@ -45,8 +78,10 @@ def known_machine(
       seed: of placements and values.
       tell: takes a sentence about what is being done.
       measure: times placements; by default real runs, side by side.
+      is_calibrated: whether measured figures of the cluster are to be taken as they are.
     """
-    if prepared.cluster.transfer_work is not None or prepared.problem.num_devices < 2:
+    is_known = is_calibrated and prepared.cluster.transfer_work is not None
+    if is_known or prepared.problem.num_devices < 2:
         return KnownMachine(prepared)
     tell("getting to know the machine: a first round of real runs, of other placements")
     limits = rounds(NUM_ROUNDS, seed)
@@ -65,7 +100,6 @@ def known_machine(
         return KnownMachine(prepared)
     corrections = learned.corrections
     corrected = corrections.values()
-    start = prepared.cluster.step_overhead_seconds + corrected[START][0]
-    cluster = dataclasses.replace(prepared.cluster, step_overhead_seconds=start)
+    cluster = dataclasses.replace(prepared.cluster, taught=corrected)  # its dispatch has a start
     prepared = dataclasses.replace(prepared, cluster=cluster, problem=corrections.problem)
     return KnownMachine(prepared, corrected)

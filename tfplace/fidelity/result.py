@@ -11,6 +11,7 @@ from rich.table import Table
 from tfplace.choosing.rounds.plan import Round
 from tfplace.fidelity.error_sources import Amount
 from tfplace.fidelity.study import Fidelity
+from tfplace.report.machine_facts import figures_text
 from tfplace.report.report import plain
 from tfplace.report.rounds_facts import taught
 from tfplace.report.text import print_facts, table
@@ -39,13 +40,12 @@ def fidelity_to_json(fidelity: Fidelity) -> dict[str, Any]:
 
 def print_fidelity(fidelity: Fidelity, out: Console) -> None:
     """Prints pairs, where errors come from, and last how well it all agrees."""
-    known = "not calibrated: run `tfplace calibrate`"
-    if fidelity.is_calibrated:
-        known = "calibrated"
-    elif fidelity.corrected:
-        known = "corrected by a first round of real runs"
-    cluster = f"{fidelity.cluster} ({fidelity.communication} channels; {known})"
-    print_facts([("model", fidelity.model), ("cluster", cluster)], out)
+    cluster = f"{fidelity.cluster} ({fidelity.communication} channels)"
+    machine = figures_text(fidelity.figures)
+    if fidelity.corrected:
+        machine += ", corrected by a first round of real runs"
+    facts = ("model", fidelity.model), ("cluster", cluster), ("machine", machine)
+    print_facts(facts, out)
     taught_by = taught(Round((), fidelity.corrected))
     print_facts((("taught", sentence) for sentence in taught_by), out)
     out.print(_pairs(fidelity))

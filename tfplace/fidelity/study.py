@@ -23,6 +23,7 @@ from tfplace.fidelity.rank_agreement import RankAgreement, agreement, relative_e
 from tfplace.measurement.run_measurement import Timings
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.report.machine_facts import ASSUMED, figures_of
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.simulated import Simulated, simulated
 
@@ -102,6 +103,7 @@ class Fidelity:
       cluster: its name.
       communication: the cluster's channel rule.
       is_calibrated: whether the cluster says what transfers take of the devices.
+      figures: which of the machine's were measured; see `report.machine_facts`.
       corrected: {number: value and interval} of the machine, which a first round of other
         placements has shown; empty where none was needed.
       agreement: over all pairs.
@@ -128,6 +130,7 @@ class Fidelity:
     by_op_type: Sequence[OpTypeError]
     background_share: float | None
     corrected: Mapping[str, tuple[float, float, float]] = dataclasses.field(default_factory=dict)
+    figures: str = ASSUMED
 
 
 def study_fidelity(
@@ -181,6 +184,7 @@ def study_fidelity(
         cluster=prepared.cluster.name,
         communication=prepared.cluster.communication,
         is_calibrated=prepared.problem.executor is not None,
+        figures=figures_of(prepared.cluster),
         agreement=agreement(predicted, measured, runs),
         pairs=pairs,
         failed=failed,

@@ -15,17 +15,30 @@ _SAYS = {
 }
 
 
+def figures_of(cluster: Cluster) -> str:
+    """Which of a cluster's figures were measured."""
+    if not cluster.origin:
+        return ASSUMED
+    return PARTLY if cluster.transfer_work is None else MEASURED
+
+
 def machine_facts(cluster: Cluster, has_forgotten: bool = False) -> Mapping[str, Any]:
     """`figures`, of these words; `taught` by earlier runs; and whether that was forgotten."""
-    figures = ASSUMED
-    if cluster.origin:
-        figures = PARTLY if cluster.transfer_work is None else MEASURED
-    return {"figures": figures, "taught": dict(cluster.taught), "forgotten": has_forgotten}
+    return {
+        "figures": figures_of(cluster),
+        "taught": dict(cluster.taught),
+        "forgotten": has_forgotten,
+    }
+
+
+def figures_text(figures: str) -> str:
+    """What that word means."""
+    return _SAYS[figures]
 
 
 def machine_text(facts: Mapping[str, Any]) -> str:
     """One line of them."""
-    said = _SAYS[facts["figures"]]
+    said = figures_text(facts["figures"])
     if facts["forgotten"]:
         return f"{said}; what earlier runs taught no longer fits and is forgotten"
     if facts["taught"]:

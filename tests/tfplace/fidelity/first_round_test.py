@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,10 @@ from graphs.placement import Infeasible
 from tests.builders import Machine
 from tests.tfplace.choosing.rounds.machines import lstm, placements_of, theta_of
 from tfplace.choosing.rounds.corrections import ForwardModel
+from tfplace.fidelity import first_round
 from tfplace.fidelity.first_round import known_machine
 from tfplace.measurement.run_measurement import Timings
+from tfplace.preparing.options import ProblemOptions
 from tfplace.search.instance import Instance
 
 MODEL = ForwardModel(lstm())
@@ -28,6 +31,7 @@ class _Prepared:
     problem: Any
     instance: Any
     flat: Any
+    is_present: bool = True
 
 
 def _prepared() -> Any:
@@ -50,7 +54,7 @@ def test_the_machine_is_known_before_it_is_judged() -> None:
     truth = MODEL.seconds(TRUTH, others)
     error = np.abs(ForwardModel(known.prepared.problem).seconds(TRUTH * 0, others) / truth - 1.0)
     assert np.median(error) < 0.05
-    assert known.prepared.cluster.step_overhead_seconds == pytest.approx(0.0, abs=1e-3)
+    assert known.prepared.cluster.taught == known.corrected
 
 
 def test_a_calibrated_machine_is_known_already() -> None:
@@ -58,6 +62,33 @@ def test_a_calibrated_machine_is_known_already() -> None:
     cluster = dataclasses.replace(prepared.cluster, transfer_work=TransferWork.none(2))
     prepared = dataclasses.replace(prepared, cluster=cluster)
     assert known_machine(prepared, 0, lambda sentence: None).prepared is prepared
+    measured = known_machine(prepared, 0, lambda sentence: None, _measure, is_calibrated=False)
+    assert measured.corrected["link_latency"][0] > 3.0
+
+
+@pytest.mark.parametrize(("cluster", "is_kept"), [("workers:2", True), ("mine.json", False)])
+def test_the_machine_is_known_and_kept_as_optimize_does(
+    cluster: str, is_kept: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    prepared = dataclasses.replace(_prepared(), is_present=True)
+    if cluster == "mine.json":
+        calibrated = dataclasses.replace(prepared.cluster, transfer_work=TransferWork.none(2))
+        prepared = dataclasses.replace(prepared, cluster=calibrated)
+    asked = ProblemOptions("model", cluster=cluster)
+    used = dataclasses.replace(asked, cluster="kept.json")
+    kept: list[Any] = []
+    stand_ins = {
+        "on_known_machine": lambda options, scratch, tell: used if is_kept else options,
+        "prepare": lambda options: prepared if options.cluster.endswith(".json") else None,
+        "with_order": lambda prepared, order: prepared,
+        "measured_steps": lambda prepared, chosen, limits, tell: _measure(chosen),
+        "keep_what_was_taught": lambda *arguments: kept.append(arguments),
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(first_round, name, stand_in)
+    known = first_round.prepared_as_known(asked, tmp_path, 0, lambda sentence: None)
+    assert kept == ([(asked, used, tmp_path, known.corrected)] if is_kept else [])
+    assert bool(known.corrected) == is_kept
 
 
 def test_where_nothing_runs_the_machine_is_as_taken() -> None:

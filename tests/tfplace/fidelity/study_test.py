@@ -154,6 +154,7 @@ def test_the_result_as_json():
         "cluster": "workers:2",
         "communication": "duplex",
         "is_calibrated": False,
+        "figures": "assumed",
         "num_placements": 4,
         "spearman": pytest.approx(0.2),
         "reliability": 0.9,
@@ -194,7 +195,9 @@ def test_the_result_as_text(capsys):
     print_fidelity(STUDY, console())
     expected = """\
 model     nets/model.pb
-cluster   workers:2 (duplex channels; corrected by a first round of real runs)
+cluster   workers:2 (duplex channels)
+machine   devices and links as assumed, nothing of them was measured, corrected
+          by a first round of real runs
 taught    a transfer's latency is 3 times as long as taken (2 to 4)
 placement predicted measured   error p10-p90 moves
 stripes         3 s      1 s +200.0%    0.0% 1,200
