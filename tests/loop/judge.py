@@ -16,9 +16,11 @@ from graphs.placement import Infeasible
 from graphs.placement_file import read_placement
 from graphs.problem_file import read_problem
 from tests.loop.noise import noise
+from tests.loop.other import OTHER, place_by_other, read_by_name
 from tests.loop.result import WRITTEN, Judged
 from tests.loop.rows import ROWS
 from tests.rival.compare import report_of, run_module
+from tests.rival.contestant import RivalError
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.choosing.order.model_order import with_order
 from tfplace.fidelity.measuring import measured_steps, rounds
@@ -36,6 +38,8 @@ CLUSTER = "workers:2"
 BASELINES = {"single": "single", "minimum cut": "metis", "m-ETF": "etf"}
 """{way: algorithm} of the step as it came."""
 DATA_PARALLEL = "data parallel"
+Ways = dict[str, tuple[PreparedModel, IntArray]]
+"""{way: the step, split or not, and its placement}."""
 _RANKED_RUNS = 9
 _COSTS = "costs"
 
@@ -49,12 +53,14 @@ class JudgeOptions:
       optimize_flags: of `tfplace optimize`, beside --cluster=workers:2.
       seconds: of the steps of what was written and its rivals.
       num_ranked: placements whose predicted order is compared with the measured one.
+      other_checkout: of tfplace, whose own choice is measured beside; None for none.
     """
 
     folder: Path
     optimize_flags: Sequence[str] = ("--budget_seconds=60",)
-    seconds: float = 40.0
+    seconds: float = 30.0
     num_ranked: int = 10
+    other_checkout: Path | None = None
 
 
 def judge(name: str, share: float, options: JudgeOptions, say: Callable[[str], None]) -> Judged:
@@ -68,15 +74,55 @@ def judge(name: str, share: float, options: JudgeOptions, say: Callable[[str], N
     model = folder / row.file
     if not model.exists():
         run_module([*row.making, str(model)])
+    clock = _Clock(name, say)
     with noise(share):
-        say(f"{name}: tfplace optimize")
+        clock.begin("tfplace optimize")
         took = _placed(model, folder, options)
-        say(f"{name}: preparing what it is compared with")
+        if options.other_checkout is not None:
+            clock.begin("the other checkout's optimize")
+        other = _other(model, folder, options)
+        clock.begin("preparing what it is compared with")
         written = _Written(model, folder)
-        runs, failed = written.beside_others(options.seconds)
-        say(f"{name}: {options.num_ranked} placements, predicted and measured")
+        ways, failed = written.ways(other)
+        clock.begin(f"steps of {len(ways)} ways by turns")
+        runs, could_not = written.timed(ways, options.seconds)
+        clock.begin(f"{options.num_ranked} placements, predicted and measured")
         ranks = written.ranked(options.num_ranked)
-    return Judged(name, share, took, written.report, runs, failed, written.predicted_seconds, ranks)
+    failed = {**failed, **could_not}
+    predicted = written.predicted_seconds
+    took_stages = clock.end()
+    return Judged(name, share, took, written.report, runs, failed, predicted, ranks, took_stages)
+
+
+class _Clock:
+    """Says what begins, and how long each stage took."""
+
+    def __init__(self, name: str, say: Callable[[str], None]) -> None:
+        self._name, self._say = name, say
+        self._began: dict[str, float] = {}
+
+    def begin(self, stage: str) -> None:
+        self._say(f"{self._name}: {stage}")
+        self._began[stage] = time.monotonic()
+
+    def end(self) -> dict[str, float]:
+        """{stage: seconds}."""
+        ends = [*list(self._began.values())[1:], time.monotonic()]
+        return {
+            stage: end - began
+            for (stage, began), end in zip(self._began.items(), ends, strict=True)
+        }
+
+
+def _other(model: Path, folder: Path, options: JudgeOptions) -> Path | RivalError | None:
+    """What the other checkout has placed, or why it could not."""
+    if options.other_checkout is None:
+        return None
+    flags = options.optimize_flags
+    try:
+        return place_by_other(options.other_checkout, model, folder, CLUSTER, flags)
+    except RivalError as error:
+        return error
 
 
 def _placed(model: Path, folder: Path, options: JudgeOptions) -> float | None:
@@ -97,6 +143,7 @@ class _Written:
 
     def __init__(self, model: Path, folder: Path) -> None:
         self.report: Mapping[str, Any] = report_of(str(folder / "placed"))
+        self._same: dict[str, str] = {}
         self._dumped = folder / "corrected.npz"
         split, order = self.report["split"], "edges" if self.report["order"] else "none"
         self._options = ProblemOptions(
@@ -122,16 +169,39 @@ class _Written:
         """The written placement's step, as the corrected simulator says it."""
         return float(self.report["best"]["step_seconds"]) + self._beside(self.device_of_op)
 
-    def beside_others(self, seconds: float) -> tuple[dict[str, FloatArray], dict[str, str]]:
+    def ways(self, other: Path | RivalError | None) -> tuple[Ways, dict[str, str]]:
+        """What is measured beside what was written, and {way: why} of what can't be."""
+        whole = prepare(dataclasses.replace(self._options, num_shards=1))
+        ways, failed = {WRITTEN: (self.prepared, self.device_of_op), **self._baselines(whole)}, {}
+        if other is not None:
+            try:
+                if isinstance(other, RivalError):
+                    raise other
+                placed = read_by_name(other, whole)
+                if (same := self._alike(placed, ways)) is None:
+                    ways[OTHER] = whole, placed
+                else:
+                    self._same[OTHER] = same
+            except RivalError as error:
+                failed[OTHER] = str(error)
+        return ways, failed
+
+    def _alike(self, placed: IntArray, ways: Ways) -> str | None:
+        """The way that places the unsplit step the same, if there is one."""
+        if len(np.unique(placed)) == 1:
+            return WRITTEN if self._is_single else "single"
+        for way, (prepared, device_of_op) in ways.items():
+            if prepared.split is None and np.array_equal(device_of_op, placed):
+                return way
+        return None
+
+    def timed(self, ways: Ways, seconds: float) -> tuple[dict[str, FloatArray], dict[str, str]]:
         """{way: f8[runs]} of steps by turns, and {way: why} of those that can't run."""
-        ways = {WRITTEN: (self.prepared, self.device_of_op), **self._baselines()}
         graphs = {name: each.placed_run_graph(placed) for name, (each, placed) in ways.items()}
         runs = {name: each.training_run() for name, (each, _) in ways.items()}
         limits = StepLimits(min_steps=10, max_steps=200, budget_seconds=seconds)
         results = measure_variants(graphs, runs, self.prepared.cluster, limits)
-        if self._is_single:  # equal devices tie: measured as one, it is no slower than itself
-            results["single"] = results[WRITTEN]
-        return _apart(results)
+        return _apart({**results, **{way: results[same] for way, same in self._same.items()}})
 
     def ranked(self, count: int) -> dict[str, Any]:
         """How well the corrected simulator orders placements that were measured now."""
@@ -156,14 +226,14 @@ class _Written:
         num_fetched = sum(":" in fetch for fetch in self.prepared.flat.fetches)
         return float(start + cluster.dispatch_seconds(device_of_op, num_fetched))
 
-    def _baselines(self) -> dict[str, tuple[PreparedModel, IntArray]]:
-        whole = prepare(dataclasses.replace(self._options, num_shards=1))
+    def _baselines(self, whole: PreparedModel) -> Ways:
         found = {
             way: (whole, best_of_algorithm(whole.instance, algorithm, 8, 0))
             for way, algorithm in BASELINES.items()
         }
-        if self._is_single:
+        if self._is_single:  # equal devices tie: measured as one, it is no slower than itself
             del found["single"]
+            self._same["single"] = WRITTEN
         devices = whole.problem.num_devices
         split = prepare(dataclasses.replace(self._options, num_shards=devices), trace=False)
         return {**found, DATA_PARALLEL: (split, data_parallel(split.problem))}

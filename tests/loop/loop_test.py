@@ -3,14 +3,17 @@
 import itertools
 import json
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from tests.loop import __main__ as command
 from tests.loop.noise import bursts
+from tests.loop.other import place_by_other, read_by_name
 from tests.loop.result import WRITTEN, Judged, from_json
 from tests.loop.table import result_file, text
+from tests.rival.contestant import RivalError
 from tfplace.docs.rewrite_docs import table
 
 STEADY = np.array([0.99, 1.0, 1.01, 0.995, 1.005, 0.99, 1.01, 1.0, 0.995, 1.005])
@@ -22,6 +25,7 @@ def made_up(**changed):
     failed = {"minimum cut": "it stalled", "data parallel": "too little memory"}
     ranks = {"spearman": 0.9, "reliability": 0.95, "placements": 11}
     fields = {"row": "rnnlm", "noise": 0.3, "optimize_seconds": 80.0, "report": REPORT}
+    fields |= {"seconds": {"ranks": 30.0}}
     fields |= {"runs": runs, "failed": failed, "predicted_seconds": 0.19, "ranks": ranks}
     return Judged(**{**fields, **changed})
 
@@ -54,6 +58,7 @@ def test_the_text_has_80_columns_and_the_page_a_row():
     origin = {"command": "python x", "machine": "2 cores", "commit": "c", "transcribed": False}
     shown = table(result_file([made_up()], origin))
     assert "| rnnlm | 30% | placed | 200 | 1.50 (1.50 to 1.50) | did not run |" in shown
+    assert any("judging took: 30 s (ranks 30)" in line for line in lines)
     assert "| -5% | 0.90, 0.95 |" in shown
 
 
@@ -78,6 +83,43 @@ def test_rows_that_are_kept_are_not_made_again(tmp_path, monkeypatch):
     command.main([*words, "--noise=0.3"])
     assert made == [("cnn", 0.0), ("nmt", 0.0), ("nmt", 0.3), ("cnn", 0.3)]
     assert len(json.loads(path.read_text())) == 4
+
+
+def test_a_row_that_fails_does_not_stop_the_others(tmp_path, monkeypatch, capsys):
+    def judge(name, share, options, say):
+        if name == "nmt":
+            raise RivalError("no model")
+        return made_up(row=name, noise=share)
+
+    monkeypatch.setattr(command, "judge", judge)
+    path = tmp_path / "rows.json"
+    with pytest.raises(SystemExit):
+        command.main(["--row=nmt", "--row=cnn", f"--json={path}"])
+    assert len(json.loads(path.read_text())) == 1
+    said = capsys.readouterr()
+    assert "nmt, noise 0%: no model" in said.out and "not judged: nmt" in said.err
+
+
+def test_what_another_checkout_chose_is_read_by_name(tmp_path):
+    graph = SimpleNamespace(op_names=[f"op{i}" for i in range(10)])
+    problem = SimpleNamespace(graph=graph, device_names=("/device:CPU:0", "/device:CPU:1"))
+    prepared = SimpleNamespace(problem=problem, given=np.zeros(10, np.int32))
+    file = tmp_path / "placement.json"
+    devices = {f"op{i}": "/device:CPU:1" for i in range(1, 10)} | {"gone": "/device:CPU:0"}
+    file.write_text(json.dumps(devices))
+    assert read_by_name(file, prepared).tolist() == [0] + [1] * 9
+    del devices["op1"], devices["op2"]
+    file.write_text(json.dumps(devices))
+    with pytest.raises(RivalError, match="it names 70% of the ops"):
+        read_by_name(file, prepared)
+    file.write_text(json.dumps({"op1": "/device:GPU:0"}))
+    with pytest.raises(RivalError, match="on /device:GPU:0, which there is not"):
+        read_by_name(file, prepared)
+
+
+def test_a_checkout_that_is_none_is_said(tmp_path):
+    with pytest.raises(RivalError, match="nothing is no checkout of tfplace"):
+        place_by_other(tmp_path / "nothing", tmp_path / "m.pb", tmp_path, "workers:2", [])
 
 
 @pytest.mark.parametrize("words", [["--noise=1"], ["--row=resnet"]])

@@ -27,6 +27,7 @@ class Judged:
       runs: {way: f8[runs] seconds of its steps}; those of all ways were made by turns.
       failed: {way: why it could not run}.
       predicted_seconds: of what was written, after the rounds' corrections.
+      seconds: {stage: how long it took}.
       ranks: spearman, reliability and the like, of other placements; empty where nobody knows.
     """
 
@@ -38,6 +39,7 @@ class Judged:
     failed: Mapping[str, str]
     predicted_seconds: float
     ranks: Mapping[str, Any]
+    seconds: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
     def timing(self, way: str) -> Timing | None:
         """None where it did not run."""
@@ -83,5 +85,6 @@ class Judged:
 
 def from_json(fields: Mapping[str, Any]) -> Judged:
     """What `as_json` gave."""
-    known = {each.name: fields[each.name] for each in dataclasses.fields(Judged)}
+    names = {each.name for each in dataclasses.fields(Judged)}
+    known = {name: value for name, value in fields.items() if name in names}
     return Judged(**{**known, "runs": {w: np.array(each) for w, each in known["runs"].items()}})

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.loop.other import OTHER
 from tests.loop.result import WRITTEN, Judged
 from tests.loop.rows import ROWS
 from tests.rival.table import milliseconds, times
 
-RIVALS = ("single", "data parallel", "minimum cut", "m-ETF")
+RIVALS = ("single", "data parallel", "minimum cut", "m-ETF", OTHER)
 
 
 def text(judged: Judged) -> str:
@@ -27,9 +28,20 @@ def text(judged: Judged) -> str:
     said += [f"{way} is faster, beyond noise" for way in judged.slower_than]
     said += [f"{judged.report['verdict']}: {judged.report['verdict_sentence']}"]
     said += [f"predicted {_error(judged)} of the measured step; {_ranks(judged)}"]
+    said += [f"{name}: {_seconds(each)}" for name, each in _times(judged) if each]
     for sentence in said:
         lines += textwrap.wrap(sentence, 78, initial_indent="  ", subsequent_indent="    ")
     return "\n".join([*lines, ""])
+
+
+def _times(judged: Judged) -> list[tuple[str, Mapping[str, float]]]:
+    phases = judged.report.get("seconds_by_phase", {})
+    return [("optimize took", phases), ("judging took", judged.seconds)]
+
+
+def _seconds(stages: Mapping[str, float]) -> str:
+    parts = ", ".join(f"{name} {seconds:.0f}" for name, seconds in stages.items())
+    return f"{sum(stages.values()):.0f} s ({parts})"
 
 
 def result_file(rows: Sequence[Judged], origin: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +67,11 @@ def _row(judged: Judged) -> list[str]:
         f"{judged.report['verdict']}{shards}",
         "did not run" if timing is None else milliseconds(timing.median_seconds),
         *(
-            "did not run" if way in judged.failed else times(judged.over(way), " to ")
+            "did not run"
+            if way in judged.failed
+            else times(judged.over(way), " to ")
+            if way in judged.runs
+            else ""
             for way in RIVALS
         ),
         _error(judged),
