@@ -49,8 +49,6 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
-LEAST_SECONDS_TO_CALIBRATE = 30.0
-"""A budget below which the machine is taken as assumed, or as real runs correct it."""
 WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
 """What real runs leave to writing and proving, and comparing runs to the report."""
 
@@ -237,7 +235,7 @@ def with_known_machine(
     scratch: Path,
 ) -> OptimizeOptions:
     """Devices and links as measured, where real runs are to decide and there is time for it."""
-    if options.evaluator != "auto" or options.budget_seconds < LEAST_SECONDS_TO_CALIBRATE:
+    if not options.measures_machine:
         return options
 
     def real_runs_begin(sentence: str) -> None:

@@ -15,7 +15,7 @@ from tfplace.choosing.choose import Choice, confirmed
 from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
 from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.rounds.contest import Contest, contest
+from tfplace.choosing.rounds.contest import ROUNDS_SHARE, Contest, contest
 from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.first_plans import is_open
 from tfplace.choosing.rounds.plan import Round
@@ -28,11 +28,8 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
-ROUNDS_SHARE = 0.8
-"""Of the time for real runs; the comparison with given and single has the rest."""
-BEGIN_SECONDS, SLOWER = 10.0, 1.5
-"""What real runs take before the first step (processes, import, values of variables), and how much
-longer than predicted a step may take."""
+BEGIN_SECONDS = 10.0
+"""What real runs take before the first step: processes, import, values of variables."""
 COMPARED_STEPS = 14
 """Steps of each placement: the first, those that warm up, those that count."""
 STEPS_ALONE = 20
@@ -118,11 +115,9 @@ def _timed(
     tried: Sequence[Tried] = ()
     is_contest = is_open(decided.searched, decided.choice)
     if is_contest and has_finalists(decided.prepared, options):
-        begin = 0.0 if held.process.alive else BEGIN_SECONDS
-        left = min(ROUNDS_SHARE * seconds, seconds - begin - _comparison_seconds(decided))
-        won = contest(
-            decided.prepared, options, decided.searched, decided.choice, held, left, progress
-        )
+        reserved = _comparison_seconds(decided)
+        arguments = decided.prepared, options, decided.searched, decided.choice, held
+        won = contest(*arguments, seconds, reserved, progress)
         if won is None:
             progress.say("there is no time to time rivals, too: the best prediction is compared")
         else:
@@ -177,4 +172,4 @@ def _comparison_seconds(decided: Decided) -> float:
     own = decided.choice.candidate.step_seconds
     singles = [c.step_seconds for c in decided.searched.baselines if c.name == "single"]
     single = min(filter(math.isfinite, singles), default=own)
-    return SLOWER * (own + single) * COMPARED_STEPS
+    return (own + single) * COMPARED_STEPS

@@ -28,7 +28,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         from tfplace.compilation.ahead import compiling_ahead
 
         with (  # both work beside TensorFlow's import
-            compiling_ahead(options.problem.cluster) as compiling,
+            compiling_ahead(options.problem.cluster, options.measures_machine) as compiling,
             ModelBuilder(options.problem.model) as builder,
         ):
             from tfplace.optimizing import optimize

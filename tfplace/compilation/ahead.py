@@ -48,9 +48,11 @@ class CompilingAhead:
         self._children = ()
 
 
-def compiling_ahead(cluster: str) -> contextlib.AbstractContextManager[CompilingAhead]:
+def compiling_ahead(
+    cluster: str, is_to_be_measured: bool = False
+) -> contextlib.AbstractContextManager[CompilingAhead]:
     """Starts to compile what a search on a `--cluster` will need, if that has to be done."""
-    return compiling_kind(expected_kind(cluster))
+    return compiling_kind(expected_kind(cluster, is_to_be_measured))
 
 
 @contextlib.contextmanager

@@ -18,10 +18,14 @@ def kind_of(problem: Problem) -> str:
     return RULES_1_TO_6 if problem.executor is None else WITH_EXECUTOR
 
 
-def expected_kind(cluster: str) -> str:
-    """The same, from a `--cluster` value, before anything is read: files that were calibrated."""
+def expected_kind(cluster: str, is_to_be_measured: bool = False) -> str:
+    """The same, from a `--cluster` value, before anything is read: files that were calibrated.
+
+    Several workers of this host will be calibrated if the machine is to be measured first.
+    """
     if not cluster.endswith(".json"):
-        return RULES_1_TO_6
+        are_several = cluster.startswith("workers:") and cluster != "workers:1"
+        return WITH_EXECUTOR if are_several and is_to_be_measured else RULES_1_TO_6
     try:
         is_calibrated = b'"sender_busy_seconds"' in Path(cluster).read_bytes()
     except OSError:  # whoever reads it for good says so

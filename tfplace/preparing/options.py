@@ -60,6 +60,10 @@ class ProblemOptions:
     order: str = "none"
 
 
+LEAST_SECONDS_TO_CALIBRATE = 30.0
+"""A budget below which the machine is taken as assumed, or as real runs correct it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class OptimizeOptions:
     """A whole optimisation.
@@ -98,6 +102,12 @@ class OptimizeOptions:
     emit: frozenset[str] = frozenset({"saved_model"})
     verify: str = "auto"
     command: str = ""
+
+    @property
+    def measures_machine(self) -> bool:
+        """Whether devices that are here are measured first: real runs decide, and there is time."""
+        is_long = self.budget_seconds >= LEAST_SECONDS_TO_CALIBRATE
+        return self.evaluator == "auto" and is_long
 
 
 def require_outputs(options: OptimizeOptions) -> str:

@@ -77,6 +77,9 @@ def test_a_child_that_fails_or_takes_too_long_is_said_and_ended(started, monkeyp
 def test_calibrated_clusters_are_of_the_other_kind(tmp_path):
     path = tmp_path / "cluster.json"
     assert kinds.expected_kind(str(path)) == kinds.RULES_1_TO_6
+    assert kinds.expected_kind("workers:2") == kinds.RULES_1_TO_6
+    assert kinds.expected_kind("workers:2", True) == kinds.WITH_EXECUTOR  # calibrated first
+    assert kinds.expected_kind("k80x2", True) == kinds.RULES_1_TO_6
     for link, kind in (
         ({}, kinds.RULES_1_TO_6),
         ({"sender_busy_seconds": 1e-4}, kinds.WITH_EXECUTOR),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Sequence
 
@@ -22,6 +21,7 @@ from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.first_plans import (
     known_plans,
     named_plans,
+    others_to_learn_from,
     plans_on_other_links,
 )
 from tfplace.choosing.rounds.loop import measured_loop
@@ -33,10 +33,14 @@ from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
+ROUNDS_SHARE = 0.8
+"""Of the time for real runs; the comparison with given and single has the rest."""
 SEARCH_SHARE = 0.04
 """Of the budget, for one search between rounds."""
 NEAR = 1.1
 """Where one device ran fastest, what ran at most so many times as long may yet be faster."""
+MOST_OTHERS = 2
+"""Known placements of a first round that no search has to be waited for."""
 CALIBRATED_SPREAD = 0.4
 """How far a calibrated machine's numbers may be off, against an assumed one's."""
 REAL = LoopConfig(max_rounds=5, num_drawn=1, max_drawn=2, num_known=1)
@@ -67,6 +71,7 @@ def contest(
     choice: Choice,
     held: HeldRuns,
     seconds: float,
+    reserved: float,
     progress: Progress,
 ) -> Contest | None:
     """Rounds of real runs; None where there was no time for one, or nothing ran.
@@ -77,17 +82,18 @@ def contest(
       searched: what is known.
       choice: the best by prediction.
       held: the child.
-      seconds: the longest that it may take.
+      seconds: the longest that it may take, with what is reserved.
+      reserved: what the comparison afterwards takes if steps take as long as predicted.
       progress: is told what goes on.
     """
-    end = time.monotonic() + seconds
+    began = time.monotonic()
     model = forward_model(prepared)
-    slowest = max(filter(math.isfinite, (c.step_seconds for c in searched.candidates)))
-    runs = RealRuns(prepared, held, options.seed, slowest, progress)
+    runs = RealRuns(prepared, held, options.seed, model, progress)
     annealing = Annealing(SEARCH_SHARE * options.budget_seconds, options.seed, progress)
 
     def has_time(plans: Sequence[Plan]) -> bool:
-        left = end - time.monotonic()
+        most = min(ROUNDS_SHARE * seconds, seconds - runs.than_predicted * reserved)
+        left = began + most - time.monotonic()
         return left >= runs.seconds_of(plans) + annealing.seconds
 
     def search(problem: Problem, starts: IntArray, number: int) -> IntArray | None:
@@ -98,8 +104,9 @@ def contest(
     planned, known = named_plans(searched, choice), known_plans(prepared, searched)
     if not has_time(planned):
         return None
-    progress.say("searching for rivals where links are slower or quicker")
     num_named = len(planned)
+    planned += others_to_learn_from(model, planned, known, MOST_OTHERS)
+    progress.say("searching for rivals where links are slower or quicker")
     for rival in plans_on_other_links(model, search, known, choice):
         planned.append(rival)
     while len(planned) > num_named and not has_time(planned):

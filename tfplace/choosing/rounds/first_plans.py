@@ -20,6 +20,9 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 SLOWER_LINKS, QUICKER_LINKS = (4.0, 16.0), (0.25,)
 """Plausible machines before anything is measured: what the simulator doesn't know hits placements
 with many transfers hardest; where one device is best by prediction, links may be quicker."""
+LEAST_UNLIKE, MOST_SLOWER = 0.05, 2.5
+"""The share of ops that lie elsewhere, and how much longer than the best a step may take, of what
+is measured to learn from it."""
 CLOSE, LEAST_STEP_SECONDS = 1.3, 5e-3
 """One device may be wrong where the best over several is predicted to take at most so many times as
 long, and a step so long that more than starting it is seen."""
@@ -58,6 +61,27 @@ def named_plans(searched: Searched, choice: Choice) -> list[Plan]:
         for each in searched.candidates
         if each.name in ("single", DATA_PARALLEL) and math.isfinite(each.step_seconds)
     ]
+
+
+def others_to_learn_from(
+    model: ForwardModel, planned: Sequence[Plan], known: Sequence[Plan], most: int
+) -> list[Plan]:
+    """Known placements over several devices, the fastest by prediction first, unlike the planned.
+
+    What is nearly a planned one, or takes more than so many times as long, teaches little.
+    """
+    chosen = list(planned)
+    left = [plan for plan in known if len(np.unique(plan.device_of_op)) > 1]
+    if not left:
+        return []
+    seconds = model.seconds(model.as_taken, np.array([plan.device_of_op for plan in left]))
+    limit = MOST_SLOWER * float(seconds.min())
+    for index in np.argsort(seconds, kind="stable").tolist():
+        plan = left[index]
+        near = min(float(np.mean(plan.device_of_op != each.device_of_op)) for each in chosen)
+        if near >= LEAST_UNLIKE and seconds[index] <= limit and len(chosen) < len(planned) + most:
+            chosen.append(plan)
+    return chosen[len(planned) :]
 
 
 def plans_on_other_links(

@@ -12,6 +12,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.problem import Problem
 from tfplace.algorithms.table import annealing_from
+from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.choosing.rounds.plan import Plan, Runs
 from tfplace.interruption import Interrupted
 from tfplace.measurement.held_runs import HeldRuns
@@ -27,12 +28,17 @@ MAX_HELD = 16
 COPIES_OF_VARIABLES = 2
 """A prepared placement holds its variables, and a step their gradients."""
 ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=10, budget_seconds=8.0)
+FIRST_ROUND = dataclasses.replace(ROUND, min_steps=3, budget_seconds=5.0)
+"""Several placements a little teach more of the machine than few of them well."""
 
 BEGIN_SECONDS, SECONDS_PER_OP = 6.0, 1e-3
 """What processes take to start, and a placement to be prepared, before any was measured."""
-STEPS_OF_ROUND = 2 + ROUND.warmup_steps + ROUND.min_steps
+FIRST_STEPS = 2
 """Preparing makes a step, and a first one takes longer."""
-STEP_TIMEOUT_SECONDS, SLOWER = 10.0, 20.0
+SLOWER, SLOWER_THAN_MEASURED = 1.5, 1.15
+"""How much longer than predicted steps may take before any was measured, and how much longer than
+measured ones afterwards."""
+STEP_TIMEOUT_SECONDS, STALLED = 10.0, 20.0
 """A step may take this long, or so many times as long as predicted: then it stalls."""
 
 
@@ -48,6 +54,7 @@ class RealRuns:
 
     Attributes:
       held: the child.
+      slower: how much longer than predicted steps are expected to take.
     """
 
     def __init__(
@@ -55,7 +62,7 @@ class RealRuns:
         prepared: PreparedModel,
         held: HeldRuns,
         seed: int,
-        step_seconds: float,
+        model: ForwardModel,
         progress: Progress,
     ) -> None:
         """Starts nothing yet.
@@ -64,14 +71,14 @@ class RealRuns:
           prepared: the problem; its devices are present.
           held: where runs stay prepared.
           seed: of the values of variables that nothing initialises.
-          step_seconds: the slowest step that is expected.
+          model: predicts steps.
           progress: is told what goes on.
         """
         self.held = held
         self._prepared, self._progress = prepared, progress
-        self._step_seconds = step_seconds
-        timeout = max(STEP_TIMEOUT_SECONDS, SLOWER * step_seconds)
-        self._limits = dataclasses.replace(ROUND, seed=seed, timeout_seconds=timeout)
+        self._model, self._seed = model, seed
+        self._predicted: dict[bytes, float] = {}
+        self.slower = SLOWER
         self._known: set[bytes] = set()
         self._prepare_seconds = SECONDS_PER_OP * prepared.problem.num_ops
 
@@ -81,30 +88,60 @@ class RealRuns:
         began, num_new = time.monotonic(), self._num_new(plans)
         variants = {plan.name: self._prepared.placed_run_graph(plan.device_of_op) for plan in plans}
         run, cluster = self._prepared.training_run(), self._prepared.cluster
-        most = max(self.held.process.seconds_left / 2, STEP_TIMEOUT_SECONDS)
-        longest = min(most, self._limits.prepare_timeout_seconds)
-        limits = dataclasses.replace(self._limits, prepare_timeout_seconds=longest)
-        results = measure_variants(variants, run, cluster, limits, held=self.held)
+        results = measure_variants(variants, run, cluster, self._limits(plans), held=self.held)
         self._known |= {plan.key for plan in plans}
         runs = [_runs_of(results[name]) for name in variants]
-        self._learn(time.monotonic() - began, num_new, runs)
+        self._learn(time.monotonic() - began, num_new, plans, runs)
         return runs
+
+    def _limits(self, plans: Sequence[Plan]) -> StepLimits:
+        limits = ROUND if self._known else FIRST_ROUND
+        most = max(self.held.process.seconds_left / 2, STEP_TIMEOUT_SECONDS)
+        slowest = max(self.step_seconds(plan) for plan in plans)
+        return dataclasses.replace(
+            limits,
+            seed=self._seed,
+            timeout_seconds=max(STEP_TIMEOUT_SECONDS, STALLED * slowest),
+            prepare_timeout_seconds=min(most, limits.prepare_timeout_seconds),
+        )
 
     def seconds_of(self, plans: Sequence[Plan]) -> float:
         """How long a round of these takes, roughly."""
         begin = 0.0 if self.held.process.alive else BEGIN_SECONDS
-        steps = STEPS_OF_ROUND * len(plans) * self._step_seconds
+        limits = ROUND if self._known else FIRST_ROUND
+        num_steps = FIRST_STEPS + limits.warmup_steps + limits.min_steps
+        steps = num_steps * self.slower * sum(self.step_seconds(plan) for plan in plans)
         return begin + self._num_new(plans) * self._prepare_seconds + steps
+
+    @property
+    def than_predicted(self) -> float:
+        """How many times as long as predicted steps take, as far as was measured."""
+        return self.slower if self._known else 1.0
+
+    def step_seconds(self, plan: Plan) -> float:
+        """Predicted; of what is to be found yet, that of the slowest that is known."""
+        if not len(plan.device_of_op):
+            return max(self._predicted.values(), default=0.0)
+        if plan.key not in self._predicted:
+            placement = plan.device_of_op[None]
+            seconds = self._model.seconds(self._model.as_taken, placement)[0]
+            self._predicted[plan.key] = float(seconds)
+        return self._predicted[plan.key]
 
     def _num_new(self, plans: Sequence[Plan]) -> int:
         return sum(plan.key not in self._known for plan in plans)
 
-    def _learn(self, seconds: float, num_new: int, runs: Runs) -> None:
+    def _learn(self, seconds: float, num_new: int, plans: Sequence[Plan], runs: Runs) -> None:
         """How long preparing a placement really takes, and a step."""
-        steps = [float(np.median(each)) for each in runs if not isinstance(each, Infeasible)]
-        if steps:
-            self._step_seconds = float(np.mean(steps))
-            stepped = sum(float(np.sum(each)) for each in runs if not isinstance(each, Infeasible))
+        ran = [
+            (self.step_seconds(plan), each)
+            for plan, each in zip(plans, runs, strict=True)
+            if not isinstance(each, Infeasible) and len(each)
+        ]
+        if ran:
+            ratios = [np.median(each) / predicted for predicted, each in ran]
+            self.slower = SLOWER_THAN_MEASURED * float(np.median(ratios))
+            stepped = sum(float(np.sum(each)) for _, each in ran)
             if num_new:
                 self._prepare_seconds = max(seconds - stepped, 0.0) / num_new
 

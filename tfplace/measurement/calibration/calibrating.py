@@ -41,6 +41,8 @@ from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
 
 # Shares of the budget for each stage.
+SURELY_BUSY = 2.0 * BUSY_MACHINE_SHARE
+"""The share of the machine that others use, after which nothing more need be measured."""
 _SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.5, "rule": 0.03, "memory": 0.12}
 
 
@@ -147,11 +149,15 @@ def _measured(
     ops = {name: ops[like] for name, like in device_like.items()}
 
     def link_of(pair: NamePair) -> LinkFigures:
+        if effort.is_given_up:
+            require_quiet(cluster, prober.load.background_share, SURELY_BUSY)
         tell(f"timing transfers from {pair[0]} to {pair[1]}")
         sizes = effort.link_sizes or sizes_of(len(pairs))
         return measure_link(*pair, sizes, prober, seconds["links"] / len(measured_pairs))
 
     trusted = measured_links(cluster, measured_pairs, ops, link_of).for_all(link_like)
+    if effort.is_given_up:
+        require_quiet(cluster, prober.load.background_share)
     senders, receivers = {}, {}
     busy_like = effort.busy_links(cluster, pairs)
     num_busy = len({*busy_like.values()})
@@ -194,6 +200,17 @@ def refused_where_busy(figures: Figures, background_share: float | None) -> Figu
     why = f"other programs used {background_share:.0%} of this machine's CPU time"
     refused = {**dict.fromkeys(figures.links, why), **figures.refused}
     return dataclasses.replace(figures, senders={}, receivers={}, contention={}, refused=refused)
+
+
+def require_quiet(
+    cluster: Cluster, background_share: float | None, most: float = BUSY_MACHINE_SHARE
+) -> None:
+    """Raises ClusterError where what is measured further on would not be used: see above."""
+    if background_share is not None and background_share > most:
+        raise ClusterError(
+            f"calibrating {cluster.name}: other programs used {background_share:.0%} of this "
+            "machine's CPU time; calibrate when it is quiet"
+        )
 
 
 def calibrated_cluster(cluster: Cluster, figures: Figures) -> Cluster:

@@ -25,6 +25,7 @@ class Effort:
       copies: of the probes of contention.
       one_of_a_kind: whether equal devices, and links between such, are measured once.
       most_seconds: the longest that all of it may take.
+      is_given_up: whether it ends as soon as others are seen to use the machine.
     """
 
     link_sizes: Sequence[int] = ()
@@ -32,6 +33,7 @@ class Effort:
     copies: int = COPIES
     one_of_a_kind: bool = False
     most_seconds: float = math.inf
+    is_given_up: bool = False
 
     def devices(self, cluster: Cluster) -> Mapping[str, str]:
         """{device: the measured one that it is like}."""
@@ -65,5 +67,6 @@ SHORT = Effort(
     copies=1,
     one_of_a_kind=True,
     most_seconds=25.0,
+    is_given_up=True,
 )
 """For the first run on a machine: about a quarter of the probes."""

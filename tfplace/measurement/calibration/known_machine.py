@@ -75,7 +75,7 @@ def known_machine(cluster: Cluster, folder: Path, tell: Tell) -> Path | None:
         _write(path, calibration.cluster)
     except (ClusterError, OutputError, OSError) as error:
         _log.warning("%s stays as it was assumed: %s", cluster.name, error)
-        return None
+        return assumed if assumed.exists() else None
     return path
 
 

@@ -5,6 +5,7 @@ import os
 import select
 import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,16 +15,21 @@ from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import cluster_from_json, cluster_to_json
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
+from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.cli import main
+from tfplace.measurement.calibration import calibrating
 from tfplace.measurement.calibration.calibrating import (
+    SURELY_BUSY,
     Figures,
     calibrate,
     calibrated_cluster,
     refused_where_busy,
+    require_quiet,
 )
 from tfplace.measurement.calibration.channel_rule import RuleChoice
 from tfplace.measurement.calibration.contention import Contention
 from tfplace.measurement.calibration.device_figures import OpFigures, StepFigures
+from tfplace.measurement.calibration.effort import SHORT
 from tfplace.measurement.calibration.line_fit import LineFit
 from tfplace.measurement.calibration.link_figures import BusyFigures, link_figures
 from tfplace.measurement.calibration.probe_graphs import (
@@ -207,6 +213,19 @@ def test_on_a_busy_machine_what_others_bend_is_refused() -> None:
     assert calibrated.step_overhead_seconds == 1e-3
     (said,) = warnings_about(0.15, 0.05, {}, {})
     assert "stay as they were assumed" in said
+
+
+def test_a_short_calibration_is_given_up_where_others_use_the_machine() -> None:
+    cluster = find_cluster("workers:2")
+    require_quiet(cluster, None)
+    require_quiet(cluster, 0.09)
+    require_quiet(cluster, 0.19, SURELY_BUSY)
+    with pytest.raises(ClusterError, match="other programs used 15% of this machine's CPU time"):
+        require_quiet(cluster, 0.15)
+    prober = FakeProber(lambda *key: 1e-3)
+    prober.load = SimpleNamespace(background_share=0.3)
+    with pytest.raises(ClusterError, match="used 30%"):
+        calibrating._measured(cluster, 1.0, prober, lambda sentence: None, SHORT)
 
 
 def test_doubtful_figures_are_said_to_be() -> None:
