@@ -6,6 +6,7 @@ import select
 import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -222,7 +223,7 @@ def test_a_short_calibration_is_given_up_where_others_use_the_machine() -> None:
     require_quiet(cluster, 0.19, SURELY_BUSY)
     with pytest.raises(ClusterError, match="other programs used 15% of this machine's CPU time"):
         require_quiet(cluster, 0.15)
-    prober = FakeProber(lambda *key: 1e-3)
+    prober: Any = FakeProber(lambda *key: 1e-3)
     prober.load = SimpleNamespace(background_share=0.3)
     with pytest.raises(ClusterError, match="used 30%"):
         calibrating._measured(cluster, 1.0, prober, lambda sentence: None, SHORT)
