@@ -100,7 +100,7 @@ def optimize(
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
             found, others = run.search(prepared, trained)
             decided, built = run.decide(found, others)
-            if decided.corrections is not None:
+            if decided.corrections is not None and options.checkpoint_dir is None:
                 taught = decided.corrections.values()
                 keep_what_was_taught(asked, options.problem, scratch, taught)
             with atomic_directory(options.output_dir or "", options.overwrite) as made:
@@ -244,7 +244,8 @@ def with_known_machine(
         progress.say(sentence)
 
     with progress.working():
-        problem = on_known_machine(options.problem, scratch, real_runs_begin)
+        is_taught = options.checkpoint_dir is None
+        problem = on_known_machine(options.problem, scratch, real_runs_begin, is_taught)
     return dataclasses.replace(options, problem=problem)
 
 

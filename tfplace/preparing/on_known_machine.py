@@ -21,7 +21,10 @@ FOLDER = "machines"
 
 
 def on_known_machine(
-    options: ProblemOptions, scratch: Path, tell: Callable[[str], None]
+    options: ProblemOptions,
+    scratch: Path,
+    tell: Callable[[str], None],
+    is_taught: bool = True,
 ) -> ProblemOptions:
     """The options with a cluster file of measured figures; as they are where there is none.
 
@@ -32,6 +35,8 @@ def on_known_machine(
       options: of the problem.
       scratch: where the figures lie for this run, if nothing is kept between runs.
       tell: takes a sentence about what is being done.
+      is_taught: whether what earlier runs taught is used, too. A search that is kept and goes on
+        has to find the problem as it was.
 
     Raises:
       ClusterError: there is no such cluster.
@@ -42,6 +47,8 @@ def on_known_machine(
     if not _can_be_known(cluster):
         return options
     file = known_machine(cluster, _folder(options, scratch), tell)
+    if file is not None and not is_taught:
+        file = _untaught(file, scratch)
     return options if file is None else dataclasses.replace(options, cluster=str(file))
 
 
@@ -63,6 +70,17 @@ def keep_what_was_taught(
         keep_taught(cluster, Path(used.cluster), taught)
     elif _can_be_known(cluster):
         keep_taught(cluster, assumed_file(cluster, _folder(asked, scratch)), taught)
+
+
+def _untaught(file: Path, scratch: Path) -> Path | None:
+    """A machine's measured figures alone; None where they are only assumed."""
+    cluster = find_cluster(str(file))
+    if not cluster.taught:
+        return file
+    if not cluster.origin:
+        return None
+    keep_taught(cluster, scratch / file.name, {})
+    return scratch / file.name
 
 
 def _can_be_known(cluster: Cluster) -> bool:

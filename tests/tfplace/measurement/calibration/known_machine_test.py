@@ -179,6 +179,25 @@ def test_what_real_runs_taught_is_kept_with_the_machine_and_goes_with_it(
     assert len(list((tmp_path / FOLDER).iterdir())) == 1
 
 
+@pytest.mark.parametrize("refused", [[], [(FIRST, SECOND), (SECOND, FIRST)]])
+def test_a_search_that_goes_on_finds_the_machine_as_it_was(
+    refused: Any, machine: Any, tmp_path: Path
+) -> None:
+    def problem_of(checkpoint_dir: str | None) -> ProblemOptions:
+        options = OptimizeOptions(asked, checkpoint_dir=checkpoint_dir)
+        compiling: Any = SimpleNamespace(wait=lambda *others: None)
+        scratch = tmp_path / "scratch"
+        return with_known_machine(options, Progress(), Phases(), compiling, scratch).problem
+
+    machine.refused = refused
+    asked = ProblemOptions("model", cluster="workers:2", cost_cache=str(tmp_path))
+    before = find_cluster(problem_of("search").cluster)
+    keep_what_was_taught(asked, problem_of(None), tmp_path, {"link_latency": (2.0, 1.5, 3.0)})
+    assert find_cluster(problem_of(None).cluster).taught
+    after = find_cluster(problem_of("search").cluster)
+    assert cluster_to_json(after) == cluster_to_json(before)
+
+
 def test_what_a_user_calibrated_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "mine.json"
     file.write_text(json.dumps(cluster_to_json(_measured(CLUSTER))))
