@@ -55,12 +55,16 @@ def variable_bytes(problem: Problem, unit_of_op: LongArray) -> LongArray:
 
 
 def _after_all_shards(problem: Problem, shard_of_op: IntArray) -> BoolArray:
-    """Whole ops of whose results no shard learns in the same step."""
+    """Whole ops of whose results no shard learns in the same step, but for small ones.
+
+    The norm of all gradients tells a shard whose gradients are sparse how much to clip of them.
+    """
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
+    is_large = graph.tensor_bytes[graph.use_tensor] > _SMALL_BYTES
     reaches = shard_of_op >= 0
     for use in np.argsort(-source, kind="stable").tolist():  # an op's users come before it
-        if reaches[graph.use_op[use]]:
+        if reaches[graph.use_op[use]] and is_large[use]:
             reaches[source[use]] = True
     return ~reaches
 
