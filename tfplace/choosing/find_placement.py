@@ -43,6 +43,21 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 @dataclasses.dataclass(frozen=True)
+class Beside:
+    """A search beside the one whose result is reported: of another number of shards, or in order.
+
+    Attributes:
+      name: what was searched.
+      num_trials: evaluated placements.
+      seconds: wall time.
+    """
+
+    name: str
+    num_trials: int
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
 class Searched:
     """What was found.
 
@@ -55,6 +70,7 @@ class Searched:
       data_parallel: the baseline, where trying numbers of shards has come by it.
       unsplit: the step as it came, where another number of shards is best; what is written is
         compared with it then.
+      beside: the searches before and after the one of `result`.
     """
 
     baselines: Sequence[Candidate]
@@ -64,6 +80,7 @@ class Searched:
     shards: Sequence[TriedShards] = ()
     data_parallel: DataParallel | None = None
     unsplit: Unsplit | None = None
+    beside: Sequence[Beside] = ()
 
     @property
     def best(self) -> Candidate | None:

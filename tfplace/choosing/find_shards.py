@@ -22,7 +22,7 @@ from tfplace.choosing.beside_others import Found
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
-from tfplace.choosing.find_placement import Searched, find_placement
+from tfplace.choosing.find_placement import Beside, Searched, find_placement
 from tfplace.choosing.order.model_order import wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.shard_counts import next_count, why_not
@@ -36,6 +36,7 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.steps_read import StepsRead
 from tfplace.progress import Progress
+from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.simulated import simulated
 
 FIRST_SHARE = 0.06
@@ -79,7 +80,7 @@ class ShardSearch:
         self._progress = progress
         self._reading = (1, reading_seconds)  # shards, seconds: of the last step that was read
         self._began = time.monotonic()
-        self._num_trials = 0
+        self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards
         self._data_parallel: DataParallel | None = None
 
     def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
@@ -123,9 +124,25 @@ class ShardSearch:
             everything = [*known.candidates, *known.fewer]
             unsplit = Unsplit(self._whole.problem, known.baselines, everything)
         searched = dataclasses.replace(
-            tried.searched, shards=told, data_parallel=self._data_parallel, unsplit=unsplit
+            tried.searched,
+            shards=told,
+            data_parallel=self._data_parallel,
+            unsplit=unsplit,
+            beside=self._beside(tried.searched.result),
         )
         return Found(dataclasses.replace(tried.prepared, steps_read=self._read()), searched)
+
+    def _beside(self, reported: SearchResult) -> list[Beside]:
+        """All searches but one, those of a number of shards together."""
+        others = [(shards, each) for shards, each in self._searches if each is not reported]
+        return [
+            Beside(
+                "unsplit" if shards == 1 else f"{shards} shards",
+                sum(each.num_trials for count, each in others if count == shards),
+                sum(each.seconds for count, each in others if count == shards),
+            )
+            for shards in sorted({shards for shards, _ in others})
+        ]
 
     def _read(self) -> StepsRead | None:
         """All steps that were read; None where none is split."""
@@ -203,7 +220,7 @@ class ShardSearch:
         found_now = find_placement(
             prepared, options, self._trained, None, self._progress, known=known
         )
-        self._num_trials += found_now.result.num_trials
+        self._searches.append((shards, found_now.result))
         self.tried.append(ShardsFound(shards, prepared, found_now))
         for each in found_now.baselines:
             if each.name == DATA_PARALLEL:
@@ -218,12 +235,13 @@ class ShardSearch:
         if seconds <= 0.0:
             return
         if most is not None:
-            most = max(int(share * (most - self._num_trials)), 1)
+            used = sum(result.num_trials for _, result in self._searches)
+            most = max(int(share * (most - used)), 1)
         options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)
         searched = find_placement(
             tried.prepared, options, self._trained, None, self._progress, tried.searched
         )
-        self._num_trials += searched.result.num_trials
+        self._searches.append((tried.shards, searched.result))
         self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)
 
     def _elapsed(self) -> float:

@@ -83,7 +83,11 @@ def report_of(
         baselines=baselines,
         best=best,
         lower_bound_seconds=bound,
-        search={**search_facts(searched.result), "interrupted": proof.interrupted},
+        search={
+            **search_facts(searched.result),
+            "beside": [dataclasses.asdict(each) for each in searched.beside],
+            "interrupted": proof.interrupted,
+        },
         measured=measured,
         verified=proof.verified,
         verdict=choice.verdict,

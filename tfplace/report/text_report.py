@@ -97,6 +97,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
             f"{search['num_infeasible']:,} infeasible, {search['seconds']:.1f} s, "
             f"{search['trials_per_second']:,.0f} trials/s",
         )
+    for each in search["beside"]:
+        yield "", f"{each['name']}: {each['num_trials']:,} trials, {each['seconds']:.1f} s"
 
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:

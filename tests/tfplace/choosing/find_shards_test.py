@@ -39,7 +39,8 @@ class _Prepared:
 
 def _result(num_trials, interrupted=False):
     empty = {field.name: None for field in dataclasses.fields(SearchResult)}
-    return SearchResult(**{**empty, "num_trials": num_trials, "interrupted": interrupted})
+    known = {"num_trials": num_trials, "seconds": 1.0, "interrupted": interrupted}
+    return SearchResult(**{**empty, **known})
 
 
 class _World:
@@ -163,9 +164,12 @@ def test_what_fits_only_when_it_is_split_is_found(monkeypatch):
 
 def test_trials_are_shared_out_like_seconds(monkeypatch):
     world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
-    world.run(budget_seconds=100.0, max_trials=1000)
+    _, _, searched = world.run(budget_seconds=100.0, max_trials=1000)
     trials = [most for *_, most in world.searches]
     assert trials[:3] == [60, 60, 60] and sum(trials) == 1000
+    assert [each.name for each in searched.beside] == ["unsplit", "4 shards", "8 shards"]
+    told = sum(each.num_trials for each in searched.beside)
+    assert told + searched.result.num_trials == 1000
 
 
 def test_after_a_signal_nothing_more_is_searched(monkeypatch):

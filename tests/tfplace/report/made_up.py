@@ -48,6 +48,7 @@ def made_up(
         lower_bound_seconds=best.step_seconds / 2,
         search={
             "num_trials": 11, "num_infeasible": 1, "seconds": 2.0, "trials_per_second": 5.5,
+            "beside": [{"name": "2 shards", "num_trials": 3, "seconds": 0.5}],
             "history": [(0, 0.1, 9.0), (4, 1.0, 7.0), (8, 1.5, 6.0), (10, 2.0, 6.0)],
             "stages": [{"name": "annealing", "num_trials": 6, "seconds": 1.2},
                        {"name": "post", "num_trials": 11, "seconds": 2.0}],

@@ -164,7 +164,7 @@ def test_the_reports_of_how_it_was_searched(made):
         "best_trial": 2, "best_stage": "post",
         "history": [[0, 0.5, None], [2, 1.0, placed.outcome.step_seconds]],
         "stages": [{"name": "post", "num_trials": 8, "seconds": 4.0}],
-        "notes": ["it ended early"], "interrupted": False,
+        "notes": ["it ended early"], "interrupted": False, "beside": [],
     }  # fmt: skip
     keys = ("schema_version", "seed", "algorithm", "evaluator", "verdict", "verdict_sentence",
             "command", "output_dir")  # fmt: skip

@@ -101,6 +101,7 @@ cluster   hand, 3 devices
 costs     analytic, 50 % of the ops priced
           model
 search    auto: 11 trials, 1 infeasible, 2.0 s, 6 trials/s
+          2 shards: 3 trials, 0.5 s
 placement    predicted  of single  fullest device
 given              9 s      1.125             0 B
 single             8 s      1.000             0 B

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from tfplace.algorithms.table import annealing_from
 from tfplace.choosing.baselines import Candidate, best_of
-from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.find_placement import Beside, Searched
 from tfplace.choosing.order.edges import EdgedProblem, with_order_edges
 from tfplace.choosing.order.model_order import ModelOrder
 from tfplace.choosing.order.ranks import by_longest_path
@@ -26,6 +27,7 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 from tfplace.search.search import Limits, Stage, search
+from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
@@ -80,11 +82,12 @@ def search_in_order(
     progress.say("searching on with what starts first as part of the plan")
     nearest = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
     near = [each.device_of_op for each in nearest if math.isfinite(each.step_seconds)]
-    interrupted = False
+    interrupted, num_trials, began = False, 0, time.monotonic()
     with progress.working(limits.budget_seconds * ROUNDS):
         for number in range(ROUNDS):
             seed = options.seed + number
-            new, interrupted = _annealed(prepared, order, [best.device_of_op, *near], limits, seed)
+            new, result = _annealed(prepared, order, [best.device_of_op, *near], limits, seed)
+            interrupted, num_trials = result.interrupted, num_trials + result.num_trials
             if new is None:
                 break
             found.append(new)
@@ -92,7 +95,9 @@ def search_in_order(
             if interrupted:
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)
-    return dataclasses.replace(searched, candidates=found, result=result)
+    in_order = Beside("in order", num_trials, time.monotonic() - began)
+    beside = [*searched.beside, in_order]
+    return dataclasses.replace(searched, candidates=found, result=result, beside=beside)
 
 
 def _annealed(
@@ -101,8 +106,8 @@ def _annealed(
     placements: Sequence[IntArray],
     limits: Limits,
     seed: int,
-) -> tuple[Candidate | None, bool]:
-    """What annealing finds with the first placement's order; whether a signal came."""
+) -> tuple[Candidate | None, SearchResult]:
+    """What annealing finds with the first placement's order, and its search."""
     rank, held = rank_and_reads(prepared, order, placements[0])
     ranked = dataclasses.replace(held.problem, start_rank=held.renumbered(rank))
     starts = np.array([held.renumbered(each) for each in placements], dtype=np.int32)
@@ -110,12 +115,12 @@ def _annealed(
     stage = Stage("annealing", lambda start: policy)
     result = search([stage], SimulatingEvaluator(ranked), limits)
     if result.best is None:
-        return None, result.interrupted
+        return None, result
     placement = np.empty_like(placements[0])
     placement[held.op_at] = result.best.placement.device_of_op
     order.searched_with(placement, rank)
     outcome = order.ordered(prepared, placement).outcome
-    return Candidate(NAME, placement, outcome), result.interrupted
+    return Candidate(NAME, placement, outcome), result
 
 
 def rank_and_reads(

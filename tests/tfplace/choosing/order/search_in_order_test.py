@@ -46,6 +46,7 @@ def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(pre
         assert candidate.outcome == placed.outcome
         assert candidate.step_seconds <= placed.without.step_seconds
     assert best_of(after.candidates).step_seconds <= best_of(before.candidates).step_seconds
+    assert [(each.name, each.num_trials) for each in after.beside] == [("in order", 80)]
     again = search_in_order(prepared, options, before, Progress())
     for one, other in zip(new, again.candidates[len(before.candidates) :], strict=True):
         assert np.array_equal(one.device_of_op, other.device_of_op)
