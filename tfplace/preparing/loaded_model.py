@@ -83,6 +83,8 @@ def load_model(options: ProblemOptions, host_of_shard: Sequence[int] = ()) -> Lo
     properties = infer(flat)
     if options.feed_file is not None:
         feeds = read_feeds(options.feed_file, source.feeds)
+    elif split is not None:  # the unsplit step says as much of its inputs in far fewer ops
+        feeds = feeds_of_opened(split.flat, split.properties, source.feeds, options.seed)
     else:
         feeds = feeds_of_opened(flat, properties, source.feeds, options.seed)
     return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, split)

@@ -21,6 +21,7 @@ from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devi
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
 from graphs.flat_graph import Origin
+from graphs.host.uncollected import uncollected
 from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
@@ -119,6 +120,7 @@ class PreparedModel(LoadedModel):
         return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
 
 
+@uncollected()
 def prepare(
     options: ProblemOptions,
     trace: bool = True,
