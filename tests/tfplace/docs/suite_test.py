@@ -7,7 +7,7 @@ import pytest
 from graphs.clusters.cluster_file import cluster_from_json
 from tfplace.algorithms.table import require_known
 from tfplace.docs.rewrite_docs import table
-from tfplace.docs.suite import mixed_cluster, run
+from tfplace.docs.suite import mixed_cluster, order_with, run
 from tfplace.docs.suite_table import ONE_SHOT, SEARCHED, table_of
 from tfplace.preparing.options import AUTO
 
@@ -18,6 +18,7 @@ def _cell(algorithm, seconds, shards=1, seed=1, cluster="k80x2", **more):
     return {
         "model": "rnnlm", "cluster": cluster, "algorithm": algorithm, "seed": seed,
         "shards": shards, "budget_seconds": 5.0, "step_seconds": seconds,
+        "order": order_with(shards),
         "single_step_seconds": 2.0, "lower_bound_seconds": 0.5, "commit": "c1", "machine": "m1",
         **more,
     }  # fmt: skip
