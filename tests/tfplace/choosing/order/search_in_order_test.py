@@ -98,7 +98,7 @@ def test_it_goes_on_without_ranks_where_they_gain_nothing(prepared, options, mon
 
     def annealed(prepared, order, starts, limits, seed, ranked):
         by_rank.append((limits.max_trials, ranked))
-        return found, False
+        return found, types.SimpleNamespace(interrupted=False, num_trials=limits.max_trials)
 
     monkeypatch.setattr(search_in_order_module, "_annealed", annealed)
     after = search_in_order(prepared, options, before, Progress())
