@@ -15,6 +15,10 @@ SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
 """What a name has if its op is a copy for a shard (the contract, section 9): the copy of `a/b` for
 shard m is `a/b/shard_m`, with underscores behind it where that name was taken."""
 
+HOST = re.compile(r"/(?:summed|relayed)(?:_\d+)?/host_(\d+)_*$")
+"""What a name has if its op sums a tensor's terms on one of several hosts, or hands a whole tensor
+on there."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InputName:

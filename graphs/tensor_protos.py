@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphs.errors import ModelError
 
 Shape = tuple[int, ...] | None
@@ -38,6 +40,17 @@ def placeholder(name: str, dtype: str, shape: Shape) -> Any:
     node.attr["dtype"].type = tf.as_dtype(dtype).as_datatype_enum
     node.attr["shape"].shape.CopyFrom(shape_proto(shape))
     return node
+
+
+def constant(node: Any) -> np.ndarray | None:
+    """The value of a Const; None where it is damaged."""
+    import tensorflow as tf
+    from google.protobuf import message
+
+    try:
+        return np.asarray(tf.make_ndarray(node.attr["value"].tensor))
+    except (TypeError, ValueError, message.Error):
+        return None
 
 
 def dtype_name(enum: int, of: str) -> str:

@@ -1,5 +1,6 @@
 """A split step by hand: a layer or two in M shards, with sums, variables and updates."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.problem import Problem
@@ -7,7 +8,11 @@ from tests.builders import Machine, Op, build_problem
 
 
 def split_step(
-    num_shards: int, num_layers: int = 2, seconds: float | tuple[float, ...] = 1.0, **machine: Any
+    num_shards: int,
+    num_layers: int = 2,
+    seconds: float | tuple[float, ...] = 1.0,
+    hosts: Mapping[int, Sequence[int]] | None = None,
+    **machine: Any,
 ) -> Problem:
     """A step of some layers whose ops are named as a split step's are.
 
@@ -15,6 +20,8 @@ def split_step(
       num_shards: M.
       num_layers: each has a variable of 8 bytes, more in later layers, and an update of it.
       seconds: of each copy, on all devices or on each.
+      hosts: {host: its shards}, where there are several: weights are read through a cast, handed on
+        on each host, and gradients summed there first.
       machine: what Machine takes; a CPU, two GPUs and fast links where nothing is said.
     """
     ops = [Op("x", 0.0, (), (4,)), Op("x/cut", 0.0, ("x:0",), (1,) * num_shards)]
@@ -24,16 +31,42 @@ def split_step(
     below = [f"x/cut:{m}" for m in range(num_shards)]
     for layer in range(num_layers):
         names = [f"l{layer}/shard_{m}" for m in range(num_shards)]
-        for name, read in zip(names, below, strict=True):
-            ops.append(Op(name, seconds, (read, f"w{layer}:0"), (2,)))
+        weights = _handed_on(ops, layer, hosts) if hosts else [f"w{layer}:0"] * num_shards
+        for name, read, weight in zip(names, below, weights, strict=True):
+            ops.append(Op(name, seconds, (read, weight), (2,)))
         below = [f"{name}:0" for name in names]
     for layer in range(num_layers):
         names = [f"grad/l{layer}/shard_{m}" for m in range(num_shards)]
         for name, read in zip(names, below, strict=True):
             ops.append(Op(name, seconds, (read,), (8 * (layer + 1),)))
         terms = tuple(f"{name}:0" for name in names)
+        if hosts:
+            terms = _summed_on_hosts(ops, layer, hosts, terms)
         ops.append(Op(f"grad/l{layer}/summed", 0.01, terms, (8 * (layer + 1),)))
         read = (f"grad/l{layer}/summed:0", f"w{layer}:0")
         ops.append(Op(f"update{layer}", 0.01, read, (), colocation=layer))
     options = {"num_devices": 3, "latency": 0.001, "bandwidth": 1000.0, **machine}
     return build_problem(ops, Machine(**options))
+
+
+def _handed_on(ops: list[Op], layer: int, hosts: Mapping[int, Sequence[int]]) -> list[str]:
+    """Adds a cast of a layer's variable and its relays; what each shard reads."""
+    size = (8 * (layer + 1),)
+    ops.append(Op(f"cast{layer}", 0.0, (f"w{layer}:0",), size))
+    read = {}
+    for host, shards in hosts.items():
+        name = f"cast{layer}/relayed/host_{host}"
+        ops.append(Op(name, 0.0, (f"cast{layer}:0",), size))
+        read.update(dict.fromkeys(shards, f"{name}:0"))
+    return [read[shard] for shard in sorted(read)]
+
+
+def _summed_on_hosts(
+    ops: list[Op], layer: int, hosts: Mapping[int, Sequence[int]], terms: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Adds a layer's sum on each host."""
+    names = [f"grad/l{layer}/summed/host_{host}" for host in hosts]
+    for name, shards in zip(names, hosts.values(), strict=True):
+        mine = tuple(terms[shard] for shard in shards)
+        ops.append(Op(name, 0.01, mine, (8 * (layer + 1),)))
+    return tuple(f"{name}:0" for name in names)

@@ -11,6 +11,7 @@ import numpy as np
 from graphs import op_types
 from graphs.building.shapes import TensorProperties
 from graphs.names import data_inputs, parse_input
+from graphs.tensor_protos import constant
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
@@ -68,17 +69,6 @@ class ConstantValues:
         if shape is None or min(shape, default=0) < 0:
             return None
         return np.array(shape, dtype=np.int64)
-
-
-def constant(node: Any) -> np.ndarray | None:
-    """The value of a Const; None where it is damaged."""
-    import tensorflow as tf
-    from google.protobuf import message
-
-    try:
-        return np.asarray(tf.make_ndarray(node.attr["value"].tensor))
-    except (TypeError, ValueError, message.Error):
-        return None
 
 
 def whole(value: np.ndarray | None) -> int | None:

@@ -12,9 +12,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, parse_input, with_index
+from graphs.op_graph import LongArray
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import Shape, shape_proto
 
@@ -119,7 +121,9 @@ def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec
 def _infer_once(graph_def: Any, feeds: Sequence[TensorSpec]) -> TensorProperties:
     import tensorflow as tf
 
-    bare = with_feeds_as_placeholders(graph_def, feeds)
+    first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
+    kept = without_same(graph_def, first)
+    bare = with_feeds_as_placeholders(kept, feeds)
     graph = tf.Graph()
     try:
         with graph.as_default():
@@ -129,7 +133,8 @@ def _infer_once(graph_def: Any, feeds: Sequence[TensorSpec]) -> TensorProperties
             f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
             "wanted registered op types and feeds that fit; check --batch_size and --input_shape"
         ) from error
-    return _read(graph, graph_def, {feed.tensor: feed.shape for feed in feeds})
+    known = _read(graph, kept, {feed.tensor: feed.shape for feed in feeds})
+    return _of_all(known, graph_def, first)
 
 
 def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> Any:
@@ -235,6 +240,22 @@ def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorP
             sizes.append(possible_bytes(element_bytes[dtype.name] * num_elements(shape), node))
         dtype_of[node.name], shape_of[node.name], bytes_of[node.name] = dtypes, shapes, sizes
     return TensorProperties(dtype_of, shape_of, bytes_of, unknown)
+
+
+def _of_all(kept: TensorProperties, graph_def: Any, first: LongArray) -> TensorProperties:
+    """The properties of all nodes, of which those that are alike share their lists."""
+    nodes = graph_def.node
+    like = {node.name: nodes[f].name for node, f in zip(nodes, first.tolist(), strict=True)}
+    unknown: dict[str, list[str]] = {}
+    for tensor in kept.unknown:
+        op, _, index = tensor.partition(":")
+        unknown.setdefault(op, []).append(index)
+    return TensorProperties(
+        {name: kept.dtype_of[one] for name, one in like.items()},
+        {name: kept.shape_of[one] for name, one in like.items()},
+        {name: kept.bytes_of[one] for name, one in like.items()},
+        [f"{name}:{i}" for name, one in like.items() for i in unknown.get(one, ())],
+    )
 
 
 def _known(shape: Any) -> Shape:

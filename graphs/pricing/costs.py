@@ -266,7 +266,7 @@ def _covered(flat: FlatGraph, properties: TensorProperties, asked: NodeWork) -> 
 
 def _kind(device: Device) -> Device:
     """The device without what can't change its prices, so that each kind is priced once."""
-    return dataclasses.replace(device, name="", memory_bytes=0, address="", source="")
+    return dataclasses.replace(device, name="", memory_bytes=0, address="", source="", network="")
 
 
 def _notes(

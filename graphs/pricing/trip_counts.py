@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
-from graphs.building.constant_values import ConstantValues, constant, whole
+from graphs.building.constant_values import ConstantValues, whole
 from graphs.names import data_inputs, op_of, source_of
+from graphs.tensor_protos import constant
 
 _LOWER, _LOWER_OR_EQUAL = "Less", "LessEqual"
 _MIRRORED = {"Greater": _LOWER, "GreaterEqual": _LOWER_OR_EQUAL}

@@ -14,6 +14,7 @@ from graphs.names import data_inputs, op_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
+from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
 from rewrite.split.op_view import Split
 from rewrite.split.shard_functions import ShardFunctions
@@ -149,6 +150,7 @@ class _Builder:
 
     def _add_whole(self, node: Any) -> None:
         inputs = [self.tensors.whole(name) for name in data_inputs(node)]
+        self._with_known_width(node, inputs)
         new = self.writer.node(node.op, node.name, [*inputs, *self._controls(node, None)])
         self._copy_attrs(node, new, None)
         for index in range(len(self.properties.dtype_of[node.name])):
@@ -178,6 +180,7 @@ class _Builder:
                 mine[position] = self._rebased(
                     mine[position], data_inputs(node)[position], rows, shard
                 )
+            self._with_known_width(node, mine)
             new = self.writer.node(node.op, name, [*mine, *self._controls(node, shard)])
             self._copy_attrs(node, new, shard)
             for key, attr in answer.attrs.items():
@@ -196,6 +199,13 @@ class _Builder:
             if answer.is_mean and isinstance(state, Partial):
                 parts = [self._weighted(tensor, part, shard) for shard, part in enumerate(parts)]
             self.tensors.set_parts(tensor, state, parts)
+
+    def _with_known_width(self, node: Any, inputs: list[str]) -> None:
+        """Has TensorFlow know as much of input 0 as it wants to."""
+        if self.decisions.is_open and wants_known_width(node, self._known):
+            tensor = tensor_name(data_inputs(node)[0])
+            shape, dtype = self.tensors.shape(tensor), self.tensors.dtype(tensor)
+            inputs[0] = of_known_width(self.writer, inputs[0], shape, dtype)
 
     def _rebased(self, part: str, tensor: str, rows: Sharded, shard: int) -> str:
         """Numbers of rows, counted from the first one of a shard."""

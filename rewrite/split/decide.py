@@ -42,6 +42,8 @@ class Decisions:
       open_axes: {fed tensor: its axes of any size} of such a step.
       sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
         as it is added, instead of all at once.
+      host_of_shard: [M] on which of several hosts each shard is likely to lie: large sums are made
+        on each host first, and large whole tensors handed on there; empty for one host.
     """
 
     batch: int
@@ -54,6 +56,7 @@ class Decisions:
     elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     sums_in_turn: bool = False
+    host_of_shard: Sequence[int] = ()
 
 
 def decide(

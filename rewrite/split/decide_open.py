@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties, infer_known
@@ -44,16 +46,17 @@ def decide_open(
       The decisions, or None where the step does not run with another batch size, although its
       inputs' shapes say that it might.
     """
-    larger = larger_step(flat, axis_of_feed, open_axes, _MORE_ENTRIES)
-    if larger is None:
+    for more in (_MORE_ENTRIES, batch):  # twice the batch is as many pairs, of whatever it may be
+        larger = larger_step(flat, axis_of_feed, open_axes, more)
+        if larger is not None:
+            break
+    else:
         return None
     other_flat, other_properties = larger
     kept_whole = dict(kept_whole or {})
     while True:
         first = decide(flat, properties, batch, axis_of_feed, kept_whole)
-        second = decide(
-            other_flat, other_properties, batch + _MORE_ENTRIES, axis_of_feed, kept_whole
-        )
+        second = decide(other_flat, other_properties, batch + more, axis_of_feed, kept_whole)
         differing = {
             node.name: why
             for node in flat.graph_def.node
@@ -70,17 +73,44 @@ def larger_step(
     open_axes: Mapping[str, Sequence[int]],
     more: int,
 ) -> tuple[FlatGraph, TensorProperties] | None:
-    """The step with so many more entries in its batch, and one more of all else that is open.
+    """The step with so many more entries in its batch, and more of all else that is open.
+
+    That is one more, so that nothing open is taken for the batch; where the step doesn't run so,
+    as many more as the batch has where it has the batch's size (a matrix of pairs of entries), or
+    as many times more (edges between entries).
 
     Returns:
       The step and its tensors; None where it does not run so.
     """
-    feeds = [_larger(spec, axis_of_feed, open_axes, more) for spec in flat.feeds]
-    larger = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
-    try:
-        return larger, infer_known(larger)
-    except ModelError:
-        return None
+    batch = next(s.shape[axis_of_feed[s.tensor]] for s in flat.feeds
+                 if s.shape and s.tensor in axis_of_feed)  # fmt: skip
+    tried = []
+    for grown in (_by_one, _with_batch, _in_proportion):
+        feeds = [
+            _larger(spec, axis_of_feed, open_axes, more, functools.partial(grown, batch, more))
+            for spec in flat.feeds
+        ]
+        if feeds in tried:
+            continue
+        tried.append(feeds)
+        larger = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
+        with contextlib.suppress(ModelError):
+            return larger, infer_known(larger)
+    return None
+
+
+def _by_one(batch: int, more: int, size: int) -> int:
+    del batch, more
+    return size + _MORE_ELEMENTS
+
+
+def _with_batch(batch: int, more: int, size: int) -> int:
+    return size + (more if size == batch else _MORE_ELEMENTS)
+
+
+def _in_proportion(batch: int, more: int, size: int) -> int:
+    is_even = size * (batch + more) % batch == 0
+    return size * (batch + more) // batch if is_even else size + _MORE_ELEMENTS
 
 
 def _larger(
@@ -88,11 +118,12 @@ def _larger(
     axis_of_feed: Mapping[str, int],
     open_axes: Mapping[str, Sequence[int]],
     more: int,
+    grown: Callable[[int], int],
 ) -> TensorSpec:
     shape = list(spec.shape or ())
     for axis in open_axes.get(spec.tensor, ()):
         is_batch = axis_of_feed.get(spec.tensor) == axis
-        shape[axis] += more if is_batch else _MORE_ELEMENTS
+        shape[axis] = shape[axis] + more if is_batch else grown(shape[axis])
     return dataclasses.replace(spec, shape=tuple(shape))
 
 

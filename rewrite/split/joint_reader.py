@@ -19,6 +19,7 @@ _COMBINES = {
 _ATTRS = {
     "ConcatV2": {"T", "Tidx", "N"}, "SplitV": {"T", "Tlen", "num_split"},
     "Reshape": {"T", "Tshape"}, "AddN": {"T", "N"}, "LogicalAnd": set(), "LogicalOr": set(),
+    "EnsureShape": {"T", "shape"},
 }  # fmt: skip
 
 
@@ -59,6 +60,8 @@ class JointReader:
             return self._cut(node, inputs)
         if node.op == "Reshape":
             return [self._reshaped(node, inputs)]
+        if node.op == "EnsureShape":
+            return [self._ensured(node, first)]
         if node.op == "Identity":
             return [first]
         if node.op == "Sub":
@@ -84,6 +87,14 @@ class JointReader:
             f"reading {node.name!r} of the split step: a {node.op} of these inputs joins, sums or "
             "cuts nothing"
         )
+
+    def _ensured(self, node: Any, given: Meaning) -> Meaning:
+        """The same tensor, whose last dimension TensorFlow knows."""
+        *others, last = [dim.size for dim in node.attr["shape"].shape.dim]
+        shape = () if given.is_apart else self.shape(given)
+        if len(shape) != len(others) + 1 or last != shape[-1] or {*others} - {-1}:
+            raise self._wrong(node)
+        return given
 
     def _rebased(self, node: Any, inputs: Sequence[Value]) -> Meaning:
         """Numbers of rows, counted from another one than the first."""

@@ -4,7 +4,8 @@ A sum over the batch that all shards read (the statistics of a batch normalisati
 a loss) would go to one device and back: two messages one after the other. Where every shard sums
 all terms itself, each term goes straight to where it is read: one message. The same holds for the
 few small ops between such a sum and the shards' ops, and for constants and what is computed of
-nothing else, which then never travel.
+nothing else, which then never travel. A large sum is made once: the norm of a gradient is sent, not
+the gradient to where its norm is read.
 """
 
 from __future__ import annotations
@@ -55,7 +56,11 @@ def repeated_ops(
         sources = [parse_input(each) for each in node.input]
         if any(source.output < 0 for source in sources):
             continue
-        terms = [isinstance(states[with_index(s.tensor)], Partial) for s in sources]
+        terms = [
+            isinstance(states[with_index(s.tensor)], Partial)
+            and properties.bytes_of[s.op][s.output] <= MOST_BYTES
+            for s in sources
+        ]
         is_fixed = bool(sources) and all(s.op in fixed for s in sources)
         repeats = any(s.op in found for s in sources) or any(terms) or is_fixed
         own = (term or s.op in small for s, term in zip(sources, terms, strict=True))

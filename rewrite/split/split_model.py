@@ -64,6 +64,7 @@ def split_model(
     num_shards: int,
     batch_axes: Mapping[str, int] | None = None,
     sums_in_turn: bool = False,
+    host_of_shard: Sequence[int] = (),
 ) -> SplitModel:
     """Splits the run of a model.
 
@@ -71,7 +72,7 @@ def split_model(
       source: the model as it came.
       num_shards: M, at least 2.
       batch_axes: {input: which axis is its batch}, as far as the user named them.
-      sums_in_turn: see Decisions.
+      sums_in_turn, host_of_shard: see Decisions.
 
     Raises:
       UsageError: the step can't be split into so many parts, or is not in the model.
@@ -88,7 +89,9 @@ def split_model(
     told = told_batch_axes(source, flat.feeds, batch_axes or {})
     fused = flat
     flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
-    decisions = dataclasses.replace(decisions, sums_in_turn=sums_in_turn)
+    decisions = dataclasses.replace(
+        decisions, sums_in_turn=sums_in_turn, host_of_shard=host_of_shard
+    )
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
         f"more, or run the unsplit step, signature {whole_name(source)}; entries:"

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.names import parse_input, with_index
+from rewrite.split.across_shards import AcrossShards
 from rewrite.split.decide import Decisions
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State
-
-_COMBINE_OPS = {"sum": "AddV2", "max": "Maximum", "min": "Minimum", "prod": "Mul",
-                "all": "LogicalAnd", "any": "LogicalOr"}  # fmt: skip
 
 
 class StepTensors:
@@ -37,7 +34,7 @@ class StepTensors:
         self.counts = {"join": 0, "sum": 0, "cut": 0}
         self._writer, self._shapes, self._properties = writer, shapes, properties
         self._state_of_tensor = decisions.state_of_tensor
-        self._in_turn = decisions.sums_in_turn
+        self._across = AcrossShards(writer, decisions)
         self._num_shards = num_shards
         self._parts: dict[tuple[str, State], list[str]] = {}
         self._whole: dict[str, str] = {}
@@ -84,7 +81,7 @@ class StepTensors:
         """The whole tensor for each shard; each sums small terms for itself."""
         own = self._state_of_tensor[tensor]
         if (tensor, WHOLE) not in self._parts:
-            if isinstance(own, Partial) and self._num_bytes(tensor) <= MOST_BYTES:
+            if isinstance(own, Partial) and not self._is_large(tensor):
                 self.counts["sum"] += tensor not in self._whole
                 names = [
                     self._combined(tensor, own, self._parts[tensor, own], f"/shard_{shard}")
@@ -92,13 +89,21 @@ class StepTensors:
                 ]
                 self._whole.setdefault(tensor, names[0])
             else:
-                names = [self.whole(tensor)] * self._num_shards
+                names = self._handed_on(tensor)
             self._parts[tensor, WHOLE] = names
         return self._parts[tensor, WHOLE]
 
-    def _num_bytes(self, tensor: str) -> int:
+    def _handed_on(self, tensor: str) -> list[str]:
+        whole = self.whole(tensor)
+        if not self._is_large(tensor):
+            return [whole] * self._num_shards
+        name = _named(tensor, "relayed")
+        return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards)
+
+    def _is_large(self, tensor: str) -> bool:
+        """Whether it takes longer to send than a message takes to arrive."""
         op, _, index = tensor.partition(":")
-        return self._properties.bytes_of[op][int(index)]
+        return self._properties.bytes_of[op][int(index)] > MOST_BYTES
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Of the whole tensor, for the batch size that the step is placed for."""
@@ -131,22 +136,9 @@ class StepTensors:
         return self._writer.reshape(whole, f"{name}:0", _merged(shape, state), dtype)
 
     def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
-        dtype = self.dtype(tensor)
         name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
-        if state.combine == "sum" and not self._adds_in_turn(tensor):
-            new = self._writer.node("AddN", self._writer.free_name(name), list(parts), T=dtype)
-            new.attr["N"].i = len(parts)
-            return f"{new.name}:0"
-        types: dict[str, Any] = {} if state.combine in ("all", "any") else {"T": dtype}
-        result = parts[0]
-        for part in parts[1:]:
-            result = self._writer.op(_COMBINE_OPS[state.combine], name, [result, part], **types)
-        return result
-
-    def _adds_in_turn(self, tensor: str) -> bool:
-        """Grappler joins a chain of AddN to one AddN, and leaves one of AddV2 alone."""
-        is_large = self._in_turn and self._num_bytes(tensor) > MOST_BYTES
-        return is_large and "float" in self.dtype(tensor)
+        is_large = self._is_large(tensor)
+        return self._across.combined(state.combine, name, parts, self.dtype(tensor), is_large)
 
     def _terms(self, tensor: str, whole: str) -> list[str]:
         """A whole tensor as terms of a sum: the first shard has all of it."""

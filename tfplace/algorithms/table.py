@@ -91,6 +91,9 @@ ONE_SHOTS: Mapping[str, tuple[str, str]] = {
 
 # What of them a split step's search begins with: they are baselines, and known by then.
 SPLIT_ONE_SHOTS = ("single", "topological", "etf")
+MAX_ONE_SHOT_OPS = 50_000
+"""Of a split step that is larger, annealing begins with data parallelism and pipelines alone: on 72
+devices m-TOPO's repairs take a minute."""
 
 # The same for split steps alone; no --algorithm is called so.
 SPLIT_SHOTS: Mapping[str, tuple[str, str]] = {
@@ -226,6 +229,8 @@ def one_shot(name: str, instance: Instance, seed: int) -> IntArray:
 def one_shot_starts(instance: Instance, seed: int) -> list[Start]:
     """What makes the placements that annealing begins with, when their turn comes."""
     names = [*ONE_SHOTS]
+    if is_split(instance.problem) and instance.problem.num_ops > MAX_ONE_SHOT_OPS:
+        return []
     if is_split(instance.problem):  # the others take seconds, and data parallelism is far ahead
         names = [name for name in names if name in SPLIT_ONE_SHOTS]
     elif instance.problem.num_ops > MAX_SCT_OPS:

@@ -46,7 +46,9 @@ def choose(
         raise MemoryLimitError(why_nothing_fits(candidates, problem))
     given, single = _named(candidates, "given"), _named(candidates, "single")
     if problem.num_devices == 1:
-        return Choice(given, "kept_given", "one device leaves nothing to place")
+        if math.isfinite(given.step_seconds):
+            return Choice(given, "kept_given", "one device leaves nothing to place")
+        return Choice(single, "kept_single", "one device can hold it only in this order")
     if is_fixed(problem) and best.step_seconds == given.step_seconds:
         return Choice(given, "kept_given", "constraints and kernels leave every op one device")
     chosen = simplest(problem, candidates)

@@ -23,7 +23,12 @@ from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Beside, Searched, find_placement
-from tfplace.choosing.order.model_order import wanted_order, with_order
+from tfplace.choosing.order.in_turn import (
+    counts_that_may_fit,
+    found_in_order,
+    require_one_that_fits,
+)
+from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.shard_counts import next_count, why_not
 from tfplace.choosing.shards_found import ShardsFound
@@ -92,6 +97,8 @@ class ShardSearch:
         self._first(1, self._whole)
         if len(working_devices(self._whole.problem)) > 1:
             self._try_others()
+        if self._options.problem.order != NONE and not self._is_any_known():
+            self._try_in_turn()
         best = min(each.step_seconds for each in self.tried)
         self.tried.sort(key=lambda each: each.step_seconds)
         close = [each for each in self.tried if each.step_seconds <= best * CLOSE][:MOST_CLOSE]
@@ -175,6 +182,38 @@ class ShardSearch:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 continue
             self._try(shards, left)
+
+    def _try_in_turn(self) -> None:
+        """Where nothing fits: shards one after another in order, the fewest that fit.
+
+        However long the first of them takes: without it there is nothing to search on.
+        """
+        for each in self.tried[1:]:
+            self._put_in_order(each)
+        counts = [
+            count
+            for count in counts_that_may_fit(self.tried[0])
+            if all(each.shards != count for each in self.tried)
+        ]
+        too_long: list[int] = []
+        for number, shards in enumerate(counts):
+            if self._is_any_known() or self._is_interrupted():
+                break
+            left = self._options.budget_seconds - self._elapsed()
+            if number and self._too_long(shards, left):
+                too_long = counts[number:]
+                break
+            self.skipped = [each for each in self.skipped if each.shards != shards]
+            self._try(shards, left)
+            if self.tried[-1].shards == shards:
+                self._put_in_order(self.tried[-1])
+        require_one_that_fits(self.tried, too_long)
+
+    def _put_in_order(self, tried: ShardsFound) -> None:
+        self.tried[self.tried.index(tried)] = found_in_order(tried)
+
+    def _is_any_known(self) -> bool:
+        return any(math.isfinite(each.step_seconds) for each in self.tried)
 
     def _too_long(self, shards: int, left: float) -> str:
         if self._expected_seconds(shards) <= left:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,16 +20,20 @@ from tfplace.units_text import bytes_text, share_text
 NUM_NAMED = 5
 
 
-def why_nothing_fits(candidates: Sequence[Candidate], problem: Problem) -> str:
+def why_nothing_fits(
+    candidates: Sequence[Candidate], problem: Problem, lacking_in_turn: Mapping[int, float] = {}
+) -> str:
     """The message of a MemoryLimitError, about the candidate that lacks least.
 
     Args:
       candidates: none of which fits.
       problem: what they place.
+      lacking_in_turn: {number of shards: bytes that they lack one after another, in order}, inf
+        where there was no time to try; no others are advised then.
     """
     usable = problem.usable_bytes()
-    nearest = _nearest(candidates, usable)
-    if nearest is None:
+    candidate = nearest(candidates, problem)
+    if candidate is None:
         found = "; ".join(
             f"{candidate.name}: {candidate.outcome.message}"
             for candidate in candidates
@@ -37,7 +41,7 @@ def why_nothing_fits(candidates: Sequence[Candidate], problem: Problem) -> str:
         )
         helps = ["a smaller --batch_size", "more devices", "devices with more memory"]
     else:
-        candidate, peaks = nearest
+        peaks = np.array(candidate.outcome.peak_bytes, dtype=np.float64)
         worst = int(np.argmax(peaks - usable))
         name = problem.device_names[worst]
         found = (
@@ -47,27 +51,35 @@ def why_nothing_fits(candidates: Sequence[Candidate], problem: Problem) -> str:
             f"{_alive_text(problem, candidate.device_of_op, worst)}"
         )
         helps = _remedies(problem, candidate.device_of_op, peaks, worst)
+        helps = helps[bool(lacking_in_turn and helps[0].startswith("--shards")) :]
+    tried = "".join(
+        f"; {shards} shards one after another, in order, lack {bytes_text(lacking)}"
+        if math.isfinite(lacking)
+        else f"; {shards} shards were not tried, for that --budget_seconds is too short"
+        for shards, lacking in lacking_in_turn.items()
+    )
     return (
-        f"searching for a placement that fits the devices' memory: found none; {found}; wanted "
-        f"every device below its memory minus --memory_reserve ({problem.memory_reserve:g}); use "
-        f"{', '.join(helps[:-1])}, or {helps[-1]}"
+        "searching for a placement that fits the devices' memory: found none; "
+        f"{found}{tried}; wanted every device below its memory minus --memory_reserve "
+        f"({problem.memory_reserve:g}); use {', '.join(helps[:-1])}, or {helps[-1]}"
     )
 
 
-def _nearest(
-    candidates: Sequence[Candidate], usable: FloatArray
-) -> tuple[Candidate, FloatArray] | None:
-    """The candidate that lacks least, all devices together, and its peaks f8[D]."""
-    least: tuple[float, Candidate, FloatArray] | None = None
-    for candidate in candidates:
-        outcome = candidate.outcome
-        if not isinstance(outcome, Infeasible) or outcome.reason != "memory":
-            continue
-        peaks = np.array(outcome.peak_bytes, dtype=np.float64)
-        lacking = float(np.maximum(peaks - usable, 0.0).sum())
-        if least is None or lacking < least[0]:
-            least = lacking, candidate, peaks
-    return None if least is None else least[1:]
+def nearest(candidates: Sequence[Candidate], problem: Problem) -> Candidate | None:
+    """The candidate that lacks least memory, all devices together; None where none lacks any."""
+    lacking = [each for each in candidates if 0.0 < lacking_bytes(each, problem) < math.inf]
+    return min(lacking, key=lambda each: lacking_bytes(each, problem), default=None)
+
+
+def lacking_bytes(candidate: Candidate, problem: Problem) -> float:
+    """What a placement lacks on all devices; inf where something else keeps it from running."""
+    outcome = candidate.outcome
+    if not isinstance(outcome, Infeasible):
+        return 0.0
+    if outcome.reason != "memory":
+        return math.inf
+    peaks = np.array(outcome.peak_bytes, dtype=np.float64)
+    return float(np.maximum(peaks - problem.usable_bytes(), 0.0).sum())
 
 
 def _alive_text(problem: Problem, device_of_op: IntArray, device: int) -> str:

@@ -34,6 +34,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     names = split_names(values.algorithms, "--algorithms")
     for algorithm in names:
         require_known(algorithm)
+    shards = num_shards(values.shards, may_be_auto=True)
+    _check_order(values.order, shards)
     stem = values.output.removesuffix(".json")
     earlier = [] if values.overwrite else read_rows(values.output)
     progress = progress_for(values.verbosity)
@@ -50,7 +52,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             max_trials=values.max_trials,
             budget_seconds=values.budget_seconds,
             memory_reserve=values.memory_reserve,
-            shards=num_shards(values.shards, may_be_auto=True),
+            shards=shards,
+            order=values.order,
             parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
         )
         tell = functools.partial(_tell, progress)
@@ -73,6 +76,16 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             EXIT_BAD_INPUT,
         )
     return 0
+
+
+def _check_order(order: str, shards: int) -> None:
+    from tfplace.preparing.options import AUTO
+
+    if order != "none" and shards != AUTO:
+        raise UsageError(
+            f"reading --order={order}: bench searches what starts first beside the number of "
+            f"shards, found --shards={shards}; give --shards=auto, or no --order"
+        )
 
 
 def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:

@@ -113,7 +113,12 @@ COMMANDS = {
     "bench": Command(
         "",
         "compare algorithms over models and clusters at equal budgets",
-        table.BENCH + table.BUDGET + table.SHARDS + table.OUTPUT + table.MEMORY_RESERVE,
+        table.BENCH
+        + table.BUDGET
+        + table.SHARDS
+        + table.ORDER
+        + table.OUTPUT
+        + table.MEMORY_RESERVE,
         (
             "tfplace bench --models=rnnlm,nmt:num_layers=4 --clusters=k80x2,k80x4 "
             "--algorithms=random,spotlight --seeds=1,2,3 --max_trials=1000 --output=bench.json",

@@ -50,12 +50,12 @@ def find_costs(
       cache: where costs are kept.
       limits: how many steps are traced.
     """
-    graph_parts = _graph_parts(model.flat)
-    labels = {"model": model.source.path, "nodes": str(len(model.flat.graph_def.node))}
     asked = node_work(model.flat, model.properties)
     costs = price(model.flat, model.properties, model.built.op_of_node, cluster, asked)
     if not trace:
         return costs
+    graph_parts = _graph_parts(model.flat)
+    labels = {"model": model.source.path, "nodes": str(len(model.flat.graph_def.node))}
     filled = dataclasses.replace(
         asked, work=with_defaults(model.flat, model.properties, asked.work)
     )

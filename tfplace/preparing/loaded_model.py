@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.build import BuiltGraph, build_op_graph
@@ -54,8 +54,12 @@ class LoadedModel:
         )
 
 
-def load_model(options: ProblemOptions) -> LoadedModel:
+def load_model(options: ProblemOptions, host_of_shard: Sequence[int] = ()) -> LoadedModel:
     """Loads a model, opens it, and finds or makes what is fed.
+
+    Args:
+      options: which model, and into how many shards its step is split.
+      host_of_shard: where each shard is likely to lie; empty for one host.
 
     Raises:
       ModelError, FeedError, UsageError: bad input.
@@ -71,7 +75,7 @@ def load_model(options: ProblemOptions) -> LoadedModel:
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     if options.num_shards > 1:
         in_order = options.order != "none"
-        split = split_model(source, options.num_shards, options.batch_axes, in_order)
+        split = split_model(source, options.num_shards, options.batch_axes, in_order, host_of_shard)
         source = split.source
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
     is_own = source.origins is None
@@ -79,6 +83,8 @@ def load_model(options: ProblemOptions) -> LoadedModel:
     properties = infer(flat)
     if options.feed_file is not None:
         feeds = read_feeds(options.feed_file, source.feeds)
+    elif split is not None:  # the unsplit step says as much of its inputs in far fewer ops
+        feeds = feeds_of_opened(split.flat, split.properties, source.feeds, options.seed)
     else:
         feeds = feeds_of_opened(flat, properties, source.feeds, options.seed)
     return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, split)

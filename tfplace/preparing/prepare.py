@@ -21,6 +21,7 @@ from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devi
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
 from graphs.flat_graph import Origin
+from graphs.host.uncollected import uncollected
 from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
@@ -34,6 +35,7 @@ from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.shard_hosts import hosts_of_shards
 from tfplace.preparing.steps_read import StepsRead
 from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
@@ -118,6 +120,7 @@ class PreparedModel(LoadedModel):
         return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
 
 
+@uncollected()
 def prepare(
     options: ProblemOptions,
     trace: bool = True,
@@ -141,7 +144,7 @@ def prepare(
             f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
         )
     cluster = find_cluster(options.cluster)
-    model = load_model(options)
+    model = load_model(options, hosts_of_shards(cluster, options.num_shards))
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     present = is_present(cluster)

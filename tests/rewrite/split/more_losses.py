@@ -113,6 +113,7 @@ MORE_LOSSES = {
             * tf.math.log(tf.reduce_mean(tf.nn.softmax(x[:, 0]), 0))
         )
     ),
+    "diagonals": lambda x, *_: tf.reduce_sum(tf.linalg.diag_part(x)),
     "softmax over the batch": lambda x, *_: tf.reduce_sum(tf.nn.softmax(x[:, 0], 0) ** 2),
     "hardest half": lambda x, labels, *_: tf.reduce_mean(
         tf.math.top_k(per_example(x, labels), tf.shape(x)[0] // 2)[0]

@@ -35,3 +35,22 @@ def test_copies_of_different_shards_read_no_constant_together():
     types = {node.name: node.op for node in step.graph_def.node}
     assert {types[name] for name in shared} <= {"SplitV", "ReadVariableOp"}
     assert_same_steps(flat, step, feeds, 1e-4, 1e-6)
+
+
+def test_the_norm_of_a_large_gradient_is_sent_not_the_gradient():
+    width = 100
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, width), "x")
+        weight = v1.get_variable("weight", (width, width), use_resource=True)
+        loss = tf.reduce_sum(tf.tanh(x @ weight), name="loss")
+        gradients = v1.gradients(loss, [weight, x])
+        clipped, _ = tf.clip_by_global_norm(gradients, 1.0)
+        tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=clipped[0], name="train")
+        outputs = [loss.name, "train", tf.identity(clipped[1], "of_entries").name]
+    feeds = {"x:0": np.random.default_rng(0).normal(size=(BATCH, width)).astype(np.float32)}
+    flat = flat_graph(graph, feeds, outputs)
+    _, step = split_step(flat, BATCH, 2, {"x:0": 0})
+    sums = {n.name for n in step.graph_def.node if n.op == "AddN" and "MatMul" in n.name}
+    readers = [n.name for n in step.graph_def.node for name in data_inputs(n) if name in sums]
+    assert len(sums) == 1 and not any("/shard_" in name for name in readers)
+    assert_same_steps(flat, step, feeds, 1e-4, 1e-6)

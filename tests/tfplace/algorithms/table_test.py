@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import UsageError
-from tests.builders import Machine, random_graph, two_towers
+from tests.builders import Machine, Op, build_problem, random_graph, two_towers
 from tfplace.algorithms import table
 from tfplace.algorithms.placers import etf
 from tfplace.algorithms.table import one_shot_starts, policy_of, stages_of
@@ -80,6 +80,15 @@ def test_large_graphs_do_without_the_slowest_start(monkeypatch):
     assert len(one_shot_starts(Instance(PROBLEM, GIVEN), 0)) == 6
     monkeypatch.setattr(table, "MAX_SCT_OPS", PROBLEM.num_ops - 1)
     assert len(one_shot_starts(Instance(PROBLEM, GIVEN), 0)) == 5
+
+
+def test_large_split_steps_begin_with_data_parallelism_alone(monkeypatch):
+    split = build_problem([Op(f"a/shard_{m}", outputs=(4,)) for m in range(2)], Machine(2))
+    instance = Instance(split, np.zeros(2, np.int32))
+    assert one_shot_starts(instance, 0)
+    monkeypatch.setattr(table, "MAX_ONE_SHOT_OPS", 1)
+    assert one_shot_starts(instance, 0) == [] and table.split_starts(instance, 0)
+    assert one_shot_starts(Instance(PROBLEM, GIVEN), 0)
 
 
 @pytest.mark.parametrize("name", ["given", "expert"])

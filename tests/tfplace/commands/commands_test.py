@@ -64,6 +64,7 @@ def test_graph_writes_every_format_and_never_over_what_is_there(ending, tmp_path
         (["graph", "cifar10", "--num_layers=3", "--output=x.pb"], "num_layers"),
         (["bench", "--output=x.txt"], "FILE.json"),
         (["bench", "--output=x.json", "--seeds=a"], "whole number"),
+        (["bench", "--output=x.json", "--order=edges"], "--shards=auto"),
         (["bench", "--output=x.json", "--algorithms=rondom"], "random"),
     ],
 )

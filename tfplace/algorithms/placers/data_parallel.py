@@ -9,8 +9,9 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
+from tfplace.algorithms.placers.on_hosts import place_on_hosts
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
-from tfplace.grouping.copies import shard_of_op
+from tfplace.grouping.copies import host_of_op, shard_of_op
 
 
 def data_parallel(
@@ -18,7 +19,8 @@ def data_parallel(
 ) -> IntArray:
     """i4[N]: shard m's ops on working device m, variables spread over the devices by bytes.
 
-    What sums a gradient lies where all that use the sum do, with the variable. What several devices
+    What sums a gradient lies where all that use the sum do, with the variable; what a host sums or
+    hands on for its shards, on that host (on_hosts.py). What several devices
     read, such as the parts of an input, lies on the first of these: TensorFlow's executor sends
     what later shards read before it computes with its own part, but not the other way round.
 
@@ -35,6 +37,7 @@ def data_parallel(
     home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
     wanted = home[shard]
     _spread_variables(problem, shard, wanted, devices, in_order_of_use)
+    place_on_hosts(problem, shard, wanted)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]
@@ -117,7 +120,8 @@ def _first_uses(problem: Problem, shard: IntArray, unit_of_op: LongArray) -> Lon
     """i8[V]: the first copy that reads something of each unit's whole ops; N for none."""
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
-    is_read = (shard[source] < 0) & (shard[graph.use_op] >= 0)
+    by_shards = (shard >= 0) | (host_of_op(problem) >= 0)
+    is_read = (shard[source] < 0) & by_shards[graph.use_op]
     first = np.full(int(unit_of_op.max()) + 1, problem.num_ops, dtype=np.int64)
     np.minimum.at(first, unit_of_op[source[is_read]], graph.use_op[is_read])
     return first

@@ -8,6 +8,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.op_graph import IntArray, LongArray
 from graphs.problem import Problem
+from tfplace.grouping.copies import host_of_op
 from tfplace.grouping.quotient import BoolArray
 
 _SMALL_BYTES = 64
@@ -37,6 +38,7 @@ def variable_units(problem: Problem, shard_of_op: IntArray) -> LongArray:
     has_one = _num_outputs(problem) <= 1  # a tuple of all gradients binds none to another
     joined = after[source] & after[target] & has_one[source] & has_one[target]
     joined &= num_bytes > _SMALL_BYTES
+    joined &= host_of_op(problem)[source] < 0  # what a host has summed comes from there
     ends = group[source[joined]], group[target[joined]]
     size = int(group.max(initial=-1)) + 1
     edges = coo_array((np.ones(len(ends[0])), ends), shape=(size, size))
@@ -53,12 +55,16 @@ def variable_bytes(problem: Problem, unit_of_op: LongArray) -> LongArray:
 
 
 def _after_all_shards(problem: Problem, shard_of_op: IntArray) -> BoolArray:
-    """Whole ops of whose results no shard learns in the same step."""
+    """Whole ops of whose results no shard learns in the same step, but for small ones.
+
+    The norm of all gradients tells a shard whose gradients are sparse how much to clip of them.
+    """
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
+    is_large = graph.tensor_bytes[graph.use_tensor] > _SMALL_BYTES
     reaches = shard_of_op >= 0
     for use in np.argsort(-source, kind="stable").tolist():  # an op's users come before it
-        if reaches[graph.use_op[use]]:
+        if reaches[graph.use_op[use]] and is_large[use]:
             reaches[source[use]] = True
     return ~reaches
 

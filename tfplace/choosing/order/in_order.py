@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tfplace.choosing.baselines import GIVEN, Candidate
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.memory_limit import lacking_bytes
 from tfplace.choosing.order.model_order import ModelOrder
 from tfplace.preparing.prepare import PreparedModel
 
@@ -26,19 +27,38 @@ def in_order(prepared: PreparedModel, searched: Searched) -> Searched:
         return searched
 
     everything = [*searched.candidates, *searched.fewer]
-    steps = sorted({each.step_seconds for each in everything if each.name != GIVEN})
-    limit = min(steps[0] * WITHIN, steps[:MOST][-1])
+    is_worth_it = _worth_it(prepared, [each for each in everything if each.name != GIVEN])
 
     def each(candidates: Sequence[Candidate]) -> list[Candidate]:
         return [
-            candidate
-            if candidate.name == GIVEN or limit < candidate.step_seconds < math.inf
-            else dataclasses.replace(
+            dataclasses.replace(
                 candidate, outcome=order.ordered(prepared, candidate.device_of_op).outcome
             )
+            if candidate.name != GIVEN and is_worth_it(candidate)
+            else candidate
             for candidate in candidates
         ]
 
     return dataclasses.replace(
         searched, candidates=each(searched.candidates), fewer=each(searched.fewer)
     )
+
+
+def _worth_it(
+    prepared: PreparedModel, candidates: Sequence[Candidate]
+) -> Callable[[Candidate], bool]:
+    """Whether a placement is near enough to the best, or to fitting, to look for its order."""
+
+    def lacking(candidate: Candidate) -> float:
+        return lacking_bytes(candidate, prepared.problem)
+
+    steps = sorted({each.step_seconds for each in candidates})
+    limit = min(steps[0] * WITHIN, steps[:MOST][-1])
+    most_lacking = sorted({lacking(each) for each in candidates} - {0.0})[:MOST][-1:]
+
+    def is_worth_it(candidate: Candidate) -> bool:
+        if math.isfinite(candidate.step_seconds):
+            return candidate.step_seconds <= limit
+        return lacking(candidate) <= min(most_lacking, default=0.0) < math.inf
+
+    return is_worth_it

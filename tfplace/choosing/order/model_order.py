@@ -61,8 +61,13 @@ def _key(device_of_op: IntArray) -> bytes:
 
 
 def with_order(prepared: PreparedModel, order: str) -> PreparedModel:
-    """The prepared model; where `order` is "edges", its placements get an order, too."""
-    return dataclasses.replace(prepared, order=ModelOrder()) if order == EDGES else prepared
+    """The prepared model; where `order` is "edges", its placements get an order, too.
+
+    One that has an order already keeps it, with what was found.
+    """
+    if order != EDGES or prepared.order is not None:
+        return prepared
+    return dataclasses.replace(prepared, order=ModelOrder())
 
 
 def wanted_order(options: ProblemOptions, is_present: bool) -> str:

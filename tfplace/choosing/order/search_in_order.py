@@ -4,7 +4,8 @@ A placement that was annealed for first come, first served has made its peace wi
 order found afterwards often gains nothing. So the last part of a budget alternates: ranks from the
 best placement so far, and its reads of variables held back as they are in its order; annealing with
 what has the least rank started first; and the order that these ranks give what was found. What
-comes out counts by its simulated edges, like all else.
+comes out counts by its simulated edges, like all else. Where a first round has gained nothing, the
+rest goes on without ranks: there a search without order would have the better of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from graphs.op_graph import IntArray
 from tfplace.algorithms.table import annealing_from
 from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.find_placement import Beside, Searched
-from tfplace.choosing.order.edges import EdgedProblem, with_order_edges
+from tfplace.choosing.order.edges import NO_EDGES, EdgedProblem, with_order_edges
 from tfplace.choosing.order.model_order import ModelOrder
 from tfplace.choosing.order.ranks import by_longest_path
 from tfplace.preparing.options import OptimizeOptions
@@ -31,7 +32,8 @@ from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
-ROUNDS = 2
+ROUNDS = (0.375, 0.625)
+"""Shares of the time. The second anneals by rank only if the first has gained by it."""
 SHARE = 0.4
 """Of the budget, for all rounds together."""
 LEAST_SHARE = 0.08
@@ -75,23 +77,23 @@ def search_in_order(
         return searched
     assert isinstance(order, ModelOrder)
     found, most = list(searched.candidates), options.max_trials
-    trials = None if most is None else max(round(most * SHARE / ROUNDS), 1)
     longest = options.budget_seconds * SHARE
     least = LEAST_SHARE * options.budget_seconds
-    limits = Limits(min(max(left_seconds, least), longest) / ROUNDS, trials)
+    seconds = min(max(left_seconds, least), longest)
     progress.say("searching on with what starts first as part of the plan")
     nearest = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
     near = [each.device_of_op for each in nearest if math.isfinite(each.step_seconds)]
-    interrupted, num_trials, began = False, 0, time.monotonic()
-    with progress.working(limits.budget_seconds * ROUNDS):
-        for number in range(ROUNDS):
-            seed = options.seed + number
-            new, result = _annealed(prepared, order, [best.device_of_op, *near], limits, seed)
+    interrupted, by_rank, num_trials, began = False, True, 0, time.monotonic()
+    with progress.working(seconds):
+        for number, share in enumerate(ROUNDS):
+            trials = None if most is None else max(round(most * SHARE * share), 1)
+            limits, seed = Limits(seconds * share, trials), options.seed + number
+            starts = [best.device_of_op, *near]
+            new, result = _annealed(prepared, order, starts, limits, seed, by_rank)
             interrupted, num_trials = result.interrupted, num_trials + result.num_trials
-            if new is None:
-                break
-            found.append(new)
-            best = best_of([best, new]) or best
+            by_rank = new is not None and new.step_seconds < best.step_seconds
+            found += [] if new is None else [new]
+            best = best_of([best, *found[-1:]]) or best
             if interrupted:
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)
@@ -106,10 +108,15 @@ def _annealed(
     placements: Sequence[IntArray],
     limits: Limits,
     seed: int,
+    by_rank: bool,
 ) -> tuple[Candidate | None, SearchResult]:
-    """What annealing finds with the first placement's order, and its search."""
+    """What annealing finds, by rank with the first placement's order, and its search."""
     rank, held = rank_and_reads(prepared, order, placements[0])
-    ranked = dataclasses.replace(held.problem, start_rank=held.renumbered(rank))
+    if by_rank:
+        ranked = dataclasses.replace(held.problem, start_rank=held.renumbered(rank))
+    else:
+        held = with_order_edges(prepared.problem, NO_EDGES)
+        ranked = held.problem
     starts = np.array([held.renumbered(each) for each in placements], dtype=np.int32)
     policy = annealing_from(ranked, seed, starts)
     stage = Stage("annealing", lambda start: policy)

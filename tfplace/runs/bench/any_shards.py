@@ -40,6 +40,9 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     other cells; reading it split is.
     """
     from tfplace.choosing.find_shards import ShardSearch
+    from tfplace.choosing.order.in_order import in_order
+    from tfplace.choosing.order.model_order import with_order
+    from tfplace.choosing.order.search_in_order import search_in_order
     from tfplace.compilation.kinds import kind_of
     from tfplace.compilation.warm_up import warm_up
     from tfplace.preparing.prepare import prepare
@@ -50,6 +53,7 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
         cluster=request["cluster"],
         memory_reserve=request["memory_reserve"],
         num_shards=AUTO,
+        order=request["order"],
     )
     options = OptimizeOptions(
         problem,
@@ -66,6 +70,9 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     began = time.monotonic()
     search = ShardSearch(prepared, options, None, Progress(), reading_seconds)
     found, searched = search.run(lambda decided: None)
+    found = with_order(found, request["order"])
+    left = options.budget_seconds - (time.monotonic() - began)
+    searched = search_in_order(found, options, in_order(found, searched), Progress(), left)
     seconds = time.monotonic() - began
     return {**_row(found, searched), "seconds": seconds}
 

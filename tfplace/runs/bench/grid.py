@@ -28,10 +28,11 @@ class Cell:
     max_trials: int | None
     budget_seconds: float
     shards: int = 1
+    order: str = "none"
 
     def matches(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is this cell's, run under the same limits."""
-        known = {"shards": 1, **row}  # rows of an older bench say nothing of shards
+        known = {"shards": 1, "order": "none", **row}  # rows of an older bench say nothing of them
         return all(known.get(key) == value for key, value in vars(self).items())
 
 
@@ -49,6 +50,7 @@ class Grid:
       memory_reserve: fraction of memory kept free.
       parallel: cells at a time.
       shards: into how many parts each step's batch is split; AUTO tries several.
+      order: "edges": of what is found for AUTO, what starts first is searched, too.
     """
 
     models: Sequence[str]
@@ -60,11 +62,12 @@ class Grid:
     memory_reserve: float = 0.1
     parallel: int = 1
     shards: int = 1
+    order: str = "none"
 
     def cells(self) -> list[Cell]:
         """All cells, those of one model and cluster together; what is named twice runs once."""
         keys = itertools.product(self.models, self.clusters, self.algorithms, self.seeds)
-        limits = self.max_trials, self.budget_seconds, self.shards
+        limits = self.max_trials, self.budget_seconds, self.shards, self.order
         return [Cell(*key, *limits) for key in dict.fromkeys(keys)]
 
 

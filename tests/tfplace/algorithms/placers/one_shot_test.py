@@ -7,6 +7,7 @@ import pytest
 
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, colocated_pair, two_towers, unrolled_lstm
+from tfplace.algorithms.placers import single
 from tfplace.algorithms.placers.etf import m_etf
 from tfplace.algorithms.placers.heft import heft
 from tfplace.algorithms.placers.metis import minimum_cuts
@@ -52,6 +53,16 @@ def _constrained_problem():
 def test_pins_kernels_and_colocation_are_kept(placer):
     for outcome in _outcomes(_constrained_problem(), placer):
         assert isinstance(outcome, Measurement), outcome
+
+
+def test_of_many_alike_devices_one_stands_for_all(monkeypatch):
+    ops = [Op("a", (3.0, 2.0, 1.0, 1.0)), Op("b", (3.0, 1.0, 1.0, 1.0), ("a:0",))]
+    problem = build_problem(ops, Machine(4))
+    assert len(single_devices(problem)) == 4
+    monkeypatch.setattr(single, "MANY_DEVICES", 3)
+    np.testing.assert_array_equal(single_devices(problem), [[0, 0], [1, 1], [2, 2]])
+    pinned = dataclasses.replace(problem, pinned_device=np.array([3, -1], np.int32))
+    assert len(single_devices(pinned)) == 4
 
 
 @pytest.mark.parametrize("placer", SPREADING)

@@ -11,7 +11,10 @@ BYTES = 256
 
 
 def adam_step():
-    """Two layers with a weight and a moment each, updated by ops of their own; a rate for all."""
+    """Two layers with a weight and a moment each, updated by ops of their own; a rate for all.
+
+    Shards clip what they have by the norm of both gradients.
+    """
     ops = [Op("x", 0.0, (), (4,)), Op("x/cut", 0.0, ("x:0",), (1, 1))]
     ops.append(Op("rate", 0.0, (), (4,), alloc=(0,), persistent=4, colocation=9))
     for layer in range(2):
@@ -31,6 +34,9 @@ def adam_step():
         ops.append(Op(f"keep{layer}", 0.01, (f"change{layer}:0",), (), colocation=2 * layer + 1))
         ops.append(Op(f"scaled{layer}", 0.01, (f"change{layer}:0", "rate:0"), (BYTES,)))
         ops.append(Op(f"update{layer}", 0.01, (f"scaled{layer}:0",), (), colocation=2 * layer))
+    norms = tuple(f"norm{layer}:0" for layer in range(2))
+    ops += [Op(f"norm{layer}", 0.0, (f"summed{layer}:0",), (4,)) for layer in range(2)]
+    ops += [Op(f"clipped/shard_{m}", 0.0, (f"l1/shard_{m}:0", *norms), ()) for m in range(2)]
     return build_problem(ops, Machine(num_devices=3, latency=0.001, bandwidth=1000.0))
 
 

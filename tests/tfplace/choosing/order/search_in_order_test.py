@@ -7,6 +7,7 @@ import types
 import numpy as np
 import pytest
 
+from graphs.placement import Measurement
 from tfplace.choosing.baselines import best_of
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.order import search_in_order as search_in_order_module
@@ -84,7 +85,25 @@ def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
     for left in (math.inf, 30.0, -5.0):
         with pytest.raises(AttributeError):  # the stand-in finds nothing
             search_in_order(prepared, timed, before, Progress(), left)
-    assert [limits.budget_seconds for limits in given] == [20.0, 15.0, 4.0]
+    assert [limits.budget_seconds for limits in given] == [15.0, 11.25, 3.0]
+
+
+@pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])
+def test_it_goes_on_without_ranks_where_they_gain_nothing(prepared, options, monkeypatch, gain):
+    before = searched(prepared, options)
+    best = best_of([*before.candidates, *before.fewer])
+    measured = Measurement(best.step_seconds * (1.0 - gain), (0, 0), "simulated")
+    found = dataclasses.replace(best, name="new", outcome=measured)
+    by_rank = []
+
+    def annealed(prepared, order, starts, limits, seed, ranked):
+        by_rank.append((limits.max_trials, ranked))
+        return found, False
+
+    monkeypatch.setattr(search_in_order_module, "_annealed", annealed)
+    after = search_in_order(prepared, options, before, Progress())
+    assert by_rank == [(30, True), (50, gain > 0.0)]
+    assert [each.name for each in after.candidates].count("new") == 2
 
 
 def test_it_anneals_with_the_ranks_and_the_held_reads_of_the_best_order(prepared):

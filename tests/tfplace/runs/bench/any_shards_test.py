@@ -9,7 +9,8 @@ from tfplace.runs.bench.any_shards import keep_model
 from tfplace.runs.bench.cell import run_cell
 
 
-def test_numbers_of_shards_are_tried_and_the_bound_holds_for_all(tmp_path):
+@pytest.mark.parametrize(("algorithm", "order"), [("local_search", "none"), ("auto", "edges")])
+def test_numbers_of_shards_are_tried_and_the_bound_holds_for_all(tmp_path, algorithm, order):
     path = str(tmp_path / "cifar10.pb")
     zoo.write(zoo.build("cifar10", "tiny", batch_size=4), path)
     folder = tmp_path / "cell"
@@ -17,9 +18,9 @@ def test_numbers_of_shards_are_tried_and_the_bound_holds_for_all(tmp_path):
     keep_model(path, str(folder))
     row = run_cell(
         {
-            "model": "cifar10", "cluster": "k80x2", "algorithm": "local_search", "seed": 1,
-            "max_trials": 40, "budget_seconds": 60.0, "shards": AUTO, "instance": str(folder),
-            "memory_reserve": 0.1, "num_threads": 1,
+            "model": "cifar10", "cluster": "k80x2", "algorithm": algorithm, "seed": 1,
+            "max_trials": 40, "budget_seconds": 60.0, "shards": AUTO, "order": order,
+            "instance": str(folder), "memory_reserve": 0.1, "num_threads": 1,
         }
     )  # fmt: skip
     assert row["feasible"] and row["found_shards"] in (1, 2, 4)

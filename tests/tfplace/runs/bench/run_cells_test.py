@@ -12,8 +12,8 @@ from tfplace.runs.bench.run_cells import BenchRun
 from tfplace.runs.executors.program import Ended
 
 ROW_KEYS = {
-    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "shards", "trials",
-    "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
+    "model", "cluster", "algorithm", "seed", "max_trials", "budget_seconds", "shards", "order",
+    "trials", "infeasible_trials", "seconds", "step_seconds", "feasible", "single_step_seconds",
     "lower_bound_seconds", "history",
 }  # fmt: skip
 GRID = Grid(["good", "bad"], ["k80x2"], ["random", "post"], [1, 2], 10, 60.0, parallel=2)

@@ -1,0 +1,177 @@
+"""Finds ops that must have the shapes of another one: TensorFlow is asked about one of them.
+
+A step of 64 shards has 160,000 ops, but little more than the unsplit step's kinds of them: shards
+are of two sizes at most. Importing all of them takes 14 s; those that differ, two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs import op_types
+from graphs.names import data_inputs, op_of
+from graphs.op_graph import LongArray
+from graphs.tensor_protos import constant
+
+_LARGE_BYTES = 4096
+"""Larger nodes hold weights, which no other node has."""
+_SAY_SHAPES = frozenset({"Const", "Shape", "ShapeN", "Size", "Rank"})
+# Of these TensorFlow knows elements where it knows those of one input.
+_IN_PART = {
+    "Pack": slice(None),
+    "Concat": slice(1, None),
+    "ConcatV2": slice(None, -1),
+    "StridedSlice": slice(0, 1),
+}
+
+_ELEMENTWISE = frozenset(
+    "Add AddV2 Sub Mul Neg Cast RealDiv FloorDiv FloorMod Maximum Minimum Equal NotEqual Less "
+    "LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot SelectV2".split()
+)
+"""Some whose outputs' shapes hang on their inputs' shapes alone, whatever their elements are."""
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
+"""What only looks at a state."""
+
+_Source = tuple[int, int]  # a node that stands for others, and which of its outputs
+
+
+def first_of_shapes(graph_def: Any, fed: Collection[str]) -> LongArray:
+    """i8[nodes]: the first node with the same outputs' shapes, which may be the node itself.
+
+    Two nodes have them if type, attributes and the shapes of their inputs are the same, and, as
+    far as TensorFlow may know them, the inputs' elements. So they have if they read the same
+    tensors, or equally long parts of one that is cut. What has a state is like itself alone, and
+    so is everything where loops of TensorFlow 1 go round.
+
+    Args:
+      graph_def: its nodes are in a topological order; what isn't, is like itself alone.
+      fed: ops whose outputs are fed.
+    """
+    if any(node.op in op_types.NEXT_ITERATION for node in graph_def.node):
+        return np.arange(len(graph_def.node), dtype=np.int64)
+    return np.array(list(_Alike(fed).of(graph_def.node)), dtype=np.int64)
+
+
+class _Alike:
+    """Goes through a graph from its inputs on.
+
+    Attributes:
+      fed: ops whose outputs are fed.
+    """
+
+    def __init__(self, fed: Collection[str]):
+        self.fed = fed
+        self._seen: dict[tuple[bytes, bool, tuple[_Source, ...]], int] = {}
+        self._stands: dict[str, int] = {}
+        self._may_be_known: set[int] = set()
+        self._of_shape: dict[int, int] = {}  # what stands for it where elements don't matter
+        self._constants: dict[int, Any] = {}
+        self._long_as: dict[int, Sequence[int]] = {}  # the first of a cut's parts of that size
+
+    def of(self, nodes: Sequence[Any]) -> Iterator[int]:
+        """The number of the node that stands for each."""
+        for number, node in enumerate(nodes):
+            sources = self._sources(node)
+            if sources is None or not self._may_be_alike(node):
+                first = of_shape = number
+                may_be_known = sources is None or node.op == "Const"
+            else:
+                bare, blind = _bare(node), self._blind(node, sources)
+                may_be_known = self._is_known(node, sources)
+                of_shape = self._seen.setdefault((bare, may_be_known, blind), number)
+                first = of_shape
+                if may_be_known and blind != sources:
+                    first = self._seen.setdefault((bare, may_be_known, sources), number)
+            self._stands[node.name] = first
+            if first == number:
+                self._of_shape[number] = of_shape
+                if may_be_known:
+                    self._may_be_known.add(number)
+                self._remember(number, node, sources or ())
+            yield first
+
+    def _sources(self, node: Any) -> tuple[_Source, ...] | None:
+        """What a node reads, by what stands for it; None where that is not known yet."""
+        sources = []
+        for name in data_inputs(node):
+            op, _, index = name.partition(":")
+            if op not in self._stands or not (index or "0").isdecimal():
+                return None
+            first, output = self._stands[op], int(index or 0)
+            if first not in self._may_be_known:
+                output = self._as_long(first, output)
+            sources.append((first, output))
+        return tuple(sources)
+
+    def _blind(self, node: Any, sources: tuple[_Source, ...]) -> tuple[_Source, ...]:
+        """The same, but where elements don't matter by what has the same shape."""
+        if node.op not in _ELEMENTWISE:
+            return sources
+        return tuple((self._of_shape[first], self._as_long(first, i)) for first, i in sources)
+
+    def _as_long(self, first: int, output: int) -> int:
+        same = self._long_as.get(first, ())
+        return same[output] if output < len(same) else output
+
+    def _may_be_alike(self, node: Any) -> bool:
+        if node.name in self.fed or (_has_state(node.op) and node.op not in _READS):
+            return False
+        return node.op != "Const" or bool(node.ByteSize() <= _LARGE_BYTES)
+
+    def _is_known(self, node: Any, sources: Sequence[_Source]) -> bool:
+        """Whether TensorFlow may know its elements when it infers shapes."""
+        known = [first in self._may_be_known for first, _ in sources]
+        if node.op in _SAY_SHAPES or any(known[_IN_PART.get(node.op, slice(0))]):
+            return True
+        return bool(known) and all(known)
+
+    def _remember(self, number: int, node: Any, sources: Sequence[_Source]) -> None:
+        if node.op == "Const":
+            self._constants[number] = node
+        elif node.op == "SplitV" and len(sources) == 3 and sources[1][0] in self._constants:
+            sizes = _elements(self._constants[sources[1][0]])
+            self._long_as[number] = [sizes.index(size) for size in sizes]
+
+
+def _elements(node: Any) -> list[int]:
+    """Of a constant; none where it is damaged."""
+    value = constant(node)
+    return [] if value is None else list(value.reshape(-1).tolist())
+
+
+def _bare(node: Any) -> bytes:
+    """What a node is, whatever it is called and reads."""
+    bare = type(node)()
+    bare.CopyFrom(node)
+    for field in ("name", "input", "device", "experimental_debug_info"):
+        bare.ClearField(field)
+    for key in ("_class", "_output_shapes"):
+        bare.attr.pop(key, None)
+    serialized: bytes = bare.SerializeToString(deterministic=True)
+    return serialized
+
+
+def _has_state(op_type: str) -> bool:
+    """Whether an op type is not known to make the same of the same."""
+    from tensorflow.python.framework import op_def_registry
+
+    definition = op_def_registry.get(op_type)
+    return definition is None or definition.is_stateful
+
+
+def without_same(graph_def: Any, first: LongArray) -> Any:
+    """The graph of the first nodes alone, without control edges: they read the first of others."""
+    nodes = graph_def.node
+    stand_in = {nodes[n].name: nodes[f].name for n, f in enumerate(first.tolist()) if n != f}
+    kept = type(graph_def)(library=graph_def.library, versions=graph_def.versions)
+    for number in np.flatnonzero(first == np.arange(len(first))).tolist():
+        copy = kept.node.add()
+        copy.CopyFrom(nodes[number])
+        del copy.input[:]
+        for name in data_inputs(nodes[number]):
+            op = op_of(name)
+            copy.input.append(stand_in.get(op, op) + name[len(op) :])
+    return kept

@@ -1,0 +1,1 @@
+"""Figures for the page `order.md`, made again by `python -m tests.order`."""

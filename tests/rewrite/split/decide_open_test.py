@@ -1,0 +1,54 @@
+"""Inputs whose other axes of any size grow along with the batch: such a step still takes any."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.building.flatten import flatten
+from graphs.building.shapes import infer_known
+from graphs.source_model import TensorSpec
+from rewrite.split.batch_axes import candidates
+from rewrite.split.build_step import build_step
+from rewrite.split.decide_open import decide_open
+from tests.rewrite.split.run_step import run
+
+v1 = tf.compat.v1
+BATCH, OTHER_BATCH = 6, 7
+STEPS = {
+    "all pairs": ([1, 1], lambda x, a: a @ x / tf.reduce_sum(a, 1, keepdims=True)),
+    "two of each": ([2], lambda x, a: tf.reshape(a, [-1, 2]) * x),
+    "twice": ([2], lambda x, a: a[:, None] * tf.concat([x, x], 0)),
+}
+"""{what: (the second input's axes as multiples of the batch, a loss's terms)}."""
+
+
+def arrays_of(multiples, batch):
+    rng = np.random.default_rng(batch)
+    shapes = {"x:0": (batch, 2), "a:0": tuple(times * batch for times in multiples)}
+    return {name: rng.random(shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_another_open_axis_that_follows_the_batch(what):
+    multiples, terms = STEPS[what]
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, 2), "x")
+        a = v1.placeholder(tf.float32, [None] * len(multiples), "a")
+        w = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        loss = tf.reduce_mean(tf.tanh(terms(x @ w, a)))
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    feeds = [
+        TensorSpec(name, "float32", array.shape)
+        for name, array in arrays_of(multiples, BATCH).items()
+    ]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    open_axes = {"x:0": [0], "a:0": [*range(len(multiples))]}
+    batch, axes = candidates(feeds, open_axes, {})[0]
+    decisions = decide_open(flat, infer_known(flat), batch, axes, open_axes)
+    assert decisions is not None
+    split = build_step(flat, decisions.properties, decisions, 2)
+    given = arrays_of(multiples, OTHER_BATCH)
+    whole, _ = run(flat.graph_def, flat.fetches, given)
+    parts, _ = run(split.graph_def, split.fetches, given)
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5)

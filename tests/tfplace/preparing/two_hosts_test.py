@@ -1,0 +1,91 @@
+"""A step split for two hosts, all the way: placed, written, proven, loaded; it trains as before."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.clusters.cluster_file import cluster_to_json
+from graphs.clusters.named_clusters import named
+from graphs.names import HOST
+from rewrite.emit import emit
+from rewrite.split.prove_written import prove_written
+from tfplace.algorithms.placers.data_parallel import data_parallel
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import prepare
+
+WIDTH, BATCH = 100, 8
+
+
+class Layers(tf.Module):
+    """Two layers whose weights are large enough that it matters how often they are sent."""
+
+    def __init__(self):
+        super().__init__()
+        rng = np.random.default_rng(0)
+        self.weights = [
+            tf.Variable(rng.normal(size=(WIDTH, WIDTH)).astype(np.float32) * 0.1) for _ in range(2)
+        ]
+
+    def train_step(self, x):
+        """One step of gradient descent."""
+        with tf.GradientTape() as tape:
+            hidden = x
+            for weight in self.weights:
+                hidden = tf.tanh(hidden @ weight)
+            loss = tf.reduce_mean(tf.square(hidden - x))
+        for weight, gradient in zip(self.weights, tape.gradient(loss, self.weights), strict=True):
+            weight.assign_sub(0.1 * gradient)
+        return {"loss": loss, "hidden": hidden}
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """The model's folder."""
+    module, folder = Layers(), str(tmp_path_factory.mktemp("given"))
+    specs = [tf.TensorSpec([BATCH, WIDTH], tf.float32)]
+    step = tf.function(module.train_step, input_signature=specs)
+    tf.saved_model.save(module, folder, signatures={"train_step": step})
+    return folder
+
+
+@pytest.fixture(scope="module", params=["none", "edges"])
+def prepared(request, given, tmp_path_factory):
+    """The step, split for two hosts of two GPUs."""
+    cluster = tmp_path_factory.mktemp("cluster") / "two.json"
+    link = {"bytes_per_second": 1e9, "latency_seconds": 1e-4}
+    value = {**cluster_to_json(named("k80x2")), "name": "two", "hosts": 2, "host_link": link}
+    cluster.write_text(json.dumps(value))
+    options = ProblemOptions(given, cluster=str(cluster), num_shards=4, order=request.param)
+    return prepare(options, trace=False)
+
+
+def test_each_host_sums_and_hands_on_for_its_shards(prepared):
+    problem = prepared.problem
+    device = [problem.device_names[d] for d in data_parallel(problem)]
+    rows = zip(problem.graph.op_names, problem.graph.op_types, device, strict=True)
+    on_hosts = [(HOST.search(name)[1], op, where) for name, op, where in rows if HOST.search(name)]
+    sums = {op for _, op, _ in on_hosts} - {"Identity"}
+    assert sums in ({"AddN"}, {"AddV2"})
+    assert len(on_hosts) == 8 and sum(op == "Identity" for _, op, _ in on_hosts) == 4
+    for host, _, where in on_hosts:
+        assert where.startswith(f"/job:worker/task:{host}/device:GPU")
+
+
+def test_what_is_written_is_proven_and_trains_as_before(prepared, given, tmp_path):
+    split = prepared.split
+    prove_written(split.source, split.step, split.outputs)
+    origin = next(origin for origin in prepared.flat.origins if origin.node)
+    emit(split.source, {origin: ""}, tmp_path, {})
+    for one, other in zip(_trained(given), _trained(str(tmp_path)), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-5, atol=1e-6)
+
+
+def _trained(path):
+    """Loss, output and variables after two steps."""
+    module = tf.saved_model.load(path)
+    x = tf.constant(np.random.default_rng(1).normal(size=(BATCH, WIDTH)), tf.float32)
+    for _ in range(2):
+        found = module.signatures["train_step"](x=x)
+    return [found["loss"], found["hidden"], *(weight.numpy() for weight in module.weights)]

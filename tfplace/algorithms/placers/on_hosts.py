@@ -1,0 +1,81 @@
+"""Data parallelism over several hosts: where sums are made on each host, and weights handed on."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from tfplace.grouping.copies import host_of_op
+
+
+def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
+    """Gives what sums or hands on a tensor for the shards of one host a device that has some.
+
+    That of the variable where it has; else the one that is on its host what the variable's is on
+    its own, so that these, too, are spread as the variables are. What lies between a variable and
+    what hands it on, such as a cast, goes to the variable.
+
+    Args:
+      problem: of a split step; its ops are in a topological order.
+      shard_of_op: i4[N] which shard an op works for; -1 for an op that is whole.
+      wanted: i4[N] devices of shards and variables, -1 elsewhere; written to.
+    """
+    host = host_of_op(problem)
+    if host.max(initial=-1) < 0:
+        return
+    graph = problem.graph
+    devices = _devices_of_hosts(problem, shard_of_op, wanted, host)
+    reads: dict[int, list[int]] = defaultdict(list)
+    users: dict[int, list[int]] = defaultdict(list)
+    for tensor, user in zip(graph.use_tensor.tolist(), graph.use_op.tolist(), strict=True):
+        source = int(graph.tensor_producer[tensor])
+        reads[user].append(source)
+        users[source].append(user)
+    is_given = wanted >= 0
+    for op in np.flatnonzero(host >= 0)[::-1].tolist():  # the last of a chain of sums first
+        is_sum = any(shard_of_op[source] >= 0 or host[source] >= 0 for source in reads[op])
+        way = _way(users if is_sum else reads, op, wanted)
+        home = int(wanted[way[-1]])
+        wanted[op] = _on_host(home, devices[int(host[op])], devices)
+        for other in way[:-1]:
+            if not is_sum and not is_given[other]:
+                wanted[other] = home
+
+
+def _devices_of_hosts(
+    problem: Problem, shard_of_op: IntArray, wanted: IntArray, host: IntArray
+) -> Mapping[int, Sequence[int]]:
+    """{host: the devices on which its shards lie}, ascending."""
+    graph = problem.graph
+    source, user = graph.tensor_producer[graph.use_tensor], graph.use_op
+    found: dict[int, set[int]] = {each: set() for each in np.unique(host[host >= 0]).tolist()}
+    for here, there in ((source, user), (user, source)):
+        uses = (host[here] >= 0) & (shard_of_op[there] >= 0)
+        for op, device in zip(host[here][uses].tolist(), wanted[there][uses].tolist(), strict=True):
+            found[op].add(device)
+    return {number: sorted(devices) for number, devices in found.items()}
+
+
+def _way(neighbours: Mapping[int, Sequence[int]], op: int, wanted: IntArray) -> list[int]:
+    """From the first neighbour of an op on to one that has its device; never empty."""
+    way = [op]
+    while len(way) == 1 or wanted[way[-1]] < 0:
+        further = neighbours.get(way[-1])
+        if not further:
+            break
+        way.append(further[0])
+    return way[1:] or way
+
+
+def _on_host(home: int, mine: Sequence[int], devices_of_host: Mapping[int, Sequence[int]]) -> int:
+    """The device of a host that stands for one of any host."""
+    if home in mine or not mine:
+        return home
+    for theirs in devices_of_host.values():
+        if home in theirs:
+            return mine[theirs.index(home) % len(mine)]
+    return mine[0]
