@@ -16,6 +16,8 @@ from tests.rival.contestant import RivalError
 from tfplace.preparing.prepare import PreparedModel
 
 OTHER = "other checkout"
+UNKNOWN_BEFORE = ("--shards", "--order")
+"""Flags that an earlier commit may not have; it places the step as it came."""
 LEAST_NAMED = 0.9
 """The share of ops that its placement has to name."""
 SECONDS = 240.0
@@ -35,7 +37,8 @@ def place_by_other(
         return file
     if not (checkout / "tfplace" / "__init__.py").exists():  # else Python finds another one
         raise RivalError(f"{checkout} is no checkout of tfplace")
-    words = ["optimize", str(model), f"--cluster={cluster}", *flags]
+    known = [flag for flag in flags if not flag.startswith(UNKNOWN_BEFORE)]
+    words = ["optimize", str(model), f"--cluster={cluster}", *known]
     words += [f"--output_dir={placed}", f"--cost_cache_dir={folder / 'costs_of_other'}"]
     environment = {**os.environ, "PYTHONPATH": str(checkout), "TF_CPP_MIN_LOG_LEVEL": "2"}
     try:

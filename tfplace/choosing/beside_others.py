@@ -34,6 +34,8 @@ from tfplace.progress import Progress
 CONTEST_SHARE = 0.45
 """Of the time for real runs, at most; rounds and the comparison with given and single have the
 rest."""
+CONTEST_SECONDS = 6.0
+"""Of steps, five of each whatever they take: in twice as long, no time was left for rounds."""
 CLOSE = 1.3
 """Other numbers are timed whose predicted step takes at most so many times as long as the best."""
 
@@ -147,7 +149,7 @@ def _fastest(
     limits = dataclasses.replace(
         FIRST_ROUND,
         seed=options.seed,
-        budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), FIRST_ROUND.budget_seconds),
+        budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), CONTEST_SECONDS),
         prepare_timeout_seconds=min(
             max(seconds, STEP_TIMEOUT_SECONDS), FIRST_ROUND.prepare_timeout_seconds
         ),

@@ -23,6 +23,7 @@ from tfplace.measurement.calibration.effort import FULL, Effort
 from tfplace.measurement.calibration.link_figures import (
     BusyFigures,
     LinkFigures,
+    MeasuredLink,
     measure_busy,
     measure_link,
     measure_rule,
@@ -148,12 +149,15 @@ def _measured(
             ops[device.name] = measure_ops(device, prober, seconds["ops"] / num_measured)
     ops = {name: ops[like] for name, like in device_like.items()}
 
+    known = {pair: MeasuredLink() for pair in pairs}
+
     def link_of(pair: NamePair) -> LinkFigures:
         if effort.is_given_up:
             require_quiet(cluster, prober.load.background_share, SURELY_BUSY)
         tell(f"timing transfers from {pair[0]} to {pair[1]}")
         sizes = effort.link_sizes or sizes_of(len(pairs))
-        return measure_link(*pair, sizes, prober, seconds["links"] / len(measured_pairs))
+        of_link = seconds["links"] / len(measured_pairs)
+        return measure_link(*pair, sizes, prober, of_link, known[pair])
 
     trusted = measured_links(cluster, measured_pairs, ops, link_of).for_all(link_like)
     if effort.is_given_up:

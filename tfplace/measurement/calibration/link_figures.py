@@ -69,10 +69,39 @@ class BusyFigures:
     transfer_seconds: Mapping[int, float]
 
 
+class MeasuredLink:
+    """One link's figures by all rounds so far: what is too unsure alone may not be so together."""
+
+    def __init__(self) -> None:
+        self._rounds: dict[int, FloatArray] = {}
+
+    def figures_with(self, rounds: Mapping[int, FloatArray]) -> LinkFigures:
+        """Takes {bytes: f8[rounds] seconds of a round trip}."""
+        self._rounds = {
+            size: np.concatenate([self._rounds.get(size, np.empty(0)), each])
+            for size, each in rounds.items()
+        }
+        link = link_figures({size: float(np.median(each)) for size, each in self._rounds.items()})
+        return dataclasses.replace(link, fit=with_intervals(link.fit, self._rounds))
+
+
 def measure_link(
-    source: str, target: str, sizes: Sequence[int], prober: Prober, budget_seconds: float
+    source: str,
+    target: str,
+    sizes: Sequence[int],
+    prober: Prober,
+    budget_seconds: float,
+    known: MeasuredLink | None = None,
 ) -> LinkFigures:
-    """Times round trips of different sizes; the difference of many and few is free of the step."""
+    """Times round trips of different sizes; the difference of many and few is free of the step.
+
+    Args:
+      source, target: the link's devices.
+      sizes: bytes.
+      prober: runs them.
+      budget_seconds: of the steps.
+      known: what was measured of it before, which counts, too.
+    """
     probes = {
         (size, hops): ping_pong(source, target, size, hops)
         for size in sizes
@@ -82,8 +111,7 @@ def measure_link(
     rounds = {
         size: (seconds[size, _hops(size)] - seconds[size, 1]) / (_hops(size) - 1) for size in sizes
     }
-    link = link_figures({size: float(np.median(each)) for size, each in rounds.items()})
-    return dataclasses.replace(link, fit=with_intervals(link.fit, rounds))
+    return (known or MeasuredLink()).figures_with(rounds)
 
 
 def sizes_of(num_links: int) -> Sequence[int]:

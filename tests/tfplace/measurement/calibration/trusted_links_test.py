@@ -16,7 +16,12 @@ from tests.loop.noise import bursts
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
 from tfplace.measurement.calibration.device_figures import OpFigures
 from tfplace.measurement.calibration.line_fit import fit_line, with_intervals
-from tfplace.measurement.calibration.link_figures import SIZES, LinkFigures, measure_link
+from tfplace.measurement.calibration.link_figures import (
+    SIZES,
+    LinkFigures,
+    MeasuredLink,
+    measure_link,
+)
 from tfplace.measurement.calibration.probe_graphs import Probe
 from tfplace.measurement.calibration.trusted_links import (
     TrustedLinks,
@@ -143,13 +148,15 @@ class _DisturbedProber(FakeProber):
         return dict(zip(alone, np.array(rounds).T, strict=True))
 
 
-def _disturbed(rate: float, latency: float, seed: int) -> LinkFigures:
+def _disturbed(
+    rate: float, latency: float, seed: int, known: MeasuredLink | None = None
+) -> LinkFigures:
     """A link measured beside a program that takes 30 % of a core."""
 
     def seconds(size: int, hops: int) -> float:
         return 1e-3 + hops * (2 * latency + size / rate)
 
-    return measure_link(*THERE, SIZES, _DisturbedProber(seconds, seed), 0.0)
+    return measure_link(*THERE, SIZES, _DisturbedProber(seconds, seed), 0.0, known)
 
 
 def test_beside_another_program_a_link_is_known_to_a_quarter_or_refused() -> None:
@@ -163,3 +170,19 @@ def test_beside_another_program_a_link_is_known_to_a_quarter_or_refused() -> Non
             assert link.bytes_per_second == pytest.approx(rate, rel=0.25)
             assert link.latency_seconds == pytest.approx(latency, rel=0.25)
     assert used > 0
+
+
+def test_what_is_measured_again_counts_with_what_was_measured_before() -> None:
+    def width(link: LinkFigures) -> float:
+        interval = link.fit.slope_ci95
+        assert interval is not None
+        return interval[1] - interval[0]
+
+    alone, together = [], []
+    for seed in range(2):
+        known = MeasuredLink()
+        alone += [_disturbed(3e9, 1.2e-4, seed, known)]
+        together += [_disturbed(3e9, 1.2e-4, seed + again, known) for again in (10, 20)][1:]
+    assert np.mean([*map(width, together)]) < 0.7 * np.mean([*map(width, alone)])
+    rates = [link.bytes_per_second for link in together]
+    assert rates == pytest.approx([3e9] * 2, rel=0.25)
