@@ -29,7 +29,7 @@ def made() -> dict[str, Any]:
         ]
         output = folder / "placed"
         found = asked(
-            "optimize", model, f"--cluster={limited}", "--shards=auto", "--budget_seconds=15",
+            "optimize", model, f"--cluster={limited}", "--shards=auto", "--budget_seconds=10",
             f"--output_dir={output}",
         )  # fmt: skip
         shards = found["split"]["shards"]
@@ -68,7 +68,7 @@ def _clusters(folder: Path) -> tuple[str, str]:
 
 def _measured(model: str, cluster: str, *words: str) -> dict[str, Any]:
     done = tfplace(
-        "measure", model, f"--cluster={cluster}", "--memory", "--steps=5", "--budget_seconds=15",
+        "measure", model, f"--cluster={cluster}", "--memory", "--steps=5", "--budget_seconds=5",
         "--format=json", *words,
     )  # fmt: skip
     result: dict[str, Any] = json.loads(done.stdout)
