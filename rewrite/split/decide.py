@@ -37,7 +37,8 @@ class Decisions:
       state_of_tensor: {"op:i": state}.
       values: of tensors that no run can change, for this batch size.
       properties: of the step's tensors, with what was found of loops and lists.
-      is_open: whether the step takes any batch size, so that all sizes are computed in each run.
+      is_open: whether the step takes inputs of several sizes, so that all sizes are computed in
+        each run.
       elements: {TensorList "op:i": what its elements are}.
       open_axes: {fed tensor: its axes of any size} of such a step.
       sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
@@ -57,6 +58,11 @@ class Decisions:
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     sums_in_turn: bool = False
     host_of_shard: Sequence[int] = ()
+
+    @property
+    def takes_any_batch(self) -> bool:
+        """Whether the batch itself may have any size."""
+        return any(a in self.open_axes.get(feed, ()) for feed, a in self.axis_of_feed.items())
 
 
 def decide(

@@ -43,14 +43,11 @@ def decide_open(
       open_axes: {fed tensor: its axes of any size}.
 
     Returns:
-      The decisions, or None where the step does not run with another batch size, although its
-      inputs' shapes say that it might.
+      The decisions; of any batch size where the step runs with another one, else of this one, and
+      of any size of what else is open. None where nothing that is open can have another size.
     """
-    for more in (_MORE_ENTRIES, batch):  # twice the batch is as many pairs, of whatever it may be
-        larger = larger_step(flat, axis_of_feed, open_axes, more)
-        if larger is not None:
-            break
-    else:
+    axis_of_feed, open_axes, more, larger = _other_size(flat, batch, axis_of_feed, open_axes)
+    if larger is None:
         return None
     other_flat, other_properties = larger
     kept_whole = dict(kept_whole or {})
@@ -65,6 +62,34 @@ def decide_open(
         if not differing:
             return dataclasses.replace(first, is_open=True, open_axes=dict(open_axes))
         kept_whole.update(differing)
+
+
+def _other_size(
+    flat: FlatGraph,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    open_axes: Mapping[str, Sequence[int]],
+) -> tuple[
+    Mapping[str, int], Mapping[str, Sequence[int]], int, tuple[FlatGraph, TensorProperties] | None
+]:
+    """Inputs that hold the batch, what is open, so many more entries, and the step with these.
+
+    An input of a fixed size is no part of a batch of any size.
+    """
+    growing = {feed: a for feed, a in axis_of_feed.items() if a in open_axes.get(feed, ())}
+    # Twice the batch is as many pairs, of whatever it may be.
+    for more in (_MORE_ENTRIES, batch) if growing else ():
+        larger = larger_step(flat, growing, open_axes, more)
+        if larger is not None:
+            return growing, open_axes, more, larger
+    others = {
+        feed: [axis for axis in axes if axis != axis_of_feed.get(feed)]
+        for feed, axes in open_axes.items()
+    }
+    larger = larger_step(flat, axis_of_feed, others, 0)
+    if larger is not None and list(larger[0].feeds) == list(flat.feeds):
+        larger = None
+    return axis_of_feed, others, 0, larger
 
 
 def larger_step(

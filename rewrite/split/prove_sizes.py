@@ -54,7 +54,7 @@ def other_sizes(
 ) -> Iterator[tuple[TensorProperties, Decisions]]:
     """What was decided, at sizes that leave over something else; none is begun after `end`."""
     missing = set(range(1, count)) - {decisions.batch % count}
-    for more in range(1, _ROUNDS * count) if decisions.open_axes else ():
+    for more in range(1, _ROUNDS * count) if decisions.takes_any_batch else ():
         left_over = (decisions.batch + more) % count
         if left_over in missing and time.monotonic() < end:
             found = _decided_at(flat, decisions, more)

@@ -158,7 +158,7 @@ def _decided(
             continue
         step, tensors = decompose_norms(flat, properties, batch, axes)
         decisions = None
-        if any(axis in open_axes.get(feed, ()) for feed, axis in axes.items()):
+        if open_axes:
             decisions = decide_open(step, tensors, batch, axes, open_axes, kept_whole)
         if decisions is None:
             decisions = decide(step, tensors, batch, axes, kept_whole)

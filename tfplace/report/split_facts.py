@@ -31,7 +31,7 @@ def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
         "shards": split.num_shards,
         "axes": axes,
         "batch": decisions.batch,
-        "any_batch": decisions.is_open,
+        "any_batch": decisions.takes_any_batch,
         **dataclasses.asdict(summary),
     }
 

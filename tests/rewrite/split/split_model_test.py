@@ -193,3 +193,60 @@ def test_a_step_that_was_made_up_is_not_split(tmp_path):
     tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": serve})
     with pytest.raises(UsageError, match=r"no training step; .* saved after compile\(\)"):
         split_model(load(str(tmp_path), LoadOptions(mode="train")), 2)
+
+
+class Tokens(tf.Module):
+    """A step of sequences of any length, in a batch of one size, that counts what it has seen."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(np.eye(2), name="weight")
+        self.seen = tf.Variable(0, name="seen")
+
+    def train_step(self, x):
+        """One step of gradient descent."""
+        with tf.GradientTape() as tape:
+            hidden = tf.tanh(x @ self.weight)
+            loss = tf.reduce_sum(hidden**2) / tf.cast(tf.size(hidden), tf.float64)
+        self.weight.assign_sub(0.1 * tape.gradient(loss, self.weight))
+        shape = tf.shape(hidden)
+        self.seen.assign_add(shape[0] * shape[1])
+        return {"loss": loss}
+
+
+def test_a_fixed_batch_of_any_length(tmp_path):
+    module, given = Tokens(), str(tmp_path / "given")
+    spec = tf.TensorSpec([6, None, 2], tf.float64)
+    step = tf.function(module.train_step, input_signature=[spec])
+    tf.saved_model.save(module, given, signatures={"train_step": step})
+    options = LoadOptions(input_shape={"x": (6, 3, 2)})
+    split, emitted = _emitted(given, tmp_path / "split", 2, options, {"x": 0})
+    assert not split.decisions.takes_any_batch
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    for length in (3, 5, 1):
+        x = tf.constant(np.random.default_rng(length).normal(size=(6, length, 2)))
+        wanted = one.signatures["train_step"](x=x)["loss"]
+        np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-12)
+    np.testing.assert_allclose(other.weight, one.weight, rtol=1e-12)
+    assert int(other.seen) == int(one.seen) == 6 * (3 + 5 + 1)
+
+
+def test_an_input_of_a_fixed_size_is_no_part_of_a_batch_of_any_size(tmp_path):
+    module, given = tf.Module(), str(tmp_path / "given")
+    module.weight = tf.Variable(np.eye(2), name="weight")
+
+    def train_step(x, other):
+        module.weight.assign_sub(0.1 * tf.transpose(x) @ x / tf.cast(tf.shape(x)[0], tf.float64))
+        return {"products": tf.tanh(x @ module.weight) @ tf.transpose(other)}
+
+    specs = [tf.TensorSpec([None, 2], tf.float64, "x"), tf.TensorSpec([6, 2], tf.float64, "other")]
+    step = tf.function(train_step, input_signature=specs)
+    tf.saved_model.save(module, given, signatures={"train_step": step})
+    _, emitted = _emitted(given, tmp_path / "split", 2, LoadOptions(batch_size=6))
+    one, two = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    for batch in (6, 5, 9):
+        rng = np.random.default_rng(batch)
+        fed = {"x": tf.constant(rng.normal(size=(batch, 2))), "other": tf.ones((6, 2), tf.float64)}
+        wanted = one.signatures["train_step"](**fed)["products"]
+        found = two.signatures["train_step"](**fed)["products"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
