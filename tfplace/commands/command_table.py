@@ -43,7 +43,7 @@ COMMANDS = {
         + table.VERIFY
         + table.CLUSTER
         + table.SEARCH
-        + table.PROBLEM
+        + table.SEARCHED_PROBLEM
         + table.SEARCHED_ORDER
         + table.SEARCH_FILES,
         (

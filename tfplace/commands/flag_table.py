@@ -116,12 +116,21 @@ SHARDS = (
         "shards",
         "string",
         "1",
-        "into how many parts the step's batch is split before its ops are placed; auto "
-        "(optimize, batch and bench): 1, 2, 4, ... are tried",
+        "into how many parts the step's batch is split before its ops are placed; auto (bench): "
+        "1, 2, 4, ... are tried",
     ),
 )
-SPLIT = (
-    *SHARDS,
+SEARCHED_SHARDS = (
+    Flag(
+        "shards",
+        "string",
+        "auto",
+        "into how many parts the step's batch is split before its ops are placed; auto: 1, 2, 4, "
+        "... are tried; if not given, 1 with another --algorithm than auto, --policy, "
+        "--checkpoint_dir or --evaluator=measure",
+    ),
+)
+BATCH_AXIS = (
     Flag(
         "batch_axis",
         "multi",
@@ -130,6 +139,7 @@ SPLIT = (
         "be given several times",
     ),
 )
+SPLIT = SHARDS + BATCH_AXIS
 ORDER = (
     Flag(
         "order",
@@ -150,6 +160,7 @@ SEARCHED_ORDER = (
     ),
 )
 PROBLEM = RUN + CONSTRAINTS + SPLIT + COST_CACHE
+SEARCHED_PROBLEM = RUN + CONSTRAINTS + SEARCHED_SHARDS + BATCH_AXIS + COST_CACHE
 SEED = (Flag("seed", "integer", 0, "of every random choice", least=0),)
 BUDGET = (
     Flag("budget_seconds", "float", 60.0, "wall time of the search", least=0),

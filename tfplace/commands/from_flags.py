@@ -29,7 +29,7 @@ def problem_options(
     Raises:
       UsageError: a flag says nothing that could be meant, or nothing to this command.
     """
-    shards = num_shards(_of(values, "shards", "1"), searches_shards)
+    shards = num_shards(shards_asked(values), searches_shards)
     batch_axes = read_batch_axes(_of(values, "batch_axis", []))
     if batch_axes and shards == 1 and not searches_shards:
         raise UsageError(
@@ -70,6 +70,20 @@ def num_shards(text: str, may_be_auto: bool = False) -> int:
     elif text == "auto":
         wanted += "; `tfplace optimize --shards=auto` finds which one is best"
     raise UsageError(f"reading --shards={text}: wanted {wanted}")
+
+
+def shards_asked(values: flags.FlagValues) -> str:
+    """--shards; if it is not given, 1 for what searches a single problem, or nothing."""
+    if "shards" not in values:
+        return "1"
+    searches_one = (
+        _of(values, "algorithm", "auto") != "auto"
+        or _of(values, "policy", None) is not None
+        or _of(values, "checkpoint_dir", None) is not None
+        or _of(values, "evaluator", "auto") == "measure"
+    )
+    text: str = values.shards
+    return "1" if searches_one and not values["shards"].present else text
 
 
 def cost_cache_directory(values: flags.FlagValues) -> str | None:

@@ -29,7 +29,7 @@ from graphs.errors import OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.flag_table import JOB
-from tfplace.commands.from_flags import given_flags
+from tfplace.commands.from_flags import given_flags, shards_asked
 from tfplace.commands.parse import parse
 from tfplace.commands.shared_flags import fitting
 from tfplace.runs.batch.job import Job
@@ -109,7 +109,7 @@ class JobFile:
         }
         added = []
         for flag, folder in (("output_dir", "placed"), ("checkpoint_dir", CHECKPOINT_FOLDER)):
-            is_kept = flag != "checkpoint_dir" or "shards" not in values or values.shards != "auto"
+            is_kept = flag != "checkpoint_dir" or shards_asked(values) != "auto"
             if places.get(flag) == "" and is_kept:  # a search of several problems is not
                 places[flag] = str(Path(self.output_dir, JOBS_FOLDER, name, folder))
                 added.append(f"--{flag}={places[flag]}")
