@@ -49,7 +49,7 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
-WRITING_SECONDS, REPORTING_SECONDS = 8.0, 3.0
+WRITING_SECONDS, REPORTING_SECONDS = 14.0, 3.0
 """What real runs leave to writing and proving, and comparing runs to the report."""
 
 

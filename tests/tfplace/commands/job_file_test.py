@@ -29,18 +29,18 @@ def read(tmp_path, monkeypatch):
 
 
 def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
-    jobs = read("a/rnnlm.pb --seed=2\n\nsimulate m.pb --placement=p.json\noptimize m.keras\n")
+    jobs = read("a/rnnlm.pb --shards=1\n\nsimulate m.pb --placement=p.json\noptimize m.keras\n")
     assert [(job.name, job.line_number, job.command, job.words) for job in jobs] == [
-        ("rnnlm-2", 1, "optimize", ("a/rnnlm.pb", "--seed=2")),
+        ("rnnlm-1", 1, "optimize", ("a/rnnlm.pb", "--shards=1")),
         ("simulate-m-p", 3, "simulate", ("m.pb", "--placement=p.json")),
         ("optimize-m", 4, "optimize", ("m.keras",)),
     ]
     assert [job.added_flags for job in jobs[:2]] == [
-        ("--output_dir=out/jobs/rnnlm-2/placed", "--checkpoint_dir=out/jobs/rnnlm-2/checkpoint"),
+        ("--output_dir=out/jobs/rnnlm-1/placed", "--checkpoint_dir=out/jobs/rnnlm-1/checkpoint"),
         (),
     ]
     assert [job.outputs for job in jobs] == [
-        ("out/jobs/rnnlm-2/placed",),
+        ("out/jobs/rnnlm-1/placed",),
         (),
         ("out/jobs/optimize-m/placed",),
     ]
@@ -51,6 +51,10 @@ def test_a_line_is_a_model_with_flags_or_a_command_with_its_own(read):
 def test_a_search_for_the_number_of_shards_is_not_kept(read):
     (job,) = read("a/rnnlm.pb --shards=auto\n")
     assert job.added_flags == ("--output_dir=out/jobs/rnnlm-auto/placed",)
+    (job,) = read("a/rnnlm.pb --seed=2\n")  # auto is the default
+    assert job.added_flags == ("--output_dir=out/jobs/rnnlm-2/placed",)
+    (job,) = read("a/rnnlm.pb --algorithm=post\n")
+    assert [flag.split("=")[0] for flag in job.added_flags] == ["--output_dir", "--checkpoint_dir"]
 
 
 def test_a_batch_in_a_batch_is_read_as_a_model_of_that_name(read):
