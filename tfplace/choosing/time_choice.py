@@ -18,6 +18,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.rounds.contest import ROUNDS_SHARE, Contest, contest
 from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.first_plans import is_open
+from tfplace.choosing.rounds.of_comparison import taught_by
 from tfplace.choosing.rounds.plan import Round
 from tfplace.choosing.rounds.real_runs import child_for
 from tfplace.choosing.unsplit_baselines import predicted
@@ -137,7 +138,11 @@ def _timed(
     with progress.working(left if math.isfinite(left) else None):
         timings = compare(prepared, placements, limits, options.seed, held)
     timings = dataclasses.replace(timings, tried=tried)
-    choice = confirmed(choice, searched.candidates, timings)
+    decided = dataclasses.replace(decided, choice=choice)
+    taught = None if decided.rounds else taught_by(prepared, choice.candidate, placements, timings)
+    if taught is not None:
+        decided = _after(decided, taught)
+    choice = confirmed(decided.choice, decided.searched.candidates, timings)
     return dataclasses.replace(decided, choice=choice, timings=timings)
 
 

@@ -19,6 +19,7 @@ from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.rounds import contest, first_plans
 from tfplace.choosing.rounds.corrections import ForwardModel
+from tfplace.measurement.timing import Timing
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.simulator import Simulator
@@ -65,7 +66,12 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def compare(prepared: Any, placements: Any, *others: Any) -> Comparison:
         held.measured.append(list(placements))
-        return Comparison({}, "single", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
+        steps = MODEL.seconds(TRUTH, np.array(list(placements.values())))
+        timings = {
+            name: Timing(seconds, 0.99 * seconds, 1.01 * seconds, 10)
+            for name, seconds in zip(placements, steps, strict=True)
+        }
+        return Comparison(timings, "single", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
 
     monkeypatch.setattr(contest, "RealRuns", _Runs)
     monkeypatch.setattr(contest, "Annealing", _Pool)
@@ -109,7 +115,14 @@ def _prepared() -> Any:
 def test_without_time_for_rivals_the_best_prediction_is_compared(decide: Any) -> None:
     decided, measured = decide(12.0)
     assert measured == [["single", "placed"]]
-    assert (decided.rounds, decided.corrections) == ((), None)
+    (only,) = decided.rounds  # the comparison teaches, too
+    assert [each.name for each in only.measured] == ["single", "placed"]
+    written = decided.choice.candidate
+    seconds = MODEL.seconds(TRUTH, written.device_of_op[None])[0]
+    assert only.measured[1].measured_seconds == pytest.approx(seconds)
+    assert abs(only.measured[1].predicted_seconds / seconds - 1.0) > 0.2
+    assert written.step_seconds == pytest.approx(seconds, rel=0.1)
+    assert decided.choice.sentence.startswith("measured 1.50x")
 
 
 def test_the_written_placement_ran_fastest_and_is_predicted_by_the_corrected_simulator(
