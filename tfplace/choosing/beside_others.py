@@ -138,7 +138,9 @@ def _fastest(
     seconds: float,
     held: HeldRuns,
 ) -> _Rival | None:
-    """What ran fastest; of equals the unsplit step. None: nothing could be timed, or Ctrl-C."""
+    """What ran fastest; of equals the unsplit step. None: Ctrl-C, or nothing could be timed
+    and the unsplit step is not here.
+    """
     first = rivals[0].found.prepared
     progress.say(f"timing {len(rivals)} placements of split and unsplit steps")
     graphs, runs = {}, {}
@@ -168,10 +170,13 @@ def _fastest(
 
 
 def _least(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:
-    """By more than a tie the fastest, else the unsplit step; None where none could be timed."""
+    """By more than a tie the fastest, else the unsplit step; its best where none could be timed.
+
+    It is the smallest graph, so that it may still be compared with one device. None: there is none.
+    """
     least = min(medians)
     if not math.isfinite(least):
-        return None
+        return next((each for each in reversed(rivals) if each.found.prepared.split is None), None)
     order = np.argsort(medians, kind="stable").tolist()
     tied = [rivals[number] for number in order if medians[number] <= least / (1.0 - TIE)]
     return next((each for each in tied if each.found.prepared.split is None), tied[0])

@@ -108,8 +108,11 @@ def test_without_other_numbers_nothing_is_timed_beside_it(real):
     assert real.asked == [] and real.timed == ["2 on [0, 1]"]
 
 
-def test_what_could_not_be_timed_does_not_win_unless_nothing_could(real):
+def test_what_could_not_be_timed_does_not_win(real):
     real.seconds = {"2 on [0, 1]": 0.0, "2 on [1, 0]": 0.0}
     assert written(found(2), found(1))[0] == "run of 1"
     real.seconds |= {"1 on [0, 0]": 0.0, "1 on [0, 1]": 0.0}
-    assert written(found(2), found(1))[0] == "run of 2"
+    assert written(found(2), found(1))[0] == "run of 1"
+    assert real.timed[-1] == "1 on [0, 1]"
+    real.seconds |= {"4 on [0, 1]": 0.0, "4 on [1, 0]": 0.0}
+    assert written(found(2), found(4))[0] == "run of 2"
