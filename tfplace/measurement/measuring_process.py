@@ -25,7 +25,7 @@ from tfplace.measurement.training_run import (
     Request,
     RuntimeConfig,
 )
-from tfplace.measurement.workers import NO_WORKERS, WorkerPool, start_workers
+from tfplace.measurement.workers import EXECUTOR_THREADS, NO_WORKERS, WorkerPool, start_workers
 
 _LOGGER = logging.getLogger(__name__)
 _CHILD = "tfplace.measurement.measuring_child"
@@ -58,7 +58,11 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
     """
 
     def __init__(
-        self, cluster: Cluster, soft_placement: bool = False, all_seconds: float = math.inf
+        self,
+        cluster: Cluster,
+        soft_placement: bool = False,
+        all_seconds: float = math.inf,
+        executor_threads: int = EXECUTOR_THREADS,
     ) -> None:
         """Starts nothing yet.
 
@@ -67,7 +71,9 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
           soft_placement: see RuntimeConfig.
           all_seconds: the longest that all requests may take, from now on; what runs then is
             ended, and what is asked later is a "timeout".
+          executor_threads: of each worker that is started.
         """
+        self._executor_threads = executor_threads
         self._all_seconds, self._end = all_seconds, time.monotonic() + all_seconds
         self._cluster = cluster
         self._soft_placement = soft_placement
@@ -206,7 +212,9 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             limit = {key.task: d.memory_bytes for key, d in zip(keys, devices, strict=True)}
             memory_bytes = [limit.get(task, 0) for task in range(max(limit) + 1)]
             seconds = min(_SECONDS_TO_START, max(self.seconds_left, 0.0))
-            self._pool = start_workers(len(memory_bytes), seconds, memory_bytes)
+            self._pool = start_workers(
+                len(memory_bytes), seconds, memory_bytes, self._executor_threads
+            )
             _LOGGER.info("started workers in %.1f s", time.monotonic() - started)
             addresses = [self._pool.addresses[key.task] for key in keys]
         split = gpu_split_bytes(self._cluster)

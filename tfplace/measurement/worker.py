@@ -19,26 +19,23 @@ from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, peak_bytes
 # that it takes, come from the heap, and the heap is never given back.
 _MALLOC_OPTIONS = {-3: 1 << 25, -1: (1 << 31) - 1, -2: 1 << 26}
 
-THREADS = {"TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "2"}
-"""One thread computes; a second executor thread starts what an arriving tensor makes ready while
-the first is busy, or that would wait until nothing else is ready here (decision 056). Variables of
-the environment, since a program that connects brings a configuration of its own."""
-
 
 def main(argv: Sequence[str]) -> None:
     """Serves until the parent's end of the pipe closes.
 
     Args:
-      argv: the pipe, the task's index, its core, the addresses of all tasks joined by commas, and
-        the most bytes that its ops may take, 0 for no limit but the host's.
+      argv: the pipe, the task's index, its core, the addresses of all tasks joined by commas,
+        the most bytes that its ops may take, 0 for no limit but the host's, and how many executor
+        threads it has.
     """
-    connection, (task, core, addresses, memory_bytes) = connect_to_parent(argv)
+    connection, (task, core, addresses, memory_bytes, num_threads) = connect_to_parent(argv)
     keep_freed_memory()
     # Before TensorFlow starts its threads: they inherit it.
     os.sched_setaffinity(0, {int(core)})
     if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
         os.environ[CPU_LIMIT_VARIABLE] = memory_bytes
-    os.environ.update(THREADS)
+    # Of the environment, since a program that connects brings a configuration of its own.
+    os.environ.update(TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS=num_threads)
     import tensorflow as tf
 
     try:

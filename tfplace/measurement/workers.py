@@ -21,6 +21,9 @@ from graphs.host.child import Child, start_child
 
 _LOGGER = logging.getLogger(__name__)
 _NUM_ATTEMPTS = 3
+EXECUTOR_THREADS = 2
+"""One thread computes; a second executor thread starts what an arriving tensor makes ready while
+the first is busy, or that would wait until nothing else is ready here (decision 056)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +87,10 @@ NO_WORKERS = WorkerPool((), ())
 
 
 def start_workers(
-    num_workers: int, timeout_seconds: float = 60.0, memory_bytes: Sequence[int] = ()
+    num_workers: int,
+    timeout_seconds: float = 60.0,
+    memory_bytes: Sequence[int] = (),
+    executor_threads: int = EXECUTOR_THREADS,
 ) -> WorkerPool:
     """Starts worker processes and waits until each one serves.
 
@@ -93,6 +99,7 @@ def start_workers(
         logged, as their times then mean little.
       timeout_seconds: the longest wait for all of them.
       memory_bytes: [num_workers] the most that the ops of each may take; empty: no limit.
+      executor_threads: of each worker.
 
     Raises:
       ClusterError: num_workers is not positive, or a worker did not come up.
@@ -120,6 +127,7 @@ def start_workers(
                 core = usable[task % len(usable)]
                 limit = memory_bytes[task] if memory_bytes else 0
                 arguments = [str(task), str(core), ",".join(addresses), str(limit)]
+                arguments.append(str(executor_threads))
                 children.append(start_child("tfplace.measurement.worker", arguments))
                 ends.callback(children[-1].end)
             failures = _wait_until_ready(children, deadline)

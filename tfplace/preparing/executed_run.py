@@ -28,6 +28,9 @@ from tfplace.measurement.training_run import (
 from tfplace.preparing.undisturbed import steady
 
 _RUN, _EMPTY = 0, 1  # slots
+TRACED_THREADS = 1
+"""Executor threads of a worker whose ops are timed: two ops at once on one core would each seem to
+take up to twice as long."""
 _EMPTY_STEPS = 20
 _EMPTY_OP = "nothing"
 STEPS = StepLimits(warmup_steps=1, min_steps=2, max_steps=25, budget_seconds=15.0)
@@ -81,7 +84,9 @@ def execute(
     Returns:
       The run, or why it can't be made.
     """
-    with MeasuringProcess(cluster, all_seconds=limits.all_seconds) as process:
+    with MeasuringProcess(
+        cluster, all_seconds=limits.all_seconds, executor_threads=TRACED_THREADS
+    ) as process:
         try:
             return _Looking(process, limits).look(graph_def, run, device)
         except RunFailedError as failure:

@@ -14,6 +14,7 @@ from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.run_measurement import Timings, measure_variants
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.training_run import PreparedRun, PrepareRequest, StepRequest, TrainingRun
+from tfplace.measurement.workers import EXECUTOR_THREADS
 
 CLUSTER = cluster_of(LOGICAL_CPUS)
 OUT_OF_TIME = Infeasible("timeout", "the 9 s for real runs were used up")
@@ -99,8 +100,8 @@ def test_rounds_end_with_the_time(monkeypatch, all_seconds, num_steps):
 
 
 def test_workers_that_start_too_slowly_are_out_of_time_too(monkeypatch):
-    def start(num_workers, timeout_seconds, memory_bytes):
-        assert timeout_seconds == 9.0
+    def start(num_workers, timeout_seconds, memory_bytes, executor_threads):
+        assert (timeout_seconds, executor_threads) == (9.0, EXECUTOR_THREADS)
         clock.now += timeout_seconds
         raise ClusterError("worker 0: it was not ready in time")
 

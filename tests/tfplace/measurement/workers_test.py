@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tensorflow.core.framework.graph_pb2 import GraphDef
 
+from graphs.clusters.discovery import workers_cluster
 from graphs.errors import ClusterError
 from graphs.host.child import child_environment
-from tfplace.measurement import workers
-from tfplace.measurement.worker import THREADS
-from tfplace.measurement.workers import WorkerPool, start_workers
+from tfplace.measurement import measuring_process, workers
+from tfplace.measurement.training_run import TrainingRun
+from tfplace.measurement.workers import EXECUTOR_THREADS, WorkerPool, start_workers
+from tfplace.preparing.executed_run import STEPS, execute
 
 # A process that starts a worker and a measuring child, tells their ids, and hangs.
 _PARENT = """
@@ -54,7 +57,7 @@ def test_a_worker_computes_with_one_of_two_executor_threads(pool: WorkerPool) ->
         session.run(total)  # its executor's threads exist from the first step on
     tasks = Path(f"/proc/{pool.children[0].process.pid}/task").iterdir()
     names = [(task / "comm").read_text().strip() for task in tasks]
-    assert names.count("tf_Compute") == int(THREADS["TF_NUM_INTEROP_THREADS"]) == 2
+    assert names.count("tf_Compute") == EXECUTOR_THREADS == 2
 
 
 def test_workers_serve_when_they_are_handed_out(pool: WorkerPool) -> None:
@@ -65,7 +68,7 @@ def test_workers_serve_when_they_are_handed_out(pool: WorkerPool) -> None:
 
 class _FakeChild:
     def __init__(self, module: str, arguments: list[str]) -> None:
-        self.task, self.core, self.addresses, self.memory_bytes = arguments
+        self.task, self.core, self.addresses, self.memory_bytes, self.threads = arguments
         self.ended = False
 
     def end(self) -> None:
@@ -146,3 +149,17 @@ def test_a_taken_port_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) 
 def test_no_workers_is_an_error() -> None:
     with pytest.raises(ClusterError, match="at least 1"):
         start_workers(0)
+
+
+def test_ops_are_timed_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two at once on one core would each seem to take up to twice as long."""
+    asked: list[int] = []
+
+    def start(*arguments: object) -> WorkerPool:
+        asked.append(arguments[3])  # type: ignore[arg-type]
+        raise ClusterError("that is all")
+
+    monkeypatch.setattr(measuring_process, "start_workers", start)
+    with pytest.raises(ClusterError, match="that is all"):
+        execute(GraphDef(), TrainingRun({}, []), workers_cluster("2"), "/job:worker/task:0", STEPS)
+    assert asked == [1]
