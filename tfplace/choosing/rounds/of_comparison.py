@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from graphs.op_graph import FloatArray, IntArray
+from graphs.op_graph import IntArray
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.rounds.contest import Contest, forward_model
 from tfplace.choosing.rounds.estimate import Corrections, estimate
 from tfplace.choosing.rounds.plan import MeasuredStep, Round
-from tfplace.choosing.rounds.step_times import LEAST_NOISE
+from tfplace.choosing.rounds.step_times import noise_of_median
 from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.prepare import PreparedModel
 
 _P10_TO_P90 = 2.5631
 """Standard deviations between a normal variable's 10th and 90th percentile."""
-_MEDIAN_LOSS = 1.2533
-"""A median's standard deviation over a mean's."""
 
 
 def taught_by(
@@ -57,7 +56,6 @@ def taught_by(
     return Contest(found, (), [Round(measured, corrections.values())], corrections)
 
 
-def _noise(timing: Timing) -> FloatArray:
+def _noise(timing: Timing) -> float:
     """The standard deviation of the log of a median."""
-    of_a_step = np.log(timing.p90 / timing.p10) / _P10_TO_P90
-    return np.maximum(of_a_step * _MEDIAN_LOSS / np.sqrt(timing.runs), LEAST_NOISE)
+    return noise_of_median(math.log(timing.p90 / timing.p10) / _P10_TO_P90, timing.runs)

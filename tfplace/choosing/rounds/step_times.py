@@ -8,6 +8,7 @@ Tukey, Exploratory Data Analysis, 1977). The last round's machine counts: its g 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -76,4 +77,9 @@ class StepTimes:
 
 def _noise(logs: FloatArray) -> float:
     spread = _SD_OF_MAD * float(np.median(np.abs(logs - np.median(logs))))
-    return max(_MEDIAN_LOSS * spread / np.sqrt(len(logs)), LEAST_NOISE)
+    return noise_of_median(spread, len(logs))
+
+
+def noise_of_median(spread: float, num_runs: int) -> float:
+    """The standard deviation of a median of so many log steps, of which each has `spread`."""
+    return max(_MEDIAN_LOSS * spread / math.sqrt(num_runs), LEAST_NOISE)

@@ -28,6 +28,12 @@ RUNS = 7
 POOL_SIZE = 120
 MOST_RUNS = 6 * 6 * RUNS
 NEAR = 0.03
+Truth = Callable[[IntArray], FloatArray]
+Disturb = Callable[[np.random.Generator, int, int], float]
+
+
+def _quiet(rng: np.random.Generator, number: int, run: int) -> float:
+    return 1.0
 
 
 class _Machine:
@@ -35,8 +41,8 @@ class _Machine:
 
     def __init__(
         self,
-        true_seconds: Callable[[IntArray], FloatArray],
-        disturb: Callable[[np.random.Generator, int, int], float] = lambda rng, run, step: 1.0,
+        true_seconds: Truth,
+        disturb: Disturb = _quiet,
     ) -> None:
         self._true_seconds, self._disturb = true_seconds, disturb
         self._rng = np.random.default_rng(5)
@@ -72,9 +78,7 @@ def _rehearse(model: ForwardModel, pool: IntArray, machine: _Machine, seed: int 
     return measured_loop(model, first, known, machine.measure, _best_of(pool), config)
 
 
-def _require_near_best(
-    truth: Callable[[IntArray], FloatArray], pool: IntArray, learned: Learned, machine: _Machine
-) -> None:
+def _require_near_best(truth: Truth, pool: IntArray, learned: Learned, machine: _Machine) -> None:
     best = float(truth(pool).min())
     found = float(truth(learned.seconds[0][0].device_of_op[None])[0])
     assert found <= best * (1.0 + NEAR), [
@@ -86,6 +90,20 @@ def _require_near_best(
 
 def _pool(problem: Problem) -> IntArray:
     return placements_of(problem, POOL_SIZE, seed=3)
+
+
+def _truth(model: ForwardModel, values: Mapping[str, float]) -> Truth:
+    """Steps on the machine whose numbers are so."""
+    theta = theta_of(model, values)
+    return lambda placements: model.seconds(theta, placements)
+
+
+def _rehearse_on(truth: Truth, model: ForwardModel, disturb: Disturb = _quiet) -> Learned:
+    """A loop that begins with a model, on a machine of the truth; it ends near the best."""
+    machine, pool = _Machine(truth, disturb), _pool(model.problem)
+    learned = _rehearse(model, pool, machine)
+    _require_near_best(truth, pool, learned, machine)
+    return learned
 
 
 WRONG_LINKS = {"link_latency": 12.0, "link_bytes_per_second": 0.05}
@@ -111,27 +129,13 @@ def _stalls(rng: np.random.Generator, number: int, run: int) -> float:
 @pytest.mark.parametrize("values", [{}, WRONG_LINKS, SLOW_DEVICE, {**WRONG_LINKS, **SLOW_DEVICE}])
 def test_a_machine_that_is_not_what_it_was_taken_for(values, has_executor):
     model = ForwardModel(lstm(has_executor=has_executor))
-    theta, pool = theta_of(model, values), _pool(model.problem)
-
-    def truth(placements: IntArray) -> FloatArray:
-        return model.seconds(theta, placements)
-
-    machine = _Machine(truth)
-    learned = _rehearse(model, pool, machine)
-    _require_near_best(truth, pool, learned, machine)
+    _rehearse_on(_truth(model, values), model)
 
 
 @pytest.mark.parametrize("disturb", [_heavy_tails, _drift, _stalls])
 def test_a_machine_that_is_never_quiet(disturb):
     model = ForwardModel(lstm())
-    theta, pool = theta_of(model, {**WRONG_LINKS, **SLOW_DEVICE}), _pool(model.problem)
-
-    def truth(placements: IntArray) -> FloatArray:
-        return model.seconds(theta, placements)
-
-    machine = _Machine(truth, disturb)
-    learned = _rehearse(model, pool, machine)
-    _require_near_best(truth, pool, learned, machine)
+    _rehearse_on(_truth(model, {**WRONG_LINKS, **SLOW_DEVICE}), model, disturb)
 
 
 def test_an_executor_with_another_order_and_ops_of_other_prices():
@@ -145,14 +149,8 @@ def test_an_executor_with_another_order_and_ops_of_other_prices():
         executor=dataclasses.replace(problem.executor, op_turn=turn),
         op_seconds=problem.op_seconds * np.exp(0.05 * rng.standard_normal((problem.num_ops, 1))),
     )
-    simulator, model, pool = Simulator(other, 1), ForwardModel(problem), _pool(problem)
-
-    def truth(placements: IntArray) -> FloatArray:
-        return simulator.run_many(placements)[0]
-
-    machine = _Machine(truth)
-    learned = _rehearse(model, pool, machine)
-    _require_near_best(truth, pool, learned, machine)
+    simulator = Simulator(other, 1)
+    _rehearse_on(lambda placements: simulator.run_many(placements)[0], ForwardModel(problem))
 
 
 TAUGHT = {
@@ -170,16 +168,8 @@ def _taught_model(taught: Mapping[str, Interval]) -> ForwardModel:
 
 def _rehearse_again(values: Mapping[str, float]) -> tuple[ForwardModel, Learned]:
     """A second run on a machine of TAUGHT, whose truth is now `values`."""
-    raw, model = ForwardModel(lstm()), _taught_model(TAUGHT)
-    theta, pool = theta_of(raw, values), _pool(raw.problem)
-
-    def truth(placements: IntArray) -> FloatArray:
-        return raw.seconds(theta, placements)
-
-    machine = _Machine(truth)
-    learned = _rehearse(model, pool, machine)
-    _require_near_best(truth, pool, learned, machine)
-    return model, learned
+    model = _taught_model(TAUGHT)
+    return model, _rehearse_on(_truth(ForwardModel(lstm()), values), model)
 
 
 def test_what_a_machine_taught_is_what_the_next_run_begins_with():
