@@ -20,17 +20,17 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
-from tfplace.choosing.beside_others import Found, time_beside_others
+from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
+from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import simulated_in_order, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
-from tfplace.choosing.time_choice import Decided
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files

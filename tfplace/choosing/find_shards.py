@@ -18,11 +18,11 @@ from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.beside_others import Found
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Beside, Searched, find_placement
+from tfplace.choosing.found import Found
 from tfplace.choosing.order.in_turn import (
     counts_that_may_fit,
     found_in_order,
