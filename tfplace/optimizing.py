@@ -143,7 +143,9 @@ class _Run:
             limited = search_beside(options, known_after)
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
-                shards = ShardSearch(prepared, limited, trained, progress, _reading(self.phases))
+                shards = ShardSearch(
+                    prepared, limited, trained, progress, _reading(prepared, self.phases)
+                )
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
@@ -292,16 +294,14 @@ def _read(
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
     """What reading a step split for all devices takes, and pricing it without timing, roughly."""
-    seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
-    timing = TRACE_SECONDS if prepared.is_present else 0.0
-    once = seconds["read"] + max(seconds["price"] - timing, 0.0)
-    return once * prepared.problem.num_devices / num_shards
+    num_shards = prepared.split.num_shards if prepared.split else 1
+    return _reading(prepared, phases) * prepared.problem.num_devices / num_shards
 
 
-def _reading(phases: Phases) -> float:
-    """What reading and pricing the step has taken."""
-    seconds = phases.seconds()
-    return seconds["read"] + seconds["price"]
+def _reading(prepared: PreparedModel, phases: Phases) -> float:
+    """What reading and pricing the step has taken, but for timing its ops."""
+    seconds, timing = phases.seconds(), prepared.timed.seconds if prepared.timed else 0.0
+    return seconds["read"] + max(seconds["price"] - timing, 0.0)
 
 
 def _write(
