@@ -108,9 +108,7 @@ class ShardSearch:
         winner = self._winner()
         decided(winner.prepared)
         order = wanted_order(self._options.problem, self._whole.is_present)
-        ordered = with_order(winner.prepared, order)
-        self._options = budget_beside_order(ordered, self._options)
-        self._longer(winner, 1.0)
+        self._longer(winner, 1.0, order)
         winner = self._winner()
         told = self._told(winner)
         return told.prepared, told.searched
@@ -265,14 +263,23 @@ class ShardSearch:
             if each.name == DATA_PARALLEL:
                 self._data_parallel = as_data_parallel(prepared.problem, each)
 
-    def _longer(self, tried: ShardsFound, share: float) -> None:
-        """Another search of a number that was tried, with a share of what is left."""
+    def _longer(self, tried: ShardsFound, share: float, order: str = NONE) -> None:
+        """Another search of a number that was tried.
+
+        Args:
+          tried: the number.
+          share: of what is left.
+          order: the search for it that comes afterwards has its part of what is left, too.
+        """
         if self._is_interrupted():
             return
-        limits, most = self._options, self._options.max_trials
-        seconds = share * (limits.budget_seconds - self._elapsed())
+        given = self._options
+        limits = budget_beside_order(with_order(tried.prepared, order), given)
+        share_of_seconds = share * limits.budget_seconds / given.budget_seconds
+        seconds = share_of_seconds * (given.budget_seconds - self._elapsed())
         if seconds <= 0.0:
             return
+        most = limits.max_trials
         if most is not None:
             used = sum(result.num_trials for _, result in self._searches)
             most = max(int(share * (most - used)), 1)

@@ -83,8 +83,8 @@ class _World:
             baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
         return Searched(baselines, [found], _result(options.max_trials or 10, stops))
 
-    def run(self, **options):
-        given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO), **options)
+    def run(self, order="none", **options):
+        given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
         first: Any = _Prepared(_PROBLEM, 1)
         search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
@@ -147,6 +147,16 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 1 and "too much of the budget" in tried[4].reason
     assert world.now == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("most", [None, 1000])
+def test_the_search_in_order_shares_what_reading_has_left(monkeypatch, most):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    world.reading = 20.0
+    world.run("edges", budget_seconds=100.0, max_trials=most)  # 4 take 50 s, 38 are left
+    *first, (shards, seconds, trials) = world.searches
+    assert (shards, seconds) == (1, pytest.approx(0.6 * 38.0))
+    assert most is None or trials + sum(each for *_, each in first) == 600
 
 
 def test_a_batch_that_is_too_small_is_said_not_raised(monkeypatch):
