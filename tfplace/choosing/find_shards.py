@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -30,8 +30,9 @@ from tfplace.choosing.order.in_turn import (
 )
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
-from tfplace.choosing.shard_counts import next_count, why_not
+from tfplace.choosing.shard_counts import next_count, shard_counts, why_not
 from tfplace.choosing.shards_found import ShardsFound
+from tfplace.choosing.split_estimate import least_steps
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
@@ -167,6 +168,7 @@ class ShardSearch:
     def _try_others(self) -> None:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices = len(working_devices(self._whole.problem))
+        least = self._least_steps(shard_counts(num_devices))
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]
@@ -175,11 +177,18 @@ class ShardSearch:
                 return
             share = FOR_EACH_DEVICE if shards == num_devices else MOST_SHARE
             left = share * self._options.budget_seconds - self._elapsed()
-            reason = why_not(shards, steps) or self._too_long(shards, left)
+            reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 continue
             self._try(shards, left)
+
+    def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
+        """{number of shards: what its work alone takes}, as far as it is known."""
+        axes = self._options.problem.batch_axes
+        work = functools.partial(least_steps, self._whole, axes, counts)
+        with interruptible() as interruption, self._progress.working():
+            return interruption.unless_seen(work, {})
 
     def _try_in_turn(self) -> None:
         """Where nothing fits: shards one after another in order, the fewest that fit.

@@ -50,9 +50,11 @@ class _World:
         self.now, self.searches, self.decided = 0.0, [], []
         self._steps, self._errors, self.reading = steps, errors, 1.0
         self.interrupt_at, self.single = math.inf, dict[int, float]()
+        self.least = dict[int, float]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
+            "least_steps": lambda whole, axes, counts: self.least,
             "at_most": lambda prepared, most: prepared,
             "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
@@ -135,6 +137,15 @@ def test_the_unsplit_step_is_kept_where_splitting_is_slower(monkeypatch):
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 1 and world.searches[-1][0] == 1
     assert tried[2].step_seconds is None and tried[8].step_seconds is None
+
+
+def test_what_has_too_much_work_is_not_even_read(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3})
+    world.least = {2: 0.2, 4: 0.4, 8: 0.8}
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and [each for each, *_ in world.searches] == [1, 1]
+    assert world.now == pytest.approx(100.0)
+    assert "its work alone takes 1.3 times" in tried[4].reason and "with 4" in tried[2].reason
 
 
 def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
