@@ -20,17 +20,17 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
-from tfplace.choosing.beside_others import Found, time_beside_others
+from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.find_shards import ShardSearch
+from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
 from tfplace.choosing.order.model_order import simulated_in_order, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
-from tfplace.choosing.time_choice import Decided
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
@@ -49,8 +49,9 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
-WRITING_SECONDS, REPORTING_SECONDS = 14.0, 3.0
-"""What real runs leave to writing and proving, and comparing runs to the report."""
+WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 14.0, 6.0, 3.0
+"""What real runs leave to writing and proving, that a step may be split besides, and what comparing
+runs leaves to the report."""
 
 
 def seconds_beside(num_ops: int) -> float:
@@ -143,7 +144,9 @@ class _Run:
             limited = search_beside(options, known_after)
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
-                shards = ShardSearch(prepared, limited, trained, progress, _reading(self.phases))
+                shards = ShardSearch(
+                    prepared, limited, trained, progress, _reading(prepared, self.phases)
+                )
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
@@ -162,7 +165,8 @@ class _Run:
         self.phases.begin("write")
         built = self._built(found.prepared)
         self.phases.begin("measure")
-        left = self._left(WRITING_SECONDS)
+        is_split = any(each.prepared.split is not None for each in (found, *others))
+        left = self._left(WRITING_SECONDS + (PROVING_SPLIT_SECONDS if is_split else 0.0))
         decided = time_beside_others(found, others, self.options, self.progress, left)
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
@@ -292,16 +296,14 @@ def _read(
 
 def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
     """What reading a step split for all devices takes, and pricing it without timing, roughly."""
-    seconds, num_shards = phases.seconds(), prepared.split.num_shards if prepared.split else 1
-    timing = TRACE_SECONDS if prepared.is_present else 0.0
-    once = seconds["read"] + max(seconds["price"] - timing, 0.0)
-    return once * prepared.problem.num_devices / num_shards
+    num_shards = prepared.split.num_shards if prepared.split else 1
+    return _reading(prepared, phases) * prepared.problem.num_devices / num_shards
 
 
-def _reading(phases: Phases) -> float:
-    """What reading and pricing the step has taken."""
-    seconds = phases.seconds()
-    return seconds["read"] + seconds["price"]
+def _reading(prepared: PreparedModel, phases: Phases) -> float:
+    """What reading and pricing the step has taken, but for timing its ops."""
+    seconds, timing = phases.seconds(), prepared.timed.seconds if prepared.timed else 0.0
+    return seconds["read"] + max(seconds["price"] - timing, 0.0)
 
 
 def _write(

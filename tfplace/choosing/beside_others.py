@@ -17,18 +17,24 @@ import numpy as np
 
 from graphs.placement import Infeasible
 from tfplace.choosing.baselines import SINGLE, Candidate
-from tfplace.choosing.choose import Choice, choose
+from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.finalists import FIRST_ROUND, has_finalists
-from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.rounds.real_runs import STEP_TIMEOUT_SECONDS, child_for
+from tfplace.choosing.found import Decided, Found
+from tfplace.choosing.rounds.real_runs import (
+    BEGIN_SECONDS,
+    FIRST_STEPS,
+    SECONDS_PER_OP,
+    SLOWER,
+    STEP_TIMEOUT_SECONDS,
+    child_for,
+)
 from tfplace.choosing.ties import TIE
-from tfplace.choosing.time_choice import BEGIN_SECONDS, Decided, time_choice
+from tfplace.choosing.time_choice import time_choice
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import measure_variants
 from tfplace.preparing.options import OptimizeOptions
-from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
 CONTEST_SHARE = 0.45
@@ -38,25 +44,6 @@ CONTEST_SECONDS = 6.0
 """Of steps, five of each whatever they take: in twice as long, no time was left for rounds."""
 CLOSE = 1.3
 """Other numbers are timed whose predicted step takes at most so many times as long as the best."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Found:
-    """A problem, and what was found for it.
-
-    Attributes:
-      prepared: the step, split or not.
-      searched: its placements.
-    """
-
-    prepared: PreparedModel
-    searched: Searched
-
-    def choice(self) -> Choice:
-        """By prediction; compared with the unsplit step where that is known."""
-        found = self.searched
-        unsplit = () if found.unsplit is None else found.unsplit.baselines
-        return choose([*found.candidates, *found.fewer], self.prepared.problem, unsplit)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,20 +80,44 @@ def time_beside_others(
     """
     choice = found.choice()
     if not others or not has_finalists(found.prepared, options):
-        return time_choice(found.prepared, options, found.searched, choice, progress, seconds)
+        return time_choice(found, options, progress, seconds, None, choice)
     end = time.monotonic() + max(seconds, 0.0)
     with child_for(found.prepared, max(seconds, 0.0)) as held:
         limit = CONTEST_SHARE * max(seconds, 0.0)
-        best = _fastest(_rivals(found, others), options, progress, limit, held)
+        rivals = _that_can_be_timed(_rivals(found, others), limit)
+        best = None
+        if len(rivals) > 2:  # between one device and another the comparison afterwards decides
+            best = _fastest(rivals, options, progress, limit, held)
         if best is not None:
-            found, choice = best.found, best.choice()
+            found, others, choice = best.found, [found, *others], best.choice()
         left = max(end - time.monotonic(), 0.0)
-        decided = time_choice(found.prepared, options, found.searched, choice, progress, left, held)
-    unsplit = next((each for each in others if each.prepared.split is None), None)
-    if unsplit is None or unsplit is found or decided.choice.verdict == "placed":
-        return decided
-    why = "in real runs no split step beat one device"
-    return Decided(unsplit.prepared, unsplit.searched, Choice(_single(unsplit), "kept_single", why))
+        unsplit = [each for each in others if each.prepared.split is None and each is not found]
+        return time_choice(found, options, progress, left, held, choice, next(iter(unsplit), None))
+
+
+def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float) -> list[_Rival]:
+    """Those for which there is time: first one device and the best prediction, then by prediction.
+
+    Their order stays. Preparing a placement of a large graph takes longer than its steps.
+    """
+    left, chosen = seconds - BEGIN_SECONDS, set()
+    first = [rival for rival in rivals if rival.candidate.name == SINGLE] + [rivals[0]]
+    others = sorted(rivals, key=lambda rival: rival.candidate.step_seconds)
+    for rival in [*first, *others]:
+        if id(rival) in chosen:
+            continue
+        left -= _seconds_to_time(rival)
+        if left < 0.0:
+            break
+        chosen.add(id(rival))
+    return [rival for rival in rivals if id(rival) in chosen]
+
+
+def _seconds_to_time(rival: _Rival) -> float:
+    """What preparing a placement and its steps take, roughly."""
+    num_steps = FIRST_STEPS + FIRST_ROUND.warmup_steps + FIRST_ROUND.min_steps
+    preparing = SECONDS_PER_OP * rival.found.prepared.problem.num_ops
+    return preparing + num_steps * SLOWER * rival.candidate.step_seconds
 
 
 def _single(found: Found) -> Candidate:

@@ -91,6 +91,7 @@ def compare(
     limits: StepLimits,
     seed: int = 0,
     held: HeldRuns | None = None,
+    unsplit: PreparedModel | None = None,
 ) -> Comparison:
     """Times placements, interleaved.
 
@@ -101,35 +102,45 @@ def compare(
       limits: how long.
       seed: of the bootstrap.
       held: a child that has prepared some of them; None: in one of their own.
+      unsplit: where `prepared` is split, the step that "given" and "single" place instead of it.
     """
-    variants, alias = distinct_runs(prepared, placements)
-    run, compared = prepared.training_run(), alias.get(PLACED, "")
-    results = measure_variants(variants, run, prepared.cluster, limits, compared, held)
+    variants, alias = distinct_runs(prepared, placements, unsplit)
+    runs = {name: _placed_step(name, prepared, unsplit).training_run() for name in variants}
+    compared = alias.get(PLACED, "")
+    results = measure_variants(variants, runs, prepared.cluster, limits, compared, held)
     timed = {name: results[alias[name]] for name in placements}
     same_as = {name: first for name, first in alias.items() if name != first}
     return dataclasses.replace(_comparison(timed, limits, seed), same_as=same_as)
 
 
 def distinct_runs(
-    prepared: PreparedModel, placements: Mapping[str, IntArray]
+    prepared: PreparedModel,
+    placements: Mapping[str, IntArray],
+    unsplit: PreparedModel | None = None,
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """{name: run graph} without repetitions, and {name: the first one with this placement}.
 
     Args:
       prepared: the problem; where it has an order, all but the given placement get it.
       placements: {name: i4[N]}.
+      unsplit: as for `compare`.
     """
-    first: dict[tuple[bytes, bool], str] = {}
-    apart = GIVEN if prepared.order is not None else ""
-    alias = {
-        name: first.setdefault((array.tobytes(), name == apart), name)
-        for name, array in placements.items()
-    }
-    graphs = {
-        name: prepared.placed_run_graph(placements[name], in_order=name != GIVEN)
-        for name in first.values()
-    }
+    first: dict[tuple[int, bytes, bool], str] = {}
+    alias, graphs = {}, {}
+    for name, array in placements.items():
+        step = _placed_step(name, prepared, unsplit)
+        is_apart = name == GIVEN and step.order is not None
+        alias[name] = first.setdefault((id(step), array.tobytes(), is_apart), name)
+        if alias[name] == name:
+            graphs[name] = step.placed_run_graph(array, in_order=name != GIVEN)
     return graphs, alias
+
+
+def _placed_step(
+    name: str, prepared: PreparedModel, unsplit: PreparedModel | None
+) -> PreparedModel:
+    """The step that a placement of this name places."""
+    return prepared if unsplit is None or name not in BASELINES else unsplit
 
 
 def _comparison(

@@ -88,7 +88,8 @@ def data_parallel_baseline(
         limit = min(seconds, TRACE_SECONDS) / num_kinds
         try:
             split = dataclasses.replace(options, num_shards=num_shards)
-            prepared = prepare(split, trace_seconds=limit)
+            is_timed = searched.costs.source != "analytic"
+            prepared = prepare(split, is_timed, trace_seconds=limit, unsplit=prepared)
             problem = _on_the_same_devices(corrected(prepared.problem), searched)
         except TfplaceError as error:
             return DataParallel(None, False, str(error), {}, num_shards)

@@ -18,11 +18,11 @@ from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.beside_others import Found
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Beside, Searched, find_placement
+from tfplace.choosing.found import Found
 from tfplace.choosing.order.in_turn import (
     counts_that_may_fit,
     found_in_order,
@@ -181,7 +181,7 @@ class ShardSearch:
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 continue
-            self._try(shards, left)
+            self._try(shards)
 
     def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
         """{number of shards: what its work alone takes}, as far as it is known."""
@@ -211,7 +211,7 @@ class ShardSearch:
                 too_long = counts[number:]
                 break
             self.skipped = [each for each in self.skipped if each.shards != shards]
-            self._try(shards, left)
+            self._try(shards)
             if self.tried[-1].shards == shards:
                 self._put_in_order(self.tried[-1])
         require_one_that_fits(self.tried, too_long)
@@ -231,11 +231,12 @@ class ShardSearch:
         last, seconds = self._reading
         return seconds * (shards + 1) / (last + 1)
 
-    def _try(self, shards: int, left: float) -> None:
+    def _try(self, shards: int) -> None:
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
         options = dataclasses.replace(self._options.problem, num_shards=shards)
         began = time.monotonic()
-        work = functools.partial(prepare, options, trace_seconds=max(left, 1.0) / shards)
+        is_timed = self._whole.timed is not None and bool(self._whole.timed.traced)
+        work = functools.partial(prepare, options, trace=is_timed, unsplit=self._whole)
         try:
             with interruptible() as interruption, self._progress.working():
                 prepared = interruption.unless_seen(work, None)

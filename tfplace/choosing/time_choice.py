@@ -10,17 +10,17 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from graphs.problem import Problem
+from tfplace.choosing.baselines import SINGLE
 from tfplace.choosing.choose import Choice, confirmed
-from tfplace.choosing.compare import Comparison, Tried, compare, placements_to_compare
+from tfplace.choosing.compare import PLACED, Tried, compare, placements_to_compare
 from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.rounds.contest import ROUNDS_SHARE, Contest, contest
 from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.first_plans import is_open
 from tfplace.choosing.rounds.of_comparison import taught_by
-from tfplace.choosing.rounds.plan import Round
-from tfplace.choosing.rounds.real_runs import child_for
+from tfplace.choosing.rounds.real_runs import SECONDS_PER_OP, child_for
 from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
@@ -29,8 +29,6 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
-BEGIN_SECONDS = 10.0
-"""What real runs take before the first step: processes, import, values of variables."""
 COMPARED_STEPS = 14
 """Steps of each placement: the first, those that warm up, those that count."""
 STEPS_ALONE = 20
@@ -39,63 +37,31 @@ MOST_TRIED = 5
 """Placements of the rounds that a report lists by name."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Decided:
-    """What is written after real runs.
-
-    Attributes:
-      prepared: with the simulator as real runs have corrected it.
-      searched: its candidates, predicted by that simulator.
-      choice: what is written.
-      timings: of given, single and placed; None where there were no real runs.
-      rounds: what was measured to choose, and learned from it.
-      corrections: of the machine; None where nothing was learned.
-    """
-
-    prepared: PreparedModel
-    searched: Searched
-    choice: Choice
-    timings: Comparison | None = None
-    rounds: Sequence[Round] = ()
-    corrections: Corrections | None = None
-
-    @property
-    def has_forgotten(self) -> bool:
-        """Whether the rounds contradict what earlier runs have taught of the machine."""
-        if self.corrections is None or not self.prepared.cluster.taught:
-            return False
-        return not self.corrections.model.has_been_taught
-
-    def corrected(self, problem: Problem) -> Problem:
-        """Another problem of the same machine, as real runs have shown it."""
-        if self.corrections is None:
-            return problem
-        return self.corrections.model.corrected(problem, self.corrections.theta)
-
-
 def time_choice(
-    prepared: PreparedModel,
+    found: Found,
     options: OptimizeOptions,
-    searched: Searched,
-    choice: Choice,
     progress: Progress,
-    seconds: float = math.inf,
-    held: HeldRuns | None = None,
+    seconds: float,
+    held: HeldRuns | None,
+    choice: Choice,
+    unsplit: Found | None = None,
 ) -> Decided:
     """What is written after real runs.
 
     After Ctrl-C the choice is the prediction's.
 
     Args:
-      prepared: the problem.
+      found: the problem, and what given, single and the other candidates are.
       options: evaluator, budget and seed.
-      searched: what given, single and the other candidates are.
-      choice: by prediction.
       progress: is told what goes on.
       seconds: the longest that all real runs may take.
       held: where they are made, if there is a child already.
+      choice: by prediction.
+      unsplit: the step as it came, where `found` is a split one: it is what given and single are
+        of, and what is written where the comparison keeps one of them.
     """
-    untimed = Decided(prepared, searched, choice)
+    prepared = found.prepared
+    untimed = Decided(prepared, found.searched, choice)
     if not prepared.is_present or prepared.problem.num_devices == 1:
         return untimed
     if options.evaluator == "simulate":
@@ -105,18 +71,23 @@ def time_choice(
         child_for(prepared, max(seconds, 0.0)) if held is None else nullcontext(held) as child,
     ):
         return interruption.unless_seen(
-            lambda: _timed(untimed, options, child, progress, max(seconds, 0.0)), untimed
+            lambda: _timed(untimed, options, child, progress, max(seconds, 0.0), unsplit), untimed
         )
 
 
 def _timed(
-    decided: Decided, options: OptimizeOptions, held: HeldRuns, progress: Progress, seconds: float
+    decided: Decided,
+    options: OptimizeOptions,
+    held: HeldRuns,
+    progress: Progress,
+    seconds: float,
+    unsplit: Found | None,
 ) -> Decided:
     end = time.monotonic() + seconds
     tried: Sequence[Tried] = ()
     is_contest = is_open(decided.searched, decided.choice)
     if is_contest and has_finalists(decided.prepared, options):
-        reserved = _comparison_seconds(decided)
+        reserved = _comparison_seconds(decided, unsplit)
         arguments = decided.prepared, options, decided.searched, decided.choice, held
         won = contest(*arguments, seconds, reserved, progress)
         if won is None:
@@ -130,51 +101,87 @@ def _timed(
             prepared, searched.candidates, choice, options.seed, left
         )
     progress.say(f"timing given, single and placed on {prepared.cluster.name}")
-    placements = placements_to_compare(searched.candidates, choice.candidate)
+    known = searched if unsplit is None else unsplit.searched
+    placements = placements_to_compare(known.candidates, choice.candidate)
     left = max(end - time.monotonic(), 0.0)
     limits = StepLimits(seed=options.seed, all_seconds=left)
     if len({placement.tobytes() for placement in placements.values()}) == 1:
         limits = dataclasses.replace(limits, max_steps=STEPS_ALONE)
+    whole = None if unsplit is None else unsplit.prepared
     with progress.working(left if math.isfinite(left) else None):
-        timings = compare(prepared, placements, limits, options.seed, held)
+        timings = compare(prepared, placements, limits, options.seed, held, whole)
     timings = dataclasses.replace(timings, tried=tried)
+    decided = dataclasses.replace(decided, choice=choice, timings=timings)
+    if not decided.rounds:
+        own = placements if unsplit is None else {PLACED: placements[PLACED]}
+        taught = taught_by(prepared, choice.candidate, own, timings)
+        decided = decided if taught is None else _after(decided, taught)
+    choice = confirmed(decided.choice, known.candidates, timings)
     decided = dataclasses.replace(decided, choice=choice)
-    taught = None if decided.rounds else taught_by(prepared, choice.candidate, placements, timings)
-    if taught is not None:
-        decided = _after(decided, taught)
-    choice = confirmed(decided.choice, decided.searched.candidates, timings)
-    return dataclasses.replace(decided, choice=choice, timings=timings)
+    if unsplit is None or choice.verdict == "placed":
+        return decided
+    return _with_unsplit(decided, unsplit)
+
+
+def _with_unsplit(decided: Decided, unsplit: Found) -> Decided:
+    """The same where the unsplit step is kept, predicted by what real runs have taught."""
+    prepared, searched = unsplit.prepared, unsplit.searched
+    if decided.corrections is not None:
+        prepared, searched = _on_corrected_machine(prepared, searched, decided.corrections)
+    kept = decided.choice.candidate.name
+    candidate = next(each for each in searched.candidates if each.name == kept)
+    choice = dataclasses.replace(decided.choice, candidate=candidate)
+    return dataclasses.replace(decided, prepared=prepared, searched=searched, choice=choice)
 
 
 def _after(decided: Decided, won: Contest) -> Decided:
     """Everything predicted anew by the simulator that the rounds have corrected."""
-    model, theta = won.corrections.model, won.corrections.theta
-    prepared, searched = decided.prepared, decided.searched
-    unlimited = prepared.unlimited
-    prepared = dataclasses.replace(
-        prepared,
-        problem=won.corrections.problem,
-        unlimited=None if unlimited is None else model.corrected(unlimited, theta),
-    )
-    searched = dataclasses.replace(
-        searched,
-        baselines=predicted(prepared.problem, searched.baselines),
-        candidates=predicted(prepared.problem, searched.candidates),
-        fewer=predicted(prepared.problem, searched.fewer),
-        unsplit=None
-        if searched.unsplit is None
-        else searched.unsplit.on(lambda problem: model.corrected(problem, theta)),
-    )
+    prepared, searched = _on_corrected_machine(decided.prepared, decided.searched, won.corrections)
     choice = decided.choice
     if not np.array_equal(choice.candidate.device_of_op, won.winner.device_of_op):
         choice = dataclasses.replace(choice, verdict="placed")
     choice = dataclasses.replace(choice, candidate=won.winner)
-    return Decided(prepared, searched, choice, None, won.rounds, won.corrections)
+    return dataclasses.replace(
+        decided,
+        prepared=prepared,
+        searched=searched,
+        choice=choice,
+        rounds=won.rounds,
+        corrections=won.corrections,
+    )
 
 
-def _comparison_seconds(decided: Decided) -> float:
-    """What steps of the comparison with given and single take, which matters more than rivals."""
+def _on_corrected_machine(
+    prepared: PreparedModel, searched: Searched, corrections: Corrections
+) -> tuple[PreparedModel, Searched]:
+    """A step and what was found for it, predicted anew."""
+    model, theta = corrections.model, corrections.theta
+    problem, unlimited = model.corrected(prepared.problem, theta), prepared.unlimited
+    prepared = dataclasses.replace(
+        prepared,
+        problem=problem,
+        unlimited=None if unlimited is None else model.corrected(unlimited, theta),
+    )
+    searched = dataclasses.replace(
+        searched,
+        baselines=predicted(problem, searched.baselines),
+        candidates=predicted(problem, searched.candidates),
+        fewer=predicted(problem, searched.fewer),
+        unsplit=None
+        if searched.unsplit is None
+        else searched.unsplit.on(lambda problem: model.corrected(problem, theta)),
+    )
+    return prepared, searched
+
+
+def _comparison_seconds(decided: Decided, unsplit: Found | None) -> float:
+    """What the comparison with given and single takes, which matters more than rivals.
+
+    A split step's rounds have prepared no unsplit one.
+    """
     own = decided.choice.candidate.step_seconds
-    singles = [c.step_seconds for c in decided.searched.baselines if c.name == "single"]
+    searched = decided.searched if unsplit is None else unsplit.searched
+    singles = [c.step_seconds for c in searched.baselines if c.name == SINGLE]
     single = min(filter(math.isfinite, singles), default=own)
-    return (own + single) * COMPARED_STEPS
+    num_ops = 0 if unsplit is None else unsplit.prepared.problem.num_ops
+    return (own + single) * COMPARED_STEPS + SECONDS_PER_OP * num_ops

@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> None:
             options = ProblemOptions(model, cluster=str(path), num_shards=NUM_SHARDS)
             for hosts in ((), hosts_of_shards(cluster, NUM_SHARDS)):
                 loaded = load_model(options, hosts)
-                costs = find_costs(loaded, cluster, False, CostCache(None), STEPS)
+                costs, _ = find_costs(loaded, cluster, False, CostCache(None), STEPS)
                 problem = make_problem(loaded.built, costs, cluster, options)
                 row = row_of(problem, asked.trials)
                 print(json.dumps([Path(model).stem, max(hosts, default=0) + 1, *row]), flush=True)

@@ -54,16 +54,13 @@ class FunctionRunner:
         self._device = runtime.device_names[0] if remote else None
         self._has_gpu = bool(tf.config.list_logical_devices("GPU"))
         self._feeds: list[Any] = []
-        self._destroy: Any = None
+        self._variables: Any = None  # a GraphDef of their handles
 
     def start(self) -> None:
         """Imports the graph and gives the variables their values."""
         run = self._run
         graph_def = _prepared_graph(self._request, run, self._runtime)
-        handles = _handles(graph_def)
-        self._destroy = _import_function(
-            subgraph(graph_def, handles, ()), {}, lambda graph: _destroy_ops(graph, handles)
-        )
+        self._variables = subgraph(graph_def, _handles(graph_def), ())
         self._initialize(graph_def, run.initialization)
         feeds = _usable_feeds(graph_def, run)
         for tensor, value in feeds.items():
@@ -102,8 +99,10 @@ class FunctionRunner:
     def release(self) -> None:
         """Gives back the variables; it may be called after a `start` that failed half-way, too."""
         self._feeds = []
-        if self._destroy is not None:
-            self._call(self._destroy)
+        variables, self._variables = self._variables, None
+        if variables is not None and (handles := _handles(variables)):
+            destroy = _import_function(variables, {}, lambda graph: _destroy_ops(graph, handles))
+            self._call(destroy)
 
 
 class SessionRunner:

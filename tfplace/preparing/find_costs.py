@@ -9,6 +9,7 @@ import hashlib
 import logging
 import os
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
 from graphs.pricing.costs import Costs, node_seconds, price
 from graphs.pricing.grappler_costs import with_defaults
-from graphs.pricing.node_work import NodeWork, node_work
+from graphs.pricing.node_work import node_work
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing.cached_values import (
     traced_arrays,
@@ -29,9 +30,14 @@ from tfplace.preparing.cost_cache import CacheKey, CostCache
 from tfplace.preparing.executed_run import STEPS, execute
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.node_seconds import TracedNodes, traced_nodes
+from tfplace.preparing.timed_step import TimedStep
 from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_seconds
 
 _log = logging.getLogger("tfplace")
+
+BEGIN_SECONDS, SECONDS_PER_OP, LONGER = 5.0, 2e-3, 1.3
+"""What the fewest steps that tell anything take on a slow core: processes, making the graph ready
+and running it; and how much longer than wanted that may take, rather than be in vain."""
 
 
 def find_costs(
@@ -40,8 +46,9 @@ def find_costs(
     trace: bool,
     cache: CostCache,
     limits: StepLimits = STEPS,
-) -> Costs:
-    """Prices every op on every device.
+    unsplit: TimedStep | None = None,
+) -> tuple[Costs, TimedStep | None]:
+    """Prices every op on every device; and says what real runs of the unsplit step have shown.
 
     Args:
       model: what is priced.
@@ -49,17 +56,18 @@ def find_costs(
       trace: whether they are here and ops are to be timed on them.
       cache: where costs are kept.
       limits: how many steps are traced.
+      unsplit: of a split step, the step as it came: nothing runs where this says enough.
     """
     asked = node_work(model.flat, model.properties)
     costs = price(model.flat, model.properties, model.built.op_of_node, cluster, asked)
     if not trace:
-        return costs
+        return costs, None
     graph_parts = _graph_parts(model.flat)
     labels = {"model": model.source.path, "nodes": str(len(model.flat.graph_def.node))}
     filled = dataclasses.replace(
         asked, work=with_defaults(model.flat, model.properties, asked.work)
     )
-    tracer = _Tracer(model, cluster, filled, limits)
+    tracer = _Tracer(model, cluster, limits, unsplit)
     for d, device in enumerate(cluster.devices):
         kind = device_kind(device)
         if kind in tracer.alone_seconds:
@@ -68,26 +76,35 @@ def find_costs(
         parts = {**graph_parts, "device": repr(kind), "processor": _processor(device.address)}
         on = {**labels, "on": device.name}
         tracer.find(d, kind, cache, CacheKey("traced", parts, on))
-    return tracer.costs(costs)
+    timed = tracer.timed() if model.split is None else unsplit
+    return tracer.costs(costs), timed
 
 
 class _Tracer:
     """Traces, or finds in the cache, one device of each kind."""
 
     def __init__(
-        self, model: LoadedModel, cluster: Cluster, asked: NodeWork, limits: StepLimits
+        self,
+        model: LoadedModel,
+        cluster: Cluster,
+        limits: StepLimits,
+        unsplit: TimedStep | None,
     ) -> None:
         self._model = model
         self._cluster = cluster
-        self._asked = asked
         self._limits = limits
+        self._unsplit = unsplit
+        self._names = [node.name for node in model.flat.graph_def.node]
         self._notes: list[str] = []
+        self._began = time.monotonic()
         self.alone_seconds: dict[tuple[object, ...], FloatArray] = {}
         self.traced: dict[tuple[object, ...], TracedNodes] = {}
 
     def find(self, d: int, kind: tuple[object, ...], cache: CostCache, key: CacheKey) -> None:
         kept = cache.read(key)
-        found = traced_from(kept, len(self._model.flat.graph_def.node)) if kept else None
+        found = traced_from(kept, len(self._names)) if kept else None
+        if found is None and self._unsplit is not None:
+            found = self._unsplit.in_shards(kind, self._names, self.alone_seconds[kind])
         if found is None:
             answer = self._trace(d, kind)
             if isinstance(answer, Infeasible):
@@ -98,6 +115,11 @@ class _Tracer:
             if found.background_share <= BUSY_SHARE:
                 cache.write(key, traced_arrays(found))
         self.traced[kind] = found
+
+    def timed(self) -> TimedStep:
+        """What real runs said."""
+        seconds = time.monotonic() - self._began
+        return TimedStep(self._names, self.alone_seconds, self.traced, seconds)
 
     def costs(self, costs: Costs) -> Costs:
         costs = dataclasses.replace(costs, notes=(*costs.notes, *self._notes))
@@ -123,8 +145,14 @@ class _Tracer:
         np.logical_and.at(unit_runs_here, model.built.op_of_node, runs_here)
         device_of_node = np.where(unit_runs_here, d, other)[model.built.op_of_node]
         graph_def = model.flat.on_devices([names[i] for i in device_of_node])
-        _log.info("tracing up to %d steps on %s", self._limits.max_steps, names[d])
-        seen = execute(graph_def, model.opened_run(), self._cluster, names[d], self._limits)
+        limits = self._limits
+        _log.info("tracing up to %d steps on %s", limits.max_steps, names[d])
+        needed = BEGIN_SECONDS + SECONDS_PER_OP * model.built.graph.num_ops
+        if needed > LONGER * limits.all_seconds:
+            why = f"it would take about {needed:.0f} s of the {limits.all_seconds:.0f} s for that"
+            return Infeasible("timeout", why)
+        limits = dataclasses.replace(limits, all_seconds=LONGER * limits.all_seconds)
+        seen = execute(graph_def, model.opened_run(), self._cluster, names[d], limits)
         if isinstance(seen, Infeasible):
             return seen
         return traced_nodes(

@@ -30,6 +30,7 @@ class TracedNodes:
         traces account for.
       num_steps, num_disturbed: traced steps, and how many of them did not count.
       background_share: share of this machine's CPU time that others used meanwhile.
+      is_by_unsplit: whether the unsplit step ran instead; then `place` says nothing.
     """
 
     seconds: FloatArray
@@ -40,6 +41,7 @@ class TracedNodes:
     num_steps: int
     num_disturbed: int
     background_share: float = 0.0
+    is_by_unsplit: bool = False
 
 
 def traced_nodes(

@@ -37,6 +37,7 @@ from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.shard_hosts import hosts_of_shards
 from tfplace.preparing.steps_read import StepsRead
+from tfplace.preparing.timed_step import TimedStep
 from tfplace.preparing.written_devices import written_devices
 from tfplace.search.instance import Instance
 
@@ -64,6 +65,7 @@ class PreparedModel(LoadedModel):
       order: finds the order edges that a placement is written and run with; None for none.
       steps_read: the same step in several numbers of shards; None where one was given.
       unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
+      timed: what real runs of the unsplit step's ops say; None where there were none.
     """
 
     cluster: Cluster
@@ -75,6 +77,7 @@ class PreparedModel(LoadedModel):
     unlimited: Problem | None = None
     order: OrderOfPlacement | None = None
     steps_read: StepsRead | None = None
+    timed: TimedStep | None = None
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -126,6 +129,7 @@ def prepare(
     trace: bool = True,
     before_pricing: Callable[[LoadedModel, bool], None] | None = None,
     trace_seconds: float = math.inf,
+    unsplit: PreparedModel | None = None,
 ) -> PreparedModel:
     """Prepares a problem.
 
@@ -135,6 +139,7 @@ def prepare(
       before_pricing: called with the model, when it is read, and whether ops will be timed.
       trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
         is priced without.
+      unsplit: the step as it came, where its ops were timed; a split one's are priced by that.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -152,7 +157,8 @@ def prepare(
     if before_pricing is not None:
         before_pricing(model, is_timed)
     limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
-    costs = find_costs(model, cluster, is_timed, CostCache(options.cost_cache), limits)
+    cache, known = CostCache(options.cost_cache), None if unsplit is None else unsplit.timed
+    costs, timed = find_costs(model, cluster, is_timed, cache, limits, known)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(
@@ -163,6 +169,7 @@ def prepare(
         problem=problem,
         given=given_placement(flat, built, cluster, problem.allowed()),
         matched=matched_ops(options.pins, options.no_split, built.graph.op_names),
+        timed=timed,
     )
 
 

@@ -46,7 +46,7 @@ def with_traced_seconds(
 
     Returns:
       Costs with source "measured", or "mixed" where a kind was not traced or an op was not, and
-      the ops' order of the first kind.
+      the ops' order of the first kind, if the step itself ran.
     """
     num_ops = len(costs.op_seconds)
     op_seconds = costs.op_seconds.copy()
@@ -60,6 +60,7 @@ def with_traced_seconds(
         here = np.isfinite(costs.op_seconds[:, d])
         op_seconds[here, d] = np.bincount(op_of_node, seconds, num_ops)[here]
         provenance[:, d] = _of_ops(known, op_of_node, num_ops)
+    first = next(iter(traced.values()))
     covered = costs.covered | (provenance >= Provenance.ABSENT).any(axis=1)
     return dataclasses.replace(
         costs,
@@ -69,7 +70,7 @@ def with_traced_seconds(
         notes=(*costs.notes, *_notes(list(traced.values()))),
         provenance=provenance,
         wall_time_coverage=min((n.wall_time_coverage for n in traced.values()), default=None),
-        op_turn=_op_turn(next(iter(traced.values())), op_of_node, num_ops),
+        op_turn=None if first.is_by_unsplit else _op_turn(first, op_of_node, num_ops),
     )
 
 
@@ -95,7 +96,8 @@ def _priced(
 ) -> tuple[FloatArray, np.ndarray]:
     """f8[nodes] seconds of every node that can run on the kind, and i1[nodes] provenance."""
     never = np.isnan(nodes.seconds)
-    known = np.full(len(alone), Provenance.TRACED, dtype=np.int8)
+    ran = Provenance.SCALED if nodes.is_by_unsplit else Provenance.TRACED
+    known = np.full(len(alone), ran, dtype=np.int8)
     known[nodes.is_absent] = Provenance.ABSENT
     known[never] = Provenance.SCALED
     seconds = nodes.seconds.copy()
@@ -134,6 +136,8 @@ def _notes(traced: Sequence[TracedNodes]) -> list[str]:
     steps = sum(nodes.num_steps for nodes in traced)
     disturbed = sum(nodes.num_disturbed for nodes in traced)
     load = max(nodes.background_share for nodes in traced)
+    if any(nodes.is_by_unsplit for nodes in traced):
+        return ["ops of the split step are priced by what those of the unsplit one took"]
     notes = []
     if disturbed:
         notes.append(f"{disturbed} of {steps} traced steps were slower than the rest and left out")

@@ -116,7 +116,11 @@ def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
     if report.measured is not None:
         yield from comparison_facts(report.measured, is_kept=report.verdict != "placed")
         used = report.measured.devices_used.items()
-        yield "ran on", ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used) or "unknown"
+        yield (
+            "ran on",
+            ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used)
+            or "not known: it was not traced",
+        )
     if report.prediction_sentence:
         yield "note", report.prediction_sentence
     yield from _verified(report)

@@ -9,8 +9,9 @@ import pytest
 from graphs.placement import Infeasible, Measurement
 from tfplace.choosing import beside_others
 from tfplace.choosing.baselines import Candidate
-from tfplace.choosing.beside_others import Found, time_beside_others
+from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.choose import Choice
+from tfplace.choosing.found import Found
 from tfplace.measurement.run_measurement import Timings
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Progress
@@ -20,14 +21,16 @@ LOST = Infeasible("timeout", "no time was left")
 
 
 def candidate(name, seconds, *devices):
-    return Candidate(name, np.array(devices, np.int32), Measurement(seconds, {}, "simulated"))
+    """One whose step takes so many milliseconds."""
+    outcome = Measurement(1e-3 * seconds, {}, "simulated")
+    return Candidate(name, np.array(devices, np.int32), outcome)
 
 
-def found(shards, seconds=1.0, evenly=1.2):
+def found(shards, seconds=1.0, evenly=1.2, num_ops=2):
     """A stand-in for a problem with a step of two ops; its graphs and runs are their names."""
     single, best = candidate("single", 1.5, 0, 0), candidate("auto", seconds, 0, 1)
     prepared = SimpleNamespace(
-        problem=None,
+        problem=SimpleNamespace(num_ops=num_ops),
         split=None if shards == 1 else SimpleNamespace(num_shards=shards),
         cluster=SimpleNamespace(name="workers:2"),
         placed_run_graph=lambda placement: f"{shards} on {placement.tolist()}",
@@ -43,7 +46,7 @@ def found(shards, seconds=1.0, evenly=1.2):
 @pytest.fixture
 def real(monkeypatch):
     """What real runs are said to take, and what the comparison afterwards says."""
-    said = SimpleNamespace(seconds={}, verdict="", asked=[], timed=[])
+    said = SimpleNamespace(seconds={}, asked=[], timed=[], unsplit=None)
 
     def measure(variants, run, cluster, limits, compared, held):
         said.asked.append([*variants.values()])
@@ -56,15 +59,16 @@ def real(monkeypatch):
             for name, value in seconds.items()
         }
 
-    def compare(prepared, options, searched, choice, progress, seconds, held=None):
-        said.timed.append(prepared.placed_run_graph(choice.candidate.device_of_op))
-        choice = Choice(choice.candidate, said.verdict or choice.verdict, "")
-        return SimpleNamespace(prepared=prepared, choice=choice)
+    def compare(found, options, progress, seconds, held, choice, unsplit=None):
+        said.timed.append(found.prepared.placed_run_graph(choice.candidate.device_of_op))
+        said.unsplit = unsplit
+        return SimpleNamespace(prepared=found.prepared, choice=choice)
 
     monkeypatch.setattr(beside_others, "measure_variants", measure)
     monkeypatch.setattr(beside_others, "child_for", lambda *_: contextlib.nullcontext("child"))
     monkeypatch.setattr(
-        beside_others, "choose", lambda candidates, *_: Choice(candidates[-1], "placed", "")
+        "tfplace.choosing.found.choose",
+        lambda candidates, *_: Choice(candidates[-1], "placed", ""),
     )
     monkeypatch.setattr(beside_others, "time_choice", compare)
     monkeypatch.setattr(beside_others, "has_finalists", lambda prepared, options: True)
@@ -96,11 +100,26 @@ def test_of_equals_the_unsplit_step_is_written(real):
     assert written(found(2), found(1))[0] == "run of 1"
 
 
-def test_one_that_does_not_beat_its_own_single_device_leaves_the_unsplit_one_there(real):
-    real.seconds, real.verdict = {"2 on [0, 1]": 1.0}, "kept_single"
-    run, choice = written(found(2), found(1))
-    assert run == "run of 1"
-    assert (choice.verdict, choice.candidate.name) == ("kept_single", "single")
+def test_a_split_step_is_compared_with_the_unsplit_one(real):
+    real.seconds, whole = {"2 on [0, 1]": 1.0}, found(1)
+    assert written(found(2), whole)[0] == "run of 2"
+    assert real.unsplit is whole
+    real.seconds = {"1 on [0, 1]": 1.0}
+    assert written(found(2), whole)[0] == "run of 1"
+    assert real.unsplit is None
+
+
+def test_only_as_many_are_timed_as_there_is_time_for(real):
+    whole, split, other = found(1, num_ops=500), found(2, num_ops=4000), found(4, num_ops=8000)
+    real.seconds = {"2 on [0, 1]": 1.0}
+    assert written(split, whole, other)[0] == "run of 2"
+    assert real.asked == [["2 on [0, 1]", "1 on [0, 0]", "1 on [0, 1]"]]
+
+
+def test_where_there_is_time_for_two_the_comparison_afterwards_decides_alone(real):
+    whole, split = found(1, num_ops=2000), found(2, num_ops=4000)
+    assert written(split, whole)[0] == "run of 2"
+    assert real.asked == [] and real.unsplit is whole
 
 
 def test_without_other_numbers_nothing_is_timed_beside_it(real):

@@ -17,6 +17,7 @@ from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.rounds import contest, first_plans
 from tfplace.choosing.rounds.corrections import ForwardModel
 from tfplace.measurement.timing import Timing
@@ -62,7 +63,7 @@ def _candidate(name: str, placement: Any) -> Candidate:
 @pytest.fixture
 def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Chooses with so many seconds for real runs; returns what was decided and measured."""
-    held = SimpleNamespace(measured=[], process=SimpleNamespace(alive=False))
+    held = SimpleNamespace(measured=[], process=SimpleNamespace(alive=False), verdict="faster")
 
     def compare(prepared: Any, placements: Any, *others: Any) -> Comparison:
         held.measured.append(list(placements))
@@ -71,7 +72,8 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
             name: Timing(seconds, 0.99 * seconds, 1.01 * seconds, 10)
             for name, seconds in zip(placements, steps, strict=True)
         }
-        return Comparison(timings, "single", 1.5, (1.25, 1.75), "tf.function", "faster", 0.1)
+        said = 1.5, (1.25, 1.75), "tf.function", held.verdict, 0.1
+        return Comparison(timings, "single", *said)
 
     monkeypatch.setattr(contest, "RealRuns", _Runs)
     monkeypatch.setattr(contest, "Annealing", _Pool)
@@ -85,9 +87,11 @@ def decide(monkeypatch: pytest.MonkeyPatch) -> Any:
     choice = Choice(candidates[1], "placed", "faster")
 
     def decided(
-        seconds: float, by_prediction: Choice = choice
-    ) -> tuple[time_choice.Decided, list[list[str]]]:
-        arguments = prepared, options, searched, by_prediction, Progress(), seconds
+        seconds: float, by_prediction: Choice = choice, unsplit: Any = None, verdict: str = "faster"
+    ) -> tuple[Decided, list[list[str]]]:
+        found, held.verdict = Found(prepared, searched), verdict
+        whole = None if unsplit is None else Found(unsplit, searched)
+        arguments = found, options, Progress(), seconds, None, by_prediction, whole
         return time_choice.time_choice(*arguments), held.measured
 
     return decided
@@ -206,3 +210,13 @@ def test_rivals_are_sought_only_as_many_as_there_is_time_to_measure(
     _, measured = decide(28.0)  # the rounds have some 22 s of it
     assert len(measured[0]) == num_measured
     assert measured[0][:2] == ["found by auto", "single"]
+
+
+def test_where_a_split_step_is_not_faster_the_unsplit_one_is_kept(decide: Any) -> None:
+    unsplit = dataclasses.replace(_prepared(), unlimited=MODEL.problem)
+    decided, _ = decide(0.1, unsplit=unsplit, verdict="faster")
+    assert decided.choice.verdict == "placed" and decided.prepared.unlimited is None
+    decided, measured = decide(0.1, unsplit=unsplit, verdict="slower")
+    assert measured[-1] == ["single", "placed"]
+    assert decided.choice.verdict == "kept_single" and decided.choice.candidate.name == "single"
+    assert decided.prepared.unlimited is not None and decided.timings is not None

@@ -29,6 +29,7 @@ class _Prepared:
     order: object = None
     unlimited: object = None
     steps_read: object = None
+    timed: object = None
     costs = types.SimpleNamespace(source="analytic")
 
     @property
@@ -63,7 +64,7 @@ class _World:
             monkeypatch.setattr(find_shards, name, value)
         monkeypatch.setattr("tfplace.choosing.find_shards.time.monotonic", lambda: self.now)
 
-    def prepare(self, options, trace_seconds):
+    def prepare(self, options, trace, unsplit):
         if options.num_shards in self._errors:
             raise UsageError("the batch is too small; take fewer")
         self.now += self.reading * (options.num_shards + 1) / 2

@@ -135,7 +135,7 @@ def test_values_survive_the_cache(cache: CostCache) -> None:
     assert traced is not None
     np.testing.assert_array_equal(traced.seconds, TRACED.seconds)
     np.testing.assert_array_equal(traced.place, TRACED.place)
-    assert dataclasses.astuple(traced)[3:] == (0.5, 0.9, 5, 1, 0.125)
+    assert dataclasses.astuple(traced)[3:] == dataclasses.astuple(TRACED)[3:]
 
 
 def test_arrays_of_another_graph_are_refused() -> None:

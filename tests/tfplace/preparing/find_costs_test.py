@@ -54,7 +54,7 @@ def test_costs_are_found_once(
 ) -> None:
     monkeypatch.setattr(module, "BUSY_SHARE", 1.0)  # other tests may run beside this one
     cache = CostCache(tmp_path)
-    first = find_costs(model, CLUSTER, True, cache, BRIEF)
+    first, _ = find_costs(model, CLUSTER, True, cache, BRIEF)
     names = model.built.graph.op_names
     assert first.provenance is not None
     known = dict(zip(names, first.provenance[:, 0].tolist(), strict=True))
@@ -65,7 +65,7 @@ def test_costs_are_found_once(
     np.testing.assert_array_equal(first.op_seconds[:, 0], first.op_seconds[:, 1])
     assert sorted(e.description["kind"] for e in cache.entries()) == ["traced"]
     monkeypatch.setattr(module, "execute", _never)
-    again = find_costs(model, CLUSTER, True, cache, BRIEF)
+    again, _ = find_costs(model, CLUSTER, True, cache, BRIEF)
     np.testing.assert_array_equal(again.op_seconds, first.op_seconds)
     assert (again.source, again.notes) == (first.source, first.notes)
 
@@ -74,16 +74,43 @@ def test_a_device_that_can_not_be_traced_is_told(
     model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "execute", lambda *_: Infeasible("crash", "it crashed"))
-    found = find_costs(model, CLUSTER, True, CostCache(None), BRIEF)
+    found, _ = find_costs(model, CLUSTER, True, CostCache(None), BRIEF)
     assert found.source == "analytic"
     assert "/device:CPU:0 could not be traced: it crashed" in found.notes
+
+
+def test_a_step_that_would_take_too_long_is_not_begun(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "execute", _never)
+    brief = dataclasses.replace(BRIEF, all_seconds=1.0)
+    found, timed = find_costs(model, CLUSTER, True, CostCache(None), brief)
+    assert found.source == "analytic" and timed is not None and not timed.traced
+    assert "it would take about 5 s of the 1 s for that" in found.notes[0]
+
+
+def test_a_step_in_shards_is_priced_by_the_unsplit_one(
+    model: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "BUSY_SHARE", 1.0)
+    whole, timed = find_costs(model, CLUSTER, True, CostCache(None), BRIEF)
+    assert timed is not None and timed.traced and timed.seconds > 0.0
+    monkeypatch.setattr(module, "execute", _never)
+    split: Any = object()
+    again, known = find_costs(
+        dataclasses.replace(model, split=split), CLUSTER, True, CostCache(None), BRIEF, timed
+    )
+    assert known is timed and again.op_turn is None and again.provenance is not None
+    np.testing.assert_allclose(again.op_seconds, whole.op_seconds)
+    assert Provenance.TRACED not in again.provenance
+    assert "priced by what those of the unsplit one took" in again.notes[-1]
 
 
 def test_without_devices_nothing_is_traced(
     model: LoadedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "execute", _never)
-    found = find_costs(model, CLUSTER, False, CostCache(None), BRIEF)
+    found, _ = find_costs(model, CLUSTER, False, CostCache(None), BRIEF)
     assert (found.source, found.provenance) == ("analytic", None)
 
 

@@ -121,7 +121,7 @@ measured  placed: 1 s a step (p10 900 ms, p90 1.1 s, 20 runs)
 speed-up  1.50x over given (95 % interval 1.40 to 1.60), through tf.function
           placed against given: faster
 noise     model
-ran on    unknown
+ran on    not known: it was not traced
 note      a step measured 1 s where 5.5 s was predicted: ops or transfers were
           priced too high; go by the measured times
 verified  1 values of given and emitted model are equal, largest difference

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from graphs.placement import Measurement
-from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.baselines import SINGLE, Candidate
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.find_placement import Searched
@@ -51,15 +51,19 @@ def _rival(searched: Searched, choice: Choice) -> Candidate | None:
 
 
 def named_plans(searched: Searched, choice: Choice) -> list[Plan]:
-    """The choice, one device, and data parallelism where the step is split for it."""
+    """The choice, one device, and data parallelism where the step is split for it.
+
+    A split step is compared with the unsplit one on one device, so that its own needs no time.
+    """
     named = [choice.candidate]
     if choice.verdict != "placed" and (rival := _rival(searched, choice)) is not None:
         named.append(rival)
     plans = [Plan(each.name, each.device_of_op) for each in named]
+    wanted = (SINGLE, DATA_PARALLEL) if searched.unsplit is None else (DATA_PARALLEL,)
     return plans + [
         Plan(each.name, each.device_of_op)
         for each in searched.candidates
-        if each.name in ("single", DATA_PARALLEL) and math.isfinite(each.step_seconds)
+        if each.name in wanted and math.isfinite(each.step_seconds)
     ]
 
 

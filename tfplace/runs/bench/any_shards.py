@@ -65,7 +65,8 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     )
     began = time.monotonic()
     prepared = prepare(problem)
-    reading_seconds = time.monotonic() - began
+    timing_seconds = prepared.timed.seconds if prepared.timed else 0.0
+    reading_seconds = time.monotonic() - began - timing_seconds
     warm_up(kind_of(prepared.problem))  # outside of the cell's budget
     began = time.monotonic()
     search = ShardSearch(prepared, options, None, Progress(), reading_seconds)
