@@ -192,22 +192,28 @@ def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Devi
 def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:
     """f8[nodes]: the seconds of each node on a device, by the formula of this module."""
     work = asked.work
-    seconds = _kernel_seconds(work.flops, work.memory_bytes, asked.launches["GPU"], device)
+    seconds = kernel_seconds(work.flops, work.memory_bytes, asked.launches["GPU"], device)
     seconds[[node.op in op_types.NO_LAUNCH for node in flat.graph_def.node]] = 0.0
     if asked.times is not None:
         seconds *= asked.times
     inner = asked.inner
     if inner.num_rows:
-        each = _kernel_seconds(inner.flops, inner.memory_bytes, inner.launches, device)
+        each = kernel_seconds(inner.flops, inner.memory_bytes, inner.launches, device)
         seconds += np.bincount(inner.node, each * inner.times, len(seconds))
     seconds[~asked.has_kernel[device.type]] = np.inf
     return seconds
 
 
-def _kernel_seconds(
+def kernel_seconds(
     flops: FloatArray, memory_bytes: FloatArray, launches: np.ndarray, device: Device
 ) -> FloatArray:
-    """f8[K]: the seconds of K kernels that compute and move so much, each run once."""
+    """f8[K]: the seconds of K kernels that compute and move so much, each run once.
+
+    Args:
+      flops, memory_bytes: f8[K].
+      launches: bool[K] whether it launches a kernel on a GPU.
+      device: where.
+    """
     ideal = flops / flops_per_second(device) + memory_bytes / (
         device.bandwidth_bytes_per_second / device.slots
     )

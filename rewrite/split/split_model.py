@@ -103,6 +103,28 @@ def split_model(
     return SplitModel(source, split, fused, flat, properties, decisions, step, num_shards, outputs)
 
 
+def decided_unsplit(
+    source: SourceModel,
+    flat: FlatGraph,
+    properties: TensorProperties,
+    batch_axes: Mapping[str, int] | None = None,
+) -> Decisions:
+    """What would become of each op of a step, into however many shards it were split.
+
+    Args:
+      source: the model as it came.
+      flat: its step, opened as it is placed unsplit.
+      properties: of its tensors.
+      batch_axes: see split_model.
+
+    Raises:
+      UsageError: the step can't be split, or is not in the model.
+    """
+    _require_own_step(source)
+    told = told_batch_axes(source, flat.feeds, batch_axes or {})
+    return _decided(flat, properties, _own_graph(source), told, 2, {})[2]
+
+
 def told_batch_axes(
     source: SourceModel, feeds: Sequence[TensorSpec], batch_axes: Mapping[str, int]
 ) -> dict[str, int]:

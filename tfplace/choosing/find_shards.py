@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -30,8 +30,9 @@ from tfplace.choosing.order.in_turn import (
 )
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
-from tfplace.choosing.shard_counts import next_count, why_not
+from tfplace.choosing.shard_counts import next_count, shard_counts, why_not
 from tfplace.choosing.shards_found import ShardsFound
+from tfplace.choosing.split_estimate import least_steps
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
@@ -108,9 +109,7 @@ class ShardSearch:
         winner = self._winner()
         decided(winner.prepared)
         order = wanted_order(self._options.problem, self._whole.is_present)
-        ordered = with_order(winner.prepared, order)
-        self._options = budget_beside_order(ordered, self._options)
-        self._longer(winner, 1.0)
+        self._longer(winner, 1.0, order)
         winner = self._winner()
         told = self._told(winner)
         return told.prepared, told.searched
@@ -169,6 +168,7 @@ class ShardSearch:
     def _try_others(self) -> None:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices = len(working_devices(self._whole.problem))
+        least = self._least_steps(shard_counts(num_devices))
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]
@@ -177,11 +177,18 @@ class ShardSearch:
                 return
             share = FOR_EACH_DEVICE if shards == num_devices else MOST_SHARE
             left = share * self._options.budget_seconds - self._elapsed()
-            reason = why_not(shards, steps) or self._too_long(shards, left)
+            reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 continue
             self._try(shards)
+
+    def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
+        """{number of shards: what its work alone takes}, as far as it is known."""
+        axes = self._options.problem.batch_axes
+        work = functools.partial(least_steps, self._whole, axes, counts)
+        with interruptible() as interruption, self._progress.working():
+            return interruption.unless_seen(work, {})
 
     def _try_in_turn(self) -> None:
         """Where nothing fits: shards one after another in order, the fewest that fit.
@@ -266,14 +273,23 @@ class ShardSearch:
             if each.name == DATA_PARALLEL:
                 self._data_parallel = as_data_parallel(prepared.problem, each)
 
-    def _longer(self, tried: ShardsFound, share: float) -> None:
-        """Another search of a number that was tried, with a share of what is left."""
+    def _longer(self, tried: ShardsFound, share: float, order: str = NONE) -> None:
+        """Another search of a number that was tried.
+
+        Args:
+          tried: the number.
+          share: of what is left.
+          order: the search for it that comes afterwards has its part of what is left, too.
+        """
         if self._is_interrupted():
             return
-        limits, most = self._options, self._options.max_trials
-        seconds = share * (limits.budget_seconds - self._elapsed())
+        given = self._options
+        limits = budget_beside_order(with_order(tried.prepared, order), given)
+        share_of_seconds = share * limits.budget_seconds / given.budget_seconds
+        seconds = share_of_seconds * (given.budget_seconds - self._elapsed())
         if seconds <= 0.0:
             return
+        most = limits.max_trials
         if most is not None:
             used = sum(result.num_trials for _, result in self._searches)
             most = max(int(share * (most - used)), 1)

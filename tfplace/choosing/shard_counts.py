@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping
 
 HOPELESS, HOPELESS_BETWEEN = 1.25, 2.0
 """A number so many times as slow as the best: what lies beyond it is not tried; nor, where it is
-even slower, what lies between the two."""
+even slower, what lies between the two. Where the unsplit step is the best, HOPELESS does."""
+HOPELESS_WORK = 0.9
+"""Nor is a number whose work alone, spread over all devices, takes this share of the best step."""
 
 
 def shard_counts(num_devices: int) -> list[int]:
@@ -35,21 +37,36 @@ def next_count(num_devices: int, tried: Mapping[int, float], passed: Collection[
     return min(left, key=lambda each: (abs(math.log2(each) - best), each), default=None)
 
 
-def why_not(shards: int, tried: Mapping[int, float]) -> str:
+def why_not(
+    shards: int,
+    tried: Mapping[int, float],
+    passed: Collection[int] = (),
+    least: Mapping[int, float] | None = None,
+) -> str:
     """Why a number is not worth a try, by what was found for others; empty where it is.
 
     Args:
       shards: the number.
       tried: {number of shards: step seconds}.
+      passed: numbers that are not tried.
+      least: {number of shards: what its work alone takes}, as far as it is known.
     """
+    least = least or {}
     best = min(tried, key=tried.__getitem__)
     if not math.isfinite(tried[best]):
         return ""
-    for number, seconds in sorted(tried.items(), key=lambda pair: abs(pair[0] - shards)):
+    if (share := least.get(shards, 0.0) / tried[best]) > HOPELESS_WORK:
+        return (
+            "not tried: spread over all devices, its work alone takes "
+            f"{share:.2g} times as long as a step with {best}"
+        )
+    between = HOPELESS if best == 1 else HOPELESS_BETWEEN
+    known = {**{each: least.get(each, 0.0) for each in passed}, **tried}
+    for number, seconds in sorted(known.items(), key=lambda pair: abs(pair[0] - shards)):
         slower = seconds / tried[best]
         is_beyond = best < number < shards or shards < number < best
         is_between = best < shards < number or number < shards < best
-        if (is_beyond and slower > HOPELESS) or (is_between and slower > HOPELESS_BETWEEN):
+        if (is_beyond and slower > HOPELESS) or (is_between and slower > between):
             return (
                 f"not tried: with {number} a step takes {slower:.2g} times as long as with {best}"
             )

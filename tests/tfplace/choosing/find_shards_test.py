@@ -51,9 +51,11 @@ class _World:
         self.now, self.searches, self.decided = 0.0, [], []
         self._steps, self._errors, self.reading = steps, errors, 1.0
         self.interrupt_at, self.single = math.inf, dict[int, float]()
+        self.least = dict[int, float]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
+            "least_steps": lambda whole, axes, counts: self.least,
             "at_most": lambda prepared, most: prepared,
             "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
@@ -84,8 +86,8 @@ class _World:
             baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
         return Searched(baselines, [found], _result(options.max_trials or 10, stops))
 
-    def run(self, **options):
-        given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO), **options)
+    def run(self, order="none", **options):
+        given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
         first: Any = _Prepared(_PROBLEM, 1)
         search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
@@ -138,6 +140,15 @@ def test_the_unsplit_step_is_kept_where_splitting_is_slower(monkeypatch):
     assert tried[2].step_seconds is None and tried[8].step_seconds is None
 
 
+def test_what_has_too_much_work_is_not_even_read(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3})
+    world.least = {2: 0.2, 4: 0.4, 8: 0.8}
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and [each for each, *_ in world.searches] == [1, 1]
+    assert world.now == pytest.approx(100.0)
+    assert "its work alone takes 1.3 times" in tried[4].reason and "with 4" in tried[2].reason
+
+
 def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     world = _World(monkeypatch, {1: 1.0, 4: 0.3})
     world.reading = 20.0
@@ -148,6 +159,16 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 1 and "too much of the budget" in tried[4].reason
     assert world.now == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("most", [None, 1000])
+def test_the_search_in_order_shares_what_reading_has_left(monkeypatch, most):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    world.reading = 20.0
+    world.run("edges", budget_seconds=100.0, max_trials=most)  # 4 take 50 s, 38 are left
+    *first, (shards, seconds, trials) = world.searches
+    assert (shards, seconds) == (1, pytest.approx(0.6 * 38.0))
+    assert most is None or trials + sum(each for *_, each in first) == 600
 
 
 def test_a_batch_that_is_too_small_is_said_not_raised(monkeypatch):

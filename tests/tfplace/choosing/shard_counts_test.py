@@ -26,11 +26,25 @@ def test_a_shard_for_each_device_comes_first_then_the_neighbours_of_the_best():
 def test_what_lies_beyond_a_hopeless_number_is_not_tried():
     assert "4 " in why_not(8, {1: 1.0, 4: 1.3})
     assert why_not(8, {1: 1.0, 4: 1.2}) == ""
-    assert why_not(2, {1: 1.0, 4: 1.3}) == ""
-    assert "2.5 times" in why_not(2, {1: 1.0, 4: 2.5})
     assert why_not(8, {1: 1.0, 4: 0.3}) == ""
 
 
+def test_what_lies_between_is_not_tried_where_splitting_loses_or_hardly_matters():
+    assert why_not(2, {1: 1.0, 4: 1.2}) == ""
+    assert "1.3 times" in why_not(2, {1: 1.0, 4: 1.3})
+    assert why_not(2, {1: 1.9, 4: 1.0}) == ""
+    assert "2.1 times" in why_not(2, {1: 2.1, 4: 1.0})
+
+
+def test_a_number_with_too_much_work_is_not_tried_nor_what_lies_near_it():
+    least = {2: 0.4, 4: 0.8, 8: 0.95, 16: 1.9}
+    assert "0.95 times" in why_not(8, {1: 1.0}, (), least)
+    assert why_not(4, {1: 1.0}, (), least) == ""
+    assert why_not(4, {1: 1.0}, (8,), least) == ""
+    assert "with 16 a step takes 1.9" in why_not(4, {1: 1.0}, (16,), least)
+    assert "with 4 a step takes 2 " in why_not(2, {1: 1.0, 4: 2.0}, (), least)
+
+
 def test_where_nothing_fits_yet_every_number_is_worth_a_try():
-    assert why_not(8, {1: math.inf, 4: math.inf}) == ""
+    assert why_not(8, {1: math.inf, 4: math.inf}, (), {8: 1.0}) == ""
     assert why_not(8, {1: math.inf, 4: 1.0}) == ""
