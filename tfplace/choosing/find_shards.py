@@ -37,7 +37,7 @@ from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.choosing.unsplit_baselines import Unsplit
-from tfplace.interruption import interruptible
+from tfplace.interruption import Interrupted, interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.steps_read import StepsRead
@@ -294,11 +294,27 @@ class ShardSearch:
             used = sum(result.num_trials for _, result in self._searches)
             most = max(int(share * (most - used)), 1)
         options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)
-        searched = find_placement(
-            tried.prepared, options, self._trained, None, self._progress, tried.searched
-        )
+        if tried.shards == 1 and share == 1.0:
+            searched = self._anew(tried, options)
+        else:
+            searched = find_placement(
+                tried.prepared, options, self._trained, None, self._progress, tried.searched
+            )
         self._searches.append((tried.shards, searched.result))
         self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)
+
+    def _anew(self, tried: ShardsFound, options: OptimizeOptions) -> Searched:
+        """A search that begins as --shards=1 does: from a short one's best it ends higher."""
+        known = tried.searched.best
+        try:
+            found = find_placement(tried.prepared, options, self._trained, None, self._progress)
+        except Interrupted:  # before it knew a placement that runs
+            if known is None:
+                raise
+            result = dataclasses.replace(tried.searched.result, interrupted=True)
+            return dataclasses.replace(tried.searched, result=result)
+        candidates = [*found.candidates, *([] if known is None else [known])]
+        return dataclasses.replace(found, candidates=candidates)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began

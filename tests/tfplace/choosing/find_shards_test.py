@@ -14,6 +14,7 @@ from tfplace.choosing import find_shards
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.commands.from_flags import num_shards
+from tfplace.interruption import Interrupted
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions, require_outputs
 from tfplace.progress import Progress
 from tfplace.search.trial_log import SearchResult
@@ -51,7 +52,8 @@ class _World:
         self.now, self.searches, self.decided = 0.0, [], []
         self._steps, self._errors, self.reading = steps, errors, 1.0
         self.interrupt_at, self.single = math.inf, dict[int, float]()
-        self.least = dict[int, float]()
+        self.least, self.anew = dict[int, float](), list[bool]()
+        self.interrupt_anew, self.longer = False, 0.995
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
@@ -72,10 +74,13 @@ class _World:
 
     def find_placement(self, prepared, options, trained, folder, progress, earlier=None, known=()):
         self.searches.append((prepared.shards, options.budget_seconds, options.max_trials))
+        self.anew.append(earlier is None)
+        if self.interrupt_anew and len(self.searches) == 3:
+            raise Interrupted
         self.now += options.budget_seconds
         seconds = self._steps[prepared.shards]
-        if earlier is not None:
-            seconds *= 0.995
+        if len([each for each, *_ in self.searches if each == prepared.shards]) > 1:
+            seconds *= self.longer
         outcome = Measurement(seconds, (), "") if math.isfinite(seconds) else _NOTHING
         took = self.single.get(prepared.shards, 2.0)
         single = Candidate("single", None, Measurement(took, (), ""))
@@ -159,6 +164,26 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 1 and "too much of the budget" in tried[4].reason
     assert world.now == pytest.approx(100.0)
+
+
+@pytest.mark.parametrize("longer", [0.5, 1.5])
+def test_the_unsplit_step_is_at_last_searched_as_if_nothing_were_known(monkeypatch, longer):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    world.longer = longer
+    _, tried, searched = world.run(budget_seconds=100.0)
+    assert [shards for shards, *_ in world.searches] == [1, 4, 1] and world.anew == [True] * 3
+    assert tried[1].step_seconds == min(0.3, 0.3 * longer)
+    assert len(searched.candidates) == 2
+    world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
+    world.run(budget_seconds=100.0)
+    assert not world.anew[-1]
+
+
+def test_a_signal_before_the_last_search_knows_a_placement_loses_nothing(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    world.interrupt_anew = True
+    _, tried, searched = world.run(budget_seconds=100.0)
+    assert tried[1].step_seconds == 0.3 and searched.result.interrupted
 
 
 @pytest.mark.parametrize("most", [None, 1000])
