@@ -13,6 +13,7 @@ from tensorflow.core.framework.graph_pb2 import GraphDef
 
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization
+from rewrite.call_graph import rename_references
 from tfplace.measurement.device_name import complete_device
 
 _COLOCATION = b"loc:@"
@@ -29,8 +30,8 @@ def prepare_run_graph(
     """The run graph with the ops that initialise its variables, as a new GraphDef.
 
     Ops that only the initialization needs lose their device: TensorFlow puts them beside the
-    variables that they set. Variables go into a container of their own, so that variants of
-    a graph in one process don't share them.
+    variables that they set. Variables go into a container of their own, and functions get names
+    of their own, so that variants of a graph in one process don't share them.
 
     Args:
       run_graph: GraphDef with devices.
@@ -54,6 +55,7 @@ def prepare_run_graph(
         if gradient.function_name not in gradients:
             merged.library.gradient.add().CopyFrom(gradient)
     _set_containers(merged.node, container)
+    _name_functions(merged, container.replace(".", "_"))
     _complete_devices(merged, default_device)
     _drop_dangling_colocation(merged)
     return merged
@@ -106,6 +108,20 @@ def _set_containers(nodes: Sequence[Any], container: str) -> None:
             node.attr["container"].s = container.encode()
             if not node.attr["shared_name"].s:
                 node.attr["shared_name"].s = node.name.encode()
+
+
+def _name_functions(graph_def: Any, suffix: str) -> None:
+    """A runtime knows a function by its name, and refuses another of the same name."""
+    library = graph_def.library
+    new = {f.signature.name: f"{f.signature.name}_{suffix}" for f in library.function}
+    for function in library.function:
+        function.signature.name = new[function.signature.name]
+    for gradient in library.gradient:
+        gradient.function_name = new.get(gradient.function_name, gradient.function_name)
+        gradient.gradient_func = new.get(gradient.gradient_func, gradient.gradient_func)
+    for nodes in [graph_def.node, *(function.node_def for function in library.function)]:
+        for node in nodes:
+            rename_references(node, new)
 
 
 def _complete_devices(graph_def: Any, default_device: str) -> None:

@@ -56,6 +56,27 @@ def test_both_kinds_of_variable_train(
     assert process.request(StepRequest(0, 2), 100).shape == (2,)
 
 
+def test_variants_whose_functions_differ_run_through_tf_function_side_by_side() -> None:
+    """A runtime refuses another function of a name that it knows: bodies hold devices, too."""
+
+    @tf.function(input_signature=[tf.TensorSpec([2])])
+    def inner(x: Any) -> Any:
+        return x + 1.0
+
+    with tf.Graph().as_default() as graph:
+        total = inner(inner(tf.constant([1.0, 2.0])))
+    variants = {}
+    for name, device in zip("ab", LOGICAL_CPUS, strict=True):
+        variants[name] = v1.GraphDef.FromString(graph.as_graph_def().SerializeToString())
+        for function in variants[name].library.function:
+            function.node_def[-1].device = device
+    run = TrainingRun({}, [total.name])
+    timings = measure_variants(variants, run, cluster_of(LOGICAL_CPUS), BRIEF)
+    for timing in timings.values():
+        assert isinstance(timing, Timings) and timing.through == "tf.function"
+        np.testing.assert_array_equal(timing.first_outputs[total.name], [3.0, 4.0])
+
+
 @WAYS
 def test_an_evaluation_begins_anew(process: MeasuringProcess, through: str) -> None:
     for _ in range(2):
