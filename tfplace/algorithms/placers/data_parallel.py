@@ -9,7 +9,7 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
-from tfplace.algorithms.placers.on_hosts import place_on_hosts
+from tfplace.algorithms.placers.on_hosts import hosts_in_turn, place_on_hosts
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import host_of_op, shard_of_op
 
@@ -102,14 +102,15 @@ def _spread_variables(
     """Gives variables and what updates them a device: one after the other the least held one.
 
     Of equals the last device, so that the largest does not lie beside the input's parts, which the
-    first one sends before it computes.
+    first one sends before it computes; on several hosts the last device of each in turn.
     """
     unit = variable_units(problem, shard)
     num_bytes = variable_bytes(problem, unit)
     order = np.argsort(-num_bytes, kind="stable")
     if in_order_of_use:
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
-    held = dict.fromkeys(devices[::-1].tolist(), 0.0)
+    in_turn = hosts_in_turn(problem, shard, wanted, devices[::-1].tolist())
+    held = dict.fromkeys(in_turn, 0.0)
     for number in order[num_bytes[order] > 0].tolist():
         least = min(held, key=held.__getitem__)
         held[least] += num_bytes[number]

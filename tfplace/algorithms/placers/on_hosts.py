@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -44,6 +45,26 @@ def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) ->
         for other in way[:-1]:
             if not is_sum and not is_given[other]:
                 wanted[other] = home
+
+
+def hosts_in_turn(
+    problem: Problem, shard_of_op: IntArray, wanted: IntArray, devices: Sequence[int]
+) -> list[int]:
+    """The devices, one of each host after another; as they are where there are no hosts.
+
+    What is handed on from one host after another is on its way through all network cards at once.
+    A host that sends all of its own first keeps the others' ways in, in the order of the transfers.
+
+    Args:
+      problem, shard_of_op, wanted: as above; shards' devices are known.
+      devices: to be ordered.
+    """
+    host = host_of_op(problem)
+    rows = _devices_of_hosts(problem, shard_of_op, wanted, host).values()
+    host_of_device = {device: i for i, row in enumerate(rows) for device in row}
+    turns: dict[int, itertools.count[int]] = defaultdict(itertools.count)
+    turn = {device: next(turns[host_of_device.get(device, -1)]) for device in devices}
+    return sorted(devices, key=turn.__getitem__) if host_of_device else list(devices)
 
 
 def _devices_of_hosts(

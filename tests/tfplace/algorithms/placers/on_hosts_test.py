@@ -51,6 +51,14 @@ def test_sums_and_relays_lie_on_their_hosts_and_with_the_variable_where_it_is(in
     assert {where[name] for name in away} == {1, 2, 3, 4}  # spread as the variables are
 
 
+def test_weights_that_follow_each_other_come_from_one_host_after_another():
+    problem = _step()
+    for in_order_of_use in (False, True):
+        where = _devices(problem, data_parallel(problem, in_order_of_use=in_order_of_use))
+        hosts = [HOST_OF_DEVICE[where[f"w{layer}"]] for layer in range(4)]
+        assert hosts in ([1, 0, 1, 0], [0, 1, 0, 1])
+
+
 def test_each_weight_and_gradient_crosses_once():
     problem, plain = _step(), split_step(4, 4, num_devices=5)
     inputs = 2
