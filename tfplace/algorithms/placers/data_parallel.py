@@ -33,7 +33,7 @@ def data_parallel(
     devices = working_devices(problem)
     shard = shard_of_op(problem)
     if device_of_shard is None:
-        device_of_shard = devices[np.arange(shard.max(initial=0) + 1) % len(devices)].tolist()
+        device_of_shard = _shards_in_turn(problem, shard)
     home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
     wanted = home[shard]
     _spread_variables(problem, shard, wanted, devices, in_order_of_use)
@@ -63,13 +63,10 @@ def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
       problem: of a split step.
       seed: changes nothing.
     """
-    dealt = shards_by_speed(problem)
+    in_turn, by_speed = _shards_in_turn(problem), shards_by_speed(problem)
+    ways = [in_turn] if by_speed == in_turn else [in_turn, by_speed]
     return distinct(
-        [
-            data_parallel(problem, shards, order)
-            for shards in (None, dealt)
-            for order in (False, True)
-        ]
+        [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
     )
 
 
@@ -89,6 +86,13 @@ def shards_by_speed(problem: Problem) -> list[int]:
         device = min(devices, key=lambda d: busy[d] + row[d])
         busy[device] += row[device]
         dealt.append(device)
+    return dealt
+
+
+def _shards_in_turn(problem: Problem, shard: IntArray | None = None) -> list[int]:
+    """Where each shard lies if they are dealt to the devices one by one."""
+    shard, devices = shard_of_op(problem) if shard is None else shard, working_devices(problem)
+    dealt: list[int] = devices[np.arange(shard.max(initial=0) + 1) % len(devices)].tolist()
     return dealt
 
 

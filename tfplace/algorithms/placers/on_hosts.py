@@ -32,7 +32,9 @@ def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) ->
     devices = _devices_of_hosts(problem, shard_of_op, wanted, host)
     reads: dict[int, list[int]] = defaultdict(list)
     users: dict[int, list[int]] = defaultdict(list)
-    for tensor, user in zip(graph.use_tensor.tolist(), graph.use_op.tolist(), strict=True):
+    largest = np.argsort(-graph.tensor_bytes[graph.use_tensor], kind="stable")
+    uses = np.stack([graph.use_tensor, graph.use_op], axis=1)[largest]  # a weight, then its slice
+    for tensor, user in uses.tolist():
         source = int(graph.tensor_producer[tensor])
         reads[user].append(source)
         users[source].append(user)
@@ -82,7 +84,7 @@ def _devices_of_hosts(
 
 
 def _way(neighbours: Mapping[int, Sequence[int]], op: int, wanted: IntArray) -> list[int]:
-    """From the first neighbour of an op on to one that has its device; never empty."""
+    """Along the largest tensors from an op to one that has its device; never empty."""
     way = [op]
     while len(way) == 1 or wanted[way[-1]] < 0:
         further = neighbours.get(way[-1])
