@@ -9,7 +9,7 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
-from tfplace.algorithms.placers.on_hosts import hosts_in_turn, place_on_hosts
+from tfplace.algorithms.placers.on_hosts import gather_on_hosts, hosts_in_turn, place_on_hosts
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import host_of_op, shard_of_op
 
@@ -38,6 +38,7 @@ def data_parallel(
     wanted = home[shard]
     _spread_variables(problem, shard, wanted, devices, in_order_of_use)
     place_on_hosts(problem, shard, wanted)
+    gather_on_hosts(problem, shard, wanted)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]

@@ -12,6 +12,8 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.grouping.copies import host_of_op
 
+_GATHERS = frozenset({"Gather", "GatherV2"})
+
 
 def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
     """Gives what sums or hands on a tensor for the shards of one host a device that has some.
@@ -47,6 +49,25 @@ def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) ->
         for other in way[:-1]:
             if not is_sum and not is_given[other]:
                 wanted[other] = home
+
+
+def gather_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
+    """Has shards' rows gathered where their host hands on the table, if that holds more than they.
+
+    Each shard's device is sent its rows then, and need not wait for the whole table.
+
+    Args:
+      problem, shard_of_op, wanted: as above, when what hands on has its device.
+    """
+    graph = problem.graph
+    source, size = graph.tensor_producer[graph.use_tensor], graph.tensor_bytes
+    sent = np.zeros(problem.num_ops, dtype=np.int64)
+    np.add.at(sent, graph.tensor_producer, size)
+    is_gather = np.array([kind in _GATHERS for kind in graph.op_types], dtype=bool)
+    user = graph.use_op
+    moves = (host_of_op(problem)[source] >= 0) & is_gather[user] & (shard_of_op[user] >= 0)
+    moves &= size[graph.use_tensor] > sent[user]
+    wanted[user[moves]] = wanted[source[moves]]
 
 
 def hosts_in_turn(

@@ -71,6 +71,24 @@ def test_what_is_cut_out_of_a_variable_lies_with_it_though_constants_say_where_i
     assert where["slice"] == where["table"] == 4
 
 
+@pytest.mark.parametrize(("rows", "is_there"), [(8, True), (128, False)])
+def test_rows_are_gathered_where_a_host_has_a_table_that_is_larger(rows, is_there):
+    ops = [Op("table", 0.0, (), (64,), persistent=64), Op("ids", 0.0, (), (4,))]
+    for host, shards in HOSTS.items():
+        ops.append(Op(f"table/relayed/host_{host}", 0.0, ("table:0",), (64,)))
+        read = (f"table/relayed/host_{host}:0", "ids:0")
+        for m in shards:
+            ops.append(Op(f"rows/shard_{m}", 0.1, read, (rows,), type="GatherV2"))
+            ops.append(Op(f"user/shard_{m}", 1.0, (f"rows/shard_{m}:0", read[0]), (2,)))
+    problem = build_problem(ops, Machine(num_devices=5))
+    where = _devices(problem, data_parallel(problem))
+    for host, shards in HOSTS.items():
+        relay = where[f"table/relayed/host_{host}"]
+        assert [where[f"user/shard_{m}"] for m in shards] == [m + 1 for m in shards]
+        wanted = [relay if is_there else m + 1 for m in shards]
+        assert [where[f"rows/shard_{m}"] for m in shards] == wanted
+
+
 def test_each_weight_and_gradient_crosses_once():
     problem, plain = _step(), split_step(4, 4, num_devices=5)
     inputs = 2
