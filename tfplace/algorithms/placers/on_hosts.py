@@ -77,6 +77,8 @@ def hosts_in_turn(
 
     What is handed on from one host after another is on its way through all network cards at once.
     A host that sends all of its own first keeps the others' ways in, in the order of the transfers.
+    So do devices in their host, which hand on what comes from the like device of another one: each
+    host's turn begins with another of its devices.
 
     Args:
       problem, shard_of_op, wanted: as above; shards' devices are known.
@@ -85,9 +87,14 @@ def hosts_in_turn(
     host = host_of_op(problem)
     rows = _devices_of_hosts(problem, shard_of_op, wanted, host).values()
     host_of_device = {device: i for i, row in enumerate(rows) for device in row}
-    turns: dict[int, itertools.count[int]] = defaultdict(itertools.count)
-    turn = {device: next(turns[host_of_device.get(device, -1)]) for device in devices}
-    return sorted(devices, key=turn.__getitem__) if host_of_device else list(devices)
+    if not host_of_device:
+        return list(devices)
+    of_host: dict[int, list[int]] = defaultdict(list)
+    for device in devices:
+        of_host[host_of_device.get(device, -1)].append(device)
+    begun = [[*row[i % len(row) :], *row[: i % len(row)]] for i, row in enumerate(of_host.values())]
+    turns = itertools.zip_longest(*begun)
+    return [device for turn in turns for device in turn if device is not None]
 
 
 def _devices_of_hosts(
