@@ -28,7 +28,12 @@ from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.kept_search import kept_search
 from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import simulated_in_order, wanted_order, with_order
+from tfplace.choosing.order.model_order import (
+    ModelOrder,
+    simulated_in_order,
+    wanted_order,
+    with_order,
+)
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
 from tfplace.compilation.ahead import CompilingAhead
@@ -49,6 +54,8 @@ from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
+ORDER_SHARE = 0.3
+"""Of the budget, that looking for orders may take even where the search has used up all of it."""
 WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 14.0, 6.0, 3.0
 """What real runs leave to writing and proving, that a step may be split besides, and what comparing
 runs leaves to the report."""
@@ -155,6 +162,9 @@ class _Run:
             else:
                 limited = budget_beside_order(prepared, limited)
                 searched = find_placement(prepared, limited, trained, folder, progress)
+        left = options.budget_seconds - self.phases.seconds()["search"]
+        if isinstance(prepared.order, ModelOrder) and options.max_trials is None:
+            prepared.order.end_after(max(left, ORDER_SHARE * options.budget_seconds))
         searched = in_order(prepared, searched)
         left = options.budget_seconds - self.phases.seconds()["search"]
         searched = search_in_order(prepared, options, searched, progress, left)

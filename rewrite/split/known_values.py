@@ -22,6 +22,7 @@ OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 """Ops whose outputs are no larger than what they read, though TensorFlow infers no shape."""
 
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
+_MAX_INTEGERS = 1 << 16  # a row's number for each entry of the batch
 
 
 class KnownValues:
@@ -136,7 +137,15 @@ def _may_fold(node: Any, properties: TensorProperties) -> bool:
         return False
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False
-    for shape in properties.shape_of[node.name] if node.op not in OF_ANY_SHAPE else ():
-        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
-            return False
+    if node.op not in OF_ANY_SHAPE and not _is_small(node.name, properties):
+        return False
     return not op_definition(node.op, node.name).is_stateful
+
+
+def _is_small(op: str, properties: TensorProperties) -> bool:
+    """Whether all that an op makes has a known size, and not too many elements."""
+    for dtype, shape in zip(properties.dtype_of[op], properties.shape_of[op], strict=True):
+        most = _MAX_INTEGERS if dtype in ("int32", "int64") else _MAX_ELEMENTS
+        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > most:
+            return False
+    return True

@@ -17,11 +17,13 @@ from graphs.names import op_of
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
+from rewrite.split.across_shards import shards_of_hosts
 from rewrite.split.batch_axes import candidates, told_axes
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.gathers_of_reads import gathers_of_reads
 from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
@@ -83,6 +85,8 @@ def split_model(
     flat = flatten(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
+    if shards_of_hosts(host_of_shard):
+        flat = gathers_of_reads(flat)
     flat = merge_reads(flat)
     properties = infer_known(flat)
     kept_whole = dict.fromkeys(outputs, AN_OUTPUT)

@@ -15,6 +15,9 @@ from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State
 
+MOST_COPIED = 1 << 23
+"""An input that holds more is sent in parts, not whole to each host."""
+
 
 class StepTensors:
     """Finds each tensor of the unsplit step in the split one, in the form that an op wants.
@@ -34,6 +37,7 @@ class StepTensors:
         self.counts = {"join": 0, "sum": 0, "cut": 0}
         self._writer, self._shapes, self._properties = writer, shapes, properties
         self._state_of_tensor = decisions.state_of_tensor
+        self._inputs = decisions.axis_of_feed
         self._across = AcrossShards(writer, decisions)
         self._num_shards = num_shards
         self._parts: dict[tuple[str, State], list[str]] = {}
@@ -156,16 +160,34 @@ class StepTensors:
             apart = _named(tensor, "cut/apart")
             whole = self._writer.reshape(apart, whole, _apart(shape, state), dtype)
             axis += 1
-        name = self._writer.free_name(_named(tensor, "cut"))
+        name = _named(tensor, "cut")
         axis_const = self._writer.shared_const(np.array(axis, np.int32))
         sizes = self._shapes.cut_sizes(state.inner)
-        new = self._writer.node("SplitV", name, [whole, sizes, axis_const], T=dtype, Tlen=np.int32)
-        new.attr["num_split"].i = self._num_shards
-        parts = [f"{name}:{shard}" for shard in range(self._num_shards)]
+        cut_of: dict[str, str] = {}
+        for each in dict.fromkeys(wholes := self._wholes_to_cut(tensor, state, whole)):
+            own = self._writer.free_name(f"{name}/part_{len(cut_of)}" if cut_of else name)
+            inputs = [each, sizes, axis_const]
+            new = self._writer.node("SplitV", own, inputs, T=dtype, Tlen=np.int32)
+            new.attr["num_split"].i = self._num_shards
+            cut_of[each] = own
+        parts = [f"{cut_of[each]}:{shard}" for shard, each in enumerate(wholes)]
         if state.outer == 1:
             return parts
         part = _named(tensor, "cut/part")
         return [self._writer.reshape(part, p, _merged(shape, state), dtype) for p in parts]
+
+    def _wholes_to_cut(self, tensor: str, state: Sharded, whole: str) -> list[str]:
+        """What each shard's part is cut from: where an input takes little to send, its host's copy.
+
+        It leaves before all else does. Parts that are cut first would wait behind the weights that
+        are sent meanwhile.
+        """
+        op, _, index = tensor.partition(":")
+        is_sent = MOST_BYTES < self._properties.bytes_of[op][int(index)] <= MOST_COPIED
+        if tensor not in self._inputs or not is_sent or state.outer > 1:
+            return [whole] * self._num_shards
+        name = _named(tensor, "relayed")
+        return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards)
 
 
 def tensor_name(name: str) -> str:

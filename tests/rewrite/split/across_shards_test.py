@@ -142,3 +142,23 @@ def _sent_between(graph_def, fetches):
     ]
     crosses = [(one in "01") != (other in "01") for one, other in ends]
     return [n.input[0] for n, across in zip(sent, crosses, strict=True) if across]
+
+
+@pytest.mark.parametrize("width", [2000, 500])
+def test_an_input_goes_to_each_host_once_and_is_cut_there_unless_it_is_small(width):
+    feeds = {"x:0": floats(BATCH, width)}
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [BATCH, width], "x")
+        fetch = tf.reduce_sum(tf.tanh(x), name="sum")
+    flat = flat_graph(graph, feeds, [fetch.name])
+    properties = infer_known(flat)
+    decisions = decide(flat, properties, BATCH, {"x:0": 0})
+    decisions = dataclasses.replace(decisions, host_of_shard=TWO_HOSTS)
+    step = build_step(flat, properties, decisions, SHARDS)
+    nodes = {node.name: node for node in step.graph_def.node}
+    cuts = [nodes[nodes[f"Tanh/shard_{m}"].input[0].partition(":")[0]] for m in range(SHARDS)]
+    wanted = [f"x/relayed/host_{host}" for host in TWO_HOSTS] if width == 2000 else ["x"] * SHARDS
+    assert [cut.input[0].partition(":")[0] for cut in cuts] == wanted
+    proof = prove_joints(flat, properties, decisions, step, SHARDS)
+    assert proof.cuts == step.num_cuts == 1
+    assert_same_steps(flat, step, feeds, 1e-5, 1e-6)

@@ -86,3 +86,15 @@ def test_the_op_is_proven_on_rows_of_each_entry_itself():
     ids, parts = made_up(case, 1, np.int32)
     assert (ids // ROWS).tolist() == np.repeat(np.arange(BATCH), 2).tolist()
     assert np.array_equal(np.concatenate([parts[0], parts[1] + 3 * ROWS]), ids)
+
+
+def test_a_batch_of_thousands_is_split_as_well():
+    batch = 1500  # more numbers than the shape or permutation of any tensor has
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [batch, ROWS, 3], "x")
+        fetch = of_gather(x, v1.placeholder(tf.int32, [batch, 2], "ids"))
+    feeds = {"x:0": floats(batch, ROWS, 3), "ids:0": ints(ROWS, batch, 2)}
+    flat = flat_graph(graph, feeds, [fetch.name])
+    decisions, _ = split_step(flat, batch, SHARDS, {"x:0": 0, "ids:0": 0})
+    (sums,) = (node.name for node in flat.graph_def.node if node.op == "UnsortedSegmentSum")
+    assert isinstance(decisions.answer_of_op[sums], Split)

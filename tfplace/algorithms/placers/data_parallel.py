@@ -9,7 +9,7 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
-from tfplace.algorithms.placers.on_hosts import place_on_hosts
+from tfplace.algorithms.placers.on_hosts import gather_on_hosts, hosts_in_turn, place_on_hosts
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import host_of_op, shard_of_op
 
@@ -33,11 +33,12 @@ def data_parallel(
     devices = working_devices(problem)
     shard = shard_of_op(problem)
     if device_of_shard is None:
-        device_of_shard = devices[np.arange(shard.max(initial=0) + 1) % len(devices)].tolist()
+        device_of_shard = _shards_in_turn(problem, shard)
     home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
     wanted = home[shard]
     _spread_variables(problem, shard, wanted, devices, in_order_of_use)
     place_on_hosts(problem, shard, wanted)
+    gather_on_hosts(problem, shard, wanted)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]
@@ -63,13 +64,10 @@ def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
       problem: of a split step.
       seed: changes nothing.
     """
-    dealt = shards_by_speed(problem)
+    in_turn, by_speed = _shards_in_turn(problem), shards_by_speed(problem)
+    ways = [in_turn] if by_speed == in_turn else [in_turn, by_speed]
     return distinct(
-        [
-            data_parallel(problem, shards, order)
-            for shards in (None, dealt)
-            for order in (False, True)
-        ]
+        [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
     )
 
 
@@ -92,6 +90,13 @@ def shards_by_speed(problem: Problem) -> list[int]:
     return dealt
 
 
+def _shards_in_turn(problem: Problem, shard: IntArray | None = None) -> list[int]:
+    """Where each shard lies if they are dealt to the devices one by one."""
+    shard, devices = shard_of_op(problem) if shard is None else shard, working_devices(problem)
+    dealt: list[int] = devices[np.arange(shard.max(initial=0) + 1) % len(devices)].tolist()
+    return dealt
+
+
 def _spread_variables(
     problem: Problem,
     shard: IntArray,
@@ -102,14 +107,15 @@ def _spread_variables(
     """Gives variables and what updates them a device: one after the other the least held one.
 
     Of equals the last device, so that the largest does not lie beside the input's parts, which the
-    first one sends before it computes.
+    first one sends before it computes; on several hosts the last device of each in turn.
     """
     unit = variable_units(problem, shard)
     num_bytes = variable_bytes(problem, unit)
     order = np.argsort(-num_bytes, kind="stable")
     if in_order_of_use:
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
-    held = dict.fromkeys(devices[::-1].tolist(), 0.0)
+    in_turn = hosts_in_turn(problem, shard, wanted, devices[::-1].tolist())
+    held = dict.fromkeys(in_turn, 0.0)
     for number in order[num_bytes[order] > 0].tolist():
         least = min(held, key=held.__getitem__)
         held[least] += num_bytes[number]

@@ -80,6 +80,7 @@ def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
 
 def distinct(placements: Sequence[IntArray]) -> IntArray:
     """i4[B, N]: several placements i4[N], in their order, of equal ones the first."""
-    stacked = np.stack(placements)
-    _, first = np.unique(stacked, axis=0, return_index=True)
-    return stacked[np.sort(first)]
+    first: dict[bytes, IntArray] = {}
+    for each in placements:
+        first.setdefault(each.tobytes(), each)
+    return np.stack(list(first.values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +11,8 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.grouping.copies import host_of_op
+
+_GATHERS = frozenset({"Gather", "GatherV2"})
 
 
 def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
@@ -31,7 +34,9 @@ def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) ->
     devices = _devices_of_hosts(problem, shard_of_op, wanted, host)
     reads: dict[int, list[int]] = defaultdict(list)
     users: dict[int, list[int]] = defaultdict(list)
-    for tensor, user in zip(graph.use_tensor.tolist(), graph.use_op.tolist(), strict=True):
+    largest = np.argsort(-graph.tensor_bytes[graph.use_tensor], kind="stable")
+    uses = np.stack([graph.use_tensor, graph.use_op], axis=1)[largest]  # a weight, then its slice
+    for tensor, user in uses.tolist():
         source = int(graph.tensor_producer[tensor])
         reads[user].append(source)
         users[source].append(user)
@@ -44,6 +49,52 @@ def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) ->
         for other in way[:-1]:
             if not is_sum and not is_given[other]:
                 wanted[other] = home
+
+
+def gather_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
+    """Has shards' rows gathered where their host hands on the table, if that holds more than they.
+
+    Each shard's device is sent its rows then, and need not wait for the whole table.
+
+    Args:
+      problem, shard_of_op, wanted: as above, when what hands on has its device.
+    """
+    graph = problem.graph
+    source, size = graph.tensor_producer[graph.use_tensor], graph.tensor_bytes
+    sent = np.zeros(problem.num_ops, dtype=np.int64)
+    np.add.at(sent, graph.tensor_producer, size)
+    is_gather = np.array([kind in _GATHERS for kind in graph.op_types], dtype=bool)
+    user = graph.use_op
+    moves = (host_of_op(problem)[source] >= 0) & is_gather[user] & (shard_of_op[user] >= 0)
+    moves &= size[graph.use_tensor] > sent[user]
+    wanted[user[moves]] = wanted[source[moves]]
+
+
+def hosts_in_turn(
+    problem: Problem, shard_of_op: IntArray, wanted: IntArray, devices: Sequence[int]
+) -> list[int]:
+    """The devices, one of each host after another; as they are where there are no hosts.
+
+    What is handed on from one host after another is on its way through all network cards at once.
+    A host that sends all of its own first keeps the others' ways in, in the order of the transfers.
+    So do devices in their host, which hand on what comes from the like device of another one: each
+    host's turn begins with another of its devices.
+
+    Args:
+      problem, shard_of_op, wanted: as above; shards' devices are known.
+      devices: to be ordered.
+    """
+    host = host_of_op(problem)
+    rows = _devices_of_hosts(problem, shard_of_op, wanted, host).values()
+    host_of_device = {device: i for i, row in enumerate(rows) for device in row}
+    if not host_of_device:
+        return list(devices)
+    of_host: dict[int, list[int]] = defaultdict(list)
+    for device in devices:
+        of_host[host_of_device.get(device, -1)].append(device)
+    begun = [[*row[i % len(row) :], *row[: i % len(row)]] for i, row in enumerate(of_host.values())]
+    turns = itertools.zip_longest(*begun)
+    return [device for turn in turns for device in turn if device is not None]
 
 
 def _devices_of_hosts(
@@ -61,7 +112,7 @@ def _devices_of_hosts(
 
 
 def _way(neighbours: Mapping[int, Sequence[int]], op: int, wanted: IntArray) -> list[int]:
-    """From the first neighbour of an op on to one that has its device; never empty."""
+    """Along the largest tensors from an op to one that has its device; never empty."""
     way = [op]
     while len(way) == 1 or wanted[way[-1]] < 0:
         further = neighbours.get(way[-1])

@@ -28,6 +28,9 @@ def in_order(prepared: PreparedModel, searched: Searched) -> Searched:
 
     everything = [*searched.candidates, *searched.fewer]
     is_worth_it = _worth_it(prepared, [each for each in everything if each.name != GIVEN])
+    for candidate in sorted(everything, key=lambda each: each.step_seconds):
+        if candidate.name != GIVEN and is_worth_it(candidate):
+            order.ordered(prepared, candidate.device_of_op)  # the best first, while there is time
 
     def each(candidates: Sequence[Candidate]) -> list[Candidate]:
         return [

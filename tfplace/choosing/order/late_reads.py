@@ -13,17 +13,22 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graphs.op_graph import FloatArray
+from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-from tfplace.choosing.order.anchors import Anchors
+from tfplace.choosing.order.anchors import Anchors, Bools
 from tfplace.choosing.order.edges import OrderEdges, order_edges
+from tfplace.grouping.copies import host_of_op
 from tfplace.simulation.schedule import Schedule
 
 
 def with_free_reads(problem: Problem, anchors: Anchors) -> Problem:
-    """The problem as if reads were sent in no time: by its schedule, when is each one needed?"""
+    """The problem as if reads were sent in no time: by its schedule, when is each one needed?
+
+    What hands a read on to the devices of a host is sent in no time, too.
+    """
     graph = problem.graph
-    moved = np.where(anchors.is_read[graph.tensor_producer], 0, graph.tensor_bytes)
+    is_free = anchors.is_read | _hands_on(problem, anchors)
+    moved = np.where(is_free[graph.tensor_producer], 0, graph.tensor_bytes)
     return dataclasses.replace(problem, graph=dataclasses.replace(graph, tensor_bytes=moved))
 
 
@@ -80,9 +85,35 @@ def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dic
     needed = _needed_seconds(problem, schedule)
     # A user beside the variable (its weight decay) can wait as long as those elsewhere.
     needed[np.arange(graph.num_tensors), device[graph.tensor_producer]] = np.inf
-    tensors = np.flatnonzero(anchors.is_read[graph.tensor_producer])
-    tensors = tensors[np.argsort(-needed[tensors].min(axis=1), kind="stable")]
     free_until = np.full(int(problem.link_channels.max(initial=-1)) + 1, np.inf)
+    relays = _hands_on(problem, anchors)
+    handed = _latest_of(problem, device, needed, relays, free_until)
+    for use in np.flatnonzero(relays[graph.use_op]).tolist():  # so early has a host to have it
+        tensor, relay = int(graph.use_tensor[use]), int(graph.use_op[use])
+        if device[relay] != device[graph.tensor_producer[tensor]] and relay in handed:
+            needed[tensor, device[relay]] = handed[relay]
+    return _latest_of(problem, device, needed, anchors.is_read, free_until)
+
+
+def _hands_on(problem: Problem, anchors: Anchors) -> Bools:
+    """bool[N]: what gives the devices of one host what a read has read."""
+    graph, result = problem.graph, np.zeros(problem.num_ops, dtype=bool)
+    of_read = anchors.is_read[graph.tensor_producer[graph.use_tensor]]
+    result[graph.use_op[of_read]] = True
+    return result & (host_of_op(problem) >= 0)
+
+
+def _latest_of(
+    problem: Problem,
+    device: IntArray,
+    needed: FloatArray,
+    is_sender: Bools,
+    free_until: FloatArray,
+) -> dict[int, float]:
+    """The same for some ops, by when their tensors are needed f8[T, D]; channels are taken."""
+    graph = problem.graph
+    tensors = np.flatnonzero(is_sender[graph.tensor_producer])
+    tensors = tensors[np.argsort(-needed[tensors].min(axis=1), kind="stable")]
     latest: dict[int, float] = {}
     for tensor in tensors.tolist():
         read = int(graph.tensor_producer[tensor])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +30,7 @@ class ModelOrder:
         self._ranks: dict[bytes, IntArray] = {}
         # The problem is kept beside its number, so that no other one gets that number.
         self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
+        self._until = math.inf
 
     def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> list[OrderEdge]:
         """The edges of a placement i4[N], as the model names its ops."""
@@ -36,6 +39,10 @@ class ModelOrder:
     def searched_with(self, device_of_op: IntArray, rank: IntArray) -> None:
         """Notes the ranks i4[N] that a placement was searched with: they are tried for it, too."""
         self._ranks[_key(device_of_op)] = rank
+
+    def end_after(self, seconds: float) -> None:
+        """From so many seconds on, no further order is tried: what is the best by then counts."""
+        self._until = time.monotonic() + seconds
 
     def ordered(self, prepared: PreparedModel, device_of_op: IntArray) -> Ordered:
         """A placement of the prepared model's problem with its order."""
@@ -51,6 +58,7 @@ class ModelOrder:
                 anchors,
                 lambda edges: writable(prepared, edges),
                 () if own is None else (own,),
+                self._until,
             )
             self._found[key] = (prepared.problem, found)
         return self._found[key][1]

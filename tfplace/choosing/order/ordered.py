@@ -9,6 +9,8 @@ is better than the placement without edges.
 from __future__ import annotations
 
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -72,6 +74,7 @@ def ordered(
     anchors: Anchors | None = None,
     writable: Callable[[OrderEdges], OrderEdges] = lambda edges: edges,
     more_ranks: Sequence[IntArray] = (),
+    until: float = math.inf,
 ) -> Ordered:
     """The best of several orders for a placement, first come, first served among them.
 
@@ -81,15 +84,20 @@ def ordered(
       anchors: where edges may begin and end; None for any ops that take time.
       writable: takes out the edges that can't be written.
       more_ranks: i4[N] each, tried as well: what the placement was searched with.
+      until: on time.monotonic; no further order is tried then.
     """
     anchors = anchors or anchors_of(problem)
     without = simulated(problem, device_of_op).outcome
     best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
+    if time.monotonic() >= until:
+        return best
     ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
     ranks += more_ranks
     for reads, rank, proposed in _proposed(
         problem, device_of_op, anchors, ranks, without.step_seconds
     ):
+        if time.monotonic() >= until:
+            break
         edges = writable(proposed)
         edged = with_order_edges(problem, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome

@@ -38,6 +38,9 @@ SHARE = 0.4
 """Of the budget, for all rounds together."""
 LEAST_SHARE = 0.08
 """Of the budget, where the search before has used up more than its part."""
+LARGE = 50_000
+"""Of more ops, making the levels of an annealing takes longer than that share: nothing is searched
+on for where no time is left."""
 NAME = "found in order"
 MOST_NEAR = 4
 """So many of the best placements are tried as starts; other algorithms' are known by then."""
@@ -76,6 +79,8 @@ def search_in_order(
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)
+    if left_seconds <= 0.0 and prepared.problem.num_ops > LARGE and options.max_trials is None:
+        return searched
     found, most = list(searched.candidates), options.max_trials
     longest = options.budget_seconds * SHARE
     least = LEAST_SHARE * options.budget_seconds

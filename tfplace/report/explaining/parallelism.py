@@ -22,7 +22,7 @@ DATA_PARALLEL, PIPELINE = "data_parallel", "pipeline"
 MODEL_PARALLEL, GROUPS, MIXED = "model_parallel", "data_parallel_groups", "mixed"
 
 USED = 0.02
-"""A device is used if it has at least this share of the shards' work."""
+"""A device is used if it has at least this share of the shards' work, or half of an even share."""
 OWN = 0.05
 """A device belongs to a group of shards if it has this share of the group's work, and if more than
 half of what it does for shards is for them."""
@@ -84,7 +84,7 @@ def parallelism_of(problem: Problem, device_of_op: IntArray) -> Parallelism:
     groups = _groups(work[:-1])
     counted = work[:-1].sum(axis=0) if work[:-1].any() else work.sum(axis=0)
     share = counted / (counted.sum() or 1.0)
-    devices = np.flatnonzero(share >= USED)
+    devices = np.flatnonzero(share >= min(USED, 0.5 / len(share)))
     held = np.zeros(problem.num_devices)
     np.add.at(held, device_of_op, problem.graph.op_persistent_bytes)
     known = Parallelism(

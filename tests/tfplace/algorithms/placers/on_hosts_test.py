@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from graphs.placement import Measurement
+from tests.builders import Machine, Op, build_problem
 from tests.split_steps import split_step
 from tfplace.algorithms.annealing.split_levels import levels_in_turn
 from tfplace.algorithms.placers.data_parallel import data_parallel, data_parallel_starts
@@ -49,6 +50,43 @@ def test_sums_and_relays_lie_on_their_hosts_and_with_the_variable_where_it_is(in
         f"cast{layer}/relayed/host_{1 - HOST_OF_DEVICE[where[f'w{layer}']]}" for layer in range(4)
     ]
     assert {where[name] for name in away} == {1, 2, 3, 4}  # spread as the variables are
+
+
+def test_weights_that_follow_each_other_come_from_one_host_after_another():
+    problem = _step()
+    for in_order_of_use in (False, True):
+        where = _devices(problem, data_parallel(problem, in_order_of_use=in_order_of_use))
+        hosts = [HOST_OF_DEVICE[where[f"w{layer}"]] for layer in range(4)]
+        assert hosts in ([1, 0, 1, 0], [0, 1, 0, 1])
+
+
+def test_what_is_cut_out_of_a_variable_lies_with_it_though_constants_say_where_it_is_cut():
+    ops = [Op("where", 0.0, (), (4,)), Op("table", 0.0, (), (64,), alloc=(0,), persistent=64)]
+    ops.append(Op("slice", 0.0, ("where:0", "table:0"), (32,)))
+    for host, shards in HOSTS.items():
+        ops.append(Op(f"slice/relayed/host_{host}", 0.0, ("slice:0",), (32,)))
+        ops += [Op(f"user/shard_{m}", 1.0, (f"slice/relayed/host_{host}:0",), (2,)) for m in shards]
+    problem = build_problem(ops, Machine(num_devices=5))
+    where = _devices(problem, data_parallel(problem))
+    assert where["slice"] == where["table"] == 4
+
+
+@pytest.mark.parametrize(("rows", "is_there"), [(8, True), (128, False)])
+def test_rows_are_gathered_where_a_host_has_a_table_that_is_larger(rows, is_there):
+    ops = [Op("table", 0.0, (), (64,), persistent=64), Op("ids", 0.0, (), (4,))]
+    for host, shards in HOSTS.items():
+        ops.append(Op(f"table/relayed/host_{host}", 0.0, ("table:0",), (64,)))
+        read = (f"table/relayed/host_{host}:0", "ids:0")
+        for m in shards:
+            ops.append(Op(f"rows/shard_{m}", 0.1, read, (rows,), type="GatherV2"))
+            ops.append(Op(f"user/shard_{m}", 1.0, (f"rows/shard_{m}:0", read[0]), (2,)))
+    problem = build_problem(ops, Machine(num_devices=5))
+    where = _devices(problem, data_parallel(problem))
+    for host, shards in HOSTS.items():
+        relay = where[f"table/relayed/host_{host}"]
+        assert [where[f"user/shard_{m}"] for m in shards] == [m + 1 for m in shards]
+        wanted = [relay if is_there else m + 1 for m in shards]
+        assert [where[f"rows/shard_{m}"] for m in shards] == wanted
 
 
 def test_each_weight_and_gradient_crosses_once():

@@ -27,6 +27,13 @@ def test_what_others_wait_for_goes_first():
     assert names(problem, found.edges) == {("b", "a")}
 
 
+def test_nothing_is_tried_once_the_time_is_over():
+    problem = build_problem([Op("a", 4.0), Op("b", 1.0, outputs=(1,)), Op("c", 5.0, ("b:0",))])
+    found = ordered(problem, np.array([0, 0, 1], dtype=np.int32), until=0.0)
+    assert len(found.edges) == 0
+    assert found.outcome is found.without
+
+
 def test_first_come_first_served_stays_where_nothing_beats_it():
     found = ordered(build_problem([Op("a"), Op("b")]), np.array([0, 0], dtype=np.int32))
     assert len(found.edges) == 0

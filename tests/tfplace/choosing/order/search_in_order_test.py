@@ -13,7 +13,7 @@ from tfplace.choosing.find_placement import find_placement
 from tfplace.choosing.order import search_in_order as search_in_order_module
 from tfplace.choosing.order.edges import order_edges
 from tfplace.choosing.order.in_order import in_order
-from tfplace.choosing.order.model_order import wanted_order, with_order
+from tfplace.choosing.order.model_order import ModelOrder, wanted_order, with_order
 from tfplace.choosing.order.ranks import by_longest_path
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
@@ -60,6 +60,26 @@ def test_the_limits_are_shared(prepared, options):
     assert budget_beside_order(prepared, other) is other
     without = dataclasses.replace(prepared, order=None)
     assert budget_beside_order(without, options) is options
+
+
+def test_the_best_placement_is_ordered_first(prepared, options, monkeypatch):
+    limited = budget_beside_order(prepared, options)
+    found = find_placement(prepared, limited, None, None, Progress())
+    order = ModelOrder()
+    tried = []
+    monkeypatch.setattr(
+        order, "ordered", lambda prepared, placement: tried.append(placement) or one
+    )
+    one = prepared.order.ordered(prepared, found.best.device_of_op)
+    in_order(dataclasses.replace(prepared, order=order), found)
+    assert np.array_equal(tried[0], found.best.device_of_op)
+
+
+def test_a_large_step_is_not_searched_on_for_where_no_time_is_left(prepared, options, monkeypatch):
+    before = searched(prepared, options)
+    timed = dataclasses.replace(options, max_trials=None)
+    monkeypatch.setattr(search_in_order_module, "LARGE", 10)
+    assert search_in_order(prepared, timed, before, Progress(), -1.0) is before
 
 
 def test_other_algorithms_find_what_they_find(prepared, options):

@@ -11,7 +11,7 @@ from tfplace.report.explaining.parallelism_text import parallelism_text
 LAYERS, SHARDS = 8, 4
 
 
-def training_step(num_shards=SHARDS):
+def training_step(num_shards=SHARDS, num_devices=5):
     """Each layer: a second forward, two backward for each shard, a sum and an update of no time."""
     ops = [Op("x", seconds=0.0, outputs=(1,))]
     ends = [f"/shard_{m}" for m in range(num_shards)] or [""]
@@ -29,7 +29,7 @@ def training_step(num_shards=SHARDS):
         ops.append(Op(f"sum{layer}", 0.0, terms, (8,)))
         update = (f"w{layer}:0", f"sum{layer}:0")
         ops.append(Op(f"update{layer}", 0.0, update, outputs=(), colocation=layer))
-    return build_problem(ops, Machine(num_devices=5))
+    return build_problem(ops, Machine(num_devices=num_devices))
 
 
 STEP = training_step()
@@ -58,6 +58,13 @@ def test_shard_i_on_device_i():
     )
     kept = told(lambda layer, shard: 1 + (shard or 0))
     assert kept[1] == "data parallel over 4 GPUs, the variables on GPU:0"
+
+
+def test_sixty_four_devices_have_little_each_and_are_used():
+    problem = training_step(64, 65)
+    told_of = told(lambda layer, shard: 1 + (layer if shard is None else shard), problem)
+    assert told_of[0] == kinds.DATA_PARALLEL
+    assert told_of[1].startswith("data parallel over 64 GPUs")
 
 
 def test_several_shards_on_each_device():
