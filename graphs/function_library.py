@@ -25,6 +25,22 @@ def called_function(node: Any, library: Mapping[str, Any]) -> str | None:
     return name if name in library else None
 
 
+def rename_references(node: Any, new_names: Mapping[str, str]) -> bool:
+    """Renames in place the functions that a node names; returns whether any name changed."""
+    changed = False
+    if new_names.get(node.op, node.op) != node.op:
+        node.op = new_names[node.op]
+        changed = True
+    for value in node.attr.values():
+        kind = value.WhichOneof("value")
+        funcs = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
+        for func in funcs:
+            if new_names.get(func.name, func.name) != func.name:
+                func.name = new_names[func.name]
+                changed = True
+    return changed
+
+
 def kept_whole(node: Any, function: Any) -> str:
     """Why a call stays one unit; empty for calls that are opened.
 

@@ -55,22 +55,6 @@ def references(node: Any, library: Mapping[str, Any]) -> Iterator[str]:
             yield from (func.name for func in value.list.func if func.name in library)
 
 
-def rename_references(node: Any, new_names: Mapping[str, str]) -> bool:
-    """Renames in place the functions that a node names; returns whether any name changed."""
-    changed = False
-    if new_names.get(node.op, node.op) != node.op:
-        node.op = new_names[node.op]
-        changed = True
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        funcs = [value.func] if kind == "func" else value.list.func if kind == "list" else ()
-        for func in funcs:
-            if new_names.get(func.name, func.name) != func.name:
-                func.name = new_names[func.name]
-                changed = True
-    return changed
-
-
 class CallGraph:
     """The bodies of a GraphDef by the functions' names; the main graph is called ""."""
 

@@ -7,8 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.flat_graph import Origin
+from graphs.function_library import rename_references
 from rewrite.annotate_devices import read_devices
-from rewrite.call_graph import copy_of, rename_references
+from rewrite.call_graph import copy_of
 from rewrite.clear_devices import bodies
 from rewrite.order.marks import without_order
 from rewrite.order.order_edges import OrderEdge, check_order

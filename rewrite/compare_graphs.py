@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from rewrite.call_graph import copy_of, rename_references
+from graphs.function_library import rename_references
+from rewrite.call_graph import copy_of
 from rewrite.clear_devices import bodies
 from rewrite.pass_base import RewriteError, op_path
 

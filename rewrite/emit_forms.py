@@ -8,9 +8,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from graphs.function_library import rename_references
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
-from rewrite.call_graph import copy_of, rename_references
+from rewrite.call_graph import copy_of
 from rewrite.clear_devices import bodies
 from rewrite.emit import (
     EXTRA_DIRECTORY,

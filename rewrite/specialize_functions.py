@@ -19,13 +19,13 @@ from typing import Any
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
+from graphs.function_library import rename_references
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,
     mark_as_copy,
     opened_callees,
     references,
-    rename_references,
 )
 from rewrite.pass_base import PassResult, RewriteError, op_path
 

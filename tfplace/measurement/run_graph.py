@@ -11,9 +11,9 @@ from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
+from graphs.function_library import rename_references
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization
-from rewrite.call_graph import rename_references
 from tfplace.measurement.device_name import complete_device
 
 _COLOCATION = b"loc:@"
