@@ -56,8 +56,9 @@ TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
 ORDER_SHARE = 0.3
 """Of the budget, that looking for orders may take even where the search has used up all of it."""
-WRITING_SECONDS, REPORTING_SECONDS = 14.0, 5.0
-"""What real runs leave to writing and proving, and comparing runs to the report."""
+WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 14.0, 7.0, 5.0
+"""What real runs leave to writing and proving, that a step may be split besides, and what comparing
+runs leaves to the report."""
 
 
 def seconds_beside(num_ops: int) -> float:
@@ -174,7 +175,8 @@ class _Run:
         self.phases.begin("write")
         built = self._built(found.prepared)
         self.phases.begin("measure")
-        left = self._left(WRITING_SECONDS)
+        is_split = any(each.prepared.split is not None for each in (found, *others))
+        left = self._left(WRITING_SECONDS + (PROVING_SPLIT_SECONDS if is_split else 0.0))
         decided = time_beside_others(found, others, self.options, self.progress, left)
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
