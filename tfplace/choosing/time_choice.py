@@ -10,9 +10,14 @@ from contextlib import nullcontext
 
 import numpy as np
 
-from tfplace.choosing.baselines import SINGLE
 from tfplace.choosing.choose import Choice, confirmed
-from tfplace.choosing.compare import PLACED, Tried, compare, placements_to_compare
+from tfplace.choosing.compare import (
+    BASELINES,
+    PLACED,
+    Tried,
+    compare,
+    placements_to_compare,
+)
 from tfplace.choosing.finalists import has_finalists, of_measured_search
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.found import Decided, Found
@@ -177,11 +182,15 @@ def _on_corrected_machine(
 def _comparison_seconds(decided: Decided, unsplit: Found | None) -> float:
     """What the comparison with given and single takes, which matters more than rivals.
 
-    A split step's rounds have prepared no unsplit one.
+    Given, where it is not single, is in no round before; nor is the unsplit step.
     """
-    own = decided.choice.candidate.step_seconds
-    searched = decided.searched if unsplit is None else unsplit.searched
-    singles = [c.step_seconds for c in searched.baselines if c.name == SINGLE]
-    single = min(filter(math.isfinite, singles), default=own)
-    num_ops = 0 if unsplit is None else unsplit.prepared.problem.num_ops
-    return (own + single) * COMPARED_STEPS + SECONDS_PER_OP * num_ops
+    own = decided.choice.candidate
+    whole = Found(decided.prepared, decided.searched) if unsplit is None else unsplit
+    compared = {
+        each.device_of_op.tobytes(): each.step_seconds
+        for each in whole.searched.baselines
+        if each.name in BASELINES and math.isfinite(each.step_seconds)
+    }
+    num_new = len(compared) if unsplit is not None else max(len(compared) - 1, 0)
+    steps = sum(compared.values()) + own.step_seconds
+    return steps * COMPARED_STEPS + num_new * SECONDS_PER_OP * whole.prepared.problem.num_ops

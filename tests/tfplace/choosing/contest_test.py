@@ -20,6 +20,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.rounds import contest, first_plans
 from tfplace.choosing.rounds.corrections import ForwardModel
+from tfplace.choosing.rounds.real_runs import SECONDS_PER_OP
 from tfplace.measurement.timing import Timing
 from tfplace.progress import Progress
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -220,3 +221,22 @@ def test_where_a_split_step_is_not_faster_the_unsplit_one_is_kept(decide: Any) -
     assert measured[-1] == ["single", "placed"]
     assert decided.choice.verdict == "kept_single" and decided.choice.candidate.name == "single"
     assert decided.prepared.unlimited is not None and decided.timings is not None
+
+
+def test_rounds_leave_time_to_all_that_is_compared(decide: Any) -> None:
+    """Given is a placement of its own where single is another device, and must be prepared."""
+    single, placed = _candidate("single", POOL[0]), _candidate("found by auto", POOL[2])
+    given = _candidate("given", POOL[1])
+
+    def reserved(*baselines: Candidate) -> float:
+        searched = Searched(baselines, [*baselines, placed], None)  # type: ignore[arg-type]
+        decided = Decided(_prepared(), searched, Choice(placed, "placed", "faster"))
+        return time_choice._comparison_seconds(decided, None)
+
+    steps = single.step_seconds + placed.step_seconds
+    assert reserved(single) == pytest.approx(time_choice.COMPARED_STEPS * steps)
+    preparing = SECONDS_PER_OP * MODEL.problem.num_ops
+    more = time_choice.COMPARED_STEPS * given.step_seconds + preparing
+    assert reserved(single, given) == pytest.approx(reserved(single) + more)
+    same = dataclasses.replace(single, name="given")
+    assert reserved(single, same) == reserved(single)
