@@ -8,18 +8,22 @@ that. Nor is it worth the while to gather a table elsewhere that fits a message.
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections import defaultdict
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of, parse_input
+from graphs.names import data_inputs, op_of
+from rewrite.split.merge_reads import (
+    Variable,
+    uses_of_variables,
+    variable_of_handle,
+    with_nodes,
+    written_after,
+)
 from rewrite.split.repeat import MOST_BYTES
 
 _GATHER, _READ = "ResourceGather", "ReadVariableOp"
 _PRODUCTS = frozenset("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum".split())
-_ONLY_READ = frozenset({_GATHER, _READ, "ResourceGatherNd", "VariableShape"})
 
 
 def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
@@ -37,42 +41,41 @@ def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
     changed = _changed(flat)
     if not changed:
         return flat
-    graph_def = type(flat.graph_def)(
-        versions=flat.graph_def.versions, library=flat.graph_def.library
-    )
-    origins = []
+    taken = set(flat.nodes)
+    rows = []
     for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
-        new = _of_read(node, set(flat.nodes)) if node.name in changed else [node]
-        graph_def.node.extend(new)
-        origins += [origin] * len(new)
-    return dataclasses.replace(flat, graph_def=graph_def, origins=origins)
+        new = _of_read(node, taken) if node.name in changed else [node]
+        rows += [(each, origin) for each in new]
+    return with_nodes(flat, rows)
 
 
 def _changed(flat: FlatGraph) -> set[str]:
     """The gathers that are to read a copy."""
-    users: dict[str, list[Any]] = defaultdict(list)
-    for node in flat.graph_def.node:
-        for name in data_inputs(node):
-            users[op_of(name)].append(node)
-    special = {*flat.unit_of_node, *flat.share_of_node, *flat.after_of_node}
-    special.update(name for names in flat.after_of_node.values() for name in names)
-    found: set[str] = set()
-    for handle in flat.graph_def.node:
-        if handle.op != "VarHandleOp":
-            continue
-        using = users[handle.name]
-        gathers = [node for node in using if _may_read(node) and node.name not in special]
-        writers = {node.name for node in using if node.op not in _ONLY_READ}
-        read = [user for node in using if node.op == _READ for user in users[node.name]]
-        is_sent = any(node.op in _PRODUCTS for node in read) or _is_small(handle)
-        names = {node.name for node in gathers}
-        if names and is_sent and _come_after(flat, names, writers):
-            found |= names
-    return found
+    gathers, writers = uses_of_variables(flat, _may_read)
+    if not gathers:
+        return set()
+    is_sent = _small(flat) | _multiplied(flat)
+    wanted = {variable: names for variable, names in gathers.items() if variable in is_sent}
+    found = written_after(flat, wanted, writers)
+    return {name for names in found.values() for name in names}
 
 
 def _may_read(node: Any) -> bool:
     return node.op == _GATHER and len(node.input) == 2 and not node.attr["batch_dims"].i
+
+
+def _multiplied(flat: FlatGraph) -> set[Variable]:
+    """The variables whose value a product takes."""
+    reads, _ = uses_of_variables(flat, lambda node: node.op == _READ)
+    products = [node for node in flat.graph_def.node if node.op in _PRODUCTS]
+    factors = {op_of(name) for node in products for name in data_inputs(node)}
+    return {variable for variable, names in reads.items() if not factors.isdisjoint(names)}
+
+
+def _small(flat: FlatGraph) -> set[Variable]:
+    """The variables that fit a message."""
+    handles = [node for node in flat.graph_def.node if node.op == "VarHandleOp"]
+    return {variable_of_handle(node) for node in handles if _is_small(node)}
 
 
 def _is_small(handle: Any) -> bool:
@@ -82,21 +85,6 @@ def _is_small(handle: Any) -> bool:
     is_known = not handle.attr["shape"].shape.unknown_rank and min(shape, default=0) >= 0
     size = tf.as_dtype(handle.attr["dtype"].type).size
     return is_known and math.prod(shape) * size <= MOST_BYTES
-
-
-def _come_after(flat: FlatGraph, first: set[str], last: set[str]) -> bool:
-    """Whether each of the last ops surely runs after all of the first."""
-    bit_of = {name: 1 << i for i, name in enumerate(sorted(first))}
-    before: dict[str, int] = {}
-    if not last:
-        return True
-    for node in flat.graph_def.node:
-        found = 0
-        for name in node.input:
-            source = parse_input(name).op
-            found |= before.get(source, 0) | bit_of.get(source, 0)
-        before[node.name] = found
-    return all(before[name] == (1 << len(first)) - 1 for name in last)
 
 
 def _of_read(node: Any, taken: set[str]) -> list[Any]:

@@ -10,15 +10,17 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from graphs.flat_graph import FlatGraph
+from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, op_of, parse_input
 
 _READ = "ReadVariableOp"
 _NEVER_WRITE = frozenset({_READ, "ResourceGather", "ResourceGatherNd", "VariableShape"})
 _PLACE = "loc:@"
+Variable = tuple[bytes, bytes, int]
+"""What tells variables apart: container, name and dtype."""
 
 
 def merge_reads(flat: FlatGraph) -> FlatGraph:
@@ -36,72 +38,105 @@ def merge_reads(flat: FlatGraph) -> FlatGraph:
     kept_for = _kept_for(flat)
     if not kept_for:
         return flat
-    graph_def = type(flat.graph_def)(
-        versions=flat.graph_def.versions, library=flat.graph_def.library
-    )
-    rows = zip(flat.graph_def.node, flat.origins, strict=True)
-    rest = [(node, origin) for node, origin in rows if node.name not in kept_for]
-    for node, _ in rest:
+    rows = []
+    for node, origin in zip(flat.graph_def.node, flat.origins, strict=True):
+        if node.name in kept_for:
+            continue
         new = copy.deepcopy(node)
         inputs = [_renamed(name, kept_for) for name in node.input]
         data = [name for name in inputs if not name.startswith("^")]
         new.input[:] = [*data, *dict.fromkeys(name for name in inputs if name.startswith("^"))]
         _rename_places(new, kept_for)
-        graph_def.node.append(new)
-    return dataclasses.replace(flat, graph_def=graph_def, origins=[origin for _, origin in rest])
+        rows.append((new, origin))
+    return with_nodes(flat, rows)
+
+
+def with_nodes(flat: FlatGraph, rows: Sequence[tuple[Any, Origin]]) -> FlatGraph:
+    """The step with other nodes, each a NodeDef and its origin."""
+    own = flat.graph_def
+    graph_def = type(own)(versions=own.versions, library=own.library)
+    graph_def.node.extend(node for node, _ in rows)
+    origins = [origin for _, origin in rows]
+    return dataclasses.replace(flat, graph_def=graph_def, origins=origins)
 
 
 def _kept_for(flat: FlatGraph) -> Mapping[str, str]:
     """{read that is left out: the read that takes its place}."""
-    reads, writers = _uses_of_variables(flat)
+    reads, writers = uses_of_variables(flat, lambda node: node.op == _READ and len(node.input) == 1)
     several = {variable: names for variable, names in reads.items() if len(names) > 1}
-    if not several:
-        return {}
-    bit_of = {name: 1 << i for i, name in enumerate(n for names in several.values() for n in names)}
-    before = _reads_before(flat, bit_of)
     kept_for: dict[str, str] = {}
-    for variable, names in several.items():
-        first, *others = names
-        mask = sum(bit_of[name] for name in names)
-        if all(before[writer] & mask == mask for writer in writers[variable]):
-            kept_for.update(dict.fromkeys(others, first))
+    for first, *others in written_after(flat, several, writers).values():
+        kept_for.update(dict.fromkeys(others, first))
     return kept_for
 
 
-def _uses_of_variables(
-    flat: FlatGraph,
-) -> tuple[dict[tuple[bytes, bytes, int], list[str]], dict[tuple[bytes, bytes, int], set[str]]]:
-    """{variable: its reads that may be merged}, {variable: what else may write it}."""
+def uses_of_variables(
+    flat: FlatGraph, is_wanted: Callable[[Any], bool]
+) -> tuple[dict[Variable, list[str]], dict[Variable, set[str]]]:
+    """{variable: its readers that are wanted and may be changed}, {variable: what may write it}.
+
+    Args:
+      flat: the step with its calls opened.
+      is_wanted: whether a reader of a variable's handle is one of those.
+    """
     variable_of = {
-        node.name: _variable(node) for node in flat.graph_def.node if node.op == "VarHandleOp"
+        node.name: variable_of_handle(node)
+        for node in flat.graph_def.node
+        if node.op == "VarHandleOp"
     }
     fixed = {op_of(fetch) for fetch in flat.fetches} | flat.unit_of_node.keys()
     fixed |= flat.share_of_node.keys() | flat.after_of_node.keys()
     fixed.update(name for names in flat.after_of_node.values() for name in names)
-    reads: dict[tuple[bytes, bytes, int], list[str]] = defaultdict(list)
-    writers: dict[tuple[bytes, bytes, int], set[str]] = defaultdict(set)
+    readers: dict[Variable, list[str]] = defaultdict(list)
+    writers: dict[Variable, set[str]] = defaultdict(set)
     for node in flat.graph_def.node:
         for name in data_inputs(node):
             variable = variable_of.get(parse_input(name).op)
             if variable is None:
                 continue
-            if node.op == _READ and len(node.input) == 1 and node.name not in fixed:
-                if node.attr["dtype"].type == variable[2]:
-                    reads[variable].append(node.name)
-            elif node.op not in _NEVER_WRITE:
+            if node.op not in _NEVER_WRITE:
                 writers[variable].add(node.name)
-    return reads, writers
+            elif node.name in fixed or not is_wanted(node):
+                continue
+            elif node.attr["dtype"].type == variable[2]:
+                readers[variable].append(node.name)
+    return readers, writers
 
 
-def _variable(node: Any) -> tuple[bytes, bytes, int]:
-    """What tells variables apart: container, name and dtype."""
+def written_after(
+    flat: FlatGraph,
+    readers: Mapping[Variable, Sequence[str]],
+    writers: Mapping[Variable, Collection[str]],
+) -> dict[Variable, Sequence[str]]:
+    """The readers of the variables that are never written, or only after all of these readers.
+
+    Args:
+      flat: the step with its calls opened.
+      readers: {variable: some of its readers}.
+      writers: {variable: all that may write it}.
+    """
+    if not readers:
+        return {}
+    every = [name for names in readers.values() for name in names]
+    bit_of = {name: 1 << i for i, name in enumerate(every)}
+    before = _readers_before(flat, bit_of)
+    found = {}
+    for variable, names in readers.items():
+        mask = sum(bit_of[name] for name in names)
+        if all(before[writer] & mask == mask for writer in writers.get(variable, ())):
+            found[variable] = names
+    return found
+
+
+def variable_of_handle(node: Any) -> Variable:
+    """The variable of a VarHandleOp; several ops may hold a handle of one."""
     name = node.attr["shared_name"].s if "shared_name" in node.attr else b""
     container = node.attr["container"].s if "container" in node.attr else b""
     return container, name or node.name.encode(), node.attr["dtype"].type
 
 
-def _reads_before(flat: FlatGraph, bit_of: Mapping[str, int]) -> Mapping[str, int]:
-    """{op: which reads surely come before it}, as bits."""
+def _readers_before(flat: FlatGraph, bit_of: Mapping[str, int]) -> Mapping[str, int]:
+    """{op: which readers surely come before it}, as bits."""
     before: dict[str, int] = {}
     for node in flat.graph_def.node:
         found = 0

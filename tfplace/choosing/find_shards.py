@@ -235,7 +235,7 @@ class ShardSearch:
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
         options = dataclasses.replace(self._options.problem, num_shards=shards)
         began = time.monotonic()
-        is_timed = self._whole.timed is not None and bool(self._whole.timed.traced)
+        is_timed = self._whole.costs.source != "analytic"
         work = functools.partial(prepare, options, trace=is_timed, unsplit=self._whole)
         try:
             with interruptible() as interruption, self._progress.working():

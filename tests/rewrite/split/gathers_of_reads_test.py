@@ -68,3 +68,18 @@ def test_a_gather_that_a_write_may_come_before_stays():
         tf.raw_ops.AssignAddVariableOp(resource=table.handle, value=tf.ones([50, 4]), name="write")
     flat = flat_graph(graph, IDS, ["rows:0", "write"])
     assert gathers_of_reads(flat) is flat
+
+
+def test_a_gather_that_a_write_through_another_handle_may_come_before_stays():
+    """Two ops may hold handles of one variable: what one of them writes, the other reads."""
+    with tf.Graph().as_default() as graph:
+        ids = v1.placeholder(tf.int32, [6], "ids")
+        handles = [
+            tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[50, 4], shared_name="table", name=name)
+            for name in ("one", "other")
+        ]
+        rows = tf.raw_ops.ResourceGather(resource=handles[0], indices=ids, dtype=tf.float32)
+        tf.identity(rows, name="rows")
+        tf.raw_ops.AssignAddVariableOp(resource=handles[1], value=tf.ones([50, 4]), name="write")
+    flat = flat_graph(graph, IDS, ["rows:0", "write"])
+    assert gathers_of_reads(flat) is flat
