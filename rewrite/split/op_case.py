@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class CaseInput:
       dtype: of the tensor or the variable.
       state: what the copies read.
       value: the whole tensor, where no run can change it.
-      values_of_shards: what each copy reads instead, where the input holds sizes.
+      sizes_at: {element of the value: the state whose size it is}, where the input holds sizes.
       rows: how the rows that it names count the batch, where each entry names rows of its own.
       is_handle: whether it is the handle of a variable.
       is_list: whether it is a TensorList of the rows of such a tensor.
@@ -35,7 +36,7 @@ class CaseInput:
     dtype: str
     state: State
     value: np.ndarray | None = None
-    values_of_shards: tuple[np.ndarray, ...] = ()
+    sizes_at: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
     is_handle: bool = False
     is_list: bool = False
     rows: Sharded | None = None
@@ -43,9 +44,15 @@ class CaseInput:
     @property
     def key(self) -> tuple[Any, ...]:
         """What two inputs that are alike have in common."""
-        values = () if self.value is None else (self.value, *self.values_of_shards)
-        written = tuple((str(v.dtype), v.shape, v.tobytes()) for v in values)
-        return self.shape, self.dtype, self.state, written, self.is_handle, self.is_list, self.rows
+        value = self.value
+        written = () if value is None else (str(value.dtype), value.shape, value.tobytes())
+        about = (*written, *self.sizes_at.items())
+        return self.shape, self.dtype, self.state, about, self.is_handle, self.is_list, self.rows
+
+    def value_of(self, size: int) -> np.ndarray:
+        """The value where `size` entries of the batch are all that there is."""
+        assert self.value is not None
+        return of_shard(self.value, self.sizes_at, size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,11 +67,10 @@ class OpCase:
       inputs: its data inputs.
       outputs: the state of each output; of a TensorList that of all its elements in one tensor.
       lists: {output that is a TensorList: the shape of an element}.
+      shapes: of each whole output.
       sizes: entries of the batch in each shard.
       is_mean: whether terms are weighted by their part of the batch.
       library: the functions that it calls; None where it calls none.
-      num_elements: of all whole inputs and outputs together.
-      work: about how many operations it takes.
     """
 
     name: str
@@ -74,11 +80,27 @@ class OpCase:
     inputs: tuple[CaseInput, ...]
     outputs: tuple[State, ...]
     lists: Mapping[int, Shape]
+    shapes: Sequence[Shape]
     sizes: tuple[int, ...]
     is_mean: bool
     library: Any
-    num_elements: int
-    work: float
+
+    @property
+    def num_elements(self) -> int:
+        """Elements of all whole inputs and outputs together."""
+        return sum(map(_elements, (*(i.shape for i in self.inputs), *self.shapes)))
+
+    @property
+    def work(self) -> float:
+        """About how many operations it takes.
+
+        [m, k] by [k, n] takes m * k * n multiplications: the root of the three sizes' product.
+        """
+        op_type, inputs = self.node.op, [_elements(each.shape) for each in self.inputs]
+        if ("MatMul" in op_type or "Conv" in op_type or op_type == "Einsum") and len(inputs) > 1:
+            sizes = (*sorted(inputs)[-2:], _elements(self.shapes[0]))
+            return math.sqrt(math.prod(map(float, sizes)))
+        return float(self.num_elements)
 
     @property
     def is_heavy(self) -> bool:
@@ -89,3 +111,16 @@ class OpCase:
     def num_bytes(self) -> int:
         """What it takes to run it whole and in parts."""
         return _COPIES * (4 if self.is_heavy else 8) * self.num_elements
+
+
+def _elements(shape: Shape) -> int:
+    return math.prod(max(size, 1) for size in shape or ())
+
+
+def of_shard(value: np.ndarray, sizes_at: Mapping[int, Sharded], size: int) -> np.ndarray:
+    """What an input that holds sizes is for a shard that has `size` entries of the batch."""
+    changed = np.array(value).reshape(-1)
+    for element, state in sizes_at.items():
+        if changed[element] != -1:
+            changed[element] = state.size(size)
+    return changed.reshape(np.shape(value))

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
-
-import numpy as np
 
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
@@ -20,7 +17,7 @@ from rewrite.split.decide import Decisions
 from rewrite.split.list_cases import list_input, lists_made, of_rows
 from rewrite.split.op_case import CaseInput, OpCase, Shape
 from rewrite.split.op_view import Answer, Split
-from rewrite.split.states import Sharded, State, shard_sizes
+from rewrite.split.states import State, shard_sizes
 
 
 def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpCase]:
@@ -80,12 +77,10 @@ def _case(
     name: str,
     sizes: tuple[int, ...],
 ) -> OpCase:
-    each = [_elements(i.shape) for i in inputs], [_elements(s) for s in shapes]
+    library = flat.graph_def.library if _calls(bare) else None
     return OpCase(
-        name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, sizes,
-        answer.is_mean,
-        flat.graph_def.library if _calls(bare) else None,
-        sum(each[0]) + sum(each[1]), _work(bare.op, *each),
+        name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes, sizes,
+        answer.is_mean, library,
     )  # fmt: skip
 
 
@@ -107,23 +102,11 @@ def _inputs(
             yield list_input(decisions, node, with_index(source.tensor), state, sizes)
             continue
         value = decisions.values.value(with_index(source.tensor))
-        entries = answer.shape_inputs.get(position, {})
-        own: tuple[np.ndarray, ...] = ()
-        if entries and value is not None:
-            own = tuple(of_shard(value, entries, size) for size in sizes)
+        sizes_at = answer.shape_inputs.get(position, {}) if value is not None else {}
         if value is not None and "float" in dtype and not (value.size == 1 and value.all()):
             value = None  # random numbers prove more than zeros, and are alike for many ops
         shape = properties.shape_of[source.op][source.output]
-        yield CaseInput(shape, dtype, state, value, own, rows=answer.row_inputs.get(position))
-
-
-def of_shard(value: np.ndarray, entries: Mapping[int, Sharded], size: int) -> np.ndarray:
-    """What an input that holds sizes is for a shard that has `size` entries of the batch."""
-    changed = np.array(value).reshape(-1)
-    for entry, state in entries.items():
-        if changed[entry] != -1:
-            changed[entry] = state.outer * size * state.inner
-    return changed.reshape(np.shape(value))
+        yield CaseInput(shape, dtype, state, value, sizes_at, rows=answer.row_inputs.get(position))
 
 
 def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
@@ -151,14 +134,3 @@ def _calls(node: Any) -> bool:
     return any(
         value.WhichOneof("value") == "func" or value.list.func for value in node.attr.values()
     )
-
-
-def _elements(shape: Shape) -> int:
-    return math.prod(max(size, 1) for size in shape or ())
-
-
-def _work(op_type: str, inputs: list[int], outputs: list[int]) -> float:
-    """[m, k] by [k, n] takes m * k * n multiplications: the root of the three sizes' product."""
-    if ("MatMul" in op_type or "Conv" in op_type or op_type == "Einsum") and len(inputs) > 1:
-        return math.sqrt(math.prod(float(n) for n in (*sorted(inputs)[-2:], outputs[0])))
-    return float(sum(inputs) + sum(outputs))

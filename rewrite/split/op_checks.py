@@ -11,7 +11,7 @@ from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.meanings import Meaning
-from rewrite.split.op_cases import of_shard
+from rewrite.split.op_case import of_shard
 from rewrite.split.op_view import Split
 from rewrite.split.prove_bodies import BodyProver
 from rewrite.split.same_op import require_same_op, same_array

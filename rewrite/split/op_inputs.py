@@ -56,8 +56,8 @@ def made_up(case: OpCase, position: int, dtype: Any) -> tuple[np.ndarray, list[n
     )
     if given.rows is not None:
         return _own_rows(case, given, given.rows, whole)
-    if given.values_of_shards:
-        return whole, [value.astype(dtype) for value in given.values_of_shards]
+    if given.sizes_at:
+        return whole, [given.value_of(size).astype(dtype) for size in case.sizes]
     if isinstance(given.state, Sharded):
         return whole, cut(whole, given.state, case.sizes)
     return whole, [whole] * len(case.sizes)

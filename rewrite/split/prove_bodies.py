@@ -18,7 +18,8 @@ from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.pass_base import RewriteError
 from rewrite.split.body_reading import BodyReading
 from rewrite.split.meanings import Meaning
-from rewrite.split.op_cases import bodies_of, of_shard
+from rewrite.split.op_case import of_shard
+from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split
 from rewrite.split.same_op import require_same_op, same_array
 from rewrite.split.split_body import SplitBody

@@ -1,10 +1,11 @@
 """Proves the rules on the very ops that they split: an op's parts, put together, are its whole.
 
 Every distinct split op of a step (type, attributes, shapes, states and known inputs) is run whole
-and in parts on random inputs of its real shapes, in float64 where it has a CPU kernel for that,
-and what numpy makes of the parts must be the whole. Nothing of `build_step` is used, nor are the
-rules: what is proven are the answers that they gave. Of an op that runs functions the ops in them
-are proven so, and `prove_bodies` proves that each shard's function has the right ones.
+and in parts on random inputs of its real shapes, a large one with fewer entries of the batch, in
+float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
+Nothing of `build_step` is used, nor are the rules: what is proven are the answers that they gave.
+Of an op that runs functions the ops in them are proven so, and `prove_bodies` proves that each
+shard's function has the right ones.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from graphs.flat_graph import FlatGraph
 from graphs.host.child import ChildError, ask_child
 from rewrite.split.decide import Decisions
+from rewrite.split.fewer_entries import with_fewer_entries
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
@@ -89,8 +91,20 @@ def prove_ops(
 def prove_cases(
     cases: Sequence[OpCase], seconds: float, memory_bytes: float | None
 ) -> list[CaseOutcome]:
-    """The outcome of each case: the least work first, so that many are proven in the time."""
+    """The outcome of each case; of a large one with fewer entries, as it is only if that fails."""
     end = time.monotonic() + seconds
+    fewer = [with_fewer_entries(case) for case in cases]
+    outcomes = _outcomes(
+        [f or case for f, case in zip(fewer, cases, strict=True)], end, memory_bytes
+    )
+    again = [i for i, each in enumerate(outcomes) if fewer[i] and each != CaseOutcome()]
+    for i, each in zip(again, _outcomes([cases[i] for i in again], end, memory_bytes), strict=True):
+        outcomes[i] = each
+    return outcomes
+
+
+def _outcomes(cases: Sequence[OpCase], end: float, memory_bytes: float | None) -> list[CaseOutcome]:
+    """The outcome of each case: the least work first, so that many are proven until `end`."""
     outcome_of: dict[int, CaseOutcome] = {}
     fitting = []
     for index, case in enumerate(cases):
