@@ -20,8 +20,9 @@ def split_step(
       num_shards: M.
       num_layers: each has a variable of 8 bytes, more in later layers, and an update of it.
       seconds: of each copy, on all devices or on each.
-      hosts: {host: its shards}, where there are several: weights are read through a cast, handed on
-        on each host, and gradients summed there first.
+      hosts: {host: its shards}, where there are several: weights are read through a cast and handed
+        on from shard to shard, gradients summed from host to host; each layer's variable is at home
+        beside the first shard of one host after another.
       machine: what Machine takes; a CPU, two GPUs and fast links where nothing is said.
     """
     ops = [Op("x", 0.0, (), (4,)), Op("x/cut", 0.0, ("x:0",), (1,) * num_shards)]
@@ -49,24 +50,38 @@ def split_step(
     return build_problem(ops, Machine(**options))
 
 
+def _hosts_from(layer: int, hosts: Mapping[int, Sequence[int]]) -> list[tuple[int, list[int]]]:
+    """The hosts from a layer's home on, and their shards from its turn on."""
+    rows, turn = list(hosts.items()), layer // len(hosts)
+    at = layer % len(rows)
+    turned = [(host, turn % len(shards), list(shards)) for host, shards in (*rows[at:], *rows[:at])]
+    return [(host, [*shards[by:], *shards[:by]]) for host, by, shards in turned]
+
+
 def _handed_on(ops: list[Op], layer: int, hosts: Mapping[int, Sequence[int]]) -> list[str]:
     """Adds a cast of a layer's variable and its relays; what each shard reads."""
     size = (8 * (layer + 1),)
     ops.append(Op(f"cast{layer}", 0.0, (f"w{layer}:0",), size))
-    read = {}
-    for host, shards in hosts.items():
-        name = f"cast{layer}/relayed/host_{host}"
-        ops.append(Op(name, 0.0, (f"cast{layer}:0",), size))
-        read.update(dict.fromkeys(shards, f"{name}:0"))
+    read, first = {}, f"cast{layer}:0"
+    for _, shards in _hosts_from(layer, hosts):
+        here = first
+        for shard in shards:
+            name = f"cast{layer}/relayed/shard_{shard}"
+            ops.append(Op(name, 0.0, (here,), size))
+            here = read[shard] = f"{name}:0"
+        first = read[shards[0]]
     return [read[shard] for shard in sorted(read)]
 
 
 def _summed_on_hosts(
     ops: list[Op], layer: int, hosts: Mapping[int, Sequence[int]], terms: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Adds a layer's sum on each host."""
-    names = [f"grad/l{layer}/summed/host_{host}" for host in hosts]
-    for name, shards in zip(names, hosts.values(), strict=True):
+    """Adds a layer's sums on all hosts but its home, from host to host; what is left to add."""
+    so_far: tuple[str, ...] = ()
+    (_, own), *others = _hosts_from(layer, hosts)
+    for host, shards in others:
+        name = f"grad/l{layer}/summed/host_{host}"
         mine = tuple(terms[shard] for shard in shards)
-        ops.append(Op(name, 0.01, mine, (8 * (layer + 1),)))
-    return tuple(f"{name}:0" for name in names)
+        ops.append(Op(name, 0.01, (*mine, *so_far), (8 * (layer + 1),)))
+        so_far = (f"{name}:0",)
+    return (*(terms[shard] for shard in own), *so_far)

@@ -103,7 +103,9 @@ class _Builder:
         self.copies = self._names_of_copies()
         self.said: dict[str, list[str]] = {}
         self.shapes = self._shapes(advice)
-        self.tensors = StepTensors(self.writer, self.shapes, self.properties, decisions, num_shards)
+        self.tensors = StepTensors(
+            self.writer, self.shapes, self.properties, decisions, num_shards, flat
+        )
         numbers = ShardNumbers(self.writer, self.shapes, num_shards)
         self.functions = ShardFunctions(
             flat.library, numbers, decisions.batch, num_shards, taken.functions

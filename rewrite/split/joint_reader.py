@@ -19,8 +19,10 @@ _COMBINES = {
 _ATTRS = {
     "ConcatV2": {"T", "Tidx", "N"}, "SplitV": {"T", "Tlen", "num_split"},
     "Reshape": {"T", "Tshape"}, "AddN": {"T", "N"}, "LogicalAnd": set(), "LogicalOr": set(),
-    "EnsureShape": {"T", "shape"},
+    "EnsureShape": {"T", "shape"}, "Slice": {"T", "Index"},
 }  # fmt: skip
+_OF_ROWS = frozenset({"AddN", "AddV2", "Identity", "ConcatV2"})
+"""What may read a block of rows."""
 
 
 class JointReader:
@@ -49,15 +51,20 @@ class JointReader:
         first = inputs[0] if inputs else None
         if not isinstance(first, Meaning) or first.first_row:
             raise self._wrong(node)
+        is_block = any(isinstance(each, Meaning) and each.rows for each in inputs)
+        if is_block and node.op not in _OF_ROWS:
+            raise self._wrong(node)
         allowed = _ATTRS.get(node.op, {"T"})
         if set(node.attr) != allowed:
             raise self._wrong(node)
         if "T" in allowed and node.attr["T"].type != self._whole_of(first.tensor).dtype:
             raise self._wrong(node)
         if node.op == "ConcatV2":
-            return [self._joined(node, inputs)]
+            return [self._put_together(node, inputs) if is_block else self._joined(node, inputs)]
         if node.op == "SplitV":
             return self._cut(node, inputs)
+        if node.op == "Slice":
+            return [self._block(node, inputs)]
         if node.op == "Reshape":
             return [self._reshaped(node, inputs)]
         if node.op == "EnsureShape":
@@ -125,16 +132,17 @@ class JointReader:
         terms = [term for term in inputs if isinstance(term, Meaning)]
         covered: frozenset[int] = frozenset()
         for term in terms:
-            if term != Meaning(terms[0].tensor, combine, term.shards) or covered & term.shards:
+            alike = Meaning(terms[0].tensor, combine, term.shards, rows=terms[0].rows)
+            if term != alike or covered & term.shards:
                 raise self._wrong(node)
             covered |= term.shards
         is_count_right = node.op != "AddN" or node.attr["N"].i == len(inputs)
         if len(terms) < len(inputs) or not is_count_right:
             raise self._wrong(node)
         if len(covered) < len(self._sizes):
-            return Meaning(terms[0].tensor, combine, covered)
+            return Meaning(terms[0].tensor, combine, covered, rows=terms[0].rows)
         self.found["sum"].add((terms[0].tensor, None))
-        return Meaning(terms[0].tensor)
+        return Meaning(terms[0].tensor, rows=terms[0].rows)
 
     def _cut(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
         whole, sizes, axis = inputs
@@ -162,6 +170,37 @@ class JointReader:
             Meaning(whole.tensor, state, frozenset({shard}), whole.is_apart)
             for shard in range(len(wanted))
         ]
+
+    def _block(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        """Some rows of a whole tensor, or of a term of one."""
+        given, begin, size = inputs
+        assert isinstance(given, Meaning)
+        shape = self._whole_of(given.tensor).shape
+        is_cut = isinstance(given.state, Sharded) or given.is_apart or given.is_unweighted
+        if is_cut or not shape or isinstance(begin, Meaning) or isinstance(size, Meaning):
+            raise self._wrong(node)
+        rows = int(begin[0]), int(begin[0] + size[0])
+        rest = [0] * (len(shape) - 1), [-1] * (len(shape) - 1)
+        if (begin[1:].tolist(), size[1:].tolist()) != rest or not 0 <= rows[0] < rows[1] <= shape[
+            0
+        ]:
+            raise self._wrong(node)
+        return dataclasses.replace(given, rows=rows)
+
+    def _put_together(self, node: Any, inputs: Sequence[Value]) -> Meaning:
+        """All rows again, of their blocks in order."""
+        *blocks, axis = inputs
+        whole = dataclasses.replace(inputs[0], rows=None)  # type: ignore[type-var]
+        assert isinstance(whole, Meaning)
+        end, shape = 0, self._whole_of(whole.tensor).shape
+        for block in blocks:
+            rows = block.rows if isinstance(block, Meaning) else None
+            if not rows or rows[0] != end or block != dataclasses.replace(whole, rows=rows):
+                raise self._wrong(node)
+            end = rows[1]
+        if not shape or end != shape[0] or not _is(axis, 0) or node.attr["N"].i != len(blocks):
+            raise self._wrong(node)
+        return whole
 
     def _reshaped(self, node: Any, inputs: Sequence[Value]) -> Meaning:
         """Takes the blocks outside of the batch apart, or puts them together again."""

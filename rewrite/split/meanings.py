@@ -22,6 +22,7 @@ class Meaning:
       is_apart: whether the blocks outside of the batch have a dimension of their own, at
         state.axis; state.inner is not known yet where all of it is apart.
       first_row: of numbers of rows: which row of the whole they count from.
+      rows: the first row and the one behind the last that it holds; None for all of them.
       is_unweighted: whether it still has to be multiplied by its share of the batch.
     """
 
@@ -31,6 +32,7 @@ class Meaning:
     is_apart: bool = False
     is_unweighted: bool = False
     first_row: int = 0
+    rows: tuple[int, int] | None = None
 
 
 Value = Meaning | np.ndarray

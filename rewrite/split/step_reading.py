@@ -179,7 +179,8 @@ class StepReading:
             raise RewriteError(f"reading {node.name!r} of the split step: its attributes are wrong")
         dtype = tf.as_dtype(node.attr["out_type"].type).as_numpy_dtype
         for value in inputs:
-            is_first = isinstance(value, Meaning) and value.shards <= {0}  # of a part: the first
+            # Of a part: the first, all of it.
+            is_first = isinstance(value, Meaning) and value.shards <= {0} and not value.rows
             asked = value.tensor if isinstance(value, Meaning) and is_first else ""
             if not asked or node.attr["T"].type != self._whole(asked).dtype:
                 raise RewriteError(f"reading {node.name!r} of the split step: of what is this?")

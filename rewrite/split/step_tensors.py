@@ -7,16 +7,20 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
-from graphs.names import parse_input, with_index
-from rewrite.split.across_shards import AcrossShards
+from graphs.flat_graph import FlatGraph
+from graphs.names import op_of, parse_input, with_index
+from rewrite.split.across_shards import AcrossShards, Way
 from rewrite.split.decide import Decisions
+from rewrite.split.homes import Homes
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes
-from rewrite.split.states import WHOLE, Partial, Sharded, State
+from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
 MOST_COPIED = 1 << 23
 """An input that holds more is sent in parts, not whole to each host."""
+MOST_AT_ONCE, BLOCK_BYTES = 1 << 24, 1 << 22
+"""What holds more than the first goes from host to host in blocks of rows of the second size."""
 
 
 class StepTensors:
@@ -33,12 +37,15 @@ class StepTensors:
         properties: TensorProperties,
         decisions: Decisions,
         num_shards: int,
+        flat: FlatGraph,
     ):
         self.counts = {"join": 0, "sum": 0, "cut": 0}
         self._writer, self._shapes, self._properties = writer, shapes, properties
         self._state_of_tensor = decisions.state_of_tensor
         self._inputs = decisions.axis_of_feed
         self._across = AcrossShards(writer, decisions)
+        self._homes = Homes(flat, list(self._across.hosts.values()))
+        self._is_open = decisions.is_open
         self._num_shards = num_shards
         self._parts: dict[tuple[str, State], list[str]] = {}
         self._whole: dict[str, str] = {}
@@ -98,16 +105,30 @@ class StepTensors:
         return self._parts[tensor, WHOLE]
 
     def _handed_on(self, tensor: str) -> list[str]:
-        whole = self.whole(tensor)
-        if not self._is_large(tensor):
-            return [whole] * self._num_shards
-        name = _named(tensor, "relayed")
-        return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards)
+        whole, way = self.whole(tensor), None
+        if self._is_large(tensor) and self._across.hosts:
+            home = self._homes.of_read(op_of(tensor), self._num_bytes(tensor))
+            way = Way(home, self._rows_of_blocks(tensor), len(self.shape(tensor)))
+        name, dtype = _named(tensor, "relayed"), self.dtype(tensor)
+        return self._across.handed_on(whole, name, dtype, self._num_shards, way)
 
     def _is_large(self, tensor: str) -> bool:
         """Whether it takes longer to send than a message takes to arrive."""
+        return self._num_bytes(tensor) > MOST_BYTES
+
+    def _num_bytes(self, tensor: str) -> int:
         op, _, index = tensor.partition(":")
-        return self._properties.bytes_of[op][int(index)] > MOST_BYTES
+        return self._properties.bytes_of[op][int(index)]
+
+    def _rows_of_blocks(self, tensor: str) -> Sequence[int]:
+        """The rows of a very large tensor in blocks; () for other tensors.
+
+        Only in a step of one batch size: how many rows there are might follow from it.
+        """
+        num_bytes, shape = self._num_bytes(tensor), self.shape(tensor)
+        if self._is_open or num_bytes <= MOST_AT_ONCE or not shape or shape[0] < 2:
+            return ()
+        return shard_sizes(shape[0], min(-(-num_bytes // BLOCK_BYTES), shape[0]))
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Of the whole tensor, for the batch size that the step is placed for."""
@@ -141,8 +162,12 @@ class StepTensors:
 
     def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
         name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
-        is_large = self._is_large(tensor)
-        return self._across.combined(state.combine, name, parts, self.dtype(tensor), is_large)
+        is_large, way = self._is_large(tensor), None
+        if is_large and self._across.hosts:
+            home, rank = self._homes.of_sum(op_of(tensor)), len(self.shape(tensor))
+            way = Way(home, self._rows_of_blocks(tensor), rank)
+        dtype = self.dtype(tensor)
+        return self._across.combined(state.combine, name, parts, dtype, is_large, way)
 
     def _terms(self, tensor: str, whole: str) -> list[str]:
         """A whole tensor as terms of a sum: the first shard has all of it."""
@@ -182,12 +207,13 @@ class StepTensors:
         It leaves before all else does. Parts that are cut first would wait behind the weights that
         are sent meanwhile.
         """
-        op, _, index = tensor.partition(":")
-        is_sent = MOST_BYTES < self._properties.bytes_of[op][int(index)] <= MOST_COPIED
+        is_sent = MOST_BYTES < self._num_bytes(tensor) <= MOST_COPIED
         if tensor not in self._inputs or not is_sent or state.outer > 1:
             return [whole] * self._num_shards
-        name = _named(tensor, "relayed")
-        return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards)
+        if not self._across.hosts:
+            return [whole] * self._num_shards
+        name, way = _named(tensor, "relayed"), Way(home=0)
+        return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards, way)
 
 
 def tensor_name(name: str) -> str:

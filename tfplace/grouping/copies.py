@@ -25,9 +25,9 @@ def shard_of_op(problem: Problem) -> IntArray:
 
 
 def host_of_op(problem: Problem) -> IntArray:
-    """i4[N]: for which of several hosts an op sums a tensor or hands it on; -1 for none."""
+    """i4[N]: for which of several hosts an op sums a tensor; -1 for none."""
     found = (HOST.search(name) for name in problem.graph.op_names)
-    return np.array([-1 if each is None else int(each[1]) for each in found], dtype=np.int32)
+    return np.array([-1 if each is None else int(each[2]) for each in found], dtype=np.int32)
 
 
 def is_split(problem: Problem) -> bool:

@@ -9,9 +9,13 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
-from tfplace.algorithms.placers.on_hosts import gather_on_hosts, hosts_in_turn, place_on_hosts
+from tfplace.algorithms.placers.on_hosts import (
+    hosts_in_turn,
+    place_sums_on_hosts,
+    ways_to_relays,
+)
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
-from tfplace.grouping.copies import host_of_op, shard_of_op
+from tfplace.grouping.copies import shard_of_op
 
 
 def data_parallel(
@@ -37,8 +41,7 @@ def data_parallel(
     home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
     wanted = home[shard]
     _spread_variables(problem, shard, wanted, devices, in_order_of_use)
-    place_on_hosts(problem, shard, wanted)
-    gather_on_hosts(problem, shard, wanted)
+    place_sums_on_hosts(problem, shard, wanted)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]
@@ -115,19 +118,22 @@ def _spread_variables(
     if in_order_of_use:
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
     in_turn = hosts_in_turn(problem, shard, wanted, devices[::-1].tolist())
+    ways = list(ways_to_relays(problem, (num_bytes[unit] > 0).tolist()))
+    homes = {int(unit[way[-1]]): int(wanted[relay]) for relay, way in reversed(ways)}
     held = dict.fromkeys(in_turn, 0.0)
     for number in order[num_bytes[order] > 0].tolist():
-        least = min(held, key=held.__getitem__)
+        least = homes.get(number, min(held, key=held.__getitem__))
         held[least] += num_bytes[number]
         wanted[unit == number] = least
+    for _, way in ways:  # such as a cast
+        wanted[way] = np.where(wanted[way] < 0, wanted[way[-1]], wanted[way])
 
 
 def _first_uses(problem: Problem, shard: IntArray, unit_of_op: LongArray) -> LongArray:
     """i8[V]: the first copy that reads something of each unit's whole ops; N for none."""
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
-    by_shards = (shard >= 0) | (host_of_op(problem) >= 0)
-    is_read = (shard[source] < 0) & by_shards[graph.use_op]
+    is_read = (shard[source] < 0) & (shard[graph.use_op] >= 0)
     first = np.full(int(unit_of_op.max()) + 1, problem.num_ops, dtype=np.int64)
     np.minimum.at(first, unit_of_op[source[is_read]], graph.use_op[is_read])
     return first

@@ -1,26 +1,25 @@
-"""Data parallelism over several hosts: where sums are made on each host, and weights handed on."""
+"""Data parallelism over several hosts: where sums are made, where what is handed on begins."""
 
 from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from graphs.names import HOST, RELAY
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.grouping.copies import host_of_op
 
-_GATHERS = frozenset({"Gather", "GatherV2"})
 
-
-def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
-    """Gives what sums or hands on a tensor for the shards of one host a device that has some.
+def place_sums_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
+    """Gives what sums a tensor for the shards of one host a device that has some.
 
     That of the variable where it has; else the one that is on its host what the variable's is on
-    its own, so that these, too, are spread as the variables are. What lies between a variable and
-    what hands it on, such as a cast, goes to the variable.
+    its own, so that these, too, are spread as the variables are. Blocks of rows lie on one device
+    after another.
 
     Args:
       problem: of a split step; its ops are in a topological order.
@@ -31,43 +30,46 @@ def place_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) ->
     if host.max(initial=-1) < 0:
         return
     graph = problem.graph
-    devices = _devices_of_hosts(problem, shard_of_op, wanted, host)
-    reads: dict[int, list[int]] = defaultdict(list)
+    devices = devices_of_hosts(problem, shard_of_op, wanted, host)
     users: dict[int, list[int]] = defaultdict(list)
     largest = np.argsort(-graph.tensor_bytes[graph.use_tensor], kind="stable")
-    uses = np.stack([graph.use_tensor, graph.use_op], axis=1)[largest]  # a weight, then its slice
-    for tensor, user in uses.tolist():
-        source = int(graph.tensor_producer[tensor])
-        reads[user].append(source)
-        users[source].append(user)
-    is_given = wanted >= 0
+    source = graph.tensor_producer[graph.use_tensor]
+    for maker, user in zip(source[largest].tolist(), graph.use_op[largest].tolist(), strict=True):
+        users[maker].append(user)
     for op in np.flatnonzero(host >= 0)[::-1].tolist():  # the last of a chain of sums first
-        is_sum = any(shard_of_op[source] >= 0 or host[source] >= 0 for source in reads[op])
-        way = _way(users if is_sum else reads, op, wanted)
-        home = int(wanted[way[-1]])
-        wanted[op] = _on_host(home, devices[int(host[op])], devices)
-        for other in way[:-1]:
-            if not is_sum and not is_given[other]:
-                wanted[other] = home
+        match, mine = HOST.search(graph.op_names[op]), devices[int(host[op])]
+        assert match is not None
+        if match[1]:
+            wanted[op] = mine[int(match[1]) % len(mine)]
+        else:
+            wanted[op] = _on_host(_home(users, op, wanted), mine, devices)
 
 
-def gather_on_hosts(problem: Problem, shard_of_op: IntArray, wanted: IntArray) -> None:
-    """Has shards' rows gathered where their host hands on the table, if that holds more than they.
-
-    Each shard's device is sent its rows then, and need not wait for the whole table.
+def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tuple[int, list[int]]]:
+    """What is handed on from shard to shard: the first op that does, and the way there.
 
     Args:
-      problem, shard_of_op, wanted: as above, when what hands on has its device.
+      problem: of a split step.
+      has_bytes: [N] whether an op is of a variable's unit.
+
+    Yields:
+      The op that hands on first, and the ops before it, back to the variable's.
     """
     graph = problem.graph
-    source, size = graph.tensor_producer[graph.use_tensor], graph.tensor_bytes
-    sent = np.zeros(problem.num_ops, dtype=np.int64)
-    np.add.at(sent, graph.tensor_producer, size)
-    is_gather = np.array([kind in _GATHERS for kind in graph.op_types], dtype=bool)
-    user = graph.use_op
-    moves = (host_of_op(problem)[source] >= 0) & is_gather[user] & (shard_of_op[user] >= 0)
-    moves &= size[graph.use_tensor] > sent[user]
-    wanted[user[moves]] = wanted[source[moves]]
+    is_relay = [RELAY.search(name) is not None for name in graph.op_names]
+    if not any(is_relay):
+        return
+    source = graph.tensor_producer[graph.use_tensor]
+    largest = np.argsort(graph.tensor_bytes[graph.use_tensor], kind="stable")
+    read = dict(zip(graph.use_op[largest].tolist(), source[largest].tolist(), strict=True))
+    for relay in np.flatnonzero(is_relay).tolist():
+        way = [read[relay]]
+        if is_relay[way[0]]:
+            continue
+        while not has_bytes[way[-1]] and way[-1] in read:
+            way.append(read[way[-1]])
+        if has_bytes[way[-1]]:
+            yield relay, way
 
 
 def hosts_in_turn(
@@ -85,7 +87,7 @@ def hosts_in_turn(
       devices: to be ordered.
     """
     host = host_of_op(problem)
-    rows = _devices_of_hosts(problem, shard_of_op, wanted, host).values()
+    rows = devices_of_hosts(problem, shard_of_op, wanted, host).values()
     host_of_device = {device: i for i, row in enumerate(rows) for device in row}
     if not host_of_device:
         return list(devices)
@@ -97,7 +99,7 @@ def hosts_in_turn(
     return [device for turn in turns for device in turn if device is not None]
 
 
-def _devices_of_hosts(
+def devices_of_hosts(
     problem: Problem, shard_of_op: IntArray, wanted: IntArray, host: IntArray
 ) -> Mapping[int, Sequence[int]]:
     """{host: the devices on which its shards lie}, ascending."""
@@ -111,15 +113,11 @@ def _devices_of_hosts(
     return {number: sorted(devices) for number, devices in found.items()}
 
 
-def _way(neighbours: Mapping[int, Sequence[int]], op: int, wanted: IntArray) -> list[int]:
-    """Along the largest tensors from an op to one that has its device; never empty."""
-    way = [op]
-    while len(way) == 1 or wanted[way[-1]] < 0:
-        further = neighbours.get(way[-1])
-        if not further:
-            break
-        way.append(further[0])
-    return way[1:] or way
+def _home(users: Mapping[int, Sequence[int]], op: int, wanted: IntArray) -> int:
+    """The device at the end of the way along the largest tensors from an op; -1 for none."""
+    while wanted[op] < 0 and users.get(op):
+        op = users[op][0]
+    return int(wanted[op])
 
 
 def _on_host(home: int, mine: Sequence[int], devices_of_host: Mapping[int, Sequence[int]]) -> int:

@@ -3,7 +3,9 @@
 All reads of variables could start at 0. What they send to other devices then fills the links, first
 come, first served, and what is computed waits behind values that nobody needs yet. So each send is
 given the latest time at which it arrives in time for its first user, later ones first; and its
-read waits for the last op on its device that ends before that.
+read waits for the last op on its device that ends before that. Over several hosts, where a value
+goes from one shard to the next, the time of its first user is what counts: each sends to one other
+alone, and so in the order in which it has begun.
 """
 
 from __future__ import annotations
@@ -13,21 +15,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from graphs.names import RELAY
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.choosing.order.anchors import Anchors, Bools
 from tfplace.choosing.order.edges import OrderEdges, order_edges
-from tfplace.grouping.copies import host_of_op
 from tfplace.simulation.schedule import Schedule
 
 
 def with_free_reads(problem: Problem, anchors: Anchors) -> Problem:
     """The problem as if reads were sent in no time: by its schedule, when is each one needed?
 
-    What hands a read on to the devices of a host is sent in no time, too.
+    What hands a read on from shard to shard is sent in no time, too.
     """
     graph = problem.graph
-    is_free = anchors.is_read | _hands_on(problem, anchors)
+    is_free = anchors.is_read | relays(problem)
     moved = np.where(is_free[graph.tensor_producer], 0, graph.tensor_bytes)
     return dataclasses.replace(problem, graph=dataclasses.replace(graph, tensor_bytes=moved))
 
@@ -79,28 +81,46 @@ def _held_until(problem: Problem, latest: Mapping[int, float]) -> FloatArray:
     return np.array(until)
 
 
+def relays(problem: Problem) -> Bools:
+    """bool[N]: what hands a whole value on from shard to shard, over several hosts."""
+    found = (RELAY.search(name) for name in problem.graph.op_names)
+    return np.array([each is not None and each[1] is None for each in found], dtype=bool)
+
+
 def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dict[int, float]:
-    """{read: when it has to end so that what it sends arrives in time}, last needed first."""
+    """{read: when it has to end so that what it sends arrives in time}, last needed first.
+
+    Where reads are handed on from shard to shard, how long that takes is left to `ahead_seconds`.
+    """
+    is_relay = relays(problem)
+    if is_relay.any():
+        return _needed_reads(problem, schedule, anchors, is_relay)
     graph, device = problem.graph, schedule.device_of_op
     needed = _needed_seconds(problem, schedule)
     # A user beside the variable (its weight decay) can wait as long as those elsewhere.
     needed[np.arange(graph.num_tensors), device[graph.tensor_producer]] = np.inf
     free_until = np.full(int(problem.link_channels.max(initial=-1)) + 1, np.inf)
-    relays = _hands_on(problem, anchors)
-    handed = _latest_of(problem, device, needed, relays, free_until)
-    for use in np.flatnonzero(relays[graph.use_op]).tolist():  # so early has a host to have it
-        tensor, relay = int(graph.use_tensor[use]), int(graph.use_op[use])
-        if device[relay] != device[graph.tensor_producer[tensor]] and relay in handed:
-            needed[tensor, device[relay]] = handed[relay]
     return _latest_of(problem, device, needed, anchors.is_read, free_until)
 
 
-def _hands_on(problem: Problem, anchors: Anchors) -> Bools:
-    """bool[N]: what gives the devices of one host what a read has read."""
-    graph, result = problem.graph, np.zeros(problem.num_ops, dtype=bool)
-    of_read = anchors.is_read[graph.tensor_producer[graph.use_tensor]]
-    result[graph.use_op[of_read]] = True
-    return result & (host_of_op(problem) >= 0)
+def _needed_reads(
+    problem: Problem, schedule: Schedule, anchors: Anchors, is_relay: Bools
+) -> dict[int, float]:
+    """{read that is handed on: when the first that reads it in the end starts}."""
+    graph = problem.graph
+    source = graph.tensor_producer[graph.use_tensor]
+    needed = np.full(problem.num_ops, np.inf)
+    is_handed_on = np.zeros(problem.num_ops, dtype=bool)
+    is_handed_on[source[is_relay[graph.use_op]]] = True
+    uses = np.flatnonzero(is_relay[source] | is_handed_on[source])
+    for use in uses[np.argsort(-source[uses], kind="stable")].tolist():  # users come before makers
+        maker, user = int(source[use]), int(graph.use_op[use])
+        if is_relay[user]:
+            needed[maker] = min(needed[maker], needed[user])
+        elif is_relay[maker]:
+            needed[maker] = min(needed[maker], float(schedule.op_start[user]))
+    reads = np.flatnonzero(anchors.is_read & is_handed_on & np.isfinite(needed))
+    return {int(read): float(needed[read]) for read in reads[np.argsort(-needed[reads])]}
 
 
 def _latest_of(

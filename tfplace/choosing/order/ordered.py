@@ -27,7 +27,7 @@ from tfplace.choosing.order.edges import (
     with_order_edges,
 )
 from tfplace.choosing.order.in_flight import in_flight_edges
-from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
+from tfplace.choosing.order.late_reads import late_read_edges, relays, with_free_reads
 from tfplace.choosing.order.ranks import by_longest_path, by_shard
 from tfplace.choosing.order.sequence import sequence_edges
 from tfplace.grouping.copies import is_split
@@ -39,6 +39,8 @@ Ranks = Callable[[Problem, IntArray], IntArray]
 RANKS: tuple[Ranks | None, ...] = (None, by_longest_path, by_shard)
 AHEAD_SHARES = (0.0, 0.003, 0.008)
 """How much earlier than at the last moment a variable is sent, in shares of the step's time."""
+RELAYED_SHARES = (0.02, 0.035, 0.06)
+"""The same where it is handed on from shard to shard, over several hosts: before it is needed."""
 WORTH = 1e-3
 """A step that is shorter by less than this share is not worth edges."""
 LESS_MEMORY = 0.1
@@ -116,12 +118,13 @@ def _proposed(
     """Held reads, a rank, and the edges of both."""
     if not np.isfinite(step_seconds):
         return
-    if is_split(problem):
+    is_relayed = bool(relays(problem).any())
+    if is_split(problem) and not is_relayed:
         yield from _in_flight(problem, device_of_op, anchors)
     free = with_free_reads(problem, anchors)
     for rank in ranks:
         ideal = _schedule(free, device_of_op, rank)
-        for share in (None, *AHEAD_SHARES):
+        for share in (None, *(RELAYED_SHARES if is_relayed else AHEAD_SHARES)):
             reads = NO_EDGES
             if share is not None:
                 reads = late_read_edges(problem, ideal, anchors, share * step_seconds)
@@ -136,6 +139,8 @@ def _proposed(
             else:
                 sequence = _sequence(held, device_of_op, rank, anchors)
                 yield reads, rank, _joined(reads, sequence)
+    if is_split(problem) and is_relayed:
+        yield from _in_flight(problem, device_of_op, anchors)
 
 
 def _in_flight(

@@ -32,61 +32,48 @@ def _crossing(problem, device_of_op):
 
 
 @pytest.mark.parametrize("in_order_of_use", [False, True])
-def test_sums_and_relays_lie_on_their_hosts_and_with_the_variable_where_it_is(in_order_of_use):
+def test_variables_lie_where_they_are_handed_on_first_and_sums_on_their_hosts(in_order_of_use):
     problem = _step()
     where = _devices(problem, data_parallel(problem, in_order_of_use=in_order_of_use))
-    for layer in range(4):
-        home = where[f"w{layer}"]
-        assert where[f"grad/l{layer}/summed"] == where[f"cast{layer}"] == home
-        for host in HOSTS:
-            places = {
-                where[f"grad/l{layer}/summed/host_{host}"],
-                where[f"cast{layer}/relayed/host_{host}"],
-            }
-            assert len(places) == 1 and HOST_OF_DEVICE[min(places)] == host
-            assert HOST_OF_DEVICE[home] != host or places == {home}
-    assert {where[f"w{layer}"] for layer in range(4)} == {1, 2, 3, 4}
-    away = [
-        f"cast{layer}/relayed/host_{1 - HOST_OF_DEVICE[where[f'w{layer}']]}" for layer in range(4)
-    ]
-    assert {where[name] for name in away} == {1, 2, 3, 4}  # spread as the variables are
-
-
-def test_weights_that_follow_each_other_come_from_one_host_after_another():
-    problem = _step()
-    for in_order_of_use in (False, True):
-        where = _devices(problem, data_parallel(problem, in_order_of_use=in_order_of_use))
-        hosts = [HOST_OF_DEVICE[where[f"w{layer}"]] for layer in range(4)]
-        assert hosts in ([1, 0, 1, 0], [0, 1, 0, 1])
+    for layer, home in enumerate((1, 3, 2, 4)):  # one host after the other, then their second GPU
+        assert where[f"w{layer}"] == where[f"cast{layer}"] == home
+        assert where[f"grad/l{layer}/summed"] == home
+        other = 1 - HOST_OF_DEVICE[home]
+        assert where[f"grad/l{layer}/summed/host_{other}"] == (home + 1) % 4 + 1
+        assert [where[f"cast{layer}/relayed/shard_{m}"] for m in range(4)] == [1, 2, 3, 4]
 
 
 def test_what_is_cut_out_of_a_variable_lies_with_it_though_constants_say_where_it_is_cut():
     ops = [Op("where", 0.0, (), (4,)), Op("table", 0.0, (), (64,), alloc=(0,), persistent=64)]
     ops.append(Op("slice", 0.0, ("where:0", "table:0"), (32,)))
-    for host, shards in HOSTS.items():
-        ops.append(Op(f"slice/relayed/host_{host}", 0.0, ("slice:0",), (32,)))
-        ops += [Op(f"user/shard_{m}", 1.0, (f"slice/relayed/host_{host}:0",), (2,)) for m in shards]
+    read = "slice"
+    for shard in (3, 0, 1, 2):
+        ops.append(Op(f"slice/relayed/shard_{shard}", 0.0, (f"{read}:0",), (32,)))
+        read = f"slice/relayed/shard_{shard}"
+        ops.append(Op(f"user/shard_{shard}", 1.0, (f"{read}:0",), (2,)))
     problem = build_problem(ops, Machine(num_devices=5))
     where = _devices(problem, data_parallel(problem))
     assert where["slice"] == where["table"] == 4
 
 
-@pytest.mark.parametrize(("rows", "is_there"), [(8, True), (128, False)])
-def test_rows_are_gathered_where_a_host_has_a_table_that_is_larger(rows, is_there):
-    ops = [Op("table", 0.0, (), (64,), persistent=64), Op("ids", 0.0, (), (4,))]
-    for host, shards in HOSTS.items():
-        ops.append(Op(f"table/relayed/host_{host}", 0.0, ("table:0",), (64,)))
-        read = (f"table/relayed/host_{host}:0", "ids:0")
-        for m in shards:
-            ops.append(Op(f"rows/shard_{m}", 0.1, read, (rows,), type="GatherV2"))
-            ops.append(Op(f"user/shard_{m}", 1.0, (f"rows/shard_{m}:0", read[0]), (2,)))
+def test_blocks_of_rows_are_added_on_one_device_after_another():
+    ops = [Op("w", 0.0, (), (64,), persistent=64, colocation=0)]
+    ops += [Op(f"grad/shard_{m}", 1.0, ("w:0",), (8, 8, 8)) for m in range(4)]
+    for block in range(3):
+        terms = [tuple(f"grad/shard_{m}:{block}" for m in shards) for shards in HOSTS.values()]
+        scope = f"grad/summed/block_{block}"
+        ops.append(Op(f"{scope}/host_0", 0.1, terms[0], (8,)))
+        ops.append(Op(f"{scope}/host_1", 0.1, (*terms[1], f"{scope}/host_0:0"), (8,)))
+    blocks = tuple(f"grad/summed/block_{block}/host_1:0" for block in range(3))
+    ops += [
+        Op("grad/summed", 0.1, blocks, (24,)),
+        Op("update", 0.1, ("grad/summed:0",), (), colocation=0),
+    ]
     problem = build_problem(ops, Machine(num_devices=5))
     where = _devices(problem, data_parallel(problem))
-    for host, shards in HOSTS.items():
-        relay = where[f"table/relayed/host_{host}"]
-        assert [where[f"user/shard_{m}"] for m in shards] == [m + 1 for m in shards]
-        wanted = [relay if is_there else m + 1 for m in shards]
-        assert [where[f"rows/shard_{m}"] for m in shards] == wanted
+    for host, devices in ((0, [1, 2, 1]), (1, [3, 4, 3])):
+        assert [where[f"grad/summed/block_{b}/host_{host}"] for b in range(3)] == devices
+    assert where["grad/summed"] == where["update"] == where["w"]
 
 
 def test_each_weight_and_gradient_crosses_once():
@@ -107,9 +94,9 @@ def test_starts_run_wherever_shards_are_dealt():
     assert all(isinstance(outcome, Measurement) for outcome in outcomes)
 
 
-def test_what_a_host_sums_and_hands_on_moves_apart_from_its_variable():
+def test_what_a_host_sums_moves_apart_from_its_variable():
     problem = _step()
     coarsest = levels_in_turn(problem, (4, 8), 0, 0).group_of_op[0]
     group = _devices(problem, coarsest)
-    own = {group[f"cast1/relayed/host_{host}"] for host in HOSTS}
+    own = {group["grad/l1/summed/host_0"], group["grad/l2/summed/host_1"]}
     assert len(own) == 2 and group["w1"] not in own

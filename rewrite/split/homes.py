@@ -1,0 +1,86 @@
+"""Beside which shard each variable is expected to lie, on several hosts, before it is placed.
+
+What is handed on from host to host begins where the variable lies, and what is added ends there.
+So each variable that all shards read gets a home, in the order in which the step comes to need
+them: each time where the least lies, one host after the other. Data parallelism places it there.
+Wherever the search puts it then, the step computes the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, op_of
+from graphs.op_types import VARIABLES
+from rewrite.split.merge_reads import Variable, variable_of_handle
+
+_MOST_STEPS = 12
+"""Ops between a variable and what all shards read of it, or between a gradient and its update."""
+
+
+class Homes:
+    """Gives variables a home."""
+
+    def __init__(self, flat: FlatGraph, hosts: Sequence[Sequence[int]]):
+        """Begins with nothing anywhere.
+
+        Args:
+          flat: the unsplit step.
+          hosts: the shards of each host.
+        """
+        self._nodes: Mapping[str, Any] = flat.nodes
+        self._users: dict[str, list[str]] = defaultdict(list)
+        for node in flat.graph_def.node if hosts else ():
+            for name in data_inputs(node):
+                self._users[op_of(name)].append(node.name)
+        turns = itertools.zip_longest(*hosts)
+        self._held = {shard: 0 for turn in turns for shard in turn if shard is not None}
+        self._home_of: dict[Variable | str, int] = {}
+
+    def of_read(self, op: str, num_bytes: int) -> int:
+        """The home of what an op reads of a variable; of anything else the first shard."""
+        variable = next(self._read_by(op), None)
+        if variable is None:
+            return next(iter(self._held))
+        if variable not in self._home_of:
+            least = min(self._held, key=self._held.__getitem__)
+            self._home_of[variable] = least
+            self._held[least] += num_bytes
+        return self._home_of[variable]
+
+    def of_sum(self, op: str) -> int:
+        """The home of the variable that is updated with a sum: one that all shards have read."""
+        now, seen = [op], {op}
+        for _ in range(_MOST_STEPS):
+            now = [user for each in now for user in self._users[each] if user not in seen]
+            seen.update(now)
+            for user in now:
+                for variable in self._handles(user):
+                    if variable in self._home_of:
+                        return self._home_of[variable]
+        return next(iter(self._held))
+
+    def _read_by(self, op: str) -> Iterator[Variable | str]:
+        """The variable at the beginning of first inputs."""
+        for _ in range(_MOST_STEPS):
+            node = self._nodes[op]
+            if node.op in VARIABLES:
+                yield self._key(node)
+                return
+            names = data_inputs(node)
+            if not names:
+                return
+            op = op_of(names[0])
+
+    def _handles(self, op: str) -> Iterator[Variable | str]:
+        for name in data_inputs(self._nodes[op]):
+            node = self._nodes[op_of(name)]
+            if node.op in VARIABLES:
+                yield self._key(node)
+
+    def _key(self, node: Any) -> Variable | str:
+        return variable_of_handle(node) if node.op == "VarHandleOp" else str(node.name)
