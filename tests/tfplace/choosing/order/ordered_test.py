@@ -78,6 +78,34 @@ def test_a_use_beside_the_variable_waits_with_its_read(with_decay):
     assert schedule.op_end[holder] >= 2.0  # not at 0, when the use beside it could run
 
 
+def relayed(count):
+    """Layers of two shards, one on each of two devices; weights go from shard 0 to shard 1."""
+    ops = [Op(f"w{i}", 0.0, outputs=(0,), persistent=4, type="VarHandleOp") for i in range(count)]
+    for i in reversed(range(count)):  # what is needed last is read first
+        ops.append(Op(f"r{i}", 0.0, (f"w{i}:0",), (8,), type="ReadVariableOp"))
+        for shard, source in enumerate((f"r{i}:0", f"r{i}/relayed/shard_0:0")):
+            name = f"r{i}/relayed/shard_{shard}"
+            ops.append(Op(name, 0.0, (source,), (8,), type="Identity"))
+    for shard in range(2):
+        below = ()
+        for i in range(count):
+            name = f"x{i}/shard_{shard}"
+            ops.append(Op(name, 4.0, (*below, f"r{i}/relayed/shard_{shard}:0"), (1,)))
+            below = (f"{name}:0",)
+    return build_problem(ops, Machine(num_devices=2, bandwidth=2.0))
+
+
+def test_what_is_handed_on_from_shard_to_shard_is_read_when_its_last_reader_comes_to_it():
+    problem = relayed(4)
+    on = [int(name.endswith("shard_1")) for name in problem.graph.op_names]
+    found = ordered(problem, np.array(on, dtype=np.int32))
+    # All are sent at 0, and the first layer's arrives last, after 16 s. Held back, each leaves
+    # when shard 0 is a layer before; the second one waits for the device that hands it on.
+    assert found.without.step_seconds == 32.0
+    assert found.outcome.step_seconds == 24.0
+    assert ("x0/shard_0", "r2") in names(problem, found.edges)
+
+
 def test_reads_that_wait_for_something_are_not_held_back():
     ops = [Op("v", 0.0, type="VarHandleOp"), Op("a", inputs=("v:0",), outputs=(1,))]
     ops += [Op("r", 0.0, ("v:0", "^a"), (4,), type="ReadVariableOp"), Op("x", 1.0, ("r:0",))]
