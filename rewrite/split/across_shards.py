@@ -1,18 +1,19 @@
-"""Combines the terms of all shards, and gives all shards a whole tensor: between hosts once.
+"""Combines the terms of all shards, and gives all shards a whole tensor: from one to the next.
 
-Where shards lie on several hosts, a gradient of each shard would cross the network to its variable,
-and a weight would cross it for each device. So a large sum goes from host to host, each of which
-adds its own terms, and ends where the variable is. A large whole tensor begins there and goes from
-host to host, and on each from shard to shard, by Identities, which TensorFlow keeps where they read
-from another device. Each sends to one other alone, so that no two wait for one network card.
-Very large tensors go in blocks of rows: the next one has the first while it gets the second. Which
-shards share a host has to be said before the step is placed; wherever these ops are placed then,
-they compute the same.
+Where shards lie on many devices, a weight that goes to each from its variable, and gradients that
+all come there, wait for one channel while others are idle. Between hosts each would cross the
+network once for every device. So a large whole tensor goes from host to host, and on each from
+device to device, by Identities, which TensorFlow keeps where they read from another device; a large
+sum goes from host to host, each of which adds its own terms, and ends where the variable is. Very
+large tensors go in blocks of rows: the next one has the first while it gets the second. Which
+shards share a host or a device has to be said before the step is placed; wherever these ops are
+placed then, they compute the same.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,16 +22,23 @@ import numpy as np
 
 from rewrite.split.decide import Decisions
 from rewrite.split.node_writer import NodeWriter
+from rewrite.split.states import Place
 
 _COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul",
                 "all": "LogicalAnd", "any": "LogicalOr"}  # fmt: skip
 _NOT_SENT = frozenset({"resource", "variant", "string"})
 """Handles, and what has another size than it seems."""
+MOST_DIRECT = 4
+"""So many devices of one host are sent a tensor, and send their terms, directly: going round takes
+longer there than waiting for each other."""
+
+Ring = Mapping[int, Sequence[Sequence[int]]]
+"""{host: the shards of each of its devices}; empty where tensors are sent directly."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Way:
-    """How a large tensor goes from host to host.
+    """How a large tensor goes round.
 
     Attributes:
       home: the shard beside which it begins or ends.
@@ -47,14 +55,16 @@ class AcrossShards:
     """Adds what combines tensors of all shards, or hands a tensor on to them.
 
     Attributes:
-      hosts: {host: its shards}; empty where tensors don't go from host to host.
+      ring: where tensors go round.
     """
 
     def __init__(self, writer: NodeWriter, decisions: Decisions):
-        self.hosts = shards_of_hosts(decisions.host_of_shard)
-        self._host_of = decisions.host_of_shard
+        self.ring = ring_of(decisions.place_of_shard)
+        self._host_of = [host for host, _ in decisions.place_of_shard]
         self._writer = writer
-        self._in_turn = decisions.sums_in_turn
+        # Where each device has one shard there is nothing to be freed by adding in turn.
+        is_shared = any(len(each) > 1 for devices in self.ring.values() for each in devices)
+        self._in_turn = decisions.sums_in_turn and (is_shared or not self.ring)
 
     def combined(
         self,
@@ -73,7 +83,7 @@ class AcrossShards:
           parts: its terms, one of each shard.
           dtype: theirs.
           is_large: whether one arrives later than a message that holds nothing.
-          way: from host to host; None where all terms are combined at once.
+          way: how it goes round; None where all terms are combined at once.
         """
         if combine != "sum":
             types: dict[str, Any] = {} if combine in ("all", "any") else {"T": dtype}
@@ -83,10 +93,10 @@ class AcrossShards:
         if not way.rows:
             return self._summed_from_host_to_host(name, parts, dtype, way.home, name)
         blocks: list[list[str]] = [[] for _ in parts]
-        for shards in self.hosts.values():
-            for turn, shard in enumerate(shards):
+        for devices in self.ring.values():
+            for turn, shard in ((t, s) for t, shards in enumerate(devices) for s in shards):
                 own = f"{name}/rows/shard_{shard}"
-                first = (turn + 1) % len(shards)
+                first = (turn + 1) % len(devices)
                 blocks[shard] = self._in_blocks(own, parts[shard], dtype, way, shard, first)
         summed = []
         for number, terms in enumerate(zip(*blocks, strict=True)):
@@ -112,37 +122,38 @@ class AcrossShards:
             for shard, here in enumerate(zip(*blocks, strict=True))
         ]
 
-    def _from(self, home: int) -> list[list[int]]:
-        """The shards of each host in the order in which they send to each other, from one on."""
-        hosts = list(self.hosts.values())
-        at = next(number for number, shards in enumerate(hosts) if home in shards)
-        turn = hosts[at].index(home)
-        return [[*row[turn:], *row[:turn]] for row in (*hosts[at:], *hosts[:at])]
+    def _from(self, home: int) -> list[list[Sequence[int]]]:
+        """The shards of each device of each host, in the order of the ring from one shard on."""
+        hosts = list(self.ring.values())
+        at = next(n for n, devices in enumerate(hosts) if any(home in each for each in devices))
+        turn = next(n for n, shards in enumerate(hosts[at]) if home in shards)
+        return [
+            [*devices[turn % len(devices) :], *devices[: turn % len(devices)]]
+            for devices in (*hosts[at:], *hosts[:at])
+        ]
 
     def _handed_from_shard_to_shard(
         self, whole: str, name: str, dtype: str, home: int
     ) -> list[str]:
-        """The name of a tensor for each shard."""
+        """The name of a tensor for each shard; the shards of a device read the same."""
         on_shard, first = {}, whole
-        for shards in self._from(home):
+        for devices in self._from(home):
             here = first
-            for shard in shards:
-                here = self._writer.op("Identity", f"{name}/shard_{shard}", [here], T=dtype)
-                on_shard[shard] = here
-            first = on_shard[shards[0]]
+            for shards in devices:
+                here = self._writer.op("Identity", f"{name}/shard_{shards[0]}", [here], T=dtype)
+                on_shard.update(dict.fromkeys(shards, here))
+            first = on_shard[devices[0][0]]
         return [on_shard[shard] for shard in range(len(on_shard))]
 
     def _summed_from_host_to_host(
         self, name: str, terms: Sequence[str], dtype: str, home: int, last_name: str
     ) -> str:
         so_far: list[str] = []
-        *others, last = [*self._from(home)[1:], self._from(home)[0]]
+        here, *others = [sorted(itertools.chain(*devices)) for devices in self._from(home)]
         for shards in others:
-            host = self._host_of[shards[0]]
-            here = [*(terms[shard] for shard in sorted(shards)), *so_far]
-            so_far = [self._summed(f"{name}/host_{host}", here, dtype, is_large=True)]
-        own = [terms[shard] for shard in sorted(last)]
-        return self._summed(last_name, [*own, *so_far], dtype, is_large=True)
+            own = f"{name}/host_{self._host_of[shards[0]]}"
+            so_far = [self._summed(own, [*(terms[s] for s in shards), *so_far], dtype, True)]
+        return self._summed(last_name, [*(terms[s] for s in here), *so_far], dtype, True)
 
     def _in_blocks(
         self,
@@ -160,7 +171,7 @@ class AcrossShards:
         """
         ends = [0, *np.cumsum(way.rows).tolist()]
         numbers = range(len(way.rows))
-        most = len(next(iter(self.hosts.values())))
+        most = len(next(iter(self.ring.values())))
         blocks = [""] * len(ends[1:])
         for number in sorted(numbers, key=lambda n: ((n - first) % most, n)):
             begin = np.array([ends[number], *[0] * (way.rank - 1)], np.int32)
@@ -197,9 +208,17 @@ class AcrossShards:
         return result
 
 
-def shards_of_hosts(host_of_shard: Sequence[int]) -> dict[int, list[int]]:
-    """{host: its shards}; empty unless there are several, and one of them has several shards."""
-    shards: dict[int, list[int]] = defaultdict(list)
-    for shard, host in enumerate(host_of_shard):
-        shards[host].append(shard)
-    return dict(shards) if 1 < len(shards) < len(host_of_shard) else {}
+def ring_of(place_of_shard: Sequence[Place]) -> Ring:
+    """Where large tensors go round: over several hosts of several devices, or over many devices.
+
+    Args:
+      place_of_shard: [M] host and device of each shard.
+    """
+    devices: dict[Place, list[int]] = defaultdict(list)
+    for shard, place in enumerate(place_of_shard):
+        devices[place].append(shard)
+    hosts: dict[int, list[list[int]]] = defaultdict(list)
+    for (host, _), shards in sorted(devices.items()):
+        hosts[host].append(shards)
+    is_ring = 1 < len(hosts) < len(devices) or len(devices) > MOST_DIRECT
+    return dict(hosts) if is_ring else {}

@@ -22,7 +22,7 @@ from rewrite.split.row_numbers import block_of_rows
 from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, NEEDED_WHOLE, ROOTS
 from rewrite.split.rules.segments import SEGMENTS
 from rewrite.split.rules.table import RULES, Rule
-from rewrite.split.states import WHOLE, Listed, Sharded, State, can_be_cut
+from rewrite.split.states import WHOLE, Listed, Place, Sharded, State, can_be_cut
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,8 +43,8 @@ class Decisions:
       open_axes: {fed tensor: its axes of any size} of such a step.
       sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
         as it is added, instead of all at once.
-      host_of_shard: [M] on which of several hosts each shard is likely to lie: large sums are made
-        on each host first, and large whole tensors handed on there; empty for one host.
+      place_of_shard: [M] on which host and device each shard is likely to lie: large sums and large
+        whole tensors go from one to the next; empty where that is not known.
     """
 
     batch: int
@@ -57,7 +57,7 @@ class Decisions:
     elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     sums_in_turn: bool = False
-    host_of_shard: Sequence[int] = ()
+    place_of_shard: Sequence[Place] = ()
 
     @property
     def takes_any_batch(self) -> bool:

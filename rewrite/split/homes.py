@@ -1,6 +1,6 @@
-"""Beside which shard each variable is expected to lie, on several hosts, before it is placed.
+"""Beside which shard each variable is expected to lie, before it is placed.
 
-What is handed on from host to host begins where the variable lies, and what is added ends there.
+What is handed on from shard to shard begins where the variable lies, what is added ends there.
 So each variable that all shards read gets a home, in the order in which the step comes to need
 them: each time where the least lies, one host after the other. Data parallelism places it there.
 Wherever the search puts it then, the step computes the same.
@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_types import VARIABLES
+from rewrite.split.across_shards import Ring
 from rewrite.split.merge_reads import Variable, variable_of_handle
 
 _MOST_STEPS = 12
@@ -25,20 +26,20 @@ _MOST_STEPS = 12
 class Homes:
     """Gives variables a home."""
 
-    def __init__(self, flat: FlatGraph, hosts: Sequence[Sequence[int]]):
+    def __init__(self, flat: FlatGraph, ring: Ring):
         """Begins with nothing anywhere.
 
         Args:
           flat: the unsplit step.
-          hosts: the shards of each host.
+          ring: the shards of each device.
         """
         self._nodes: Mapping[str, Any] = flat.nodes
         self._users: dict[str, list[str]] = defaultdict(list)
-        for node in flat.graph_def.node if hosts else ():
+        for node in flat.graph_def.node if ring else ():
             for name in data_inputs(node):
                 self._users[op_of(name)].append(node.name)
-        turns = itertools.zip_longest(*hosts)
-        self._held = {shard: 0 for turn in turns for shard in turn if shard is not None}
+        turns = itertools.zip_longest(*ring.values())
+        self._held = {shards[0]: 0 for turn in turns for shards in turn if shards}
         self._home_of: dict[Variable | str, int] = {}
 
     def of_read(self, op: str, num_bytes: int) -> int:

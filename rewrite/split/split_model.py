@@ -17,7 +17,7 @@ from graphs.names import op_of
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
-from rewrite.split.across_shards import shards_of_hosts
+from rewrite.split.across_shards import ring_of
 from rewrite.split.batch_axes import candidates, told_axes
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
@@ -27,6 +27,7 @@ from rewrite.split.gathers_of_reads import gathers_of_reads
 from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
+from rewrite.split.states import Place
 from rewrite.split.step_outputs import with_outputs
 from rewrite.split.write_model import run_name, whole_name, written
 
@@ -66,7 +67,7 @@ def split_model(
     num_shards: int,
     batch_axes: Mapping[str, int] | None = None,
     sums_in_turn: bool = False,
-    host_of_shard: Sequence[int] = (),
+    place_of_shard: Sequence[Place] = (),
 ) -> SplitModel:
     """Splits the run of a model.
 
@@ -74,7 +75,7 @@ def split_model(
       source: the model as it came.
       num_shards: M, at least 2.
       batch_axes: {input: which axis is its batch}, as far as the user named them.
-      sums_in_turn, host_of_shard: see Decisions.
+      sums_in_turn, place_of_shard: see Decisions.
 
     Raises:
       UsageError: the step can't be split into so many parts, or is not in the model.
@@ -85,7 +86,7 @@ def split_model(
     flat = flatten(
         step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
     )
-    if shards_of_hosts(host_of_shard):
+    if ring_of(place_of_shard):
         flat = gathers_of_reads(flat)
     flat = merge_reads(flat)
     properties = infer_known(flat)
@@ -94,7 +95,7 @@ def split_model(
     fused = flat
     flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
     decisions = dataclasses.replace(
-        decisions, sums_in_turn=sums_in_turn, host_of_shard=host_of_shard
+        decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
     )
     advice = (
         f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "

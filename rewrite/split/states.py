@@ -57,6 +57,8 @@ class Listed:
     roots: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
 
+Place = tuple[int, int]
+"""Of a shard: its host and its device, each numbered from 0."""
 State = Whole | Sharded | Partial | Listed
 WHOLE = Whole()
 SUM = Partial()

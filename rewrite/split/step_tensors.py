@@ -44,7 +44,7 @@ class StepTensors:
         self._state_of_tensor = decisions.state_of_tensor
         self._inputs = decisions.axis_of_feed
         self._across = AcrossShards(writer, decisions)
-        self._homes = Homes(flat, list(self._across.hosts.values()))
+        self._homes = Homes(flat, self._across.ring)
         self._is_open = decisions.is_open
         self._num_shards = num_shards
         self._parts: dict[tuple[str, State], list[str]] = {}
@@ -106,7 +106,7 @@ class StepTensors:
 
     def _handed_on(self, tensor: str) -> list[str]:
         whole, way = self.whole(tensor), None
-        if self._is_large(tensor) and self._across.hosts:
+        if self._is_large(tensor) and self._across.ring:
             home = self._homes.of_read(op_of(tensor), self._num_bytes(tensor))
             way = Way(home, self._rows_of_blocks(tensor), len(self.shape(tensor)))
         name, dtype = _named(tensor, "relayed"), self.dtype(tensor)
@@ -163,7 +163,7 @@ class StepTensors:
     def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
         name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
         is_large, way = self._is_large(tensor), None
-        if is_large and self._across.hosts:
+        if is_large and self._across.ring:
             home, rank = self._homes.of_sum(op_of(tensor)), len(self.shape(tensor))
             way = Way(home, self._rows_of_blocks(tensor), rank)
         dtype = self.dtype(tensor)
@@ -210,7 +210,7 @@ class StepTensors:
         is_sent = MOST_BYTES < self._num_bytes(tensor) <= MOST_COPIED
         if tensor not in self._inputs or not is_sent or state.outer > 1:
             return [whole] * self._num_shards
-        if not self._across.hosts:
+        if not self._across.ring:
             return [whole] * self._num_shards
         name, way = _named(tensor, "relayed"), Way(home=0)
         return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards, way)

@@ -31,7 +31,7 @@ from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import load_model
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import make_problem
-from tfplace.preparing.shard_hosts import hosts_of_shards
+from tfplace.preparing.shard_hosts import places_of_shards
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search
 from tfplace.simulation.evaluator import SimulatingEvaluator
@@ -81,12 +81,12 @@ def main(argv: Sequence[str]) -> None:
         path.write_text(json.dumps(value), encoding="utf-8")
         for model in asked.models:
             options = ProblemOptions(model, cluster=str(path), num_shards=NUM_SHARDS)
-            for hosts in ((), hosts_of_shards(cluster, NUM_SHARDS)):
-                loaded = load_model(options, hosts)
+            for places in ((), places_of_shards(cluster, NUM_SHARDS)):
+                loaded = load_model(options, places)
                 costs, _ = find_costs(loaded, cluster, False, CostCache(None), STEPS)
                 problem = make_problem(loaded.built, costs, cluster, options)
                 row = row_of(problem, asked.trials)
-                print(json.dumps([Path(model).stem, max(hosts, default=0) + 1, *row]), flush=True)
+                print(json.dumps([Path(model).stem, 2 if places else 1, *row]), flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from graphs.loading.load import load
 from graphs.source_model import SourceModel
 from rewrite.order.marks import without_order
 from rewrite.split.split_model import SplitModel, split_model, told_batch_axes
+from rewrite.split.states import Place
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
 
@@ -54,12 +55,12 @@ class LoadedModel:
         )
 
 
-def load_model(options: ProblemOptions, host_of_shard: Sequence[int] = ()) -> LoadedModel:
+def load_model(options: ProblemOptions, place_of_shard: Sequence[Place] = ()) -> LoadedModel:
     """Loads a model, opens it, and finds or makes what is fed.
 
     Args:
       options: which model, and into how many shards its step is split.
-      host_of_shard: where each shard is likely to lie; empty for one host.
+      place_of_shard: on which host and device each shard is likely to lie, if that is known.
 
     Raises:
       ModelError, FeedError, UsageError: bad input.
@@ -75,7 +76,9 @@ def load_model(options: ProblemOptions, host_of_shard: Sequence[int] = ()) -> Lo
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     if options.num_shards > 1:
         in_order = options.order != "none"
-        split = split_model(source, options.num_shards, options.batch_axes, in_order, host_of_shard)
+        split = split_model(
+            source, options.num_shards, options.batch_axes, in_order, place_of_shard
+        )
         source = split.source
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
     is_own = source.origins is None

@@ -35,7 +35,7 @@ from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
 from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
-from tfplace.preparing.shard_hosts import hosts_of_shards
+from tfplace.preparing.shard_hosts import places_of_shards
 from tfplace.preparing.steps_read import StepsRead
 from tfplace.preparing.timed_step import TimedStep
 from tfplace.preparing.written_devices import written_devices
@@ -149,7 +149,7 @@ def prepare(
             f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
         )
     cluster = find_cluster(options.cluster)
-    model = load_model(options, hosts_of_shards(cluster, options.num_shards))
+    model = load_model(options, places_of_shards(cluster, options.num_shards))
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     present = is_present(cluster)

@@ -1,4 +1,4 @@
-"""On which host each shard of a split step is likely to lie, before anything is placed."""
+"""On which host and device each shard of a split step is likely to lie, before it is placed."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from collections.abc import Sequence
 from graphs.cluster import Cluster, Device
 
 
-def hosts_of_shards(cluster: Cluster, num_shards: int) -> tuple[int, ...]:
-    """[M] the host of each shard if they are dealt to the devices that compute, one by one.
+def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[tuple[int, int], ...]:
+    """[M] host and device of each shard if they are dealt to the devices that compute, one by one.
 
-    Sums are made and weights handed on host by host (rewrite/split/across_shards.py). So it is
-    data parallelism that decides which shards share a host, whatever the search finds later.
+    Tensors go from one device to the next by that (rewrite/split/across_shards.py). So it is data
+    parallelism that decides which shards share a device, whatever the search finds later.
 
     Returns:
-      Hosts numbered from 0 as the cluster has them; all 0 where it has one.
+      Hosts, and devices of all hosts, numbered from 0 as the cluster has them.
     """
     devices = [d for d in cluster.devices if d.type != "CPU"] or list(cluster.devices)
     names = _hosts(devices)
     number = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return tuple(number[names[shard % len(names)]] for shard in range(num_shards))
+    each = [(number[name], device) for device, name in enumerate(names)]
+    return tuple(each[shard % len(each)] for shard in range(num_shards))
 
 
 def _hosts(devices: Sequence[Device]) -> list[str]:

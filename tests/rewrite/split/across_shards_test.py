@@ -1,4 +1,4 @@
-"""Over several hosts large sums and large weights go from host to host."""
+"""Over several hosts, and over many devices, large sums and large weights go round."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ import tensorflow as tf
 from graphs.building.shapes import infer_known
 from graphs.names import HOST, RELAY, SHARD
 from rewrite.pass_base import RewriteError
-from rewrite.split import step_tensors
-from rewrite.split.across_shards import shards_of_hosts
+from rewrite.split import across_shards, step_tensors
+from rewrite.split.across_shards import ring_of
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.prove_joints import prove_joints
@@ -18,11 +18,14 @@ from tests.rewrite.split.run_step import assert_same_steps, flat_graph
 
 v1 = tf.compat.v1
 BATCH, SHARDS, WIDTH = 8, 4, 100
-TWO_HOSTS = (0, 0, 1, 1)
+TWO_HOSTS = ((0, 0), (0, 1), (1, 2), (1, 3))
+THREE_HOSTS = ((0, 0), (1, 1), (2, 2), (0, 3))
+SHARED = ((0, 0), (0, 1), (1, 2), (0, 0))
+ONE_AND_THREE = ((0, 0), (1, 1), (0, 2), (0, 3))
 FEEDS = {"x:0": floats(BATCH, WIDTH), "y:0": floats(BATCH, WIDTH) + 1.0}
 
 
-def split_training(host_of_shard, sums_in_turn=False):
+def split_training(place_of_shard, sums_in_turn=False):
     """Two layers and their updates, in four shards; the biases are too small for all this."""
     with tf.Graph().as_default() as graph:
         x, y = (v1.placeholder(tf.float32, a.shape, n[:-2]) for n, a in FEEDS.items())
@@ -39,7 +42,7 @@ def split_training(host_of_shard, sums_in_turn=False):
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, dict.fromkeys(FEEDS, 0))
     decisions = dataclasses.replace(
-        decisions, host_of_shard=host_of_shard, sums_in_turn=sums_in_turn
+        decisions, place_of_shard=place_of_shard, sums_in_turn=sums_in_turn
     )
     return flat, properties, decisions, build_step(flat, properties, decisions, SHARDS)
 
@@ -59,11 +62,14 @@ def host_of(name):
 
 
 @pytest.mark.parametrize("sums_in_turn", [False, True])
-@pytest.mark.parametrize("host_of_shard", [TWO_HOSTS, (0, 1, 0, 0), (0, 1, 2, 0)])
-def test_it_trains_as_before_and_is_proven(host_of_shard, sums_in_turn):
-    flat, properties, decisions, step = split_training(host_of_shard, sums_in_turn)
-    assert {node.op for node in sums_of_hosts(step)} <= {"AddV2" if sums_in_turn else "AddN"}
-    assert {node.op for node in relays(step)} == {"Identity"} and len(relays(step)) == 2 * SHARDS
+@pytest.mark.parametrize("place_of_shard", [TWO_HOSTS, ONE_AND_THREE, THREE_HOSTS, SHARED])
+def test_it_trains_as_before_and_is_proven(place_of_shard, sums_in_turn):
+    flat, properties, decisions, step = split_training(place_of_shard, sums_in_turn)
+    # One after another only where a device holds the terms of several shards.
+    is_in_turn = sums_in_turn and place_of_shard == SHARED
+    assert {node.op for node in sums_of_hosts(step)} <= {"AddV2" if is_in_turn else "AddN"}
+    devices = len(set(place_of_shard))
+    assert {node.op for node in relays(step)} == {"Identity"} and len(relays(step)) == 2 * devices
     proof = prove_joints(flat, properties, decisions, step, SHARDS)
     assert proof.sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
@@ -92,10 +98,13 @@ def test_a_sum_goes_from_host_to_host_and_a_weight_from_shard_to_shard():
             assert any(SHARD.search(name)[1] == shard for name in readers)
 
 
-@pytest.mark.parametrize("host_of_shard", [(), (0, 0, 0, 0), (0, 1, 2, 3)])
-def test_nothing_changes_on_one_host_or_where_each_shard_has_its_own(host_of_shard):
-    assert shards_of_hosts(host_of_shard) == {}
-    plain, step = split_training(())[-1], split_training(host_of_shard)[-1]
+DIRECT = [(), tuple((0, device) for device in range(4)), tuple((h, h) for h in range(4))]
+
+
+@pytest.mark.parametrize("place_of_shard", DIRECT)
+def test_few_devices_of_one_host_or_of_as_many_are_sent_all_directly(place_of_shard):
+    assert ring_of(place_of_shard) == {}
+    plain, step = split_training(())[-1], split_training(place_of_shard)[-1]
     assert step.graph_def == plain.graph_def
 
 
@@ -158,15 +167,15 @@ def in_blocks(monkeypatch):
 
 
 @pytest.mark.parametrize("sums_in_turn", [False, True])
-@pytest.mark.parametrize("host_of_shard", [TWO_HOSTS, (0, 1, 2, 0)])
-def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, host_of_shard, sums_in_turn):
-    flat, properties, decisions, step = split_training(host_of_shard, sums_in_turn)
+@pytest.mark.parametrize("place_of_shard", [TWO_HOSTS, THREE_HOSTS])
+def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, place_of_shard, sums_in_turn):
+    flat, properties, decisions, step = split_training(place_of_shard, sums_in_turn)
     assert len(relays(step)) == 2 * SHARDS * 3
     slices = [node for node in step.graph_def.node if node.op == "Slice"]
     assert len(slices) == 2 * 3 * (1 + SHARDS)
     # Shards of one host begin with different blocks, so that they send to different devices.
     first = {s: next(n.name for n in slices if f"summed/rows/shard_{s}/" in n.name) for s in (0, 1)}
-    if host_of_shard == TWO_HOSTS:
+    if place_of_shard == TWO_HOSTS:
         assert first[0].rpartition("/")[2] != first[1].rpartition("/")[2]
     proof = prove_joints(flat, properties, decisions, step, SHARDS)
     assert proof.sums == step.num_sums
@@ -183,6 +192,20 @@ def test_a_wrong_block_is_found(in_blocks, change):
     change(step.graph_def.node)
     with pytest.raises(RewriteError):
         prove_joints(flat, properties, decisions, step, SHARDS)
+
+
+@pytest.mark.parametrize("is_in_blocks", [False, True])
+def test_many_devices_of_one_host_hand_on_to_each_other(monkeypatch, is_in_blocks):
+    monkeypatch.setattr(across_shards, "MOST_DIRECT", 2)
+    if is_in_blocks:
+        monkeypatch.setattr(step_tensors, "MOST_AT_ONCE", 30_000)
+        monkeypatch.setattr(step_tensors, "BLOCK_BYTES", 15_000)
+    # Two shards of one device read what the first is handed.
+    flat, properties, decisions, step = split_training(((0, 0), (0, 1), (0, 2), (0, 0)))
+    handed = {SHARD.search(node.name)[1] for node in relays(step)}
+    assert handed == {"0", "1", "2"}
+    assert prove_joints(flat, properties, decisions, step, SHARDS).sums == step.num_sums
+    assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
 
 def test_a_step_of_any_batch_size_has_no_blocks(in_blocks):
@@ -239,7 +262,7 @@ def test_an_input_goes_to_each_host_once_and_is_cut_there_unless_it_is_small(wid
     flat = flat_graph(graph, feeds, [fetch.name])
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
-    decisions = dataclasses.replace(decisions, host_of_shard=TWO_HOSTS)
+    decisions = dataclasses.replace(decisions, place_of_shard=TWO_HOSTS)
     step = build_step(flat, properties, decisions, SHARDS)
     nodes = {node.name: node for node in step.graph_def.node}
     cuts = [nodes[nodes[f"Tanh/shard_{m}"].input[0].partition(":")[0]] for m in range(SHARDS)]

@@ -121,7 +121,7 @@ def _variables(found: Parallelism, names: Sequence[str]) -> str:
     share = found.variable_bytes / total
     if share.max() >= PURE:
         return f", the variables on {names[int(share.argmax())]}"
-    holding = int((share >= NAMED).sum())
+    holding = int((share >= min(NAMED, 0.5 / len(found.groups))).sum())
     where = "all" if holding >= len(found.groups) else f"{holding} of them"
     return f", the variables spread over {where}"
 
