@@ -1,4 +1,6 @@
-"""A large model loads if it does with one op of each kind; else only the whole one tells a defect."""
+"""A large model loads if one op of each kind does; else only the whole one tells a defect."""
+
+from typing import ClassVar
 
 import pytest
 
@@ -16,7 +18,7 @@ from tests.rewrite.models import write_graph_def
 class _Here:
     """A child that is this process, and counts what it is asked."""
 
-    asked: list = []
+    asked: ClassVar[list[int]] = []
 
     def __init__(self, name):
         del name
