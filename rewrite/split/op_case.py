@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from rewrite.split.states import Sharded, State
+from rewrite.split.states import Partial, Sharded, State
 
 Shape = tuple[int, ...] | None
-_COPIES = 4  # what is read and made, whole and in parts
+_COPIES = 2  # as an array, and in TensorFlow
 _MOST_WORK = 2e9
 _MOST_ELEMENTS = 2**25
 
@@ -109,8 +109,17 @@ class OpCase:
 
     @property
     def num_bytes(self) -> int:
-        """What it takes to run it whole and in parts."""
-        return _COPIES * (4 if self.is_heavy else 8) * self.num_elements
+        """What it takes to run it whole and in parts: of what isn't cut each shard has its own."""
+        read = [(i.shape, isinstance(i.state, Partial)) for i in self.inputs]
+        made = [
+            (shape, not isinstance(state, Sharded))
+            for shape, state in zip(self.shapes, self.outputs, strict=True)
+        ]
+        held = sum(
+            _elements(shape) * (1 + (len(self.sizes) if is_whole else 1))
+            for shape, is_whole in (*read, *made)
+        )
+        return _COPIES * (4 if self.is_heavy else 8) * held
 
 
 def _elements(shape: Shape) -> int:

@@ -1,7 +1,7 @@
 """Proves the rules on the very ops that they split: an op's parts, put together, are its whole.
 
 Every distinct split op of a step (type, attributes, shapes, states and known inputs) is run whole
-and in parts on random inputs of its real shapes, a large one with fewer entries of the batch, in
+and in parts on random inputs of its real shapes, a large one with few entries in few shards, in
 float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
 Nothing of `build_step` is used, nor are the rules: what is proven are the answers that they gave.
 Of an op that runs functions the ops in them are proven so, and `prove_bodies` proves that each
@@ -18,10 +18,10 @@ from collections.abc import Sequence
 from graphs.flat_graph import FlatGraph
 from graphs.host.child import ChildError, ask_child
 from rewrite.split.decide import Decisions
-from rewrite.split.fewer_entries import with_fewer_entries
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
+from rewrite.split.smaller_case import smaller_case
 
 _CHILD = "rewrite.split.prove_ops_child"
 _BATCH_BYTES = 2**28
@@ -45,12 +45,14 @@ class OpsProof:
     Attributes:
       distinct_ops: how many distinct split ops there are.
       proven_ops: how many of them were run, and are the same in parts.
+      smaller_ops: how many of these were run in few shards of few entries.
       not_proven: the others, by type and reason.
       differing: "op (type): how" of those whose parts give something else: defects of tfplace.
     """
 
     distinct_ops: int
     proven_ops: int
+    smaller_ops: int
     not_proven: Sequence[NotProven]
     differing: Sequence[str]
 
@@ -72,7 +74,7 @@ def prove_ops(
       memory_bytes: of the child; an op that takes more counts as not proven.
     """
     cases = op_cases(flat, decisions, num_shards)
-    outcomes = prove_cases(cases, seconds, memory_bytes)
+    outcomes, smaller = prove_cases(cases, seconds, memory_bytes)
     missing: Counter[tuple[str, str]] = Counter()
     differing = []
     for case, outcome in zip(cases, outcomes, strict=True):
@@ -83,6 +85,7 @@ def prove_ops(
     return OpsProof(
         len(cases),
         len(cases) - sum(missing.values()) - len(differing),
+        smaller,
         [NotProven(op, count, why) for (op, why), count in sorted(missing.items())],
         differing,
     )
@@ -90,17 +93,17 @@ def prove_ops(
 
 def prove_cases(
     cases: Sequence[OpCase], seconds: float, memory_bytes: float | None
-) -> list[CaseOutcome]:
-    """The outcome of each case; of a large one with fewer entries, as it is only if that fails."""
+) -> tuple[list[CaseOutcome], int]:
+    """The outcome of each case, and how many were proven smaller; where that fails, as they are."""
     end = time.monotonic() + seconds
-    fewer = [with_fewer_entries(case) for case in cases]
-    outcomes = _outcomes(
-        [f or case for f, case in zip(fewer, cases, strict=True)], end, memory_bytes
-    )
-    again = [i for i, each in enumerate(outcomes) if fewer[i] and each != CaseOutcome()]
-    for i, each in zip(again, _outcomes([cases[i] for i in again], end, memory_bytes), strict=True):
-        outcomes[i] = each
-    return outcomes
+    smaller = [smaller_case(case) for case in cases]
+    first = [small or case for small, case in zip(smaller, cases, strict=True)]
+    outcomes = _outcomes(first, end, memory_bytes)
+    again = [i for i, small in enumerate(smaller) if small and outcomes[i] != CaseOutcome()]
+    whole = _outcomes([cases[i] for i in again], end, memory_bytes)
+    for i, outcome in zip(again, whole, strict=True):
+        outcomes[i] = outcome
+    return outcomes, len(cases) - smaller.count(None) - len(again)
 
 
 def _outcomes(cases: Sequence[OpCase], end: float, memory_bytes: float | None) -> list[CaseOutcome]:

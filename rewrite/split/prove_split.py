@@ -55,6 +55,7 @@ class SplitProof:
       not_compared: "name: why" of those that can't be compared.
       max_relative_difference: of what agrees.
       narrow_ops: {op type: how many} that were not run in float64.
+      smaller_ops: how many proven ops were run in few shards of few entries.
     """
 
     distinct_ops: int
@@ -67,6 +68,7 @@ class SplitProof:
     not_compared: Sequence[str] = ()
     max_relative_difference: float = 0.0
     narrow_ops: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    smaller_ops: int = 0
 
     def report(self) -> dict[str, Any]:
         """What stands in report.json."""
@@ -76,6 +78,7 @@ class SplitProof:
         return {
             "distinct_ops": self.distinct_ops,
             "proven_ops": self.proven_ops,
+            "smaller_ops": self.smaller_ops,
             "not_proven": [dataclasses.asdict(each) for each in self.not_proven],
             "differing": list(self.differing),
             "structure": joints,
@@ -142,7 +145,7 @@ def _proof(
 ) -> SplitProof:
     return SplitProof(
         ops.distinct_ops, ops.proven_ops, ops.not_proven, differing, joints, run, runs.compared,
-        runs.not_compared, runs.max_relative_difference, runs.narrow_ops,
+        runs.not_compared, runs.max_relative_difference, runs.narrow_ops, ops.smaller_ops,
     )  # fmt: skip
 
 

@@ -180,8 +180,11 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
     joints = "joins, sums and cuts stand where they should"
     text = (
         f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
-        f"parts what they give whole; {joints}"
+        "parts what they give whole"
     )
+    if smaller := proof["smaller_ops"]:
+        text += f" ({smaller:,} of them tried in few shards of few entries)"
+    text += f"; {joints}"
     if norms := proof["norms"]["distinct"]:
         text += f"; {proof['norms']['proven']:,} of {norms:,} batch normalisations are as fused"
     if proof["loads"] != LOADS:

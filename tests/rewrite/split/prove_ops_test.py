@@ -139,7 +139,7 @@ def test_a_case_that_ends_the_child_counts_and_the_others_are_proven(monkeypatch
         return OutcomesSoFar(done)
 
     monkeypatch.setattr(proving, "ask_child", ask)
-    outcomes = proving.prove_cases(cases, 10.0, None)
+    outcomes, _ = proving.prove_cases(cases, 10.0, None)
     why = "it ended the process: it was killed by SIGSEGV"
     assert outcomes[1] == CaseOutcome(not_proven=why)
     assert [outcome for outcome in outcomes if outcome == CaseOutcome()]

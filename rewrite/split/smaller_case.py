@@ -1,9 +1,9 @@
-"""A large case with fewer entries of the batch: the same op, the same answer, less to run.
+"""A large case made smaller: the same op, the same answer, fewer entries of the batch and shards.
 
-What a rule says of an op (along which axis it is cut, what its parts combine to) doesn't know how
-many entries there are. So a case that takes long, or much memory, is run with a few in each shard.
-An op that can't be run so, or that gives something else, is run as it is in the step: only that
-tells a defect.
+What a rule says of an op (along which axis it is cut, what its parts combine to) knows neither how
+many entries there are nor how many shards. So a case that takes long, or much memory, is run with a
+few shards of a few entries. An op that can't be run so, or that gives something else, is run as it
+is in the step: only that tells a defect.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from rewrite.split.states import Sharded, State
 
 _FEWEST = 2
 """Entries in a shard: of one entry, an axis could be taken for one that is broadcast."""
+_MOST_SHARDS = 3
 _MOST_ELEMENTS = 2**20
 _MOST_WORK = 2.0**26
 """An op of no more takes some tens of milliseconds."""
 
 
-def with_fewer_entries(case: OpCase) -> OpCase | None:
-    """The case with few entries of the batch; None where it is small, or its sizes can't change."""
+def smaller_case(case: OpCase) -> OpCase | None:
+    """The case in few shards of few entries; None where it is small, or its sizes can't change."""
     if case.num_elements <= _MOST_ELEMENTS and case.work <= _MOST_WORK:
         return None
     batch, fewer = sum(case.sizes), _fewer(case.sizes)
@@ -47,8 +48,12 @@ def with_fewer_entries(case: OpCase) -> OpCase | None:
 
 
 def _fewer(sizes: Sequence[int]) -> tuple[int, ...]:
-    """As few entries as the proof can do with; where shards differ by one, these do, too."""
-    return tuple(size - min(sizes) + _FEWEST for size in sizes)
+    """As few as the proof can do with; where shards differ by one entry, these do, too."""
+    least = min(sizes)
+    larger = sum(size > least for size in sizes)
+    count = min(len(sizes), _MOST_SHARDS)
+    kept = min(larger, max(count // 2, count - (len(sizes) - larger)))
+    return tuple(_FEWEST + (shard < kept) for shard in range(count))
 
 
 def _input(given: CaseInput, batch: int, fewer: Sequence[int]) -> CaseInput | None:

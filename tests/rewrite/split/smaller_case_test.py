@@ -1,4 +1,4 @@
-"""Large cases are proven with fewer entries of the batch; wrong answers are found there, too."""
+"""Large cases are proven in few shards of few entries; wrong answers are found there, too."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import dataclasses
 import numpy as np
 import pytest
 
-from rewrite.split import fewer_entries, prove_ops
-from rewrite.split.fewer_entries import with_fewer_entries
+from rewrite.split import prove_ops
+from rewrite.split import smaller_case as shrinking
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import CaseOutcome
-from rewrite.split.states import Sharded
+from rewrite.split.smaller_case import smaller_case
+from rewrite.split.states import Sharded, shard_sizes
 from tests.rewrite.split.prove_ops_test import WRONG, cases_of, decided
 from tests.rewrite.split.rules_test import CASES
 
@@ -22,17 +23,17 @@ WRONG_ATTRIBUTES = "softmax"
 
 @pytest.fixture(autouse=True)
 def all_cases_count_as_large(monkeypatch):
-    monkeypatch.setattr(fewer_entries, "_MOST_ELEMENTS", -1)
-    monkeypatch.setattr(fewer_entries, "_FEWEST", 1)  # the cases have five entries
+    monkeypatch.setattr(shrinking, "_MOST_ELEMENTS", -1)
+    monkeypatch.setattr(shrinking, "_FEWEST", 1)  # the cases have five entries
 
 
-def test_all_rules_are_proven_with_fewer_entries():
+def test_all_rules_are_proven_when_smaller():
     cases = [case for name in CASES for case in cases_of(name, 2)]
-    smaller = [small for small in map(with_fewer_entries, cases) if small]
+    smaller = [small for small in map(smaller_case, cases) if small]
     assert len(smaller) > 0.8 * len(cases)
     assert {small.sizes for small in smaller} == {(1, 1), (2, 1)}
     assert all(small.num_elements <= case.num_elements for small, case in zip(
-        smaller, (c for c in cases if with_fewer_entries(c)), strict=True))  # fmt: skip
+        smaller, (c for c in cases if smaller_case(c)), strict=True))  # fmt: skip
     wrong = [(small.name, small.node.op, outcome)
              for small, outcome in zip(smaller, outcomes_of(smaller), strict=True)
              if outcome != CaseOutcome()]  # fmt: skip
@@ -40,18 +41,18 @@ def test_all_rules_are_proven_with_fewer_entries():
 
 
 @pytest.mark.parametrize("name", sorted(WRONG.keys() - {WRONG_ATTRIBUTES}))
-def test_a_wrong_answer_is_not_proven_with_fewer_entries(name):
+def test_a_wrong_answer_is_not_proven_when_smaller(name):
     flat, _, decisions, op = decided(name)
     right = decisions.answer_of_op[op]
     right = right if isinstance(right, Split) else Split((), ())
     answers = {**decisions.answer_of_op, op: dataclasses.replace(right, **WRONG[name])}
     changed = dataclasses.replace(decisions, answer_of_op=answers)
     (case,) = (case for case in op_cases(flat, changed, 2) if case.name == op)
-    small = with_fewer_entries(case)
+    small = smaller_case(case)
     assert small is None or outcomes_of([small])[0] != CaseOutcome()
 
 
-def test_what_fails_with_fewer_entries_is_run_as_it_is(monkeypatch):
+def test_what_fails_when_smaller_is_run_as_it_is(monkeypatch):
     cases = cases_of("unary", 2)
     asked = []
 
@@ -60,14 +61,15 @@ def test_what_fails_with_fewer_entries_is_run_as_it_is(monkeypatch):
         return [CaseOutcome(differs="its values differ")] * len(batches)
 
     monkeypatch.setattr(prove_ops, "_outcomes", answered)
-    outcomes = prove_ops.prove_cases(cases, 10.0, None)
+    outcomes, smaller = prove_ops.prove_cases(cases, 10.0, None)
+    assert smaller == 0
     assert asked == [[(2, 1)] * len(cases), [cases[0].sizes] * len(cases)]
     assert outcomes[0].differs == "its values differ"
 
 
 def test_sizes_in_a_known_input_become_those_of_fewer_entries():
     (case,) = (c for c in cases_of("flatten", 2) if c.node.op == "Reshape")
-    small = with_fewer_entries(case)
+    small = smaller_case(case)
     (position,) = (i for i, each in enumerate(small.inputs) if each.sizes_at)
     (at, state), = small.inputs[position].sizes_at.items()  # fmt: skip
     assert small.inputs[position].value[at] == state.size(sum(small.sizes))
@@ -76,10 +78,20 @@ def test_sizes_in_a_known_input_become_those_of_fewer_entries():
 def test_of_what_is_known_of_the_batch_the_first_entries_stay():
     known = np.arange(2 * 6 * 3).reshape(2 * 6, 3)
     state = Sharded(0, outer=2)
-    first = fewer_entries._first_entries(known, state, 6, 2)
+    first = shrinking._first_entries(known, state, 6, 2)
     assert first.tolist() == known.reshape(2, 6, 3)[:, :2].reshape(4, 3).tolist()
 
 
 def test_small_cases_stay_as_they_are(monkeypatch):
-    monkeypatch.setattr(fewer_entries, "_MOST_ELEMENTS", 2**20)
-    assert not any(map(with_fewer_entries, cases_of("unary", 2)))
+    monkeypatch.setattr(shrinking, "_MOST_ELEMENTS", 2**20)
+    assert not any(map(smaller_case, cases_of("unary", 2)))
+
+
+@pytest.mark.parametrize(
+    ("batch", "shards", "wanted"),
+    [(2048, 64, (2, 2, 2)), (2049, 64, (3, 2, 2)), (2111, 64, (3, 3, 2)),
+     (2080, 64, (3, 2, 2)), (100, 3, (3, 2, 2)), (100, 2, (2, 2))],
+)  # fmt: skip
+def test_shards_that_differ_in_size_stay_so(monkeypatch, batch, shards, wanted):
+    monkeypatch.setattr(shrinking, "_FEWEST", 2)
+    assert shrinking._fewer(shard_sizes(batch, shards)) == wanted
