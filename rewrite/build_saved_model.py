@@ -17,13 +17,16 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from graphs.host.child import connect_to_parent
 from graphs.names import op_of, with_index
-from graphs.source_model import Variable
+from graphs.source_model import Initialization, Variable
+from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
 from rewrite.output_dir import sync_tree
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from rewrite.signature_key import signature_key, whole_signature
 
 v1 = tf.compat.v1
 _SCOPE = "tfplace"
+_SCOPES = (_SCOPE, "save")
+"""Where ops are added to a graph, whose names hang on those that are there."""
 
 
 def main(argv: Sequence[str]) -> None:
@@ -33,9 +36,19 @@ def main(argv: Sequence[str]) -> None:
     """
     connection, _ = connect_to_parent(argv)
     request = pickle.loads(Path(connection.recv()).read_bytes())
+    graph_def = request.pop("graph_def")
+    alike = _built(request, graph_def)
+    made = Path(request["output_dir"])
+    _complete(made / "saved_model.pb", alike, graph_def)
+    sync_tree(made)  # beside other work: whoever uses it needn't wait
+    connection.send(request["signature"])
+
+
+def _built(request: Mapping[str, Any], serialized: bytes) -> OneOfAlike | None:
+    """Builds it, and lets go of everything but the files; says what was left out of its graph."""
     graph = tf.Graph()
     with graph.as_default():
-        meta_graph = _import(request)
+        meta_graph, alike = _import(request, graph_pb2.GraphDef.FromString(serialized))
         variables, initialization = request["variables"], request["initialization"]
         signature = _signature(graph, request, request["fetches"])
         saver = _saver(graph, variables)
@@ -62,10 +75,17 @@ def main(argv: Sequence[str]) -> None:
             with v1.Session(config=_session_config()) as session:
                 initialize(session, initialization, variables)
                 builder.add_meta_graph_and_variables(session, tags, **parts)
+                _forget_values(session, variables)
         builder.save()
-    _drop_own_ops(Path(request["output_dir"], "saved_model.pb"))
-    sync_tree(Path(request["output_dir"]))  # beside other work: whoever uses it needn't wait
-    connection.send(request["signature"])
+    return alike
+
+
+def _forget_values(session: Any, variables: Iterable[Variable]) -> None:
+    """Frees the variables' values, which would outlive the session."""
+    handles = (session.graph.get_tensor_by_name(f"{each.op}:0") for each in variables)
+    session.run(
+        [tf.raw_ops.DestroyResourceOp(resource=h) for h in handles if h.dtype == tf.resource]
+    )
 
 
 def _session_config() -> Any:
@@ -76,16 +96,35 @@ def _session_config() -> Any:
     return config
 
 
-def _import(request: Mapping[str, Any]) -> Any:
-    """Imports the graph into the default one; returns the MetaGraphDef or None."""
-    graph_def = graph_pb2.GraphDef.FromString(request["graph_def"])
+def _import(request: Mapping[str, Any], graph_def: Any) -> tuple[Any, OneOfAlike | None]:
+    """Imports the graph into the default one; of a large one only what isn't like another op.
+
+    Returns:
+      The MetaGraphDef or None, and what was left out.
+    """
     if not request["meta_graph_def"]:
-        v1.import_graph_def(graph_def, name="")
-        return None
+        alike = None
+        if len(graph_def.node) >= LEAST_NODES:
+            alike = one_of_alike(graph_def, _run_here(request), _named(request), _SCOPES)
+        v1.import_graph_def(graph_def if alike is None else alike.graph_def, name="")
+        return None, alike
     meta_graph = meta_graph_pb2.MetaGraphDef.FromString(request["meta_graph_def"])
     meta_graph.graph_def.CopyFrom(graph_def)
     v1.train.import_meta_graph(meta_graph, clear_devices=True)
-    return meta_graph
+    return meta_graph, None
+
+
+def _run_here(request: Mapping[str, Any]) -> set[str]:
+    """The ops that give the variables their values."""
+    how: Initialization = request["initialization"]
+    names = (*how.init_ops, *how.asset_feeds, how.restore_op, how.filename_tensor)
+    return {op_of(name) for name in names if name}
+
+
+def _named(request: Mapping[str, Any]) -> set[str]:
+    """The ops that what is written names."""
+    names = (*request["feeds"], *request["fetches"], *request["whole_fetches"])
+    return {op_of(name) for name in names} | {each.op for each in request["variables"]}
 
 
 def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[str]) -> Any:
@@ -148,13 +187,22 @@ def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Ope
     return initializers
 
 
-def _drop_own_ops(path: Path) -> None:
-    """Takes the ops that gave the variables their values out of the written model."""
+def _complete(path: Path, alike: OneOfAlike | None, serialized: bytes) -> None:
+    """Takes the ops that gave the variables their values out of the written model.
+
+    Args:
+      path: its saved_model.pb.
+      alike: what was left out of its graph, and comes in now.
+      serialized: the graph.
+    """
     saved_model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     for meta_graph in saved_model.meta_graphs:
-        kept = [n for n in meta_graph.graph_def.node if not n.name.startswith(ASSIGN_SCOPE + "/")]
+        nodes: Iterable[Any] = meta_graph.graph_def.node
+        nodes = [n for n in nodes if not n.name.startswith(ASSIGN_SCOPE + "/")]
+        if alike is not None:
+            nodes = alike.all_of(graph_pb2.GraphDef.FromString(serialized), nodes)
         del meta_graph.graph_def.node[:]
-        meta_graph.graph_def.node.extend(kept)
+        meta_graph.graph_def.node.extend(nodes)
     path.write_bytes(saved_model.SerializeToString(deterministic=True))
 
 

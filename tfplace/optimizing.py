@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from graphs.flat_graph import Origin
+from graphs.host.uncollected import uncollected
 from graphs.host.whole_file import write_whole
 from graphs.op_graph import IntArray
 from graphs.problem_file import write_problem
@@ -316,6 +317,7 @@ def _reading(prepared: PreparedModel, phases: Phases) -> float:
     return seconds["read"] + max(seconds["price"] - timing, 0.0)
 
 
+@uncollected()
 def _write(
     prepared: PreparedModel,
     options: OptimizeOptions,

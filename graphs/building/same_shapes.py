@@ -32,6 +32,12 @@ _ELEMENTWISE = frozenset(
     "LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot SelectV2".split()
 )
 """Some whose outputs' shapes hang on their inputs' shapes alone, whatever their elements are."""
+_BLIND_TO_FIRST = {
+    **dict.fromkeys(("Reshape", "ExpandDims", "Squeeze", "Tile", "Transpose", "Pad"), 1),
+    **dict.fromkeys(("Sum", "Max", "Min", "Mean", "Prod"), 1),
+    **dict.fromkeys(("GatherV2", "UnsortedSegmentSum"), 2),
+}
+"""Some for whose outputs' shapes the elements of so many first inputs don't matter."""
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
 """What only looks at a state."""
 
@@ -69,6 +75,7 @@ class _Alike:
         self._may_be_known: set[int] = set()
         self._of_shape: dict[int, int] = {}  # what stands for it where elements don't matter
         self._constants: dict[int, Any] = {}
+        self._constant_of: dict[tuple[int, bytes], int] = {}  # the first of a type and a shape
         self._long_as: dict[int, Sequence[int]] = {}  # the first of a cut's parts of that size
 
     def of(self, nodes: Sequence[Any]) -> Iterator[int]:
@@ -86,6 +93,8 @@ class _Alike:
                 if may_be_known and blind != sources:
                     first = self._seen.setdefault((bare, may_be_known, sources), number)
             self._stands[node.name] = first
+            if node.op == "Const":
+                of_shape = self._of_constant(node, number)
             if first == number:
                 self._of_shape[number] = of_shape
                 if may_be_known:
@@ -108,9 +117,17 @@ class _Alike:
 
     def _blind(self, node: Any, sources: tuple[_Source, ...]) -> tuple[_Source, ...]:
         """The same, but where elements don't matter by what has the same shape."""
-        if node.op not in _ELEMENTWISE:
-            return sources
-        return tuple((self._of_shape[first], self._as_long(first, i)) for first, i in sources)
+        everything = len(sources) if node.op in _ELEMENTWISE else 0
+        count = _BLIND_TO_FIRST.get(node.op, everything)
+        blind = ((self._of_shape[first], self._as_long(first, i)) for first, i in sources[:count])
+        return (*blind, *sources[count:])
+
+    def _of_constant(self, node: Any, number: int) -> int:
+        """The first constant of its shape; itself where that isn't said, or it is fed."""
+        if node.name in self.fed or not {"value", "dtype"} <= node.attr.keys():
+            return number
+        shape = node.attr["value"].tensor.tensor_shape.SerializeToString(deterministic=True)
+        return self._constant_of.setdefault((node.attr["dtype"].type, shape), number)
 
     def _as_long(self, first: int, output: int) -> int:
         same = self._long_as.get(first, ())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.building.same_shapes import first_of_shapes, without_same
@@ -87,18 +87,16 @@ def infer_known(flat: FlatGraph) -> TensorProperties:
 
     A bound is good enough to price an op; whoever cuts a tensor has to know its size.
     """
-    return _infer_once(flat.graph_def, list(flat.feeds))
+    return _infer(flat.graph_def, list(flat.feeds), _no_bounds)
 
 
 def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
     """Does what `infer` does, for a GraphDef and what it is fed."""
-    feeds = list(feeds)
-    properties = _infer_once(graph_def, feeds)
-    bounds: list[TensorSpec] = []
-    while new := _new_bounds(graph_def, properties):
-        bounds += new
-        properties = _infer_once(graph_def, feeds + bounds)
-    return dataclasses.replace(properties, bounds=tuple(bounds))
+    return _infer(graph_def, list(feeds), _new_bounds)
+
+
+def _no_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
+    return []
 
 
 def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
@@ -118,11 +116,26 @@ def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec
     return bounds
 
 
-def _infer_once(graph_def: Any, feeds: Sequence[TensorSpec]) -> TensorProperties:
-    import tensorflow as tf
-
+def _infer(
+    graph_def: Any,
+    feeds: Sequence[TensorSpec],
+    new_bounds: Callable[[Any, TensorProperties], list[TensorSpec]],
+) -> TensorProperties:
+    """Infers one node of each kind, and again as long as there are new bounds for them."""
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
+    known = _imported(kept, feeds)
+    bounds: list[TensorSpec] = []
+    while new := new_bounds(kept, known):
+        bounds += new
+        known = _imported(kept, [*feeds, *bounds])
+    return _of_all(known, graph_def, first, bounds)
+
+
+def _imported(kept: Any, feeds: Sequence[TensorSpec]) -> TensorProperties:
+    """What TensorFlow says of a graph's tensors."""
+    import tensorflow as tf
+
     bare = with_feeds_as_placeholders(kept, feeds)
     graph = tf.Graph()
     try:
@@ -133,8 +146,7 @@ def _infer_once(graph_def: Any, feeds: Sequence[TensorSpec]) -> TensorProperties
             f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
             "wanted registered op types and feeds that fit; check --batch_size and --input_shape"
         ) from error
-    known = _read(graph, kept, {feed.tensor: feed.shape for feed in feeds})
-    return _of_all(known, graph_def, first)
+    return _read(graph, kept, {feed.tensor: feed.shape for feed in feeds})
 
 
 def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> Any:
@@ -242,7 +254,9 @@ def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorP
     return TensorProperties(dtype_of, shape_of, bytes_of, unknown)
 
 
-def _of_all(kept: TensorProperties, graph_def: Any, first: LongArray) -> TensorProperties:
+def _of_all(
+    kept: TensorProperties, graph_def: Any, first: LongArray, bounds: Sequence[TensorSpec]
+) -> TensorProperties:
     """The properties of all nodes, of which those that are alike share their lists."""
     nodes = graph_def.node
     like = {node.name: nodes[f].name for node, f in zip(nodes, first.tolist(), strict=True)}
@@ -250,11 +264,17 @@ def _of_all(kept: TensorProperties, graph_def: Any, first: LongArray) -> TensorP
     for tensor in kept.unknown:
         op, _, index = tensor.partition(":")
         unknown.setdefault(op, []).append(index)
+    bound_of = {op_of(bound.tensor): bound for bound in bounds}
     return TensorProperties(
         {name: kept.dtype_of[one] for name, one in like.items()},
         {name: kept.shape_of[one] for name, one in like.items()},
         {name: kept.bytes_of[one] for name, one in like.items()},
         [f"{name}:{i}" for name, one in like.items() for i in unknown.get(one, ())],
+        tuple(
+            dataclasses.replace(bound_of[one], tensor=f"{name}:0")
+            for name, one in like.items()
+            if one in bound_of
+        ),
     )
 
 

@@ -11,8 +11,9 @@ from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties, infer
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
+from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
-from graphs.source_model import SourceModel
+from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
 from rewrite.split.split_model import SplitModel, split_model, told_batch_axes
 from rewrite.split.states import Place
@@ -29,7 +30,7 @@ class LoadedModel:
       flat: its run graph with function calls opened.
       properties: shapes and dtypes of the opened graph's tensors.
       built: the opened graph as arrays.
-      feeds: {tensor: array} of one run.
+      feeds: {tensor: array} of one run; large ones are made when they are read.
       split: how the run was split along its batch; None where it is as it came.
     """
 
@@ -84,10 +85,17 @@ def load_model(options: ProblemOptions, place_of_shard: Sequence[Place] = ()) ->
     is_own = source.origins is None
     flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
     properties = infer(flat)
+    feeds: Mapping[str, Any]
     if options.feed_file is not None:
         feeds = read_feeds(options.feed_file, source.feeds)
     elif split is not None:  # the unsplit step says as much of its inputs in far fewer ops
-        feeds = feeds_of_opened(split.flat, split.properties, source.feeds, options.seed)
+        feeds = _made_up(split.flat, split.properties, source.feeds, options.seed)
     else:
-        feeds = feeds_of_opened(flat, properties, source.feeds, options.seed)
+        feeds = _made_up(flat, properties, source.feeds, options.seed)
     return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, split)
+
+
+def _made_up(
+    flat: FlatGraph, properties: TensorProperties, feeds: Sequence[TensorSpec], seed: int
+) -> Mapping[str, Any]:
+    return made_when_read(feeds, lambda: feeds_of_opened(flat, properties, feeds, seed))

@@ -153,6 +153,8 @@ def prepare(
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     present = is_present(cluster)
+    if present:
+        dict(model.feeds)  # they will be read: what is wrong with them is said before the search
     is_timed = present and trace and cluster.num_devices > 1
     if before_pricing is not None:
         before_pricing(model, is_timed)

@@ -81,6 +81,37 @@ def test_elements_that_say_shapes_are_not_alike(monkeypatch):
     assert _stands(_graph(make))["added1"] == "added0"  # no elements of it are known
 
 
+def test_numbers_of_rows_differ_and_shapes_don_t(monkeypatch):
+    def make():
+        x = v1.placeholder(tf.float32, [4, 3], name="x")
+        rows = v1.placeholder(tf.int32, [4], name="rows")
+        for i, numbers in enumerate(tf.split(tf.range(4) * 3, [2, 2], name="cut")):
+            moved = tf.raw_ops.Reshape(tensor=numbers, shape=[1, 2], name=f"moved{i}")
+            own = tf.raw_ops.Sub(x=rows[:2], y=tf.constant(i, name=f"first{i}"), name=f"own{i}")
+            own = tf.raw_ops.AddV2(x=own, y=moved, name=f"sum{i}")
+            tf.raw_ops.UnsortedSegmentSum(
+                data=x[:1, :2], segment_ids=own, num_segments=5, name=f"z{i}"
+            )
+
+    stands = _stands(_graph(make))
+    assert stands["moved1"] == "moved1"
+    assert stands["own1"] == "own0" and stands["sum1"] == "sum0" and stands["z1"] == "z0"
+    properties = _require_the_same(monkeypatch, _graph(make))
+    assert properties.shape_of["z1"] == [(5,)]
+
+
+def test_bounds_of_what_is_alike_are_alike(monkeypatch):
+    def make():
+        x = v1.placeholder(tf.int32, [6], name="x")
+        for i, part in enumerate(tf.split(x, [3, 3], name="cut")):
+            unique = tf.raw_ops.Unique(x=part, name=f"unique{i}")
+            tf.raw_ops.Square(x=unique.y, name=f"z{i}")
+
+    properties = _require_the_same(monkeypatch, _graph(make))
+    assert [bound.tensor for bound in properties.bounds] == ["unique0:0", "unique1:0"]
+    assert properties.shape_of["z1"] == [(3,)] and not properties.unknown
+
+
 def test_what_has_a_state_or_goes_round_is_like_itself_alone():
     def loop():
         x = v1.placeholder(tf.float32, [2], name="x")
