@@ -4,8 +4,9 @@ A placement that was annealed for first come, first served has made its peace wi
 order found afterwards often gains nothing. So the last part of a budget alternates: ranks from the
 best placement so far, and its reads of variables held back as they are in its order; annealing with
 what has the least rank started first; and the order that these ranks give what was found. What
-comes out counts by its simulated edges, like all else. Where a first round has gained nothing, the
-rest goes on without ranks: there a search without order would have the better of it.
+comes out counts by its simulated edges, like all else. Where a first round has gained nothing and
+the best has no ranks either, the rest goes on without: there a search without order would have the
+better of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
 ROUNDS = (0.375, 0.625)
-"""Shares of the time. The second anneals by rank only if the first has gained by it."""
+"""Shares of the time. The second anneals by rank only if the first, or the order found for what was
+there before, has gained by it."""
 SHARE = 0.4
 """Of the budget, for all rounds together."""
 LEAST_SHARE = 0.08
@@ -96,9 +98,10 @@ def search_in_order(
             starts = [best.device_of_op, *near]
             new, result = _annealed(prepared, order, starts, limits, seed, by_rank)
             interrupted, num_trials = result.interrupted, num_trials + result.num_trials
-            by_rank = new is not None and new.step_seconds < best.step_seconds
+            has_gained = new is not None and new.step_seconds < best.step_seconds
             found += [] if new is None else [new]
             best = best_of([best, *found[-1:]]) or best
+            by_rank = has_gained or order.ordered(prepared, best.device_of_op).rank is not None
             if interrupted:
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)

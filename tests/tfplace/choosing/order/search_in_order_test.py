@@ -126,6 +126,23 @@ def test_it_goes_on_without_ranks_where_they_gain_nothing(prepared, options, mon
     assert [each.name for each in after.candidates].count("new") == 2
 
 
+def test_it_goes_on_by_rank_where_the_best_has_its_order_already(prepared, options, monkeypatch):
+    before = searched(prepared, options)
+    best = best_of([*before.candidates, *before.fewer])
+    by_rank = []
+
+    def annealed(prepared, order, starts, limits, seed, ranked):
+        by_rank.append(ranked)
+        result = types.SimpleNamespace(interrupted=False, num_trials=limits.max_trials)
+        return dataclasses.replace(best, name="new"), result
+
+    placed = types.SimpleNamespace(rank=np.arange(prepared.problem.num_ops))
+    monkeypatch.setattr(search_in_order_module, "_annealed", annealed)
+    monkeypatch.setattr(prepared.order, "ordered", lambda prepared, placement: placed)
+    search_in_order(prepared, options, before, Progress())
+    assert by_rank == [True, True]
+
+
 def test_it_anneals_with_the_ranks_and_the_held_reads_of_the_best_order(prepared):
     problem = prepared.problem
     rank = np.arange(problem.num_ops, dtype=np.int32)[::-1].copy()
