@@ -23,7 +23,11 @@ MOST_KEPT = 8
 
 
 class ModelOrder:
-    """A tfplace.preparing.prepare.OrderOfPlacement: the best order that is found for each."""
+    """A tfplace.preparing.prepare.OrderOfPlacement: the best order that is found for each.
+
+    Attributes:
+      seconds: what finding one has taken, the last time.
+    """
 
     def __init__(self) -> None:
         """Has found nothing yet."""
@@ -31,6 +35,7 @@ class ModelOrder:
         # The problem is kept beside its number, so that no other one gets that number.
         self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
         self._until = math.inf
+        self.seconds = 0.0
 
     def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> list[OrderEdge]:
         """The edges of a placement i4[N], as the model names its ops."""
@@ -51,6 +56,7 @@ class ModelOrder:
         if key not in self._found:
             while len(self._found) >= MOST_KEPT:
                 self._found.pop(next(iter(self._found)))
+            began = time.monotonic()
             anchors = anchors_of(prepared.problem, bodies_of(prepared))
             found = ordered(
                 prepared.problem,
@@ -61,6 +67,7 @@ class ModelOrder:
                 self._until,
             )
             self._found[key] = (prepared.problem, found)
+            self.seconds = time.monotonic() - began
         return self._found[key][1]
 
 

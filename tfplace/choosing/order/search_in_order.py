@@ -86,7 +86,8 @@ def search_in_order(
     found, most = list(searched.candidates), options.max_trials
     longest = options.budget_seconds * SHARE
     least = LEAST_SHARE * options.budget_seconds
-    seconds = min(max(left_seconds, least), longest)
+    # What each round finds gets an order, which takes as long as it took for others.
+    seconds = min(max(left_seconds - len(ROUNDS) * order.seconds, least), longest)
     progress.say("searching on with what starts first as part of the plan")
     nearest = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
     near = [each.device_of_op for each in nearest if math.isfinite(each.step_seconds)]

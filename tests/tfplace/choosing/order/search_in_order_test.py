@@ -102,10 +102,11 @@ def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
     )
     timed = dataclasses.replace(options, max_trials=None, budget_seconds=100.0)
     before = searched(prepared, options)
+    monkeypatch.setattr(prepared.order, "seconds", 4.0)
     for left in (math.inf, 30.0, -5.0):
         with pytest.raises(AttributeError):  # the stand-in finds nothing
             search_in_order(prepared, timed, before, Progress(), left)
-    assert [limits.budget_seconds for limits in given] == [15.0, 11.25, 3.0]
+    assert [limits.budget_seconds for limits in given] == [15.0, 0.375 * (30.0 - 2 * 4.0), 3.0]
 
 
 @pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])
@@ -121,6 +122,8 @@ def test_it_goes_on_without_ranks_where_they_gain_nothing(prepared, options, mon
         return found, types.SimpleNamespace(interrupted=False, num_trials=limits.max_trials)
 
     monkeypatch.setattr(search_in_order_module, "_annealed", annealed)
+    placed = types.SimpleNamespace(rank=None)
+    monkeypatch.setattr(prepared.order, "ordered", lambda prepared, placement: placed)
     after = search_in_order(prepared, options, before, Progress())
     assert by_rank == [(30, True), (50, gain > 0.0)]
     assert [each.name for each in after.candidates].count("new") == 2
