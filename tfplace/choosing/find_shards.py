@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
+from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
@@ -54,6 +55,9 @@ A shard for each device is so often the best that it may take longer."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
+LOOK_SHARE, MOST_LOOKS = 0.05, 2
+"""Before a number is read that a better unsplit step would rule out, that step is searched on, for
+so much of the budget, so often."""
 
 
 class ShardSearch:
@@ -172,6 +176,7 @@ class ShardSearch:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices = len(working_devices(self._whole.problem))
         least = self._least_steps(shard_counts(num_devices))
+        num_looks = 0
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]
@@ -183,13 +188,33 @@ class ShardSearch:
             reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
-                continue
-            self._try(shards)
+            elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
+                num_looks += 1
+                self._look(LOOK_SHARE * self._options.budget_seconds)
+            else:
+                self._try(shards)
+
+    def _is_uncertain(
+        self,
+        shards: int,
+        steps: Mapping[int, float],
+        passed: Sequence[int],
+        least: Mapping[int, float],
+    ) -> bool:
+        """Whether a number is not worth a try if the unsplit step is as fast as it may be."""
+        if self._long is None or self._options.max_trials is not None or 1 not in least:
+            return False
+        hoped = {**steps, 1: min(steps[1], least[1])}
+        return bool(why_not(shards, hoped, passed, least))
 
     def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
-        """{number of shards: what its work alone takes}, as far as it is known."""
+        """{number of shards: what its work alone takes; 1: its bound}, as far as it is known."""
         axes = self._options.problem.batch_axes
-        work = functools.partial(least_steps, self._whole, axes, counts)
+
+        def work() -> Mapping[int, float]:
+            least = least_steps(self._whole, axes, counts)
+            return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
+
         return self._meanwhile(work) or {}
 
     def _try_in_turn(self) -> None:
@@ -276,6 +301,14 @@ class ShardSearch:
         self._note_long(result)
         return answer
 
+    def _look(self, seconds: float) -> None:
+        """So much more of the long search, on all cores."""
+        assert self._long is not None
+        end = time.monotonic() + seconds
+        with self._progress.working():
+            found = self._long.until(lambda: time.monotonic() >= end, self._left_of_long())
+        self._note_long(found)
+
     def _left_of_long(self) -> float:
         """What the unsplit step's long search would have if it were all that comes, in seconds."""
         order = wanted_order(self._options.problem, self._whole.is_present)
@@ -344,10 +377,7 @@ class ShardSearch:
         last = None
         if tried.shards == 1 and self._long is not None:
             if share < 1.0 and most is None:
-                end = time.monotonic() + seconds
-                self._note_long(
-                    self._long.until(lambda: time.monotonic() >= end, self._left_of_long())
-                )
+                self._look(seconds)
                 return
             last = self._long.last_stage() if share == 1.0 else None
         searched = find_placement(

@@ -53,11 +53,12 @@ class _World:
         self.interrupt_at, self.single = math.inf, dict[int, float]()
         self.least, self.pieces = dict[int, float](), list[float]()
         self.longer, self.in_pieces = 0.995, math.inf
-        self.interrupt_beside, self.parts = math.inf, 0
+        self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
             "least_steps": lambda whole, axes, counts: self.least,
+            "lower_bound_seconds": lambda problem: self.bound,
             "best_of": lambda known: known[0],
             "LongSearch": lambda whole, seed, start: _Long(self),
             "at_most": lambda prepared, most: prepared,
@@ -220,6 +221,16 @@ def test_what_the_long_search_finds_beside_reading_counts(monkeypatch):
     assert shards == 1 and tried[1].step_seconds == 0.3 and tried[2].step_seconds is None
 
 
+@pytest.mark.parametrize("bound", [0.1, 0.25])
+def test_what_a_better_unsplit_step_would_rule_out_is_read_only_after_a_longer_look(
+    monkeypatch, bound
+):
+    world = _World(monkeypatch, {1: 0.5, 2: 0.5, 4: 0.7, 8: 0.7})
+    world.least, world.bound = {2: 0.1, 4: 0.2, 8: 0.45}, bound
+    world.run(budget_seconds=100.0)
+    assert world.parts == (2 if bound < 0.25 else 0)
+
+
 @pytest.mark.parametrize("piece", [1, 2])
 def test_a_signal_beside_reading_loses_nothing(monkeypatch, piece):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
@@ -241,8 +252,8 @@ def test_the_search_in_order_shares_what_reading_has_left(monkeypatch, most):
     world.reading = 20.0
     world.run("edges", budget_seconds=100.0, max_trials=most)  # 4 take 50 s, 38 are left
     *first, (shards, seconds, trials) = world.searches
-    assert (shards, seconds) == (1, pytest.approx(0.6 * 38.0))
-    assert most is None or trials + sum(each for *_, each in first) == 600
+    assert (shards, seconds) == (1, pytest.approx(0.75 * 38.0))
+    assert most is None or trials + sum(each for *_, each in first) == 750
 
 
 def test_a_batch_that_is_too_small_is_said_not_raised(monkeypatch):
