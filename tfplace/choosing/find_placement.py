@@ -107,6 +107,7 @@ def find_placement(
     progress: Progress,
     earlier: Searched | None = None,
     known: Sequence[Candidate] = (),
+    last: Stage | None = None,
 ) -> Searched:
     """Tries the baselines, then searches on from the best of them, all within one budget.
 
@@ -118,6 +119,7 @@ def find_placement(
       progress: is told what goes on.
       earlier: what a shorter search of the same problem has found, which this one goes on from.
       known: placements to begin with besides.
+      last: what is searched with instead of the algorithm: the end of a search that has begun.
     """
     problem = prepared.problem
     progress.say(f"trying the baselines on {prepared.cluster.name}")
@@ -132,10 +134,10 @@ def find_placement(
         known = [*earlier.candidates, *known]
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     num_trials = 0
-    if folder is None:
+    if folder is None and last is None:
         first, num_trials = _found_first(prepared, options, known, left)
         known = [*known, *first]
-    stages = _stages(prepared, options, trained, folder, known)
+    stages = [last] if last else _stages(prepared, options, trained, folder, known)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(prepared, options):  # the rounds of real runs search on
         left *= FIRST_SEARCH_SHARE

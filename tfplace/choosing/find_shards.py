@@ -17,12 +17,14 @@ from collections.abc import Callable, Mapping, Sequence
 from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
-from tfplace.choosing.baselines import Candidate
+from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Beside, Searched, find_placement
 from tfplace.choosing.found import Found
+from tfplace.choosing.long_search import LongSearch, Result
 from tfplace.choosing.order.in_turn import (
     counts_that_may_fit,
     found_in_order,
@@ -37,7 +39,7 @@ from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.choosing.unsplit_baselines import Unsplit
-from tfplace.interruption import Interrupted, interruptible
+from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.steps_read import StepsRead
@@ -53,6 +55,9 @@ A shard for each device is so often the best that it may take longer."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
+LOOK_SHARE, MOST_LOOKS = 0.05, 2
+"""Before a number is read that a better unsplit step would rule out, that step is searched on, for
+so much of the budget, so often."""
 
 
 class ShardSearch:
@@ -88,6 +93,7 @@ class ShardSearch:
         self._began = time.monotonic()
         self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards
         self._data_parallel: DataParallel | None = None
+        self._long: LongSearch | None = None  # of the unsplit step
 
     def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
         """The problem and the placements of the number that is best, of equals the fewest shards.
@@ -97,6 +103,7 @@ class ShardSearch:
         """
         self._first(1, self._whole)
         if len(working_devices(self._whole.problem)) > 1:
+            self._begin_long()
             self._try_others()
         if self._options.problem.order != NONE and not self._is_any_known():
             self._try_in_turn()
@@ -169,6 +176,7 @@ class ShardSearch:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices = len(working_devices(self._whole.problem))
         least = self._least_steps(shard_counts(num_devices))
+        num_looks = 0
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]
@@ -180,15 +188,34 @@ class ShardSearch:
             reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
-                continue
-            self._try(shards)
+            elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
+                num_looks += 1
+                self._look(LOOK_SHARE * self._options.budget_seconds)
+            else:
+                self._try(shards)
+
+    def _is_uncertain(
+        self,
+        shards: int,
+        steps: Mapping[int, float],
+        passed: Sequence[int],
+        least: Mapping[int, float],
+    ) -> bool:
+        """Whether a number is not worth a try if the unsplit step is as fast as it may be."""
+        if self._long is None or self._options.max_trials is not None or 1 not in least:
+            return False
+        hoped = {**steps, 1: min(steps[1], least[1])}
+        return bool(why_not(shards, hoped, passed, least))
 
     def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
-        """{number of shards: what its work alone takes}, as far as it is known."""
+        """{number of shards: what its work alone takes; 1: its bound}, as far as it is known."""
         axes = self._options.problem.batch_axes
-        work = functools.partial(least_steps, self._whole, axes, counts)
-        with interruptible() as interruption, self._progress.working():
-            return interruption.unless_seen(work, {})
+
+        def work() -> Mapping[int, float]:
+            least = least_steps(self._whole, axes, counts)
+            return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
+
+        return self._meanwhile(work) or {}
 
     def _try_in_turn(self) -> None:
         """Where nothing fits: shards one after another in order, the fewest that fit.
@@ -238,8 +265,7 @@ class ShardSearch:
         is_timed = self._whole.costs.source != "analytic"
         work = functools.partial(prepare, options, trace=is_timed, unsplit=self._whole)
         try:
-            with interruptible() as interruption, self._progress.working():
-                prepared = interruption.unless_seen(work, None)
+            prepared = self._meanwhile(work)
         except TfplaceError as error:
             reason = f"can't be split so: {str(error).splitlines()[0]}"
             self.skipped.append(TriedShards(shards, reason=reason))
@@ -250,6 +276,60 @@ class ShardSearch:
             return
         limited = at_most(prepared, self._options.max_devices)
         self._first(shards, limited)
+
+    def _begin_long(self) -> None:
+        """The unsplit step's long search, which begins with what is known without one."""
+        options, unsplit = self._options, self.tried[0].searched
+        is_annealed = options.algorithm == "auto" and self._trained is None
+        if not is_annealed or options.evaluator == "measure" or self._is_interrupted():
+            return
+        best = best_of(unsplit.baselines)
+        if unsplit.best is not None:
+            start = None if best is None else best.device_of_op
+            self._long = LongSearch(self._whole, options.seed, start)
+
+    def _meanwhile(self, work: Callable[[], Result]) -> Result | None:
+        """What `work` returns, None after a signal; the unsplit step's long search goes on beside.
+
+        Where trials are limited it does not: what is found must not depend on the clock.
+        """
+        with self._progress.working():
+            if self._long is None or self._options.max_trials is not None:
+                with interruptible() as interruption:
+                    return interruption.unless_seen(work, None)
+            answer, result = self._long.beside(work, self._left_of_long())
+        self._note_long(result)
+        return answer
+
+    def _look(self, seconds: float) -> None:
+        """So much more of the long search, on all cores."""
+        assert self._long is not None
+        end = time.monotonic() + seconds
+        with self._progress.working():
+            found = self._long.until(lambda: time.monotonic() >= end, self._left_of_long())
+        self._note_long(found)
+
+    def _left_of_long(self) -> float:
+        """What the unsplit step's long search would have if it were all that comes, in seconds."""
+        order = wanted_order(self._options.problem, self._whole.is_present)
+        limits = budget_beside_order(with_order(self._whole, order), self._options)
+        share = limits.budget_seconds / self._options.budget_seconds
+        return share * (self._options.budget_seconds - self._elapsed())
+
+    def _note_long(self, result: SearchResult) -> None:
+        """Takes what a piece of the long search has found."""
+        self._searches.append((1, result))
+        unsplit = next(each for each in self.tried if each.shards == 1)
+        found = unsplit.searched
+        candidates = list(found.candidates)
+        if (best := result.best) is not None:
+            name = f"found by {self._options.algorithm}"
+            candidates.append(Candidate(name, best.placement.device_of_op, best.outcome))
+        told = found.result
+        if result.interrupted:
+            told = dataclasses.replace(told, interrupted=True)
+        found = dataclasses.replace(found, candidates=candidates, result=told)
+        self.tried[self.tried.index(unsplit)] = dataclasses.replace(unsplit, searched=found)
 
     def _first(self, shards: int, prepared: PreparedModel) -> None:
         """The first search of a number, which begins with what the unsplit step's has found."""
@@ -294,27 +374,17 @@ class ShardSearch:
             used = sum(result.num_trials for _, result in self._searches)
             most = max(int(share * (most - used)), 1)
         options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)
-        if tried.shards == 1 and share == 1.0:
-            searched = self._anew(tried, options)
-        else:
-            searched = find_placement(
-                tried.prepared, options, self._trained, None, self._progress, tried.searched
-            )
+        last = None
+        if tried.shards == 1 and self._long is not None:
+            if share < 1.0 and most is None:
+                self._look(seconds)
+                return
+            last = self._long.last_stage() if share == 1.0 else None
+        searched = find_placement(
+            tried.prepared, options, self._trained, None, self._progress, tried.searched, last=last
+        )
         self._searches.append((tried.shards, searched.result))
         self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)
-
-    def _anew(self, tried: ShardsFound, options: OptimizeOptions) -> Searched:
-        """A search that begins as --shards=1 does: from a short one's best it ends higher."""
-        known = tried.searched.best
-        try:
-            found = find_placement(tried.prepared, options, self._trained, None, self._progress)
-        except Interrupted:  # before it knew a placement that runs
-            if known is None:
-                raise
-            result = dataclasses.replace(tried.searched.result, interrupted=True)
-            return dataclasses.replace(tried.searched, result=result)
-        candidates = [*found.candidates, *([] if known is None else [known])]
-        return dataclasses.replace(found, candidates=candidates)
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began

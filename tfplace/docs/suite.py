@@ -8,8 +8,8 @@ where it was, on any machine. All of it takes a day on two cores. A row or two i
 
 Models with options of their own are divided by ";".
 
-Each cell keeps the commit and the machine that made it. `--again` runs cells of other commits anew;
-`--algorithms=single,auto` runs these columns only.
+Each cell keeps the commit and the machine that made it. `--algorithms=single,auto` runs these
+columns only; `--again` runs those of the wanted cells anew that other commits made.
 """
 
 from __future__ import annotations
@@ -144,16 +144,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--algorithms", default=(*ONE_SHOT, *SEARCHED), type=_names)
     parser.add_argument("--seeds", default=SEEDS, type=_numbers)
     parser.add_argument("--budget_seconds", type=float, default=BUDGET_SECONDS)
-    parser.add_argument("--again", action="store_true", help="run cells of other commits anew")
+    parser.add_argument(
+        "--again", action="store_true", help="run wanted cells of other commits anew"
+    )
     wanted = parser.parse_args(arguments)
     cells: Sequence[Mapping[str, Any]] = []
     if RESULT.exists():
         cells = json.loads(RESULT.read_text(encoding="utf-8"))["cells"]
     if wanted.again:
         commit = origin_of(ROOT)["commit"]
-        cells = [cell for cell in cells if cell["commit"] == commit]
+        cells = [cell for cell in cells if cell["commit"] == commit or not _is_wanted(cell, wanted)]
     run([dict(cell) for cell in cells if _counts(cell)], wanted, _keep)
     rewrite_docs.main(["--nodemo"])
+
+
+def _is_wanted(cell: Mapping[str, Any], wanted: argparse.Namespace) -> bool:
+    names = {
+        "model": wanted.models, "cluster": wanted.clusters, "algorithm": wanted.algorithms,
+        "seed": wanted.seeds, "budget_seconds": (wanted.budget_seconds,),
+    }  # fmt: skip
+    return all(cell[key] in values for key, values in names.items())
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ TITLES = {
     "auto": "auto, unsplit",
 }  # fmt: skip
 DATA_PARALLEL, SPLIT = "data parallel", "auto"
+OVER = "auto over best other"
 
 Cell = Mapping[str, Any]
 Place = tuple[str, str, float]
@@ -33,22 +34,25 @@ def table_of(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]
     methods = [*(TITLES.get(name, name) for name in (*ONE_SHOT, *SEARCHED)), DATA_PARALLEL, SPLIT]
     places = list(dict.fromkeys(map(_place, cells)))
     shares = [_shares([cell for cell in cells if _place(cell) == place]) for place in places]
+    over = [_over_best_other(share) for share in shares]
     rows = [
-        [place[0], place[1], place[2], *(share.get(name) for name in methods), *_rest(cells, place)]
-        for place, share in zip(places, shares, strict=True)
+        [*place, *(share.get(name) for name in methods), ratio, *_rest(cells, place)]
+        for place, share, ratio in zip(places, shares, over, strict=True)
     ]
     means = [_mean([share.get(name) for share in shares]) for name in methods]
     if len(rows) > 1:
-        rows.append(["geometric mean", "", None, *means, None, None, None, "", ""])
+        known = _mean([ratio for ratio in over if ratio])
+        rows.append(["geometric mean", "", None, *means, known, "", None, None, "", ""])
     numbers = [{"name": name, "format": ".3f"} for name in methods]
     return {
         "command": "python -m tfplace.docs.suite",
         **origin,
         "note": "step time over the best single device's, simulated; geometric mean over seeds, "
-        "and below over the rows where every row has one",
+        "and below over all rows where each of them has one, of the last share over those that do",
         "bold": methods,
         "columns": [
             {"name": "graph"}, {"name": "cluster"}, {"name": "budget, s", "format": "g"}, *numbers,
+            {"name": OVER, "format": ".3f"},
             {"name": "shards", "align": "right"}, {"name": "bound", "format": ".3f"},
             {"name": "gap, %", "format": ".0f"}, {"name": "seeds"}, {"name": "commit, machine"},
         ],
@@ -84,6 +88,12 @@ def _shares(cells: Sequence[Cell]) -> dict[str, float]:
         for name, each in times.items()
         if all(each)
     }
+
+
+def _over_best_other(shares: Mapping[str, float]) -> float | None:
+    """What `auto` takes over the best of all other columns that the row has."""
+    others = [share for name, share in shares.items() if name != SPLIT]
+    return shares[SPLIT] / min(others) if SPLIT in shares and others else None
 
 
 def _rest(cells: Sequence[Cell], place: Place) -> list[Any]:

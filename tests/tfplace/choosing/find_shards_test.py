@@ -14,7 +14,6 @@ from tfplace.choosing import find_shards
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.commands.from_flags import num_shards
-from tfplace.interruption import Interrupted
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions, require_outputs
 from tfplace.progress import Progress
 from tfplace.search.trial_log import SearchResult
@@ -52,12 +51,16 @@ class _World:
         self.now, self.searches, self.decided = 0.0, [], []
         self._steps, self._errors, self.reading = steps, errors, 1.0
         self.interrupt_at, self.single = math.inf, dict[int, float]()
-        self.least, self.anew = dict[int, float](), list[bool]()
-        self.interrupt_anew, self.longer = False, 0.995
+        self.least, self.pieces = dict[int, float](), list[float]()
+        self.longer, self.in_pieces = 0.995, math.inf
+        self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
             "least_steps": lambda whole, axes, counts: self.least,
+            "lower_bound_seconds": lambda problem: self.bound,
+            "best_of": lambda known: known[0],
+            "LongSearch": lambda whole, seed, start: _Long(self),
             "at_most": lambda prepared, most: prepared,
             "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
@@ -72,11 +75,11 @@ class _World:
         self.now += self.reading * (options.num_shards + 1) / 2
         return _Prepared(_PROBLEM, options.num_shards)
 
-    def find_placement(self, prepared, options, trained, folder, progress, earlier=None, known=()):
+    def find_placement(
+        self, prepared, options, trained, folder, progress, earlier=None, known=(), last=None
+    ):
         self.searches.append((prepared.shards, options.budget_seconds, options.max_trials))
-        self.anew.append(earlier is None)
-        if self.interrupt_anew and len(self.searches) == 3:
-            raise Interrupted
+        self.last = last
         self.now += options.budget_seconds
         seconds = self._steps[prepared.shards]
         if len([each for each, *_ in self.searches if each == prepared.shards]) > 1:
@@ -89,7 +92,8 @@ class _World:
         baselines = [single]
         if prepared.shards == 4:  # as many as devices
             baselines.append(Candidate("data_parallel", 4, outcome))  # type: ignore[arg-type]
-        return Searched(baselines, [found], _result(options.max_trials or 10, stops))
+        candidates = [found] if earlier is None else [*earlier.candidates, found]
+        return Searched(baselines, candidates, _result(options.max_trials or 10, stops))
 
     def run(self, order="none", **options):
         given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
@@ -98,6 +102,34 @@ class _World:
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
         self.read = prepared.steps_read
         return prepared.shards, {each.shards: each for each in searched.shards}, searched
+
+
+class _Long:
+    """The unsplit step's long search: what it finds in pieces takes what the test says."""
+
+    def __init__(self, world):
+        self._world = world
+
+    def beside(self, work, seconds):
+        answer, found = work(), self._found(seconds)
+        return (None if found.interrupted else answer), found
+
+    def until(self, is_over, seconds):
+        while not is_over():
+            self._world.now += 1.0
+        self._world.parts += 1
+        return self._found(seconds)
+
+    def last_stage(self):
+        return "the rest of the long search"
+
+    def _found(self, seconds):
+        self._world.pieces.append(seconds)
+        outcome = Measurement(self._world.in_pieces, (), "")
+        trial = types.SimpleNamespace(placement=types.SimpleNamespace(device_of_op=None))
+        trial.outcome = outcome
+        is_last = len(self._world.pieces) >= self._world.interrupt_beside
+        return dataclasses.replace(_result(5, is_last), best=trial)
 
 
 _PROBLEM = split_step(2, num_devices=5)  # a CPU and four GPUs
@@ -130,7 +162,7 @@ def test_a_split_step_is_compared_with_the_unsplit_one(monkeypatch):
 def test_numbers_that_are_close_are_searched_longer_before_one_is_decided_on(monkeypatch):
     world = _World(monkeypatch, {1: 0.32, 2: 0.5, 4: 0.3, 8: 0.36})
     world.run(budget_seconds=100.0)
-    assert [shards for shards, *_ in world.searches[-3:]] == [4, 1, 4]
+    assert [shards for shards, *_ in world.searches[-2:]] == [4, 4] and world.parts == 1
 
 
 def test_within_a_percent_fewer_shards_win(monkeypatch):
@@ -167,23 +199,51 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
 
 
 @pytest.mark.parametrize("longer", [0.5, 1.5])
-def test_the_unsplit_step_is_at_last_searched_as_if_nothing_were_known(monkeypatch, longer):
+def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(monkeypatch, longer):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
     world.longer = longer
     _, tried, searched = world.run(budget_seconds=100.0)
-    assert [shards for shards, *_ in world.searches] == [1, 4, 1] and world.anew == [True] * 3
+    assert [shards for shards, *_ in world.searches] == [1, 4, 1]
+    assert world.last == "the rest of the long search"
+    assert world.pieces == [94.0, 94.0]  # beside the estimate and beside reading four shards
     assert tried[1].step_seconds == min(0.3, 0.3 * longer)
-    assert len(searched.candidates) == 2
+    told = {each.name: each.num_trials for each in searched.beside}
+    assert told == {"unsplit": 20, "4 shards": 10}
     world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
     world.run(budget_seconds=100.0)
-    assert not world.anew[-1]
+    assert world.last is None
 
 
-def test_a_signal_before_the_last_search_knows_a_placement_loses_nothing(monkeypatch):
+def test_what_the_long_search_finds_beside_reading_counts(monkeypatch):
+    world = _World(monkeypatch, {1: 0.7, 4: 0.5})
+    world.in_pieces = 0.3
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and tried[1].step_seconds == 0.3 and tried[2].step_seconds is None
+
+
+@pytest.mark.parametrize("bound", [0.1, 0.25])
+def test_what_a_better_unsplit_step_would_rule_out_is_read_only_after_a_longer_look(
+    monkeypatch, bound
+):
+    world = _World(monkeypatch, {1: 0.5, 2: 0.5, 4: 0.7, 8: 0.7})
+    world.least, world.bound = {2: 0.1, 4: 0.2, 8: 0.45}, bound
+    world.run(budget_seconds=100.0)
+    assert world.parts == (2 if bound < 0.25 else 0)
+
+
+@pytest.mark.parametrize("piece", [1, 2])
+def test_a_signal_beside_reading_loses_nothing(monkeypatch, piece):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
-    world.interrupt_anew = True
+    world.interrupt_beside = piece
     _, tried, searched = world.run(budget_seconds=100.0)
     assert tried[1].step_seconds == 0.3 and searched.result.interrupted
+    assert len(world.searches) == 1
+
+
+def test_where_trials_are_limited_nothing_is_searched_beside_reading(monkeypatch):
+    world = _World(monkeypatch, {1: 0.3, 4: 0.7})
+    world.run(budget_seconds=100.0, max_trials=1000)
+    assert not world.pieces and world.last == "the rest of the long search"
 
 
 @pytest.mark.parametrize("most", [None, 1000])
@@ -192,8 +252,8 @@ def test_the_search_in_order_shares_what_reading_has_left(monkeypatch, most):
     world.reading = 20.0
     world.run("edges", budget_seconds=100.0, max_trials=most)  # 4 take 50 s, 38 are left
     *first, (shards, seconds, trials) = world.searches
-    assert (shards, seconds) == (1, pytest.approx(0.6 * 38.0))
-    assert most is None or trials + sum(each for *_, each in first) == 600
+    assert (shards, seconds) == (1, pytest.approx(0.75 * 38.0))
+    assert most is None or trials + sum(each for *_, each in first) == 750
 
 
 def test_a_batch_that_is_too_small_is_said_not_raised(monkeypatch):

@@ -7,8 +7,8 @@ import pytest
 from graphs.clusters.cluster_file import cluster_from_json
 from tfplace.algorithms.table import require_known
 from tfplace.docs.rewrite_docs import table
-from tfplace.docs.suite import mixed_cluster, order_with, run
-from tfplace.docs.suite_table import ONE_SHOT, SEARCHED, table_of
+from tfplace.docs.suite import _is_wanted, mixed_cluster, order_with, run
+from tfplace.docs.suite_table import ONE_SHOT, OVER, SEARCHED, table_of
 from tfplace.preparing.options import AUTO
 
 ORIGIN = {"machine": "a fast one", "commit": "abc1234", "transcribed": False}
@@ -72,11 +72,13 @@ def test_a_row_has_shares_of_single_the_bound_and_who_made_it():
     row = dict(zip(names, result["rows"][0], strict=True))
     assert row["single"] == 1.0 and row["auto, unsplit"] == 0.5 and row["m-ETF"] is None
     assert row["auto"] == pytest.approx(0.25) and row["data parallel"] == pytest.approx(0.75)
+    assert row[OVER] == pytest.approx(0.5)
     assert row["shards"] == "4/2" and row["bound"] == 0.25 and row["gap, %"] == pytest.approx(0.0)
     assert row["seeds"] == "1, 2" and row["commit, machine"] == "c1, m1"
     mean = dict(zip(names, result["rows"][2], strict=True))
     assert mean["single"] == pytest.approx(1.0) and mean["auto"] is None
-    assert "| **0.250** | 4/2 |" in table(result)
+    assert mean[OVER] == pytest.approx(0.5)
+    assert "| **0.250** | 0.500 | 4/2 |" in table(result)
 
 
 def test_its_algorithms_and_its_cluster_are_there():
@@ -85,3 +87,12 @@ def test_its_algorithms_and_its_cluster_are_there():
     cluster = cluster_from_json(mixed_cluster())
     speeds = {device.bandwidth_bytes_per_second for device in cluster.devices[1:]}
     assert len(cluster.devices) == 5 and len(speeds) == 2
+
+
+def test_again_leaves_what_is_not_wanted():
+    wanted = argparse.Namespace(
+        models=("rnnlm",), clusters=("k80x2",), seeds=(1,), budget_seconds=5.0, algorithms=("auto",)
+    )
+    assert _is_wanted(_cell("auto", 1.0), wanted)
+    for other in ({"algorithm": "etf"}, {"cluster": "k80x4"}, {"seed": 2}, {"model": "moe"}):
+        assert not _is_wanted({**_cell("auto", 1.0), **other}, wanted)

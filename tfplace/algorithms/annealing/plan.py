@@ -11,6 +11,9 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 
+LEAST_REST = 0.01
+"""Of a budget, that is taken to be left where a search goes on that had used up all of it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Budget:
@@ -37,6 +40,12 @@ class Budget:
             share = 1.0 - left.seconds / max(self.seconds, 1e-9)
         # A search that goes on later may have been given more than there was at first.
         return max(share, 0.0)
+
+    def as_rest_after(self, share_used: float) -> Budget:
+        """The budget of which so much is used up when this one is left."""
+        rest = max(1.0 - share_used, LEAST_REST)
+        trials = None if self.trials is None else math.ceil(self.trials / rest)
+        return Budget(self.seconds / rest, trials)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,6 +90,7 @@ class Multilevel:
         self._best_energy = CANNOT_RUN
         self._left = Budget()
         self._budget = Budget()  # what was left when annealing began
+        self._goes_on, self._in_turn = False, False
         self._plan_number = 0
         self._population: Population | None = None
         self._num_trials = 0
@@ -98,9 +99,20 @@ class Multilevel:
         units = colocation_units(problem.graph).group_of_op
         self._num_free = len(np.unique(units[allowed]))
 
+    def go_on(self, in_turn: bool = False) -> None:
+        """Told before another search with it: what is left then is for the rest of the annealing.
+
+        Args:
+          in_turn: chains run one after another, on one core.
+        """
+        self._goes_on, self._in_turn = True, in_turn
+
     def allow(self, seconds_left: float, trials_left: int | None) -> None:
         """Told before each proposal how much is left."""
-        self._left = Budget(seconds_left, trials_left)
+        left = Budget(seconds_left, trials_left)
+        if self._goes_on and self._population is not None:
+            self._budget = left.as_rest_after(self._share_used())
+        self._left, self._goes_on = left, False
 
     def propose(self) -> Proposal | None:
         """The starts first; then bursts of annealing; None if no op is free."""
@@ -232,7 +244,7 @@ class Multilevel:
             count = min(self._config.burst_trials, left // num_chains)
         phase = Phase(share_of_slot, self._temperature(share_of_slot), count)
         began = time.monotonic()
-        population.run(phase, num_chains)
+        population.run(phase, num_chains, self._in_turn)
         if self._left.trials is None:
             seconds = max(time.monotonic() - began, 1e-6)
             wanted = min(self._config.burst_seconds, max(self._left.seconds, 0.01)) / seconds

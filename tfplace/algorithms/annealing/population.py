@@ -110,8 +110,12 @@ class Population:
             chain.begin(levels, chosen.device_of_op, chosen.energy)
         return num_simulated
 
-    def run(self, phase: Phase, num_chains: int) -> None:
+    def run(self, phase: Phase, num_chains: int, in_turn: bool = False) -> None:
         """Runs the first of the chains side by side; compiled code doesn't hold Python's lock."""
+        if in_turn:
+            for chain in self.chains[:num_chains]:
+                chain.run(phase)
+            return
         runs = [self._pool.submit(chain.run, phase) for chain in self.chains[:num_chains]]
         for run in runs:
             run.result()

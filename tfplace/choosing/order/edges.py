@@ -123,11 +123,10 @@ def _with_controls(
         more = np.empty((len(new), *values.shape[1:]), dtype=values.dtype)
         more[...] = added.get(name, 0)
         tensors[name] = np.concatenate([values, more])
-    pairs = np.concatenate(
-        [[graph.use_tensor, graph.use_op], [control[edges.before], edges.after]], axis=1
-    )
-    uses = np.unique(pairs, axis=1).astype(np.int32)
-    return tensors, (uses[0], uses[1])
+    used = np.concatenate([graph.use_tensor, control[edges.before]]).astype(np.int64)
+    uses = np.unique(used * graph.num_ops + np.concatenate([graph.use_op, edges.after]))
+    use_tensor, use_op = np.divmod(uses, max(graph.num_ops, 1))
+    return tensors, (use_tensor.astype(np.int32), use_op.astype(np.int32))
 
 
 def _topological(size: int, source: IntArray, target: IntArray) -> IntArray:

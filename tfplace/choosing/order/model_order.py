@@ -11,7 +11,7 @@ from typing import Any
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.order.order_edges import OrderEdge
-from tfplace.choosing.order.anchors import anchors_of
+from tfplace.choosing.order.anchors import Anchors, anchors_of
 from tfplace.choosing.order.bodies import bodies_of, origin_edges, writable
 from tfplace.choosing.order.ordered import Ordered, ordered
 from tfplace.preparing.options import ProblemOptions
@@ -23,14 +23,20 @@ MOST_KEPT = 8
 
 
 class ModelOrder:
-    """A tfplace.preparing.prepare.OrderOfPlacement: the best order that is found for each."""
+    """A tfplace.preparing.prepare.OrderOfPlacement: the best order that is found for each.
+
+    Attributes:
+      seconds: what finding one has taken, the last time.
+    """
 
     def __init__(self) -> None:
         """Has found nothing yet."""
         self._ranks: dict[bytes, IntArray] = {}
         # The problem is kept beside its number, so that no other one gets that number.
         self._found: dict[tuple[int, bytes], tuple[Problem, Ordered]] = {}
+        self._anchors: tuple[Problem, Anchors] | None = None
         self._until = math.inf
+        self.seconds = 0.0
 
     def __call__(self, prepared: PreparedModel, device_of_op: IntArray) -> list[OrderEdge]:
         """The edges of a placement i4[N], as the model names its ops."""
@@ -51,17 +57,26 @@ class ModelOrder:
         if key not in self._found:
             while len(self._found) >= MOST_KEPT:
                 self._found.pop(next(iter(self._found)))
-            anchors = anchors_of(prepared.problem, bodies_of(prepared))
+            began = time.monotonic()
             found = ordered(
                 prepared.problem,
                 device_of_op,
-                anchors,
+                self._anchors_of(prepared),
                 lambda edges: writable(prepared, edges),
                 () if own is None else (own,),
                 self._until,
             )
             self._found[key] = (prepared.problem, found)
+            self.seconds = time.monotonic() - began
         return self._found[key][1]
+
+    def _anchors_of(self, prepared: PreparedModel) -> Anchors:
+        """Of the last problem that was asked about they are kept."""
+        problem, anchors = self._anchors or (None, None)
+        if anchors is None or problem is not prepared.problem:
+            anchors = anchors_of(prepared.problem, bodies_of(prepared))
+            self._anchors = prepared.problem, anchors
+        return anchors
 
 
 def _key(device_of_op: IntArray) -> bytes:

@@ -4,8 +4,9 @@ A placement that was annealed for first come, first served has made its peace wi
 order found afterwards often gains nothing. So the last part of a budget alternates: ranks from the
 best placement so far, and its reads of variables held back as they are in its order; annealing with
 what has the least rank started first; and the order that these ranks give what was found. What
-comes out counts by its simulated edges, like all else. Where a first round has gained nothing, the
-rest goes on without ranks: there a search without order would have the better of it.
+comes out counts by its simulated edges, like all else. Where a first round has gained nothing and
+the best has no ranks either, the rest goes on without: there a search without order would have the
+better of it.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 
 ALGORITHM = "auto"
 ROUNDS = (0.375, 0.625)
-"""Shares of the time. The second anneals by rank only if the first has gained by it."""
-SHARE = 0.4
-"""Of the budget, for all rounds together."""
+"""Shares of the time. The second anneals by rank only if the first, or the order found for what was
+there before, has gained by it."""
+SHARE, UNSPLIT_SHARE = 0.4, 0.25
+"""Of the budget, for all rounds together. What an unsplit step gains is less."""
 LEAST_SHARE = 0.08
 """Of the budget, where the search before has used up more than its part."""
 LARGE = 50_000
@@ -50,11 +52,11 @@ def budget_beside_order(prepared: PreparedModel, options: OptimizeOptions) -> Op
     """The options of the search before, with what is left of its limits."""
     if not _is_searched(prepared, options):
         return options
-    trials = options.max_trials
+    trials, share = options.max_trials, _share(prepared)
     return dataclasses.replace(
         options,
-        budget_seconds=options.budget_seconds * (1.0 - SHARE),
-        max_trials=None if trials is None else max(round(trials * (1.0 - SHARE)), 1),
+        budget_seconds=options.budget_seconds * (1.0 - share),
+        max_trials=None if trials is None else max(round(trials * (1.0 - share)), 1),
     )
 
 
@@ -82,23 +84,25 @@ def search_in_order(
     if left_seconds <= 0.0 and prepared.problem.num_ops > LARGE and options.max_trials is None:
         return searched
     found, most = list(searched.candidates), options.max_trials
-    longest = options.budget_seconds * SHARE
+    longest = options.budget_seconds * _share(prepared)
     least = LEAST_SHARE * options.budget_seconds
-    seconds = min(max(left_seconds, least), longest)
+    # What each round finds gets an order, which takes as long as it took for others.
+    seconds = min(max(left_seconds - len(ROUNDS) * order.seconds, least), longest)
     progress.say("searching on with what starts first as part of the plan")
     nearest = sorted(found, key=lambda each: each.step_seconds)[:MOST_NEAR]
     near = [each.device_of_op for each in nearest if math.isfinite(each.step_seconds)]
     interrupted, by_rank, num_trials, began = False, True, 0, time.monotonic()
     with progress.working(seconds):
         for number, share in enumerate(ROUNDS):
-            trials = None if most is None else max(round(most * SHARE * share), 1)
+            trials = None if most is None else max(round(most * _share(prepared) * share), 1)
             limits, seed = Limits(seconds * share, trials), options.seed + number
             starts = [best.device_of_op, *near]
             new, result = _annealed(prepared, order, starts, limits, seed, by_rank)
             interrupted, num_trials = result.interrupted, num_trials + result.num_trials
-            by_rank = new is not None and new.step_seconds < best.step_seconds
+            has_gained = new is not None and new.step_seconds < best.step_seconds
             found += [] if new is None else [new]
             best = best_of([best, *found[-1:]]) or best
+            by_rank = has_gained or order.ordered(prepared, best.device_of_op).rank is not None
             if interrupted:
                 break
     result = dataclasses.replace(searched.result, interrupted=interrupted)
@@ -146,6 +150,10 @@ def rank_and_reads(
     best = order.ordered(prepared, placement)
     rank = by_longest_path(prepared.problem, placement) if best.rank is None else best.rank
     return rank, with_order_edges(prepared.problem, best.reads)
+
+
+def _share(prepared: PreparedModel) -> float:
+    return UNSPLIT_SHARE if prepared.split is None else SHARE
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:

@@ -37,8 +37,9 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
 
     Besides it has `found_shards`, the best number, and `data_parallel_step_seconds`. Its bound
     holds for any number. Reading and pricing the step as it is is not part of the budget, as in
-    other cells; reading it split is.
+    other cells; reading it split is, but for data parallelism that the search left out.
     """
+    from tfplace.choosing.data_parallel import data_parallel_baseline
     from tfplace.choosing.find_shards import ShardSearch
     from tfplace.choosing.order.in_order import in_order
     from tfplace.choosing.order.model_order import with_order
@@ -75,15 +76,16 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
     left = options.budget_seconds - (time.monotonic() - began)
     searched = search_in_order(found, options, in_order(found, searched), Progress(), left)
     seconds = time.monotonic() - began
-    return {**_row(found, searched), "seconds": seconds}
+    evenly = searched.data_parallel or data_parallel_baseline(prepared, problem)
+    return {**_row(found, searched, evenly), "seconds": seconds}
 
 
-def _row(found: Any, searched: Any) -> dict[str, Any]:
-    """The figures of what was found, a prepared model, and of its search."""
+def _row(found: Any, searched: Any, evenly: Any) -> dict[str, Any]:
+    """The figures of what was found, a prepared model, of its search, and of data parallelism."""
     from tfplace.bounds.any_split import any_split_bounds, least_of
     from tfplace.bounds.lower_bound import lower_bound_seconds
 
-    steps, best, evenly = found.steps_read, searched.best, searched.data_parallel
+    steps, best = found.steps_read, searched.best
     if steps is not None and steps.is_priced:
         bound = least_of(any_split_bounds(steps.problems, steps.batch))
     else:

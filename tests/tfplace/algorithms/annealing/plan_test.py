@@ -101,3 +101,10 @@ def test_trials_decide_where_they_are_limited_else_seconds(budget, left, share):
 
 def test_a_budget_has_a_limit_or_not():
     assert [b.has_limit for b in (Budget(), Budget(1.0), Budget(trials=3))] == [False, True, True]
+
+
+def test_a_search_that_goes_on_has_used_up_as_much_as_before():
+    budget = Budget(30.0, 600).as_rest_after(0.4)
+    assert budget == Budget(50.0, 1000)
+    assert budget.share_used(Budget(15.0, 300)) == pytest.approx(0.7)
+    assert Budget(1.0).as_rest_after(1.2).share_used(Budget(1.0)) == pytest.approx(0.99)

@@ -47,7 +47,7 @@ def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(pre
         assert candidate.outcome == placed.outcome
         assert candidate.step_seconds <= placed.without.step_seconds
     assert best_of(after.candidates).step_seconds <= best_of(before.candidates).step_seconds
-    assert [(each.name, each.num_trials) for each in after.beside] == [("in order", 80)]
+    assert [(each.name, each.num_trials) for each in after.beside] == [("in order", 50)]
     again = search_in_order(prepared, options, before, Progress())
     for one, other in zip(new, again.candidates[len(before.candidates) :], strict=True):
         assert np.array_equal(one.device_of_op, other.device_of_op)
@@ -55,7 +55,7 @@ def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(pre
 
 def test_the_limits_are_shared(prepared, options):
     limited = budget_beside_order(prepared, options)
-    assert (limited.max_trials, limited.budget_seconds) == (120, 36.0)
+    assert (limited.max_trials, limited.budget_seconds) == (150, 45.0)
     other = dataclasses.replace(options, algorithm="etf")
     assert budget_beside_order(prepared, other) is other
     without = dataclasses.replace(prepared, order=None)
@@ -102,10 +102,15 @@ def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
     )
     timed = dataclasses.replace(options, max_trials=None, budget_seconds=100.0)
     before = searched(prepared, options)
+    monkeypatch.setattr(prepared.order, "seconds", 4.0)
     for left in (math.inf, 30.0, -5.0):
         with pytest.raises(AttributeError):  # the stand-in finds nothing
             search_in_order(prepared, timed, before, Progress(), left)
-    assert [limits.budget_seconds for limits in given] == [15.0, 11.25, 3.0]
+    assert [limits.budget_seconds for limits in given] == [
+        0.375 * 25.0,
+        0.375 * (30.0 - 2 * 4.0),
+        3.0,
+    ]
 
 
 @pytest.mark.parametrize("gain", [-0.1, 0.0, 0.1])
@@ -121,9 +126,28 @@ def test_it_goes_on_without_ranks_where_they_gain_nothing(prepared, options, mon
         return found, types.SimpleNamespace(interrupted=False, num_trials=limits.max_trials)
 
     monkeypatch.setattr(search_in_order_module, "_annealed", annealed)
+    placed = types.SimpleNamespace(rank=None)
+    monkeypatch.setattr(prepared.order, "ordered", lambda prepared, placement: placed)
     after = search_in_order(prepared, options, before, Progress())
-    assert by_rank == [(30, True), (50, gain > 0.0)]
+    assert by_rank == [(19, True), (31, gain > 0.0)]
     assert [each.name for each in after.candidates].count("new") == 2
+
+
+def test_it_goes_on_by_rank_where_the_best_has_its_order_already(prepared, options, monkeypatch):
+    before = searched(prepared, options)
+    best = best_of([*before.candidates, *before.fewer])
+    by_rank = []
+
+    def annealed(prepared, order, starts, limits, seed, ranked):
+        by_rank.append(ranked)
+        result = types.SimpleNamespace(interrupted=False, num_trials=limits.max_trials)
+        return dataclasses.replace(best, name="new"), result
+
+    placed = types.SimpleNamespace(rank=np.arange(prepared.problem.num_ops))
+    monkeypatch.setattr(search_in_order_module, "_annealed", annealed)
+    monkeypatch.setattr(prepared.order, "ordered", lambda prepared, placement: placed)
+    search_in_order(prepared, options, before, Progress())
+    assert by_rank == [True, True]
 
 
 def test_it_anneals_with_the_ranks_and_the_held_reads_of_the_best_order(prepared):

@@ -26,7 +26,7 @@ def test_where_no_split_step_was_read_the_bound_is_the_unsplit_one_s(tmp_path):
     row = _row(tmp_path, "local_search", "none")
     assert row["feasible"] and row["found_shards"] == 1
     assert 0.0 < row["lower_bound_seconds"] <= row["step_seconds"] * (1.0 + 1e-9)
-    assert row["data_parallel_step_seconds"] is None
+    assert row["data_parallel_step_seconds"] >= row["step_seconds"]  # read after the search
 
 
 def _row(tmp_path, algorithm, order):

@@ -1,0 +1,65 @@
+"""The long search of the unsplit step: beside other work, in pieces, to its end."""
+
+import threading
+import types
+
+import numpy as np
+import pytest
+
+from graphs.errors import UsageError
+from tests.builders import random_graph
+from tfplace.choosing.long_search import LongSearch
+from tfplace.search.instance import Instance
+from tfplace.search.search import Limits, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+
+@pytest.fixture
+def problem():
+    return random_graph(60)
+
+
+@pytest.fixture
+def long_search(problem):
+    instance = Instance(problem, np.ones(problem.num_ops, dtype=np.int32))
+    return LongSearch(types.SimpleNamespace(instance=instance, problem=problem), 1, None)
+
+
+def _times(count):
+    """A condition that is met when it is asked so often."""
+    asked = iter(range(count))
+    return lambda: next(asked, None) is None
+
+
+def test_it_anneals_while_the_work_is_done_and_returns_what_that_did(long_search):
+    searching = threading.Event()
+    allow = long_search._policy.allow
+
+    def seen(*left):
+        allow(*left)
+        searching.set()
+
+    long_search._policy.allow = seen
+    answer, found = long_search.beside(lambda: searching.wait(60.0), 100.0)
+    assert answer is True and found.num_trials >= 0 and not found.interrupted
+
+
+def test_what_the_work_raises_is_raised_here(long_search):
+    def work():
+        raise UsageError("it can't be split so")
+
+    with pytest.raises(UsageError, match="can't be split"):
+        long_search.beside(work, 100.0)
+
+
+def test_pieces_are_one_annealing(long_search, problem):
+    first = long_search.until(_times(12), 1000.0)
+    policy = long_search._policy
+    population, done = policy._population, policy._share_used()
+    second = long_search.until(_times(3), 2.0, in_turn=True)
+    assert policy._population is population and policy._share_used() >= done
+    steps = [each.best.outcome.step_seconds for each in (first, second) if each.best]
+    assert steps == sorted(steps, reverse=True)
+    last = search([long_search.last_stage()], SimulatingEvaluator(problem), Limits(0.3))
+    assert policy._population is population and policy._share_used() > 0.5
+    assert last.num_trials > 0

@@ -1,0 +1,145 @@
+"""The unsplit step's long annealing, which goes on while other steps are read.
+
+Reading and pricing a split step is Python on one core, for seconds; annealing is compiled code that
+needs no lock of Python's. So it runs beside that, its chains in turn on the other core. Where the
+unsplit step turns out to be the best, it goes on where it was, on all cores, to its end. It begins
+with what needs no search: from a short search's best it would end higher (decision 050).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from graphs.op_graph import IntArray
+from graphs.placement import Outcome
+from tfplace.algorithms.table import policy_of
+from tfplace.interruption import interruptible
+from tfplace.preparing.prepare import PreparedModel
+from tfplace.search.search import Limits, Stage, search
+from tfplace.search.trial import Proposal
+from tfplace.search.trial_log import SearchResult
+from tfplace.simulation.evaluator import SimulatingEvaluator
+
+NAME = "annealing"
+LOOK_SECONDS = 0.1
+Result = TypeVar("Result")
+
+
+class Annealing(Protocol):
+    """A PacedPolicy whose annealing is spread over several searches."""
+
+    def go_on(self, in_turn: bool = False) -> None:
+        """Told before each search but the first: what is left now is for the rest of it.
+
+        Args:
+          in_turn: chains run one after another, on one core.
+        """
+        ...
+
+    def allow(self, seconds_left: float, trials_left: int | None) -> None:
+        """See PacedPolicy."""
+        ...
+
+    def propose(self) -> Proposal | None:
+        """See Policy."""
+        ...
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        """See Policy."""
+        ...
+
+
+class LongSearch:
+    """One annealing in pieces."""
+
+    def __init__(self, prepared: PreparedModel, seed: int, start: IntArray | None) -> None:
+        """Has not begun.
+
+        Args:
+          prepared: the unsplit step.
+          seed: of the annealing.
+          start: i4[N] the best that is known without a search, or None.
+        """
+        made: Annealing = policy_of(NAME, prepared.instance, seed, start)  # type: ignore[assignment]
+        self._policy, self._problem = made, prepared.problem
+
+    def beside(
+        self, work: Callable[[], Result], seconds: float
+    ) -> tuple[Result | None, SearchResult]:
+        """What `work` returns, None where a signal came before; and what was found meanwhile.
+
+        Args:
+          work: runs in a thread.
+          seconds: what the annealing would have to its end.
+        """
+        running = _InThread(work)
+        found = self.until(lambda: running.is_over, seconds, in_turn=True)
+        with interruptible() as interruption:
+            return interruption.unless_seen(running.result, None), found
+
+    def until(
+        self, is_over: Callable[[], bool], seconds: float, in_turn: bool = False
+    ) -> SearchResult:
+        """Goes on for a while.
+
+        Args:
+          is_over: ends it.
+          seconds: what the annealing would have to its end.
+          in_turn: whether it is to keep to one core.
+        """
+        self._policy.go_on(in_turn)
+        policy = _Until(self._policy, is_over)
+        evaluator = SimulatingEvaluator(self._problem)
+        return search([Stage(NAME, lambda start: policy)], evaluator, Limits(seconds))
+
+    def last_stage(self) -> Stage:
+        """The rest of it, as a stage of a search."""
+        self._policy.go_on()
+        return Stage(NAME, lambda start: self._policy)
+
+
+class _Until:
+    """A PacedPolicy that ends early."""
+
+    def __init__(self, policy: Annealing, is_over: Callable[[], bool]) -> None:
+        self._policy, self._is_over = policy, is_over
+
+    def allow(self, seconds_left: float, trials_left: int | None) -> None:
+        self._policy.allow(seconds_left, trials_left)
+
+    def propose(self) -> Proposal | None:
+        return None if self._is_over() else self._policy.propose()
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        return self._policy.learn(proposal, outcomes)
+
+
+class _InThread(Generic[Result]):
+    """Work that runs in a thread; nobody waits for it after a signal."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._work = work
+        self._found: list[Result | Exception] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def result(self) -> Result:
+        """Waits, then returns or raises what the work did."""
+        while self._thread.is_alive():  # a signal just before a wait doesn't end that
+            self._thread.join(LOOK_SECONDS)
+        found = self._found[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def _run(self) -> None:
+        try:
+            self._found.append(self._work())
+        except Exception as error:
+            self._found.append(error)
