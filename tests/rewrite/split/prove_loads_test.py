@@ -8,6 +8,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.model_builder import build_saved_model
+from rewrite.order.marks import MARK, add_marked
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE, prove_loads
 from rewrite.split.prove_loads_child import loaded_models
@@ -55,6 +56,13 @@ def _change(directory, change):
     (directory / "saved_model.pb").write_bytes(saved_model.SerializeToString())
 
 
+def _in_order(meta_graph):
+    """Each copy of an op waits for the one before, as if an order said so."""
+    nodes = {node.name: node for node in meta_graph.graph_def.node}
+    for name in [name for name in nodes if name.endswith("/shard_1")]:
+        add_marked(nodes[name], name.replace("/shard_1", "/shard_0"))
+
+
 def _on_another_host(meta_graph):
     for node in meta_graph.graph_def.node:
         node.device = "/job:worker/task:3/device:GPU:7"
@@ -66,6 +74,15 @@ def test_a_large_model_loads_with_one_op_of_each_kind(written):
     _change(directory, _on_another_host)
     assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
     assert _Here.asked[0] < len(sniff(directory).proto.meta_graphs[0].graph_def.node) - 10
+
+
+def test_a_large_model_in_order_loads_so_too(written):
+    given, directory = written
+    _change(directory, _in_order)
+    _change(directory, _on_another_host)
+    (meta_graph,) = sniff(directory).proto.meta_graphs
+    assert any(MARK in node.attr for node in meta_graph.graph_def.node)
+    assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
 
 
 def test_what_does_not_load_so_is_loaded_whole(written):
