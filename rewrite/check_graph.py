@@ -106,7 +106,7 @@ def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str
         raise RewriteError(
             f"comparing {function or 'the main graph'!r}: {len(given)} ops became {len(placed)}"
         )
-    moved = type(given[0])() if given else None
+    moved: Any = type(given[0])() if given else None
     for before, after in zip(given, placed, strict=True):
         if before == after:
             continue
