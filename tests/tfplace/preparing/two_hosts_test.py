@@ -58,7 +58,10 @@ def prepared(request, given, tmp_path_factory):
     value = {**cluster_to_json(named("k80x2")), "name": "two", "hosts": 2, "host_link": link}
     cluster.write_text(json.dumps(value))
     options = ProblemOptions(given, cluster=str(cluster), num_shards=4, order=request.param)
-    return prepare(options, trace=False)
+    heard: list = []
+    prepared = prepare(options, trace=False, on_split=heard.append)
+    assert len(heard) == 1 and heard[0] is prepared.source
+    return prepared
 
 
 def test_each_host_sums_and_hands_on_for_its_shards(prepared):
