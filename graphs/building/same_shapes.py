@@ -29,7 +29,7 @@ _IN_PART = {
 
 _ELEMENTWISE = frozenset(
     "Add AddV2 Sub Mul Neg Cast RealDiv FloorDiv FloorMod Maximum Minimum Equal NotEqual Less "
-    "LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot SelectV2".split()
+    "LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot SelectV2 Identity".split()
 )
 """Some whose outputs' shapes hang on their inputs' shapes alone, whatever their elements are."""
 _BLIND_TO_FIRST = {
@@ -92,6 +92,8 @@ class _Alike:
                 first = of_shape
                 if may_be_known and blind != sources:
                     first = self._seen.setdefault((bare, may_be_known, sources), number)
+                if node.op == "Identity" and blind[0][1] == 0:
+                    of_shape = blind[0][0]  # however often a tensor is handed on
             self._stands[node.name] = first
             if node.op == "Const":
                 of_shape = self._of_constant(node, number)

@@ -100,6 +100,22 @@ def test_numbers_of_rows_differ_and_shapes_don_t(monkeypatch):
     assert properties.shape_of["z1"] == [(5,)]
 
 
+def test_what_is_handed_on_is_alike_however_often(monkeypatch):
+    def make():
+        x = v1.placeholder(tf.float32, [6, 4], name="x")
+        given = v1.placeholder(tf.float32, [4, 5], name="given")
+        for i, part in enumerate(tf.split(x, [2, 2, 2], name="cut")):
+            given = tf.raw_ops.Identity(input=given, name=f"relay{i}")
+            tf.raw_ops.MatMul(a=part, b=given, name=f"y{i}")
+            tf.raw_ops.MatMul(a=part, b=given * 2, name=f"z{i}")
+        tf.raw_ops.Identity(input=x, name="other")
+
+    stands = _stands(_graph(make))
+    assert stands["relay2"] == "relay0" and stands["y2"] == "y0" and stands["z2"] == "z0"
+    assert stands["other"] == "other"
+    _require_the_same(monkeypatch, _graph(make))
+
+
 def test_bounds_of_what_is_alike_are_alike(monkeypatch):
     def make():
         x = v1.placeholder(tf.int32, [6], name="x")
