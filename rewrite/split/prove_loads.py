@@ -22,11 +22,7 @@ from rewrite.clear_devices import bodies
 from rewrite.emit import leaving_out
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
-<<<<<<< HEAD
-from rewrite.order.marks import MARK
-=======
 from rewrite.order.marks import without_order
->>>>>>> scale
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
 
 SECONDS = 300.0
@@ -119,7 +115,9 @@ def _with_one_of_alike(meta_graph: Any) -> Any:
         for info in infos.values()
     ]
     alike = one_of_alike(
-        meta_graph.graph_def, {op_of(each) for each in run}, {op_of(each) for each in named}
+        without_order(meta_graph.graph_def),  # whose edges lead to ops that are left out
+        {op_of(each) for each in run},
+        {op_of(each) for each in named},
     )
     if alike is None:
         return None
