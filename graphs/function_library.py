@@ -66,7 +66,7 @@ def named_functions(node: Any) -> Iterator[str]:
 
 def referred_functions(nodes: Iterable[Any], library: Mapping[str, Any]) -> Iterator[str]:
     """The functions of the library that nodes name: as their op or in an attribute."""
-    for node in nodes:
+    for node in nodes if library else ():
         if node.op in library:
             yield node.op
         yield from (name for name in named_functions(node) if name in library)

@@ -15,13 +15,9 @@ SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
 """What a name has if its op is a copy for a shard (the contract, section 9): the copy of `a/b` for
 shard m is `a/b/shard_m`, with underscores behind it where that name was taken."""
 
-HOST = re.compile(r"/summed(?:_\d+)?(?:/block_(\d+))?/host_(\d+)_*$")
-"""What a name has if its op sums a tensor's terms on one of several hosts: all of it, or a block of
-its rows. Groups: the block, the host."""
-
 RELAY = re.compile(r"/relayed(?:_\d+)?(?:/block_(\d+))?/shard_\d+_*$")
-"""What a name has if its op hands a whole tensor on from a shard to the next, on several hosts: all
-of it, or a block of its rows, which is the group."""
+"""What a name has if its op hands a whole tensor on from a shard to the next: all of it, or a block
+of its rows, which is the group."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

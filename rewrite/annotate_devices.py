@@ -22,8 +22,10 @@ Place = tuple[str, str]
 
 def places_of(calls: CallGraph, origin: Origin) -> list[Place]:
     """Finds where an op stands: in one body, in every copy of its function, or nowhere."""
-    if not origin.function or origin.calls:
-        functions: Iterable[str] = calls.resolve(origin.calls if origin.function else ())
+    if not origin.function:
+        return [("", origin.node)] if origin.node in calls.nodes("") else []
+    if origin.calls:
+        functions: Iterable[str] = calls.resolve(origin.calls)
     else:
         functions = calls.copies(origin.function)
     return [(f, origin.node) for f in functions if origin.node in calls.nodes(f)]

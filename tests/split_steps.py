@@ -21,8 +21,8 @@ def split_step(
       num_layers: each has a variable of 8 bytes, more in later layers, and an update of it.
       seconds: of each copy, on all devices or on each.
       hosts: {host: its shards}, where there are several: weights are read through a cast and handed
-        on from shard to shard, gradients summed from host to host; each layer's variable is at home
-        beside the first shard of one host after another.
+        on from shard to shard, gradients summed likewise; each layer's variable is at home beside
+        the first shard of one host after another.
       machine: what Machine takes; a CPU, two GPUs and fast links where nothing is said.
     """
     ops = [Op("x", 0.0, (), (4,)), Op("x/cut", 0.0, ("x:0",), (1,) * num_shards)]
@@ -42,7 +42,7 @@ def split_step(
             ops.append(Op(name, seconds, (read,), (8 * (layer + 1),)))
         terms = tuple(f"{name}:0" for name in names)
         if hosts:
-            terms = _summed_on_hosts(ops, layer, hosts, terms)
+            terms = _summed_round(ops, layer, hosts, terms)
         ops.append(Op(f"grad/l{layer}/summed", 0.01, terms, (8 * (layer + 1),)))
         read = (f"grad/l{layer}/summed:0", f"w{layer}:0")
         ops.append(Op(f"update{layer}", 0.01, read, (), colocation=layer))
@@ -73,15 +73,23 @@ def _handed_on(ops: list[Op], layer: int, hosts: Mapping[int, Sequence[int]]) ->
     return [read[shard] for shard in sorted(read)]
 
 
-def _summed_on_hosts(
+def _summed_round(
     ops: list[Op], layer: int, hosts: Mapping[int, Sequence[int]], terms: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Adds a layer's sums on all hosts but its home, from host to host; what is left to add."""
+    """Adds a layer's sums on all devices but its home, one after the other; what is left to add."""
     so_far: tuple[str, ...] = ()
-    (_, own), *others = _hosts_from(layer, hosts)
-    for host, shards in others:
-        name = f"grad/l{layer}/summed/host_{host}"
-        mine = tuple(terms[shard] for shard in shards)
-        ops.append(Op(name, 0.01, (*mine, *so_far), (8 * (layer + 1),)))
-        so_far = (f"{name}:0",)
-    return (*(terms[shard] for shard in own), *so_far)
+    here, *others = [shards for _, shards in _hosts_from(layer, hosts)]
+    for shards in (*others, here):
+        inside: tuple[str, ...] = (terms[shards[1]],)
+        for shard in shards[2:]:
+            inside = _sum(ops, layer, shard, (terms[shard], *inside))
+        so_far = (terms[shards[0]], *inside, *so_far)
+        if shards is not here:
+            so_far = _sum(ops, layer, shards[0], so_far)
+    return so_far
+
+
+def _sum(ops: list[Op], layer: int, shard: int, terms: tuple[str, ...]) -> tuple[str, ...]:
+    name = f"grad/l{layer}/summed/shard_{shard}"
+    ops.append(Op(name, 0.01, terms, (8 * (layer + 1),)))
+    return (f"{name}:0",)

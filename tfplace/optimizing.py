@@ -14,6 +14,7 @@ from graphs.host.uncollected import uncollected
 from graphs.host.whole_file import write_whole
 from graphs.op_graph import IntArray
 from graphs.problem_file import write_problem
+from graphs.source_model import SourceModel
 from rewrite.emit import EXTRA_DIRECTORY, emit
 from rewrite.emit_forms import PYTHON, tags_of, write_forms
 from rewrite.model_builder import BuiltModel, ModelBuilder
@@ -286,6 +287,10 @@ def _read(
     progress.say(f"reading {options.problem.model} and pricing its ops")
     phases.begin("read")
 
+    def split(source: SourceModel) -> None:
+        if options.evaluator != "measure" and options.problem.num_shards != AUTO:
+            builder.begin(source, scratch)  # both take much memory: done before a search begins
+
     def pricing_begins(model: LoadedModel, is_timed: bool) -> None:
         if is_timed:  # real runs that time ops wait until nothing else runs on this machine
             builder.close()
@@ -298,7 +303,10 @@ def _read(
     trace_seconds = TRACE_SECONDS + LONGER_SHARE * max(options.budget_seconds - 60.0, 0.0)
     with progress.working():
         prepared = prepare(
-            options.problem, before_pricing=pricing_begins, trace_seconds=trace_seconds
+            options.problem,
+            before_pricing=pricing_begins,
+            trace_seconds=trace_seconds,
+            on_split=split,
         )
     for sentence in prepared.matched:
         progress.say(sentence)

@@ -201,7 +201,9 @@ class _Linker:
             unit_of_node=unit_of_node,
             unit_reason=reasons,
             share_of_node={n: self.opener.raw[n].share for n in ordered if self._is_partial(n)},
-            after_of_node={n: after for n in ordered if (after := self._after(n))},
+            after_of_node={
+                n: after for n in ordered if self.opener.raw[n].after and (after := self._after(n))
+            },
             opened=self._opened(),
         )
 
@@ -225,6 +227,8 @@ class _Linker:
 
     def _opened(self) -> dict[str, str]:
         """{opened conditional of the run: a sentence that says how it counts}."""
+        if not self.opener.opened:
+            return {}
         num_ops = Counter(self.opener.raw[name].conditional for name in self.inputs_of)
         return {
             name: f"a conditional whose {num_ops[name]:,} ops are placed one by one, each of its "
@@ -262,7 +266,8 @@ class _Linker:
         for name in names:
             sources = {tensor.rpartition(":")[0] for tensor in self.inputs_of[name]}
             sources.update(self.controls_of[name])
-            sources.update(self._after(name))
+            if self.opener.raw[name].after:
+                sources.update(self._after(name))
             sources -= back_edges
             waiting[name] = len(sources)
             for source in sources:

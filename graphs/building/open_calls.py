@@ -67,7 +67,8 @@ class CallOpener:
 
     def open_main(self, nodes: Sequence[Any]) -> None:
         """Adds the nodes of the main graph and all that they call."""
-        body = Body(paths=paths_of(nodes))
+        may_open = bool(self.library) or any(node.op in op_types.CONDITIONALS for node in nodes)
+        body = Body(paths=paths_of(nodes) if may_open else frozenset())
         for node in nodes:
             inputs = [with_index(name) for name in data_inputs(node)]
             controls = [name[1:] for name in node.input if name.startswith("^")]

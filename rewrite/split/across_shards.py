@@ -3,9 +3,10 @@
 Where shards lie on many devices, a weight that goes to each from its variable, and gradients that
 all come there, wait for one channel while others are idle. Between hosts each would cross the
 network once for every device. So a large whole tensor goes from host to host, and on each from
-device to device, by Identities, which TensorFlow keeps where they read from another device; a large
-sum goes from host to host, each of which adds its own terms, and ends where the variable is. Very
-large tensors go in blocks of rows: the next one has the first while it gets the second. Which
+device to device, by Identities, which TensorFlow keeps where they read from another device. A large
+sum goes round likewise: each device adds its own terms, each host its own sum, and it ends where
+the variable is. Very large tensors go in blocks of rows: the next one has the first while it gets
+the second. Which
 shards share a host or a device has to be said before the step is placed; wherever these ops are
 placed then, they compute the same.
 """
@@ -13,7 +14,6 @@ placed then, they compute the same.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -43,12 +43,10 @@ class Way:
     Attributes:
       home: the shard beside which it begins or ends.
       rows: the rows of each block; () where it goes in one piece.
-      rank: how many dimensions it has.
     """
 
     home: int
     rows: Sequence[int] = ()
-    rank: int = 1
 
 
 class AcrossShards:
@@ -60,7 +58,6 @@ class AcrossShards:
 
     def __init__(self, writer: NodeWriter, decisions: Decisions):
         self.ring = ring_of(decisions.place_of_shard)
-        self._host_of = [host for host, _ in decisions.place_of_shard]
         self._writer = writer
         # Where each device has one shard there is nothing to be freed by adding in turn.
         is_shared = any(len(each) > 1 for devices in self.ring.values() for each in devices)
@@ -91,18 +88,15 @@ class AcrossShards:
         if way is None:
             return self._summed(name, parts, dtype, is_large)
         if not way.rows:
-            return self._summed_from_host_to_host(name, parts, dtype, way.home, name)
-        blocks: list[list[str]] = [[] for _ in parts]
-        for devices in self.ring.values():
-            for turn, shard in ((t, s) for t, shards in enumerate(devices) for s in shards):
-                own = f"{name}/rows/shard_{shard}"
-                first = (turn + 1) % len(devices)
-                blocks[shard] = self._in_blocks(own, parts[shard], dtype, way, shard, first)
+            return self._summed_round(name, parts, dtype, way.home)
+        blocks = [
+            self._in_blocks(f"{name}/rows/shard_{shard}", part, dtype, way, shard)
+            for shard, part in enumerate(parts)
+        ]
         summed = []
         for number, terms in enumerate(zip(*blocks, strict=True)):
             scope = f"{name}/block_{number}"
-            last = f"{scope}/host_{self._host_of[way.home]}"
-            summed.append(self._summed_from_host_to_host(scope, terms, dtype, way.home, last))
+            summed.append(self._summed_round(scope, terms, dtype, way.home))
         return self._put_together(name, summed, dtype, None)
 
     def handed_on(
@@ -145,42 +139,30 @@ class AcrossShards:
             first = on_shard[devices[0][0]]
         return [on_shard[shard] for shard in range(len(on_shard))]
 
-    def _summed_from_host_to_host(
-        self, name: str, terms: Sequence[str], dtype: str, home: int, last_name: str
-    ) -> str:
+    def _summed_round(self, name: str, terms: Sequence[str], dtype: str, home: int) -> str:
+        """The sum, to which each device adds its terms; it ends at home."""
+        here, *others = self._from(home)
         so_far: list[str] = []
-        here, *others = [sorted(itertools.chain(*devices)) for devices in self._from(home)]
-        for shards in others:
-            own = f"{name}/host_{self._host_of[shards[0]]}"
-            so_far = [self._summed(own, [*(terms[s] for s in shards), *so_far], dtype, True)]
-        return self._summed(last_name, [*(terms[s] for s in here), *so_far], dtype, True)
+        for devices in (*others, here):
+            (first, *rest), inside = devices, list[str]()
+            for shards in rest:
+                own = f"{name}/shard_{shards[0]}"
+                inside = [self._summed(own, [*(terms[s] for s in shards), *inside], dtype, True)]
+            parts = [*(terms[s] for s in first), *inside, *so_far]
+            own = name if devices is here else f"{name}/shard_{first[0]}"
+            so_far = [self._summed(own, parts, dtype, True)]
+        return so_far[0]
 
     def _in_blocks(
-        self,
-        name: str,
-        tensor: str,
-        dtype: str,
-        way: Way,
-        shard: int | None = None,
-        first: int = 0,
+        self, name: str, tensor: str, dtype: str, way: Way, shard: int | None = None
     ) -> list[str]:
-        """The blocks of a tensor, cut out one after the other from the first on.
-
-        Devices of one host that begin with different ones send to different ones: block b is added
-        on the host's device b, and starts again with its first.
-        """
-        ends = [0, *np.cumsum(way.rows).tolist()]
-        numbers = range(len(way.rows))
-        most = len(next(iter(self.ring.values())))
-        blocks = [""] * len(ends[1:])
-        for number in sorted(numbers, key=lambda n: ((n - first) % most, n)):
-            begin = np.array([ends[number], *[0] * (way.rank - 1)], np.int32)
-            size = np.array([way.rows[number], *[-1] * (way.rank - 1)], np.int32)
-            where = [self._writer.shared_const(each, shard) for each in (begin, size)]
-            blocks[number] = self._writer.op(
-                "Slice", f"{name}/block_{number}", [tensor, *where], T=dtype, Index=np.int32
-            )
-        return blocks
+        """Blocks of rows: a SplitV's outputs, of which each is sent as soon as all are cut."""
+        sizes = self._writer.shared_const(np.array(way.rows, np.int32), shard)
+        axis = self._writer.shared_const(np.array(0, np.int32), shard)
+        own = self._writer.free_name(name)
+        new = self._writer.node("SplitV", own, [tensor, sizes, axis], T=dtype, Tlen=np.int32)
+        new.attr["num_split"].i = len(way.rows)
+        return [f"{own}:{block}" for block in range(len(way.rows))]
 
     def _put_together(self, name: str, blocks: Sequence[str], dtype: str, shard: int | None) -> str:
         axis = self._writer.shared_const(np.array(0, np.int32), shard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ _COMBINES = {
 _ATTRS = {
     "ConcatV2": {"T", "Tidx", "N"}, "SplitV": {"T", "Tlen", "num_split"},
     "Reshape": {"T", "Tshape"}, "AddN": {"T", "N"}, "LogicalAnd": set(), "LogicalOr": set(),
-    "EnsureShape": {"T", "shape"}, "Slice": {"T", "Index"},
+    "EnsureShape": {"T", "shape"},
 }  # fmt: skip
 _OF_ROWS = frozenset({"AddN", "AddV2", "Identity", "ConcatV2"})
 """What may read a block of rows."""
@@ -62,9 +63,8 @@ class JointReader:
         if node.op == "ConcatV2":
             return [self._put_together(node, inputs) if is_block else self._joined(node, inputs)]
         if node.op == "SplitV":
-            return self._cut(node, inputs)
-        if node.op == "Slice":
-            return [self._block(node, inputs)]
+            is_in_blocks = node.attr["num_split"].i != len(self._sizes)
+            return (self._blocks if is_in_blocks else self._cut)(node, inputs)
         if node.op == "Reshape":
             return [self._reshaped(node, inputs)]
         if node.op == "EnsureShape":
@@ -171,21 +171,18 @@ class JointReader:
             for shard in range(len(wanted))
         ]
 
-    def _block(self, node: Any, inputs: Sequence[Value]) -> Meaning:
-        """Some rows of a whole tensor, or of a term of one."""
-        given, begin, size = inputs
+    def _blocks(self, node: Any, inputs: Sequence[Value]) -> list[Meaning]:
+        """Blocks of rows of a whole tensor, or of a term of one."""
+        given, sizes, axis = inputs
         assert isinstance(given, Meaning)
         shape = self._whole_of(given.tensor).shape
         is_cut = isinstance(given.state, Sharded) or given.is_apart or given.is_unweighted
-        if is_cut or not shape or isinstance(begin, Meaning) or isinstance(size, Meaning):
+        if is_cut or not shape or isinstance(sizes, Meaning) or not _is(axis, 0):
             raise self._wrong(node)
-        rows = int(begin[0]), int(begin[0] + size[0])
-        rest = [0] * (len(shape) - 1), [-1] * (len(shape) - 1)
-        if (begin[1:].tolist(), size[1:].tolist()) != rest or not 0 <= rows[0] < rows[1] <= shape[
-            0
-        ]:
+        ends = [0, *np.cumsum(sizes).tolist()]
+        if ends[-1] != shape[0] or sizes.min() < 1 or node.attr["num_split"].i != len(sizes):
             raise self._wrong(node)
-        return dataclasses.replace(given, rows=rows)
+        return [dataclasses.replace(given, rows=rows) for rows in itertools.pairwise(ends)]
 
     def _put_together(self, node: Any, inputs: Sequence[Value]) -> Meaning:
         """All rows again, of their blocks in order."""

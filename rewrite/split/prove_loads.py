@@ -22,6 +22,7 @@ from rewrite.clear_devices import bodies
 from rewrite.emit import leaving_out
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
+from rewrite.order.marks import MARK
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
 
 SECONDS = 300.0
@@ -124,6 +125,8 @@ def _with_one_of_alike(meta_graph: Any) -> Any:
     fewer = result.meta_graphs.add()
     fewer.CopyFrom(meta_graph)
     fewer.graph_def.CopyFrom(alike.graph_def)
+    for node in fewer.graph_def.node:
+        node.attr.pop(MARK, None)  # of what it waits for by an order some is left out
     return result
 
 

@@ -108,7 +108,7 @@ class StepTensors:
         whole, way = self.whole(tensor), None
         if self._is_large(tensor) and self._across.ring:
             home = self._homes.of_read(op_of(tensor), self._num_bytes(tensor))
-            way = Way(home, self._rows_of_blocks(tensor), len(self.shape(tensor)))
+            way = Way(home, self._rows_of_blocks(tensor))
         name, dtype = _named(tensor, "relayed"), self.dtype(tensor)
         return self._across.handed_on(whole, name, dtype, self._num_shards, way)
 
@@ -128,7 +128,9 @@ class StepTensors:
         num_bytes, shape = self._num_bytes(tensor), self.shape(tensor)
         if self._is_open or num_bytes <= MOST_AT_ONCE or not shape or shape[0] < 2:
             return ()
-        return shard_sizes(shape[0], min(-(-num_bytes // BLOCK_BYTES), shape[0]))
+        count = min(-(-num_bytes // BLOCK_BYTES), shape[0])
+        count -= count == self._num_shards  # so that nobody takes a block for a shard's part
+        return shard_sizes(shape[0], count) if count > 1 else ()
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Of the whole tensor, for the batch size that the step is placed for."""
@@ -164,8 +166,7 @@ class StepTensors:
         name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
         is_large, way = self._is_large(tensor), None
         if is_large and self._across.ring:
-            home, rank = self._homes.of_sum(op_of(tensor)), len(self.shape(tensor))
-            way = Way(home, self._rows_of_blocks(tensor), rank)
+            way = Way(self._homes.of_sum(op_of(tensor)), self._rows_of_blocks(tensor))
         dtype = self.dtype(tensor)
         return self._across.combined(state.combine, name, parts, dtype, is_large, way)
 

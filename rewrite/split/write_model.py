@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs import op_types
 from graphs.flat_graph import FlatGraph
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures, temporary_directory
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.names import with_index
-from graphs.source_model import SourceModel
+from graphs.names import op_of, with_index
+from graphs.source_model import SourceModel, TensorSpec
+from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
 from rewrite.signature_key import run_signature, whole_signature
 from rewrite.split.build_step import SplitStep
@@ -74,7 +76,7 @@ def written(
             _redirect_signatures(meta_graph, name, both.whole_tensor, is_saved)
     split = dataclasses.replace(
         source,
-        graph_def=write_shapes(graph_def, source.feeds),
+        graph_def=_with_shapes(graph_def, source.feeds),
         meta_graph_def=meta_graph,
         split_graph=None if source.saved_model_dir else graph_def,
         whole_fetches=tuple(whole),
@@ -86,6 +88,19 @@ def written(
         signatures=read_signatures(meta_graph),
         saved_model_dir=_saved(source, meta_graph),
     )
+
+
+def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:
+    """The graph itself where its placeholders say the fed shapes already: it may be large."""
+    shape_of = {op_of(spec.tensor): spec.shape for spec in feeds if spec.shape is not None}
+    fed = [n for n in graph_def.node if n.name in shape_of and n.op in op_types.PLACEHOLDERS]
+    says = (
+        "_output_shapes" not in node.attr
+        and "shape" in node.attr
+        and node.attr["shape"].shape == shape_proto(shape_of[node.name])
+        for node in fed
+    )
+    return graph_def if all(says) else write_shapes(graph_def, feeds)
 
 
 def _redirect_signatures(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphs.names import HOST, SHARD, original_name
+from graphs.names import SHARD, original_name
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
@@ -22,12 +22,6 @@ def shard_of_op(problem: Problem) -> IntArray:
     """i4[N]: which shard an op works for; WHOLE for an op that is whole."""
     found = (SHARD.search(name) for name in problem.graph.op_names)
     return np.array([WHOLE if each is None else int(each[1]) for each in found], dtype=np.int32)
-
-
-def host_of_op(problem: Problem) -> IntArray:
-    """i4[N]: for which of several hosts an op sums a tensor; -1 for none."""
-    found = (HOST.search(name) for name in problem.graph.op_names)
-    return np.array([-1 if each is None else int(each[2]) for each in found], dtype=np.int32)
 
 
 def is_split(problem: Problem) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphs.building.build import BuiltGraph, build_op_graph
@@ -56,12 +56,17 @@ class LoadedModel:
         )
 
 
-def load_model(options: ProblemOptions, place_of_shard: Sequence[Place] = ()) -> LoadedModel:
+def load_model(
+    options: ProblemOptions,
+    place_of_shard: Sequence[Place] = (),
+    on_split: Callable[[SourceModel], None] = lambda source: None,
+) -> LoadedModel:
     """Loads a model, opens it, and finds or makes what is fed.
 
     Args:
       options: which model, and into how many shards its step is split.
       place_of_shard: on which host and device each shard is likely to lie, if that is known.
+      on_split: is given the model with the split step, as soon as there is one.
 
     Raises:
       ModelError, FeedError, UsageError: bad input.
@@ -81,6 +86,7 @@ def load_model(options: ProblemOptions, place_of_shard: Sequence[Place] = ()) ->
             source, options.num_shards, options.batch_axes, in_order, place_of_shard
         )
         source = split.source
+        on_split(source)
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
     is_own = source.origins is None
     flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)

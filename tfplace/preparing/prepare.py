@@ -26,6 +26,7 @@ from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
+from graphs.source_model import SourceModel
 from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
 from tfplace.measurement.presence import is_present
@@ -123,6 +124,10 @@ class PreparedModel(LoadedModel):
         return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
 
 
+def _nobody(source: SourceModel) -> None:
+    """Told of a model, does nothing."""
+
+
 @uncollected()
 def prepare(
     options: ProblemOptions,
@@ -130,6 +135,7 @@ def prepare(
     before_pricing: Callable[[LoadedModel, bool], None] | None = None,
     trace_seconds: float = math.inf,
     unsplit: PreparedModel | None = None,
+    on_split: Callable[[SourceModel], None] = _nobody,
 ) -> PreparedModel:
     """Prepares a problem.
 
@@ -140,6 +146,8 @@ def prepare(
       trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
         is priced without.
       unsplit: the step as it came, where its ops were timed; a split one's are priced by that.
+      on_split: is given the model with the split step before its ops are read, unless they will be
+        timed.
 
     Raises:
       ModelError, FeedError, ClusterError, ConstraintError, UsageError: bad input.
@@ -149,13 +157,14 @@ def prepare(
             f"reading --memory_reserve: {options.memory_reserve} is no fraction; wanted 0 <= x < 1"
         )
     cluster = find_cluster(options.cluster)
-    model = load_model(options, places_of_shards(cluster, options.num_shards))
+    present = is_present(cluster)
+    is_timed = present and trace and cluster.num_devices > 1
+    places = places_of_shards(cluster, options.num_shards)
+    model = load_model(options, places, _nobody if is_timed else on_split)
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
-    present = is_present(cluster)
     if present:
         dict(model.feeds)  # they will be read: what is wrong with them is said before the search
-    is_timed = present and trace and cluster.num_devices > 1
     if before_pricing is not None:
         before_pricing(model, is_timed)
     limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.shapes import infer_known
-from graphs.names import HOST, RELAY, SHARD
+from graphs.names import RELAY, SHARD
 from rewrite.pass_base import RewriteError
 from rewrite.split import across_shards, step_tensors
 from rewrite.split.across_shards import ring_of
@@ -47,18 +47,23 @@ def split_training(place_of_shard, sums_in_turn=False):
     return flat, properties, decisions, build_step(flat, properties, decisions, SHARDS)
 
 
-def sums_of_hosts(step):
-    return [node for node in step.graph_def.node if HOST.search(node.name)]
+def sums(step):
+    """What adds the terms of some of the shards, each on one of their devices."""
+    return [n for n in step.graph_def.node if "MatMul" in n.name and "/summed/" in n.name
+            and n.op.startswith("Add")]  # fmt: skip
 
 
 def relays(step):
     return [node for node in step.graph_def.node if RELAY.search(node.name)]
 
 
+def shard_of(name):
+    return int(SHARD.search(name)[1])
+
+
 def host_of(name):
     """Where a sum or a relay is meant to lie, of two hosts of two shards."""
-    sums = HOST.search(name)
-    return int(sums[2]) if sums else int(SHARD.search(name)[1]) // 2
+    return shard_of(name) // 2
 
 
 @pytest.mark.parametrize("sums_in_turn", [False, True])
@@ -67,7 +72,7 @@ def test_it_trains_as_before_and_is_proven(place_of_shard, sums_in_turn):
     flat, properties, decisions, step = split_training(place_of_shard, sums_in_turn)
     # One after another only where a device holds the terms of several shards.
     is_in_turn = sums_in_turn and place_of_shard == SHARED
-    assert {node.op for node in sums_of_hosts(step)} <= {"AddV2" if is_in_turn else "AddN"}
+    assert {node.op for node in sums(step)} == {"AddV2" if is_in_turn else "AddN"}
     devices = len(set(place_of_shard))
     assert {node.op for node in relays(step)} == {"Identity"} and len(relays(step)) == 2 * devices
     proof = prove_joints(flat, properties, decisions, step, SHARDS)
@@ -75,27 +80,25 @@ def test_it_trains_as_before_and_is_proven(place_of_shard, sums_in_turn):
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
 
-def test_a_sum_goes_from_host_to_host_and_a_weight_from_shard_to_shard():
+def test_sums_and_weights_go_from_shard_to_shard_and_from_host_to_host():
     _, _, _, step = split_training(TWO_HOSTS)
     nodes = {node.name: node for node in step.graph_def.node}
-    sums = sums_of_hosts(step)
-    assert len(sums) == 2  # of two weights: none of a bias
-    for node in sums:
-        host = host_of(node.name)
-        assert {int(SHARD.search(name)[1]) for name in node.input} == {2 * host, 2 * host + 1}
-        last = nodes[HOST.sub("/summed", node.name)]
-        others = {int(SHARD.search(name)[1]) for name in last.input if name != node.name}
-        assert node.name in last.input and others == {0, 1, 2, 3} - {2 * host, 2 * host + 1}
-    assert {host_of(node.name) for node in sums} == {0, 1}  # the variables' homes take turns
+    assert len(sums(step)) == 2  # of two weights: none of a bias
+    for node in sums(step):
+        assert {host_of(name) for name in node.input} == {host_of(node.name)}
+        last = nodes[node.name.partition("/shard_")[0]]
+        others = {shard_of(name) for name in last.input if name != node.name}
+        assert node.name in last.input and len(others) == 2
+        assert {shard // 2 for shard in others} == {1 - host_of(node.name)}
+    assert {host_of(node.name) for node in sums(step)} == {0, 1}  # the variables' homes take turns
     for weight in ("MatMul", "MatMul_1"):
         mine = [n for n in relays(step) if n.name.startswith(f"{weight}/")]
         crossing = [n for n in mine if RELAY.search(n.input[0])
                     and host_of(n.input[0]) != host_of(n.name)]  # fmt: skip
         assert len(mine) == SHARDS and len(crossing) == 1
         for node in mine:
-            shard = SHARD.search(node.name)[1]
             readers = [n.name for n in nodes.values() if node.name in n.input]
-            assert any(SHARD.search(name)[1] == shard for name in readers)
+            assert any(shard_of(name) == shard_of(node.name) for name in readers)
 
 
 DIRECT = [(), tuple((0, device) for device in range(4)), tuple((h, h) for h in range(4))]
@@ -108,15 +111,18 @@ def test_few_devices_of_one_host_or_of_as_many_are_sent_all_directly(place_of_sh
     assert step.graph_def == plain.graph_def
 
 
+def _sums(nodes):
+    return [n for n in nodes if n.op == "AddN" and "MatMul" in n.name and SHARD.search(n.name)]
+
+
 def a_shard_twice(nodes):
-    node = next(n for n in nodes if n.op == "AddN" and HOST.search(n.name))
-    node.input[1] = node.input[0]
+    _sums(nodes)[0].input[1] = _sums(nodes)[0].input[0]
 
 
-def another_hosts_sum(nodes):
-    sums = [n.name for n in nodes if n.op == "AddN" and HOST.search(n.name)]
-    final = next(n for n in nodes if n.op == "AddN" and sums[0] in n.input)
-    final.input[-1] = sums[1]
+def another_sum(nodes):
+    first, second = (node.name for node in _sums(nodes))
+    final = next(n for n in nodes if n.op == "AddN" and first in n.input)
+    final.input[-1] = second
 
 
 def another_weight(nodes):
@@ -134,14 +140,31 @@ def a_block_twice(nodes):
     node.input[1] = node.input[0]
 
 
-def a_block_that_begins_elsewhere(nodes):
-    slices = [n for n in nodes if n.op == "Slice"]
-    slices[0].input[1] = slices[1].input[1]
+def cut_in_blocks(nodes):
+    return [n for n in nodes if n.op == "SplitV" and "/rows" in n.name]
 
 
-def a_block_of_another_shard(nodes):
+def blocks_of_other_sizes(nodes):
+    sizes = next(n for n in cut_in_blocks(nodes) if n.name.endswith("/shard_1")).input[1]
+    value = next(n for n in nodes if n.name == sizes).attr["value"].tensor
+    rows = tf.make_ndarray(value) + [1, -1, 0]
+    value.CopyFrom(tf.make_tensor_proto(rows, value.dtype))
+
+
+def blocks_along_another_axis(nodes):
+    axis = cut_in_blocks(nodes)[0].input[2]
+    value = next(n for n in nodes if n.name == axis).attr["value"].tensor
+    value.CopyFrom(tf.make_tensor_proto(1, value.dtype))
+
+
+def blocks_cut_otherwise(nodes):
+    node = cut_in_blocks(nodes)[1]
+    node.input[1] = next(n.name for n in nodes if n.op == "Const" and n.name == node.input[2])
+
+
+def another_block_of_a_term(nodes):
     node = next(n for n in nodes if n.op == "AddN" and "block_0" in n.name)
-    node.input[0] = node.input[0].replace("block_0", "block_1")
+    node.input[0] = f"{node.input[0]}:1"
 
 
 def a_block_instead_of_all(nodes):
@@ -151,7 +174,7 @@ def a_block_instead_of_all(nodes):
     reader.input[list(reader.input).index(name)] = block
 
 
-@pytest.mark.parametrize("change", [a_shard_twice, another_hosts_sum, another_weight])
+@pytest.mark.parametrize("change", [a_shard_twice, another_sum, another_weight])
 def test_a_wrong_sum_or_weight_is_found(change):
     flat, properties, decisions, step = split_training(TWO_HOSTS)
     change(step.graph_def.node)
@@ -171,12 +194,7 @@ def in_blocks(monkeypatch):
 def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, place_of_shard, sums_in_turn):
     flat, properties, decisions, step = split_training(place_of_shard, sums_in_turn)
     assert len(relays(step)) == 2 * SHARDS * 3
-    slices = [node for node in step.graph_def.node if node.op == "Slice"]
-    assert len(slices) == 2 * 3 * (1 + SHARDS)
-    # Shards of one host begin with different blocks, so that they send to different devices.
-    first = {s: next(n.name for n in slices if f"summed/rows/shard_{s}/" in n.name) for s in (0, 1)}
-    if place_of_shard == TWO_HOSTS:
-        assert first[0].rpartition("/")[2] != first[1].rpartition("/")[2]
+    assert len(cut_in_blocks(step.graph_def.node)) == 2 * (1 + SHARDS)
     proof = prove_joints(flat, properties, decisions, step, SHARDS)
     assert proof.sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
@@ -184,8 +202,9 @@ def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, place_of_shard, sums
 
 @pytest.mark.parametrize(
     "change",
-    [blocks_in_another_order, a_block_twice, a_block_that_begins_elsewhere,
-     a_block_of_another_shard, a_block_instead_of_all, another_weight],
+    [blocks_in_another_order, a_block_twice, blocks_of_other_sizes,
+     blocks_along_another_axis, blocks_cut_otherwise,
+     another_block_of_a_term, a_block_instead_of_all, another_weight],
 )  # fmt: skip
 def test_a_wrong_block_is_found(in_blocks, change):
     flat, properties, decisions, step = split_training(TWO_HOSTS)
@@ -220,8 +239,7 @@ def test_tensorflow_sends_between_hosts_once():
     graph_def = v1.GraphDef()
     graph_def.CopyFrom(step.graph_def)
     for node in graph_def.node:  # shards 0 and 1 on the first host, with all that is whole
-        shard, host = SHARD.search(node.name), HOST.search(node.name)
-        device = int(shard[1]) if shard else 2 * int(host[2]) if host else 0
+        device = shard_of(node.name) if SHARD.search(node.name) else 0
         node.device = f"/device:CPU:{device}"
     crossing = _sent_between(graph_def, step.fetches)
     weights = [name for name in crossing if "MatMul" in name and "ReadVariableOp" in name]
@@ -229,7 +247,7 @@ def test_tensorflow_sends_between_hosts_once():
     biases = [name for name in crossing if "BiasAdd" in name and "ReadVariableOp" in name]
     # The second variable's home is on the second host, but here it lies with all that is whole.
     assert sum("MatMul/ReadVariableOp" in name for name in weights) == 1
-    assert len(gradients) <= 3 and any(HOST.search(name) for name in gradients)
+    assert len(gradients) <= 3 and any("/summed/shard_" in name for name in gradients)
     assert len(biases) == 4  # small ones go to each device
 
 

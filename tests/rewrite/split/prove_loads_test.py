@@ -8,6 +8,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.model_builder import build_saved_model
+from rewrite.order.marks import add_marked
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE, prove_loads
 from rewrite.split.prove_loads_child import loaded_models
@@ -66,6 +67,22 @@ def test_a_large_model_loads_with_one_op_of_each_kind(written):
     _change(directory, _on_another_host)
     assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
     assert _Here.asked[0] < len(sniff(directory).proto.meta_graphs[0].graph_def.node) - 10
+
+
+def test_an_order_is_no_hindrance(written):
+    given, directory = written
+    _change(directory, _on_another_host)
+    meta_graph = sniff(directory).proto.meta_graphs[0]
+    fewer = module._with_one_of_alike(meta_graph).meta_graphs[0]
+    kept = {node.name for node in fewer.graph_def.node}
+    left_out = next(n.name for n in meta_graph.graph_def.node if n.name not in kept)
+
+    def order(meta_graph):
+        nodes = {node.name: node for node in meta_graph.graph_def.node}
+        add_marked(nodes["train_op"], left_out)
+
+    _change(directory, order)
+    assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
 
 
 def test_what_does_not_load_so_is_loaded_whole(written):

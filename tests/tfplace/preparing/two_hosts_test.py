@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
-from graphs.names import HOST, RELAY
+from graphs.names import RELAY
 from rewrite.emit import emit
 from rewrite.split.prove_written import prove_written
 from tfplace.algorithms.placers.data_parallel import data_parallel
@@ -58,7 +58,10 @@ def prepared(request, given, tmp_path_factory):
     value = {**cluster_to_json(named("k80x2")), "name": "two", "hosts": 2, "host_link": link}
     cluster.write_text(json.dumps(value))
     options = ProblemOptions(given, cluster=str(cluster), num_shards=4, order=request.param)
-    return prepare(options, trace=False)
+    heard: list = []
+    prepared = prepare(options, trace=False, on_split=heard.append)
+    assert len(heard) == 1 and heard[0] is prepared.source
+    return prepared
 
 
 def test_each_host_sums_and_hands_on_for_its_shards(prepared):
@@ -66,10 +69,11 @@ def test_each_host_sums_and_hands_on_for_its_shards(prepared):
     device = [problem.device_names[d] for d in data_parallel(problem)]
     where = dict(zip(problem.graph.op_names, device, strict=True))
     op_type = dict(zip(problem.graph.op_names, problem.graph.op_types, strict=True))
-    sums = [name for name in where if HOST.search(name)]
+    sums = [name for name in where if "/summed/shard_" in name]
     assert {op_type[name] for name in sums} == {"AddN"} and len(sums) == 2
-    for name in sums:
-        assert where[name].startswith(f"/job:worker/task:{HOST.search(name)[2]}/device:GPU")
+    assert {where[name].partition("/device")[0] for name in sums} == {
+        "/job:worker/task:0", "/job:worker/task:1",
+    }  # fmt: skip
     relays = [name for name in where if RELAY.search(name)]
     assert {op_type[name] for name in relays} == {"Identity"} and len(relays) == 2 * 4
 

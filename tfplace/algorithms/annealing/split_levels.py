@@ -16,7 +16,7 @@ from graphs.placement import Grouping
 from graphs.problem import Problem
 from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine, levels_of
 from tfplace.grouping.coarsen import coarsen
-from tfplace.grouping.copies import WHOLE, host_of_op, is_split, shard_of_op, tied_copies
+from tfplace.grouping.copies import WHOLE, is_split, shard_of_op, tied_copies
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import colocation_units, in_graph_order
 
@@ -47,10 +47,7 @@ def levels_in_turn(problem: Problem, sizes: Sequence[int], seed: int, turn: int)
 def _shard_groups(
     problem: Problem, sizes: Sequence[int], seed: int, units: Grouping
 ) -> list[Grouping]:
-    """Whole shards and roles; then smaller and smaller parts of shards, and roles.
-
-    Of a role what each of several hosts sums or hands on moves for itself.
-    """
+    """Whole shards and roles; then smaller and smaller parts of shards, and roles."""
     shard = shard_of_op(problem)
     has_whole = np.zeros(units.num_groups, dtype=bool)
     has_whole[units.group_of_op[shard == WHOLE]] = True
@@ -62,7 +59,5 @@ def _shard_groups(
         if size < units.num_groups:
             grouping = coarsen(problem, size, seed, start=units, placement=apart)
             parts.append(grouping.group_of_op)
-    host = host_of_op(problem) + 1
-    role = roles.group_of_op + roles.num_groups * host
-    first_part = roles.num_groups * (int(host.max(initial=0)) + 1)
+    role, first_part = roles.group_of_op, roles.num_groups
     return [in_graph_order(np.where(is_whole, role, first_part + part)) for part in parts]

@@ -9,11 +9,7 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
-from tfplace.algorithms.placers.on_hosts import (
-    hosts_in_turn,
-    place_sums_on_hosts,
-    ways_to_relays,
-)
+from tfplace.algorithms.placers.relays import ways_to_relays
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import shard_of_op
 
@@ -23,10 +19,10 @@ def data_parallel(
 ) -> IntArray:
     """i4[N]: shard m's ops on working device m, variables spread over the devices by bytes.
 
-    What sums a gradient lies where all that use the sum do, with the variable; what a host sums or
-    hands on for its shards, on that host (on_hosts.py). What several devices
-    read, such as the parts of an input, lies on the first of these: TensorFlow's executor sends
-    what later shards read before it computes with its own part, but not the other way round.
+    What sums a gradient lies where all that use the sum do, with the variable; a variable that is
+    handed on from shard to shard, where that begins. What several devices read, such as the parts
+    of an input, lies on the first of these: TensorFlow's executor sends what later shards read
+    before it computes with its own part, but not the other way round.
 
     Args:
       problem: of a split step; its ops are in a topological order.
@@ -41,7 +37,6 @@ def data_parallel(
     home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
     wanted = home[shard]
     _spread_variables(problem, shard, wanted, devices, in_order_of_use)
-    place_sums_on_hosts(problem, shard, wanted)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]
@@ -110,17 +105,16 @@ def _spread_variables(
     """Gives variables and what updates them a device: one after the other the least held one.
 
     Of equals the last device, so that the largest does not lie beside the input's parts, which the
-    first one sends before it computes; on several hosts the last device of each in turn.
+    first one sends before it computes. What is handed on from shard to shard lies where it begins.
     """
     unit = variable_units(problem, shard)
     num_bytes = variable_bytes(problem, unit)
     order = np.argsort(-num_bytes, kind="stable")
     if in_order_of_use:
         order = np.argsort(_first_uses(problem, shard, unit), kind="stable")
-    in_turn = hosts_in_turn(problem, shard, wanted, devices[::-1].tolist())
     ways = list(ways_to_relays(problem, (num_bytes[unit] > 0).tolist()))
     homes = {int(unit[way[-1]]): int(wanted[relay]) for relay, way in reversed(ways)}
-    held = dict.fromkeys(in_turn, 0.0)
+    held = dict.fromkeys(devices[::-1].tolist(), 0.0)
     for number in order[num_bytes[order] > 0].tolist():
         least = homes.get(number, min(held, key=held.__getitem__))
         held[least] += num_bytes[number]

@@ -8,7 +8,6 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.op_graph import IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.grouping.copies import host_of_op
 from tfplace.grouping.quotient import BoolArray
 
 _SMALL_BYTES = 64
@@ -38,7 +37,6 @@ def variable_units(problem: Problem, shard_of_op: IntArray) -> LongArray:
     has_one = _num_outputs(problem) <= 1  # a tuple of all gradients binds none to another
     joined = after[source] & after[target] & has_one[source] & has_one[target]
     joined &= num_bytes > _SMALL_BYTES
-    joined &= host_of_op(problem)[source] < 0  # what a host has summed comes from there
     ends = group[source[joined]], group[target[joined]]
     size = int(group.max(initial=-1)) + 1
     edges = coo_array((np.ones(len(ends[0])), ends), shape=(size, size))

@@ -1,0 +1,37 @@
+"""Where what is handed on from shard to shard begins: its variable lies beside that shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from graphs.names import RELAY
+from graphs.problem import Problem
+
+
+def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tuple[int, list[int]]]:
+    """What is handed on from shard to shard: the first op that does, and the way there.
+
+    Args:
+      problem: of a split step.
+      has_bytes: [N] whether an op is of a variable's unit.
+
+    Yields:
+      The op that hands on first, and the ops before it, back to the variable's.
+    """
+    graph = problem.graph
+    is_relay = [RELAY.search(name) is not None for name in graph.op_names]
+    if not any(is_relay):
+        return
+    source = graph.tensor_producer[graph.use_tensor]
+    largest = np.argsort(graph.tensor_bytes[graph.use_tensor], kind="stable")
+    read = dict(zip(graph.use_op[largest].tolist(), source[largest].tolist(), strict=True))
+    for relay in np.flatnonzero(is_relay).tolist():
+        way = [read[relay]]
+        if is_relay[way[0]]:
+            continue
+        while not has_bytes[way[-1]] and way[-1] in read:
+            way.append(read[way[-1]])
+        if has_bytes[way[-1]]:
+            yield relay, way
