@@ -14,7 +14,10 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from graphs.errors import TfplaceError
+from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.lower_bound import lower_bound_seconds
@@ -32,7 +35,7 @@ from tfplace.choosing.order.in_turn import (
 )
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
-from tfplace.choosing.shard_counts import next_count, shard_counts, why_not
+from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
 from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.split_estimate import least_steps
 from tfplace.choosing.ties import TIE
@@ -176,14 +179,14 @@ class ShardSearch:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices = len(working_devices(self._whole.problem))
         least = self._least_steps(shard_counts(num_devices))
-        num_looks = 0
+        first, num_looks = first_count(_work_of_devices(self._whole.problem)), 0
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]
-            shards = next_count(num_devices, steps, passed)
+            shards = next_count(num_devices, steps, passed, first)
             if shards is None:
                 return
-            share = FOR_EACH_DEVICE if shards == num_devices else MOST_SHARE
+            share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
             left = share * self._options.budget_seconds - self._elapsed()
             reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
@@ -391,6 +394,13 @@ class ShardSearch:
 
     def _is_interrupted(self) -> bool:
         return any(each.searched.result.interrupted for each in self.tried)
+
+
+def _work_of_devices(problem: Problem) -> list[float]:
+    """Seconds of all ops that any of the devices which work is spread over could do, on each."""
+    seconds = problem.op_seconds[:, working_devices(problem)]
+    total: list[float] = seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
+    return total
 
 
 def _by_shards(tried: TriedShards) -> int:

@@ -75,8 +75,8 @@ class LongSearch:
           seconds: what the annealing would have to its end.
         """
         running = _InThread(work)
-        found = self.until(lambda: running.is_over, seconds, in_turn=True)
         with interruptible() as interruption:
+            found = self.until(lambda: running.is_over, seconds, in_turn=True)
             return interruption.unless_seen(running.result, None), found
 
     def until(

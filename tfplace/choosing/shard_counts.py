@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 HOPELESS, HOPELESS_BETWEEN = 1.25, 2.0
 """A number so many times as slow as the best: what lies beyond it is not tried; nor, where it is
@@ -22,17 +22,37 @@ def shard_counts(num_devices: int) -> list[int]:
     return sorted({*powers, num_devices} - {1})
 
 
-def next_count(num_devices: int, tried: Mapping[int, float], passed: Collection[int]) -> int | None:
-    """The number to try next: first a shard for each device, then what is nearest to the best.
+def first_count(device_seconds: Sequence[float]) -> int:
+    """A shard for each device, where slower ones count as parts of the fastest.
+
+    Two V100 and two K80 are little more than two devices: there two shards were best on
+    transformer, inception_v3 and moe, and reading four first took the time to find that.
+
+    Args:
+      device_seconds: [D] what the whole step's work takes on each device that it is spread over.
+    """
+    fastest = min(device_seconds)
+    if not 0.0 < fastest < math.inf:
+        return len(device_seconds)
+    together = sum(fastest / each for each in device_seconds)
+    counts = shard_counts(len(device_seconds))
+    return min(counts, key=lambda each: (abs(math.log2(each / together)), -each))
+
+
+def next_count(
+    num_devices: int, tried: Mapping[int, float], passed: Collection[int], first: int
+) -> int | None:
+    """The number to try next, after the first one what is nearest to the best.
 
     Args:
       num_devices: that work is spread over.
       tried: {number of shards: step seconds}, 1 among them.
       passed: numbers that are not tried.
+      first: see first_count.
     """
     left = [each for each in shard_counts(num_devices) if each not in {*tried, *passed}]
-    if num_devices in left:
-        return num_devices
+    if first in left:
+        return first
     best = math.log2(min(tried, key=tried.__getitem__))
     return min(left, key=lambda each: (abs(math.log2(each) - best), each), default=None)
 

@@ -1,5 +1,7 @@
 """The long search of the unsplit step: beside other work, in pieces, to its end."""
 
+import os
+import signal
 import threading
 import types
 
@@ -40,6 +42,14 @@ def test_it_anneals_while_the_work_is_done_and_returns_what_that_did(long_search
     long_search._policy.allow = seen
     answer, found = long_search.beside(lambda: searching.wait(60.0), 100.0)
     assert answer is True and found.num_trials >= 0 and not found.interrupted
+
+
+def test_after_a_signal_nobody_waits_for_the_work(long_search):
+    ends = threading.Event()
+    long_search._policy.allow = lambda *left: os.kill(os.getpid(), signal.SIGTERM)
+    answer, found = long_search.beside(ends.wait, 100.0)
+    ends.set()
+    assert answer is None and found.interrupted
 
 
 def test_what_the_work_raises_is_raised_here(long_search):

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tfplace.choosing.shard_counts import next_count, shard_counts, why_not
+from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
 
 
 @pytest.mark.parametrize(
@@ -16,11 +16,19 @@ def test_numbers_up_to_twice_the_devices(num_devices, counts):
 
 
 def test_a_shard_for_each_device_comes_first_then_the_neighbours_of_the_best():
-    assert next_count(4, {1: 1.0}, []) == 4
-    assert next_count(4, {1: 1.0, 4: 0.3}, []) == 2
-    assert next_count(4, {1: 1.0, 4: 0.3, 2: 0.5}, []) == 8
-    assert next_count(4, {1: 1.0, 4: 0.3}, [2, 8]) is None
-    assert next_count(8, {1: 0.3, 8: 0.5}, []) == 2
+    assert next_count(4, {1: 1.0}, [], 4) == 4
+    assert next_count(4, {1: 1.0, 4: 0.3}, [], 4) == 2
+    assert next_count(4, {1: 1.0, 4: 0.3, 2: 0.5}, [], 4) == 8
+    assert next_count(4, {1: 1.0, 4: 0.3}, [2, 8], 4) is None
+    assert next_count(8, {1: 0.3, 8: 0.5}, [], 8) == 2
+
+
+def test_slower_devices_count_as_parts_of_the_fastest():
+    assert first_count([1.0, 1.0, 1.0, 1.0]) == 4
+    assert first_count([1.0, 1.0, 5.0, 5.0]) == 2
+    assert first_count([1.0, 1.0, 1.0]) == 3
+    assert first_count([1.0, 9.0]) == 2  # two parts at least
+    assert first_count([0.0, 0.0]) == 2  # nothing takes time
 
 
 def test_what_lies_beyond_a_hopeless_number_is_not_tried():
