@@ -19,6 +19,9 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 TIE = 0.01
 IDLE = 0.05
 """A device that works for less than this share of the step does next to nothing."""
+MOST_OPS, LEAST_PAIRS = 5_000_000, 8
+"""So many ops are simulated to find devices that can be spared, a second or two: of more pairs of
+devices those that send each other most, and so many pairs in any case."""
 
 
 def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
@@ -85,7 +88,22 @@ def _without_one(problem: Problem, candidate: Candidate) -> Iterator[IntArray]:
     work = np.bincount(device_of_op, weights=seconds, minlength=problem.num_devices)
     is_idle = work <= IDLE * candidate.step_seconds * problem.device_slots
     used = np.unique(device_of_op)
-    for device, other in itertools.permutations(used.tolist(), 2):
-        there = device_of_op == device
-        if (is_idle[device] or is_idle[other]) and allowed[there, other].all():
-            yield np.where(there, other, device_of_op).astype(np.int32)
+    pairs = [
+        (device, other)
+        for device, other in itertools.permutations(used.tolist(), 2)
+        if (is_idle[device] or is_idle[other]) and allowed[device_of_op == device, other].all()
+    ]
+    most = max(MOST_OPS // max(problem.num_ops, 1), LEAST_PAIRS)
+    if len(pairs) > most:
+        sent = _sent_bytes(problem, device_of_op)
+        pairs = sorted(pairs, key=lambda pair: -sent[pair])[:most]
+    for device, other in pairs:
+        yield np.where(device_of_op == device, other, device_of_op).astype(np.int32)
+
+
+def _sent_bytes(problem: Problem, device_of_op: IntArray) -> LongArray:
+    """i8[D, D]: what two devices send each other, counted for each use."""
+    producer, user, num_bytes = problem.graph.op_edges()
+    sent = np.zeros((problem.num_devices, problem.num_devices), dtype=np.int64)
+    np.add.at(sent, (device_of_op[producer], device_of_op[user]), num_bytes)
+    return sent + sent.T

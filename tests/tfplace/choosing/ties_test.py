@@ -7,6 +7,7 @@ import pytest
 
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem
+from tfplace.choosing import ties
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import choose
 from tfplace.choosing.ties import extent, simplest, without_idle
@@ -78,3 +79,15 @@ def test_what_does_not_fit_one_device_stays_on_two():
     kept = without_idle(problem, SimulatingEvaluator(problem), found)
     assert not isinstance(kept.outcome, Infeasible)
     assert kept is found
+
+
+def test_of_too_many_pairs_of_devices_those_that_send_each_other_most_are_tried(monkeypatch):
+    ops = [Op("a", outputs=(8,)), Op("b", inputs=["a:0"], outputs=(8,)), Op("c", outputs=(1,))]
+    ops.append(Op("scrap", 0.001, ("b:0", "c:0")))
+    problem = build_problem(ops, Machine(5, bandwidth=1e9))
+    (found,) = _candidates(problem, found=[1, 2, 3, 4])
+    monkeypatch.setattr(ties, "MOST_OPS", 0)
+    monkeypatch.setattr(ties, "LEAST_PAIRS", 1)
+    (tried,) = ties._without_one(problem, found)
+    assert sorted(tried.tolist()) in ([1, 2, 2, 3], [1, 3, 4, 4])  # scrap and b together
+    assert tried[1] == tried[3]
