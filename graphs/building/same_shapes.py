@@ -70,7 +70,8 @@ class _Alike:
 
     def __init__(self, fed: Collection[str]):
         self.fed = fed
-        self._seen: dict[tuple[bytes, bool, tuple[_Source, ...]], int] = {}
+        self._of_shapes: dict[tuple[bytes, bool, tuple[_Source, ...]], int] = {}
+        self._of_elements: dict[tuple[bytes, tuple[_Source, ...]], int] = {}
         self._stands: dict[str, int] = {}
         self._may_be_known: set[int] = set()
         self._of_shape: dict[int, int] = {}  # what stands for it where elements don't matter
@@ -88,10 +89,12 @@ class _Alike:
             else:
                 bare, blind = _bare(node), self._blind(node, sources)
                 may_be_known = self._is_known(node, sources)
-                of_shape = self._seen.setdefault((bare, may_be_known, blind), number)
+                # What has the same shapes is no key for what has the same elements: both may be
+                # of one op that reads the first constant of a shape.
+                of_shape = self._of_shapes.setdefault((bare, may_be_known, blind), number)
                 first = of_shape
-                if may_be_known and blind != sources:
-                    first = self._seen.setdefault((bare, may_be_known, sources), number)
+                if may_be_known:
+                    first = self._of_elements.setdefault((bare, sources), number)
                 if node.op == "Identity" and blind[0][1] == 0:
                     of_shape = blind[0][0]  # however often a tensor is handed on
             self._stands[node.name] = first

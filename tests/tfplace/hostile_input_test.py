@@ -217,7 +217,6 @@ MODELS = {
     "op without name": (_changed(lambda g: setattr(g.node[1], "name", "")), "name and a type"),
     "negative shape": (_shape(2, -3), "sizes are 0 or more"),
     "shape of a billion squared": (_shape(10**9, 10**9), "no machine holds more"),
-    "shape of a billion": (_shape(10**9), "elements"),
     "shape that no machine holds": (_shape(2**31, 2**30), "no machine holds more"),
     "shape beyond 64 bits": (_shape(*[2**62] * 4), "is too large"),
     "constant without its value": (_changed(_constant_cut), "a value of 5 bytes"),

@@ -58,6 +58,19 @@ def test_shards_of_one_size_are_alike(monkeypatch):
     assert properties.shape_of["z1"] == [(4, 2)] and properties.shape_of["z2"] == [(2, 2)]
 
 
+def test_the_first_number_of_a_shape_is_no_other_number(monkeypatch):
+    """A cast of 0 has the shape of a cast of 1, the first constant, and is not that."""
+
+    def make():
+        one, zero = tf.constant(1, name="one"), tf.constant(0, name="zero")
+        start, delta = (tf.raw_ops.Cast(x=x, DstT=tf.int64) for x in (zero, one))
+        tf.raw_ops.Range(start=start, limit=tf.constant(5, tf.int64), delta=delta, name="range")
+
+    graph_def = _graph(make)
+    assert len({_stands(graph_def)[name] for name in ("Cast", "Cast_1")}) == 2
+    assert _require_the_same(monkeypatch, graph_def).shape_of["range"] == [(5,)]
+
+
 def test_what_is_fed_is_like_itself_alone(monkeypatch):
     graph_def = _shards((2, 2))
     assert _stands(graph_def, {"y1"})["z1"] == "z1"
