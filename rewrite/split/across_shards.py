@@ -6,9 +6,8 @@ network once for every device. So a large whole tensor goes from host to host, a
 device to device, by Identities, which TensorFlow keeps where they read from another device. A large
 sum goes round likewise: each device adds its own terms, each host its own sum, and it ends where
 the variable is. Very large tensors go in blocks of rows: the next one has the first while it gets
-the second. Which
-shards share a host or a device has to be said before the step is placed; wherever these ops are
-placed then, they compute the same.
+the second. Which shards share a host or a device has to be said before the step is placed; wherever
+these ops are placed then, they compute the same.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class AcrossShards:
         for number, terms in enumerate(zip(*blocks, strict=True)):
             scope = f"{name}/block_{number}"
             summed.append(self._summed_round(scope, terms, dtype, way.home))
-        return self._put_together(name, summed, dtype, None)
+        return self._writer.concat(name, summed, 0, dtype)
 
     def handed_on(
         self, whole: str, name: str, dtype: str, num_shards: int, way: Way | None
@@ -112,7 +111,7 @@ class AcrossShards:
             for number, block in enumerate(self._in_blocks(f"{name}/rows", whole, dtype, way))
         ]
         return [
-            self._put_together(f"{name}/all/shard_{shard}", here, dtype, shard)
+            self._writer.concat(f"{name}/all/shard_{shard}", here, 0, dtype, shard)
             for shard, here in enumerate(zip(*blocks, strict=True))
         ]
 
@@ -159,17 +158,7 @@ class AcrossShards:
         """Blocks of rows: a SplitV's outputs, of which each is sent as soon as all are cut."""
         sizes = self._writer.shared_const(np.array(way.rows, np.int32), shard)
         axis = self._writer.shared_const(np.array(0, np.int32), shard)
-        own = self._writer.free_name(name)
-        new = self._writer.node("SplitV", own, [tensor, sizes, axis], T=dtype, Tlen=np.int32)
-        new.attr["num_split"].i = len(way.rows)
-        return [f"{own}:{block}" for block in range(len(way.rows))]
-
-    def _put_together(self, name: str, blocks: Sequence[str], dtype: str, shard: int | None) -> str:
-        axis = self._writer.shared_const(np.array(0, np.int32), shard)
-        own = self._writer.free_name(name)
-        new = self._writer.node("ConcatV2", own, [*blocks, axis], T=dtype, Tidx=np.int32)
-        new.attr["N"].i = len(blocks)
-        return f"{own}:0"
+        return self._writer.split(name, tensor, sizes, axis, len(way.rows), dtype)
 
     def _summed(self, name: str, parts: Sequence[str], dtype: str, is_large: bool) -> str:
         """Grappler joins a chain of AddN to one AddN, and leaves one of AddV2 alone."""

@@ -72,6 +72,32 @@ class NodeWriter:
         wanted = self.shared_const(np.array(shape, np.int32))
         return self.op("Reshape", name, [tensor, wanted], T=dtype, Tshape=np.int32)
 
+    def concat(
+        self, name: str, parts: Sequence[str], axis: int, dtype: Any, shard: int | None = None
+    ) -> str:
+        """Adds a ConcatV2 under a free name; returns its output. `shard` as for `shared_const`."""
+        along = self.shared_const(np.array(axis, np.int32), shard)
+        new = self.node("ConcatV2", self.free_name(name), [*parts, along], T=dtype, Tidx=np.int32)
+        new.attr["N"].i = len(parts)
+        return f"{new.name}:0"
+
+    def split(
+        self, name: str, tensor: str, sizes: str, axis: str, count: int, dtype: Any
+    ) -> list[str]:
+        """Adds a SplitV under a free name; returns its outputs.
+
+        Args:
+          name: wanted.
+          tensor: what is cut.
+          sizes, axis: tensors that say where, int32.
+          count: of outputs.
+          dtype: of the tensor.
+        """
+        inputs = [tensor, sizes, axis]
+        new = self.node("SplitV", self.free_name(name), inputs, T=dtype, Tlen=np.int32)
+        new.attr["num_split"].i = count
+        return [f"{new.name}:{output}" for output in range(count)]
+
     def cast(self, tensor: str, number: Any) -> str:
         """An int32 tensor as another kind of number; itself as an int32."""
         if np.dtype(number) == np.int32:

@@ -153,14 +153,11 @@ class StepTensors:
                 for p in parts
             ]
             axis += 1
-        name = self._writer.free_name(_named(tensor, "joined"))
-        axis_const = self._writer.shared_const(np.array(axis, np.int32))
-        new = self._writer.node("ConcatV2", name, [*parts, axis_const], T=dtype, Tidx=np.int32)
-        new.attr["N"].i = len(parts)
+        name = self._writer.concat(_named(tensor, "joined"), parts, axis, dtype)
         if state.outer == 1:
-            return f"{name}:0"
+            return name
         whole = _named(tensor, "joined/whole")
-        return self._writer.reshape(whole, f"{name}:0", _merged(shape, state), dtype)
+        return self._writer.reshape(whole, name, _merged(shape, state), dtype)
 
     def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
         name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
@@ -189,14 +186,11 @@ class StepTensors:
         name = _named(tensor, "cut")
         axis_const = self._writer.shared_const(np.array(axis, np.int32))
         sizes = self._shapes.cut_sizes(state.inner)
-        cut_of: dict[str, str] = {}
+        cut_of: dict[str, list[str]] = {}
         for each in dict.fromkeys(wholes := self._wholes_to_cut(tensor, state, whole)):
-            own = self._writer.free_name(f"{name}/part_{len(cut_of)}" if cut_of else name)
-            inputs = [each, sizes, axis_const]
-            new = self._writer.node("SplitV", own, inputs, T=dtype, Tlen=np.int32)
-            new.attr["num_split"].i = self._num_shards
-            cut_of[each] = own
-        parts = [f"{cut_of[each]}:{shard}" for shard, each in enumerate(wholes)]
+            own = f"{name}/part_{len(cut_of)}" if cut_of else name
+            cut_of[each] = self._writer.split(own, each, sizes, axis_const, self._num_shards, dtype)
+        parts = [cut_of[each][shard] for shard, each in enumerate(wholes)]
         if state.outer == 1:
             return parts
         part = _named(tensor, "cut/part")
@@ -208,12 +202,9 @@ class StepTensors:
         It leaves before all else does. Parts that are cut first would wait behind the weights that
         are sent meanwhile.
         """
-        is_sent = MOST_BYTES < self._num_bytes(tensor) <= MOST_COPIED
-        if tensor not in self._inputs or not is_sent or state.outer > 1:
-            return [whole] * self._num_shards
-        if not self._across.ring:
-            return [whole] * self._num_shards
-        name, way = _named(tensor, "relayed"), Way(home=0)
+        is_sent = self._across.ring and MOST_BYTES < self._num_bytes(tensor) <= MOST_COPIED
+        is_input = tensor in self._inputs and state.outer == 1
+        name, way = _named(tensor, "relayed"), Way(home=0) if is_sent and is_input else None
         return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards, way)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from graphs.names import SHARD, original_name
+from graphs.names import RELAY, SHARD, original_name
 from graphs.op_graph import IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.quotient import allowed_class, colocation_units, in_graph_order
+from tfplace.grouping.quotient import BoolArray, allowed_class, colocation_units, in_graph_order
 
 WHOLE = -1
 """The shard of an op that is no copy."""
@@ -22,6 +22,13 @@ def shard_of_op(problem: Problem) -> IntArray:
     """i4[N]: which shard an op works for; WHOLE for an op that is whole."""
     found = (SHARD.search(name) for name in problem.graph.op_names)
     return np.array([WHOLE if each is None else int(each[1]) for each in found], dtype=np.int32)
+
+
+def is_relay(problem: Problem, with_blocks: bool = True) -> BoolArray:
+    """bool[N]: what hands a whole tensor on from shard to shard, all of it or a block of rows."""
+    found = (RELAY.search(name) for name in problem.graph.op_names)
+    handed = [each is not None and (with_blocks or each[1] is None) for each in found]
+    return np.array(handed, dtype=bool)
 
 
 def is_split(problem: Problem) -> bool:

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from graphs.cluster import Cluster, Device
+from rewrite.split.states import Place
 
 
-def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[tuple[int, int], ...]:
+def places_of_shards(cluster: Cluster, num_shards: int) -> tuple[Place, ...]:
     """[M] host and device of each shard if they are dealt to the devices that compute, one by one.
 
     Tensors go from one device to the next by that (rewrite/split/across_shards.py). So it is data

@@ -1,7 +1,5 @@
 """A large model loads if one op of each kind does; else only the whole one tells a defect."""
 
-from typing import ClassVar
-
 import pytest
 
 from graphs.loading.load import load
@@ -11,31 +9,9 @@ from rewrite.model_builder import build_saved_model
 from rewrite.order.marks import MARK, add_marked
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE, prove_loads
-from rewrite.split.prove_loads_child import loaded_models
 from rewrite.split.split_model import split_model
 from tests.rewrite.models import write_graph_def
-
-
-class _Here:
-    """A child that is this process, and counts what it is asked."""
-
-    asked: ClassVar[list[int]] = []
-
-    def __init__(self, name):
-        del name
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def ask(self, request):
-        self.asked.append(len(sniff(request.directory).proto.meta_graphs[0].graph_def.node))
-        self._answer = loaded_models(request)
-
-    def answer(self, seconds):
-        return self._answer
+from tests.rewrite.split.child_here import ChildHere
 
 
 @pytest.fixture
@@ -44,9 +20,9 @@ def written(tmp_path, monkeypatch):
     (tmp_path / "folder").mkdir()
     split = split_model(given, 4).source
     built = build_saved_model(split, tmp_path / "folder", without_values=True)
-    monkeypatch.setattr(module, "AskedChild", _Here)
+    monkeypatch.setattr(module, "AskedChild", ChildHere)
     monkeypatch.setattr(module, "LEAST_NODES", 0)
-    monkeypatch.setattr(_Here, "asked", [])
+    monkeypatch.setattr(ChildHere, "asked", [])
     return given, built.directory
 
 
@@ -73,7 +49,7 @@ def test_a_large_model_loads_with_one_op_of_each_kind(written):
     given, directory = written
     _change(directory, _on_another_host)
     assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
-    assert _Here.asked[0] < len(sniff(directory).proto.meta_graphs[0].graph_def.node) - 10
+    assert ChildHere.asked[0] < len(sniff(directory).proto.meta_graphs[0].graph_def.node) - 10
 
 
 def test_a_large_model_in_order_loads_so_too(written):
@@ -93,7 +69,11 @@ def test_what_does_not_load_so_is_loaded_whole(written):
     given, directory = written
     _change(directory, damage)
     proof = prove_loads(given, directory, ["serve"])
-    assert "nothing" in proof.defect and len(_Here.asked) == 2 and _Here.asked[0] < _Here.asked[1]
+    assert (
+        "nothing" in proof.defect
+        and len(ChildHere.asked) == 2
+        and ChildHere.asked[0] < ChildHere.asked[1]
+    )
 
 
 def test_a_model_of_objects_is_loaded_whole(written):

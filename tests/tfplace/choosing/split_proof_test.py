@@ -12,11 +12,11 @@ import pytest
 from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
 from rewrite.split import prove_loads, prove_ops
-from rewrite.split.prove_loads_child import loaded_models
 from rewrite.split.prove_ops import NotProven
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import OutcomesSoFar
 from rewrite.split.prove_split import SplitProof
+from tests.rewrite.split.child_here import ChildHere
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tfplace.choosing import split_proof
 from tfplace.choosing.run_estimate import Decision
@@ -26,32 +26,13 @@ from tfplace.interruption import Interruption
 NO_RUN = Decision(None, "it would take 3 hours")
 
 
-class _Here:
-    """A child that is this process."""
-
-    def __init__(self, module):
-        del module
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def ask(self, request):
-        self._answer = loaded_models(request)
-
-    def answer(self, seconds):
-        return self._answer
-
-
 @pytest.fixture(autouse=True)
 def no_children(monkeypatch):
     def outcomes(module, request, seconds):
         return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
 
     monkeypatch.setattr(prove_ops, "ask_child", outcomes)
-    monkeypatch.setattr(prove_loads, "AskedChild", _Here)
+    monkeypatch.setattr(prove_loads, "AskedChild", ChildHere)
 
 
 @pytest.fixture(scope="module")

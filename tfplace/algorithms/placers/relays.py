@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from graphs.names import RELAY
 from graphs.problem import Problem
+from tfplace.grouping.copies import is_relay
 
 
 def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tuple[int, list[int]]]:
@@ -21,15 +21,15 @@ def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tupl
       The op that hands on first, and the ops before it, back to the variable's.
     """
     graph = problem.graph
-    is_relay = [RELAY.search(name) is not None for name in graph.op_names]
-    if not any(is_relay):
+    hands_on = is_relay(problem)
+    if not hands_on.any():
         return
     source = graph.tensor_producer[graph.use_tensor]
     largest = np.argsort(graph.tensor_bytes[graph.use_tensor], kind="stable")
     read = dict(zip(graph.use_op[largest].tolist(), source[largest].tolist(), strict=True))
-    for relay in np.flatnonzero(is_relay).tolist():
+    for relay in np.flatnonzero(hands_on).tolist():
         way = [read[relay]]
-        if is_relay[way[0]]:
+        if hands_on[way[0]]:
             continue
         while not has_bytes[way[-1]] and way[-1] in read:
             way.append(read[way[-1]])

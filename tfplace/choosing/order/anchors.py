@@ -17,6 +17,7 @@ import numpy.typing as npt
 from graphs.op_graph import IntArray
 from graphs.op_types import ALIASES, NO_LAUNCH
 from graphs.problem import Problem
+from tfplace.grouping.copies import is_relay
 
 READS = frozenset({"ReadVariableOp"})
 """What hands a variable's value on and takes no time: it may be held back until that is needed."""
@@ -33,11 +34,13 @@ class Anchors:
       is_real: bool[N] ops that take time: they may hold others back, and be held back.
       is_read: bool[N] reads of variables that wait for nothing but the variable: they may be held
         back, and hold back other reads.
+      is_relay: bool[N] what hands a whole value on from shard to shard: it goes with its read.
     """
 
     body_of_op: IntArray
     is_real: Bools
     is_read: Bools
+    is_relay: Bools
 
 
 def anchors_of(problem: Problem, body_of_op: IntArray | None = None) -> Anchors:
@@ -48,7 +51,7 @@ def anchors_of(problem: Problem, body_of_op: IntArray | None = None) -> Anchors:
     stays = ~_of_types(graph.op_types, ALIASES | NO_LAUNCH) & ~_foldable(problem)
     is_in_body = body_of_op >= 0
     is_read = _of_types(graph.op_types, READS) & is_in_body & ~_has_late_inputs(problem)
-    return Anchors(body_of_op, stays & is_in_body, is_read)
+    return Anchors(body_of_op, stays & is_in_body, is_read, is_relay(problem, with_blocks=False))
 
 
 def _of_types(op_types: Sequence[str], wanted: frozenset[str]) -> Bools:

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from graphs.names import RELAY
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
 from tfplace.choosing.order.anchors import Anchors, Bools
@@ -29,7 +28,7 @@ def with_free_reads(problem: Problem, anchors: Anchors) -> Problem:
     What hands a read on from shard to shard is sent in no time, too.
     """
     graph = problem.graph
-    is_free = anchors.is_read | relays(problem)
+    is_free = anchors.is_read | anchors.is_relay
     moved = np.where(is_free[graph.tensor_producer], 0, graph.tensor_bytes)
     return dataclasses.replace(problem, graph=dataclasses.replace(graph, tensor_bytes=moved))
 
@@ -81,20 +80,13 @@ def _held_until(problem: Problem, latest: Mapping[int, float]) -> FloatArray:
     return np.array(until)
 
 
-def relays(problem: Problem) -> Bools:
-    """bool[N]: what hands a whole value on from shard to shard, over several hosts."""
-    found = (RELAY.search(name) for name in problem.graph.op_names)
-    return np.array([each is not None and each[1] is None for each in found], dtype=bool)
-
-
 def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dict[int, float]:
     """{read: when it has to end so that what it sends arrives in time}, last needed first.
 
     Where reads are handed on from shard to shard, how long that takes is left to `ahead_seconds`.
     """
-    is_relay = relays(problem)
-    if is_relay.any():
-        return _needed_reads(problem, schedule, anchors, is_relay)
+    if anchors.is_relay.any():
+        return _needed_reads(problem, schedule, anchors)
     graph, device = problem.graph, schedule.device_of_op
     needed = _needed_seconds(problem, schedule)
     # A user beside the variable (its weight decay) can wait as long as those elsewhere.
@@ -103,11 +95,9 @@ def _latest_sends(problem: Problem, schedule: Schedule, anchors: Anchors) -> dic
     return _latest_of(problem, device, needed, anchors.is_read, free_until)
 
 
-def _needed_reads(
-    problem: Problem, schedule: Schedule, anchors: Anchors, is_relay: Bools
-) -> dict[int, float]:
+def _needed_reads(problem: Problem, schedule: Schedule, anchors: Anchors) -> dict[int, float]:
     """{read that is handed on: when the first that reads it in the end starts}."""
-    graph = problem.graph
+    graph, is_relay = problem.graph, anchors.is_relay
     source = graph.tensor_producer[graph.use_tensor]
     needed = np.full(problem.num_ops, np.inf)
     is_handed_on = np.zeros(problem.num_ops, dtype=bool)

@@ -27,7 +27,7 @@ from tfplace.choosing.order.edges import (
     with_order_edges,
 )
 from tfplace.choosing.order.in_flight import in_flight_edges
-from tfplace.choosing.order.late_reads import late_read_edges, relays, with_free_reads
+from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
 from tfplace.choosing.order.ranks import by_longest_path, by_shard
 from tfplace.choosing.order.sequence import sequence_edges
 from tfplace.grouping.copies import is_split
@@ -118,7 +118,7 @@ def _proposed(
     """Held reads, a rank, and the edges of both."""
     if not np.isfinite(step_seconds):
         return
-    is_relayed = bool(relays(problem).any())
+    is_relayed = bool(anchors.is_relay.any())
     if is_split(problem) and not is_relayed:
         yield from _in_flight(problem, device_of_op, anchors)
     free = with_free_reads(problem, anchors)
