@@ -132,8 +132,8 @@ class _Program:
         most, barriers = defaultdict[Cell, float](float), self._step.barriers
         for family, seconds in zip(step.families, step.sending.tolist(), strict=True):
             after, maker = int(barriers.after[family.maker]), self._there[family.maker]
-            if not after and step.soonest[family.maker] < step.soonest[step.cut.maker]:
-                continue  # it has nothing to do with the batch, and may leave A before that
+            if step.soonest[family.maker] < step.soonest[step.cut.maker]:
+                continue  # it may leave A before the batch is cut
             before = None
             for until in sorted({int(barriers.until[user]) for user in family.users}):
                 gone = self._variable(1.0)
