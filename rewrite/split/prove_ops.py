@@ -1,8 +1,8 @@
 """Proves the rules on the very ops that they split: an op's parts, put together, are its whole.
 
 Every distinct split op of a step (type, attributes, shapes, states and known inputs) is run whole
-and in parts on random inputs of its real shapes, a large one with few entries in few shards, in
-float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
+and in parts on random inputs of its real shapes (a large one of few entries in few narrow shards),
+in float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
 Nothing of `build_step` is used, nor are the rules: what is proven are the answers that they gave.
 Of an op that runs functions the ops in them are proven so, and `prove_bodies` proves that each
 shard's function has the right ones.
@@ -21,10 +21,10 @@ from rewrite.split.decide import Decisions
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
-from rewrite.split.smaller_case import smaller_case
+from rewrite.split.smaller_case import smaller_cases
 
 _CHILD = "rewrite.split.prove_ops_child"
-_BATCH_BYTES = 2**28
+_BATCH_BYTES = 2**26
 _BATCH_CASES = 64
 _MOST_CHILDREN = 8
 
@@ -45,7 +45,7 @@ class OpsProof:
     Attributes:
       distinct_ops: how many distinct split ops there are.
       proven_ops: how many of them were run, and are the same in parts.
-      smaller_ops: how many of these were run in few shards of few entries.
+      smaller_ops: how many of these were run in few shards of few entries, or with narrow weights.
       not_proven: the others, by type and reason.
       differing: "op (type): how" of those whose parts give something else: defects of tfplace.
     """
@@ -95,15 +95,17 @@ def prove_cases(
     cases: Sequence[OpCase], seconds: float, memory_bytes: float | None
 ) -> tuple[list[CaseOutcome], int]:
     """The outcome of each case, and how many were proven smaller; where that fails, as they are."""
-    end = time.monotonic() + seconds
-    smaller = [smaller_case(case) for case in cases]
-    first = [small or case for small, case in zip(smaller, cases, strict=True)]
-    outcomes = _outcomes(first, end, memory_bytes)
-    again = [i for i, small in enumerate(smaller) if small and outcomes[i] != CaseOutcome()]
-    whole = _outcomes([cases[i] for i in again], end, memory_bytes)
-    for i, outcome in zip(again, whole, strict=True):
-        outcomes[i] = outcome
-    return outcomes, len(cases) - smaller.count(None) - len(again)
+    end, num_smaller = time.monotonic() + seconds, 0
+    untried = [[*smaller_cases(case), case] for case in cases]
+    outcomes = [CaseOutcome()] * len(cases)
+    left = list(range(len(cases)))
+    while left:
+        tried = [untried[i].pop(0) for i in left]
+        for i, outcome in zip(left, _outcomes(tried, end, memory_bytes), strict=True):
+            outcomes[i] = outcome
+        num_smaller += sum(outcomes[i] == CaseOutcome() and bool(untried[i]) for i in left)
+        left = [i for i in left if outcomes[i] != CaseOutcome() and untried[i]]
+    return outcomes, num_smaller
 
 
 def _outcomes(cases: Sequence[OpCase], end: float, memory_bytes: float | None) -> list[CaseOutcome]:

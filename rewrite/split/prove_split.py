@@ -55,7 +55,7 @@ class SplitProof:
       not_compared: "name: why" of those that can't be compared.
       max_relative_difference: of what agrees.
       narrow_ops: {op type: how many} that were not run in float64.
-      smaller_ops: how many proven ops were run in few shards of few entries.
+      smaller_ops: as of OpsProof.
     """
 
     distinct_ops: int

@@ -183,7 +183,7 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
         "parts what they give whole"
     )
     if smaller := proof["smaller_ops"]:
-        text += f" ({smaller:,} of them tried in few shards of few entries)"
+        text += f" ({smaller:,} of them tried in few shards of few entries, with narrow weights)"
     text += f"; {joints}"
     if norms := proof["norms"]["distinct"]:
         text += f"; {proof['norms']['proven']:,} of {norms:,} batch normalisations are as fused"
