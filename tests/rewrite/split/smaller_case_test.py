@@ -9,7 +9,7 @@ import pytest
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
 from rewrite.split import narrower_case as narrowing
-from rewrite.split import prove_ops
+from rewrite.split import run_cases
 from rewrite.split import smaller_case as shrinking
 from rewrite.split.narrower_case import narrower_case
 from rewrite.split.op_case import CaseInput, OpCase
@@ -68,8 +68,8 @@ def test_what_fails_when_smaller_is_run_as_it_is(monkeypatch):
         asked.append([case.sizes for case in batches])
         return [CaseOutcome(differs="its values differ")] * len(batches)
 
-    monkeypatch.setattr(prove_ops, "_outcomes", answered)
-    outcomes, smaller = prove_ops.prove_cases(cases, 10.0, None)
+    monkeypatch.setattr(run_cases, "_outcomes", answered)
+    outcomes, smaller = run_cases.prove_cases(cases, 10.0, None)
     assert smaller == 0
     assert asked == [[(2, 1)] * len(cases), [cases[0].sizes] * len(cases)]
     assert outcomes[0].differs == "its values differ"
