@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 Result = TypeVar("Result")
 _LOOK_SECONDS = 0.1
@@ -23,6 +23,37 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 class Interrupted(KeyboardInterrupt):
     """The first Ctrl-C or SIGTERM: end what you do, keep what is known."""
+
+
+class InThread(Generic[Result]):
+    """Work in a thread that ends with the process."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        """Begins it."""
+        self._found: list[Result] = []
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Whether it still goes on."""
+        return self._thread.is_alive()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, but not longer."""
+        self._thread.join(seconds)
+
+    def result(self, otherwise: Result) -> Result:
+        """What it found, or raised; `otherwise` as long as it goes on."""
+        if self._error is not None:
+            raise self._error
+        return self._found[0] if self._found else otherwise
+
+    def _run(self, work: Callable[[], Result]) -> None:
+        try:
+            self._found.append(work())
+        except Exception as error:
+            self._error = error
 
 
 class Interruption:
@@ -74,25 +105,17 @@ class Interruption:
 
         Where a signal comes or the time is over, nobody waits for that thread any more.
         """
-        found: list[Result | Exception] = []
+        return self.unless_seen_by(InThread(work), otherwise, seconds)
 
-        def run() -> None:
-            try:
-                found.append(work())
-            except Exception as error:
-                found.append(error)
-
-        thread = threading.Thread(target=run, daemon=True)
-        thread.start()
+    def unless_seen_by(self, begun: InThread[Result], otherwise: Result, seconds: float) -> Result:
+        """The same of work that goes on in a thread already, from now on for so many seconds."""
         end = time.monotonic() + seconds
         with contextlib.suppress(Interrupted), self.raising():
-            while thread.is_alive() and time.monotonic() < end:
-                thread.join(_LOOK_SECONDS)  # a signal just before a wait doesn't end that
-        if not found or self.seen:
+            while begun.is_alive() and time.monotonic() < end:
+                begun.wait(_LOOK_SECONDS)  # a signal just before a wait doesn't end that
+        if self.seen:
             return otherwise
-        if isinstance(found[0], Exception):
-            raise found[0]
-        return found[0]
+        return begun.result(otherwise)
 
     @contextlib.contextmanager
     def _mode(self, is_raising: bool) -> Iterator[None]:

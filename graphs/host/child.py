@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import itertools
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -27,6 +28,9 @@ from typing import IO, Any
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _TAIL_BYTES = 2000
 _LOOK_SECONDS = 0.5
+_PIPE_BYTES = 32_768
+"""A pipe takes so much and more, though nobody reads it yet."""
+_REQUEST = "request.pickle"
 _STACK_TRACE_BYTES = 20_000  # TensorFlow puts the trace of a failed check after what failed
 _EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
@@ -121,6 +125,22 @@ def cause_in(stderr: str) -> str:
     return said[raised[-1]]
 
 
+class _InFile:
+    """What lies in a file, pickled: it is read and removed where this is received."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _read, (self._path,)
+
+
+def _read(path: str) -> Any:
+    content = Path(path).read_bytes()
+    os.unlink(path)
+    return pickle.loads(content)
+
+
 class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
     """A child that gets one request and sends its answer; it ends with the block.
 
@@ -139,7 +159,15 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
             raise
 
     def ask(self, request: Any) -> None:
-        """Sends the request, which can be pickled; one that is long waits until it is received."""
+        """Sends the request, which can be pickled, and doesn't wait until it is received.
+
+        A long one lies in a file: the pipe would be full of it while the child still starts.
+        """
+        content = pickle.dumps(request)
+        if len(content) > _PIPE_BYTES:
+            path = Path(self._folder.name, _REQUEST)
+            path.write_bytes(content)
+            request = _InFile(str(path))
         with contextlib.suppress(ConnectionError):  # `answer` says how it ended
             self._child.connection.send(request)
 

@@ -1,8 +1,8 @@
 """Proves the rules on the very ops that they split: an op's parts, put together, are its whole.
 
 Every distinct split op of a step (type, attributes, shapes, states and known inputs) is run whole
-and in parts on random inputs of its real shapes, a large one with few entries in few shards, in
-float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
+and in parts on random inputs of its real shapes (a large one of few entries in few narrow shards),
+in float64 where it has a CPU kernel for that, and what numpy makes of the parts must be the whole.
 Nothing of `build_step` is used, nor are the rules: what is proven are the answers that they gave.
 Of an op that runs functions the ops in them are proven so, and `prove_bodies` proves that each
 shard's function has the right ones.
@@ -11,22 +11,13 @@ shard's function has the right ones.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections import Counter
 from collections.abc import Sequence
 
 from graphs.flat_graph import FlatGraph
-from graphs.host.child import ChildError, ask_child
 from rewrite.split.decide import Decisions
-from rewrite.split.op_case import OpCase
 from rewrite.split.op_cases import op_cases
-from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
-from rewrite.split.smaller_case import smaller_case
-
-_CHILD = "rewrite.split.prove_ops_child"
-_BATCH_BYTES = 2**28
-_BATCH_CASES = 64
-_MOST_CHILDREN = 8
+from rewrite.split.run_cases import BegunCases, begun_cases, prove_cases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +36,7 @@ class OpsProof:
     Attributes:
       distinct_ops: how many distinct split ops there are.
       proven_ops: how many of them were run, and are the same in parts.
-      smaller_ops: how many of these were run in few shards of few entries.
+      smaller_ops: how many of these were run in few shards of few entries, or with narrow weights.
       not_proven: the others, by type and reason.
       differing: "op (type): how" of those whose parts give something else: defects of tfplace.
     """
@@ -63,6 +54,7 @@ def prove_ops(
     num_shards: int,
     seconds: float = 60.0,
     memory_bytes: float | None = None,
+    begun: BegunCases | None = None,
 ) -> OpsProof:
     """Runs each distinct split op whole and in parts, in a child process.
 
@@ -72,9 +64,12 @@ def prove_ops(
       num_shards: M.
       seconds: what has not been run by then counts as not proven.
       memory_bytes: of the child; an op that takes more counts as not proven.
+      begun: what `begun_ops` made of the same; its limit of memory counts.
     """
-    cases = op_cases(flat, decisions, num_shards)
-    outcomes, smaller = prove_cases(cases, seconds, memory_bytes)
+    if begun is None:
+        begun = BegunCases(op_cases(flat, decisions, num_shards), memory_bytes)
+    cases = begun.cases
+    outcomes, smaller = prove_cases(cases, seconds, begun.memory_bytes, begun.child)
     missing: Counter[tuple[str, str]] = Counter()
     differing = []
     for case, outcome in zip(cases, outcomes, strict=True):
@@ -91,82 +86,8 @@ def prove_ops(
     )
 
 
-def prove_cases(
-    cases: Sequence[OpCase], seconds: float, memory_bytes: float | None
-) -> tuple[list[CaseOutcome], int]:
-    """The outcome of each case, and how many were proven smaller; where that fails, as they are."""
-    end = time.monotonic() + seconds
-    smaller = [smaller_case(case) for case in cases]
-    first = [small or case for small, case in zip(smaller, cases, strict=True)]
-    outcomes = _outcomes(first, end, memory_bytes)
-    again = [i for i, small in enumerate(smaller) if small and outcomes[i] != CaseOutcome()]
-    whole = _outcomes([cases[i] for i in again], end, memory_bytes)
-    for i, outcome in zip(again, whole, strict=True):
-        outcomes[i] = outcome
-    return outcomes, len(cases) - smaller.count(None) - len(again)
-
-
-def _outcomes(cases: Sequence[OpCase], end: float, memory_bytes: float | None) -> list[CaseOutcome]:
-    """The outcome of each case: the least work first, so that many are proven until `end`."""
-    outcome_of: dict[int, CaseOutcome] = {}
-    fitting = []
-    for index, case in enumerate(cases):
-        if memory_bytes is not None and case.num_bytes > memory_bytes / 2:
-            why = f"it takes {case.num_bytes / 2**30:.1f} GiB of memory, more than there is for it"
-            outcome_of[index] = CaseOutcome(not_proven=why)
-        else:
-            fitting.append(index)
-    batches = _batches(cases, sorted(fitting, key=lambda index: cases[index].work))
-    for _ in range(_MOST_CHILDREN):
-        if not batches:
-            break
-        done, why, is_final = _ask(cases, batches, end - time.monotonic(), memory_bytes)
-        for batch, outcomes in zip(batches, done, strict=False):
-            outcome_of.update(zip(batch, outcomes, strict=True))
-        batches = batches[len(done) :]
-        if not why or not batches:
-            continue
-        if is_final:
-            break
-        failed, *batches = batches
-        if len(failed) == 1:
-            outcome_of[failed[0]] = CaseOutcome(not_proven=f"it ended the process: {why}")
-        else:
-            batches = [[index] for index in failed] + batches
-    left = why if batches else ""
-    return [outcome_of.get(index, CaseOutcome(not_proven=left)) for index in range(len(cases))]
-
-
-def _ask(
-    cases: Sequence[OpCase],
-    batches: Sequence[Sequence[int]],
-    seconds: float,
-    memory_bytes: float | None,
-) -> tuple[Sequence[Sequence[CaseOutcome]], str, bool]:
-    """Outcomes of the batches that a child did, why it ended, and whether nothing more is run."""
-    too_long = "the time for proving ops was used up"
-    if seconds <= 0:
-        return [], too_long, True
-    request = ProveOpsRequest([[cases[i] for i in batch] for batch in batches], memory_bytes)
-    try:
-        so_far: OutcomesSoFar = ask_child(_CHILD, request, seconds)
-    except ChildError as error:
-        so_far = error.last_message or OutcomesSoFar()
-        if error.is_timeout:
-            return so_far.batches, too_long, True
-        return so_far.batches, str(error), False
-    return so_far.batches, so_far.ended, False
-
-
-def _batches(cases: Sequence[OpCase], order: Sequence[int]) -> list[list[int]]:
-    """Cases that are run together: a few, and all of them small."""
-    batches: list[list[int]] = []
-    held = 0
-    for index in order:
-        num_bytes = cases[index].num_bytes
-        if not batches or len(batches[-1]) == _BATCH_CASES or held + num_bytes > _BATCH_BYTES:
-            batches.append([])
-            held = 0
-        batches[-1].append(index)
-        held += num_bytes
-    return batches
+def begun_ops(
+    flat: FlatGraph, decisions: Decisions, num_shards: int, memory_bytes: float | None = None
+) -> BegunCases:
+    """Begins what `prove_ops` does, in a child that works beside whatever comes before that."""
+    return begun_cases(op_cases(flat, decisions, num_shards), memory_bytes)

@@ -55,7 +55,7 @@ class SplitProof:
       not_compared: "name: why" of those that can't be compared.
       max_relative_difference: of what agrees.
       narrow_ops: {op type: how many} that were not run in float64.
-      smaller_ops: how many proven ops were run in few shards of few entries.
+      smaller_ops: as of OpsProof.
     """
 
     distinct_ops: int
@@ -99,6 +99,7 @@ def prove_split(
     limits: ProofLimits,
     feeds: Mapping[str, np.ndarray] | None = None,
     start: Mapping[str, np.ndarray] | None = None,
+    ops: OpsProof | None = None,
 ) -> SplitProof:
     """Proves a split step: op by op, by its structure, and by runs of two whole steps.
 
@@ -112,11 +113,13 @@ def prove_split(
       feeds: {tensor: array} to run with; None for random ones that fit.
       start: {variable's op: value} to begin with, such as a model's own initial values; variables
         that are not there get random ones.
+      ops: what was proven of its ops; None to prove it here.
 
     Returns:
       What was proven; `differing` tells defects.
     """
-    ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
+    if ops is None:
+        ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
     try:
         joints = prove_sizes(flat, properties, decisions, step, num_shards, limits.op_seconds / 2)
     except RewriteError as error:

@@ -4,6 +4,9 @@ The step is proven as one graph of single ops. What is emitted is made of it: th
 function, or ops among those of the unsplit step. That is opened again, as any model is, and read
 from its outputs backwards, side by side with the step.
 
+Where the step was written op by op under the names that it has, its nodes are the step's, bit by
+bit; then there is nothing to open, since equal nodes do the same.
+
 A call that stayed one unit of the unsplit step, since TensorFlow may swap its function, runs a
 function of its own for each shard that nothing can be swapped for. Opening opens it: the step is
 opened by the same rules.
@@ -14,20 +17,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
+from rewrite.split.same_nodes import (
+    ALSO_RUN,
+    FREE,
+    ORDERING,
+    PASSING,
+    has_nodes_of,
+    is_same_op,
+    origin,
+)
 from rewrite.split.step_outputs import with_outputs
-
-_PASSING = frozenset({"Identity", "IdentityN"})
-_ORDERING = frozenset({"NoOp"})
-_FREE = _PASSING | _ORDERING | {"Const"}
-"""What may be there besides: it changes nothing."""
 
 
 def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, str]) -> None:
@@ -41,6 +47,8 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
     Raises:
       RewriteError: the model runs something else.
     """
+    if has_nodes_of(source, step, outputs):
+        return
     named, run = with_outputs(source)
     opened = flatten(run.graph_def, run.feeds, run.fetches, open_conditionals=False)
     proven = flatten(step.graph_def, (), step.fetches, open_conditionals=False)
@@ -53,7 +61,7 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
     call = op_of(source.fetches[0])
     pairing.follow()
     for name in proven.nodes:
-        if pairing.step[name].op not in _FREE and name not in pairing.partner:
+        if pairing.step[name].op not in FREE and name not in pairing.partner:
             pairing.op(name, _of_this_name(name, call, opened))
             pairing.follow()
     pairing.require_same_order()
@@ -86,7 +94,7 @@ class _Pairing:
 
     def tensor(self, mine: str, other: str) -> None:
         """Two tensors are the same output of ops that have to be the same."""
-        here, there = _origin(self.step, mine), _origin(self.written, other)
+        here, there = origin(self.step, mine), origin(self.written, other)
         if here.rpartition(":")[2] != there.rpartition(":")[2]:
             raise RewriteError(f"reading the written step: {there!r} stands for {here!r}")
         self.op(op_of(here), op_of(there))
@@ -108,7 +116,7 @@ class _Pairing:
             name = self._todo.pop()
             node, other = self.step[name], self.written[self.partner[name]]
             inputs = data_inputs(node), data_inputs(other)
-            if not _is_same(node, other) or len(inputs[0]) != len(inputs[1]):
+            if not is_same_op(node, other) or len(inputs[0]) != len(inputs[1]):
                 raise RewriteError(
                     f"reading the written step: {other.name!r} is another op than {name!r}"
                 )
@@ -128,21 +136,13 @@ class _Pairing:
     def require_nothing_else(self) -> None:
         """The written model runs no op that is not of the step."""
         for name, node in self.written.items():
-            if name not in self._taken and node.op not in _FREE | set(op_types.PLACEHOLDERS):
+            if name not in self._taken and node.op not in ALSO_RUN:
                 raise RewriteError(f"reading the written step: it runs {name!r}, too")
-
-
-def _origin(nodes: Mapping[str, Any], tensor: str) -> str:
-    """The tensor that ops hand on as this one."""
-    source = parse_input(tensor)
-    while nodes[source.op].op in _PASSING:
-        source = parse_input(data_inputs(nodes[source.op])[source.output])
-    return with_index(source.tensor)
 
 
 def _waits(nodes: Mapping[str, Any], name: str) -> Iterator[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
-    skipped = _PASSING | _ORDERING
+    skipped = PASSING | ORDERING
     todo = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
     seen: set[str] = set()
     while todo:
@@ -158,19 +158,7 @@ def _waits(nodes: Mapping[str, Any], name: str) -> Iterator[str]:
 
 def _is_edge(nodes: Mapping[str, Any], name: str) -> bool:
     """Whether an input says what to wait for, and maybe nothing else."""
-    return name.startswith("^") or nodes[op_of(name)].op in _PASSING
-
-
-def _is_same(node: Any, other: Any) -> bool:
-    if node.op != other.op:
-        return False
-    if node.op in op_types.PLACEHOLDERS:
-        return bool(node.name == other.name)
-    return _attributes(node) == _attributes(other)
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    return {key: value for key, value in node.attr.items() if not key.startswith("_")}
+    return name.startswith("^") or nodes[op_of(name)].op in PASSING
 
 
 def _require_functions(step: Any, written: Any) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rewrite.split.narrower_case import narrower_case
 from rewrite.split.op_case import CaseInput, OpCase, Shape
 from rewrite.split.states import Sharded, State
 
@@ -22,11 +23,19 @@ _MOST_SHARDS = 3
 _MOST_ELEMENTS = 2**20
 _MOST_WORK = 2.0**26
 """An op of no more takes some tens of milliseconds."""
+_MOST_BYTES = 2**26
+
+
+def smaller_cases(case: OpCase) -> list[OpCase]:
+    """What stands for a large case, smallest first: with narrow weights besides, or as they are."""
+    smaller = smaller_case(case)
+    narrower = narrower_case(smaller or case) if _is_large(smaller or case) else None
+    return [each for each in (narrower, smaller) if each is not None]
 
 
 def smaller_case(case: OpCase) -> OpCase | None:
     """The case in few shards of few entries; None where it is small, or its sizes can't change."""
-    if case.num_elements <= _MOST_ELEMENTS and case.work <= _MOST_WORK:
+    if not _is_large(case):
         return None
     batch, fewer = sum(case.sizes), _fewer(case.sizes)
     if sum(fewer) >= batch or case.library is not None or case.node != case.copy:
@@ -44,6 +53,12 @@ def smaller_case(case: OpCase) -> OpCase | None:
         return None
     return dataclasses.replace(
         case, inputs=tuple(known), shapes=shapes, lists=elements, sizes=fewer
+    )
+
+
+def _is_large(case: OpCase) -> bool:
+    return (
+        case.num_elements > _MOST_ELEMENTS or case.work > _MOST_WORK or case.num_bytes > _MOST_BYTES
     )
 
 

@@ -63,10 +63,13 @@ class Edges:
 
 def device_classes(problem: Problem) -> DeviceClasses:
     """Classes in the order of their first devices."""
-    seconds = np.where(problem.allowed(), problem.op_seconds, np.inf)
-    number: dict[tuple[bytes, int], int] = {}
+    allowed, number = problem.allowed(), dict[tuple[bytes, int], int]()
+
+    def seconds_on(devices: int | LongArray) -> FloatArray:
+        return np.where(allowed[:, devices], problem.op_seconds[:, devices], np.inf)
+
     keys = [
-        (seconds[:, device].tobytes(), int(problem.device_slots[device]))
+        (seconds_on(device).tobytes(), int(problem.device_slots[device]))
         for device in range(problem.num_devices)
     ]
     class_of_device = np.array([number.setdefault(key, len(number)) for key in keys])
@@ -75,7 +78,7 @@ def device_classes(problem: Problem) -> DeviceClasses:
         class_of_device=class_of_device.astype(np.int32),
         num_devices=np.bincount(class_of_device).astype(np.int64),
         slots=problem.device_slots[first].astype(np.float64),
-        seconds=np.ascontiguousarray(seconds[:, first]),
+        seconds=np.ascontiguousarray(seconds_on(first.astype(np.int64))),
         room_bytes=np.bincount(class_of_device, weights=np.floor(problem.usable_bytes())).astype(
             np.float64
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
 import math
@@ -12,13 +13,16 @@ from typing import Any
 import psutil
 
 from graphs.errors import ModelError, VerificationError
+from rewrite.one_of_alike import LEAST_NODES
 from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
-from rewrite.split.prove_loads import LOADS, LoadProof, prove_loads
+from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
 from rewrite.split.prove_norms import NormsProof, prove_norms
+from rewrite.split.prove_ops import OpsProof, begun_ops, prove_ops
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
+from rewrite.split.run_cases import BegunCases
 from rewrite.split.split_model import SplitModel
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption
@@ -44,6 +48,21 @@ class Written:
     is_loaded: bool
 
 
+def begun_ops_of(split: SplitModel) -> BegunCases | None:
+    """Begins to prove the ops of a large step, beside what comes before their proof.
+
+    Of a smaller one whole steps may be run meanwhile, which need time and memory themselves.
+    """
+    if not _is_large(split):
+        return None
+    free = psutil.virtual_memory().available / 2
+    return begun_ops(split.flat, split.decisions, split.num_shards, free)
+
+
+def _is_large(split: SplitModel) -> bool:
+    return len(split.step.graph_def.node) >= LEAST_NODES
+
+
 def proven_split(
     split: SplitModel,
     written: Written,
@@ -51,6 +70,7 @@ def proven_split(
     run: Decision,
     seconds: float,
     interruption: Interruption,
+    begun: BegunCases | None = None,
 ) -> Mapping[str, Any]:
     """Proves a split step; after Ctrl-C by its structure alone. Warns of what isn't proven.
 
@@ -61,6 +81,7 @@ def proven_split(
       run: whether whole steps are run and compared, too, and under which limits.
       seconds: what is left for running whole steps.
       interruption: knows of Ctrl-C.
+      begun: of `begun_ops_of`.
 
     Returns:
       What report.json says of it.
@@ -70,13 +91,20 @@ def proven_split(
         it could be proven.
     """
     _require_written(split)
-    whole = interruption.unless_seen(lambda: _proof(split, feeds, run, seconds), None)
-    norms = NormsProof()
-    if whole is not None and not whole.differing:
-        norms = interruption.unless_seen(lambda: _norms(split), norms)
-    loads = None
-    if whole is not None and not written.is_loaded and not whole.differing:
-        loads = interruption.unless_seen(lambda: _loading(split, written), None)
+    norms, loads = NormsProof(), None
+    with contextlib.ExitStack() as beside:
+        limits = _limits(run, seconds)
+        ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
+        load = None
+        if ops is not None and not written.is_loaded and _is_large(split) and not ops.differing:
+            load = interruption.unless_seen(
+                lambda: beside.enter_context(_begun_load(split, written)), None
+            )  # beside reading its structure
+        whole = interruption.unless_seen(lambda: _proof(split, feeds, limits, ops), None)
+        if whole is not None and not whole.differing:
+            norms = interruption.unless_seen(lambda: _norms(split), norms)
+            if not written.is_loaded:
+                loads = interruption.unless_seen(lambda: _loaded(split, written, load), None)
     if whole is None or (loads is None and not written.is_loaded):
         _require_joints(split)
         unproven = "interrupted before it was proven"
@@ -99,17 +127,30 @@ def proven_split(
     return {**report, "unproven": unproven}
 
 
-def _proof(
-    split: SplitModel, feeds: Mapping[str, Any], run: Decision, seconds: float
-) -> SplitProof:
+def _limits(run: Decision, seconds: float) -> ProofLimits:
     free = psutil.virtual_memory().available / 2
     if run.limits is None:
-        limits = ProofLimits(OPS_SECONDS, 0.0, free, run.why)
-    else:
-        most = min(run.limits.all_seconds, max(seconds, 0.0))
-        limits = ProofLimits(
-            OPS_SECONDS, most if math.isfinite(most) else 600.0, run.limits.memory_bytes or free
-        )
+        return ProofLimits(OPS_SECONDS, 0.0, free, run.why)
+    most = min(run.limits.all_seconds, max(seconds, 0.0))
+    return ProofLimits(
+        OPS_SECONDS, most if math.isfinite(most) else 600.0, run.limits.memory_bytes or free
+    )
+
+
+def _ops(split: SplitModel, limits: ProofLimits, begun: BegunCases | None) -> OpsProof:
+    return prove_ops(
+        split.flat,
+        split.decisions,
+        split.num_shards,
+        limits.op_seconds,
+        limits.memory_bytes,
+        begun,
+    )
+
+
+def _proof(
+    split: SplitModel, feeds: Mapping[str, Any], limits: ProofLimits, ops: OpsProof | None
+) -> SplitProof:
     return prove_split(
         split.flat,
         split.properties,
@@ -118,6 +159,7 @@ def _proof(
         split.num_shards,
         limits,
         feeds,
+        ops=ops,
     )
 
 
@@ -126,9 +168,16 @@ def _norms(split: SplitModel) -> NormsProof:
     return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
 
 
-def _loading(split: SplitModel, written: Written) -> LoadProof:
+def _begun_load(split: SplitModel, written: Written) -> BegunLoad:
     free = psutil.virtual_memory().available / 2
-    return prove_loads(split.given, written.directory, written.tags, free)
+    return BegunLoad(split.given, written.directory, written.tags, free)
+
+
+def _loaded(split: SplitModel, written: Written, begun: BegunLoad | None) -> LoadProof:
+    if begun is not None:
+        return begun.proof()
+    with _begun_load(split, written) as load:
+        return load.proof()
 
 
 def _unproven(proof: SplitProof) -> str:
@@ -183,7 +232,7 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
         "parts what they give whole"
     )
     if smaller := proof["smaller_ops"]:
-        text += f" ({smaller:,} of them tried in few shards of few entries)"
+        text += f" ({smaller:,} of them tried in few shards of few entries, with narrow weights)"
     text += f"; {joints}"
     if norms := proof["norms"]["distinct"]:
         text += f"; {proof['norms']['proven']:,} of {norms:,} batch normalisations are as fused"

@@ -76,7 +76,8 @@ def main() -> None:
 def in_order(placed: Simulated) -> Simulated:
     """The same placement with the control edges that fix the best order found."""
     best = ordered(placed.problem, placed.device_of_op)
-    return simulated(best.edged.problem, best.edged.renumbered(placed.device_of_op))
+    edged = best.edged()
+    return simulated(edged.problem, edged.renumbered(placed.device_of_op))
 
 
 def pipeline(problem: Problem) -> IntArray:

@@ -44,11 +44,13 @@ def main(argv: list[str]) -> None:
         what = connection.recv()
         if what == "silence":
             return
-        connection.send({"asked": what, "folder": os.getcwd(), "arguments": arguments})
+        files = [] if os.getcwd() == "/" else os.listdir()
+        about = {"folder": os.getcwd(), "files": files, "arguments": arguments}
+        connection.send({"asked": what, **about})
         if what == "twice":
             connection.send("the last")
             return
-        if what == "end":
+        if what.startswith("end"):
             return
         if what == "fail":
             raise RuntimeError("the last line")
@@ -71,6 +73,12 @@ def test_a_child_answers_from_a_folder_of_its_own():
     answer = ask_child(MODULE, "end", 60)
     assert answer["asked"] == "end" and answer["arguments"] == []
     assert not os.path.exists(answer["folder"])
+
+
+def test_a_long_request_arrives_as_it_is_and_leaves_no_file():
+    long = "end" + "x" * 1_000_000
+    answer = ask_child(MODULE, long, 60)
+    assert answer["asked"] == long and answer["files"] == []
 
 
 def test_the_last_message_is_the_answer():
@@ -100,7 +108,8 @@ def test_a_child_that_hangs_is_ended():
 
 
 def test_a_conversation_with_a_child(child):
-    assert child.ask("a", 60) == {"asked": "a", "folder": "/", "arguments": ["one", "two"]}
+    said = {"asked": "a", "folder": "/", "files": [], "arguments": ["one", "two"]}
+    assert child.ask("a", 60) == said
     with pytest.raises(TimeoutError):
         child.receive(0.0)
     assert child.ask("end", 60)["asked"] == "end"

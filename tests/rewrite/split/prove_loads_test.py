@@ -7,6 +7,7 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.model_builder import build_saved_model
 from rewrite.order.marks import MARK, add_marked
+from rewrite.split import loadable_model
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE, prove_loads
 from rewrite.split.split_model import split_model
@@ -21,7 +22,7 @@ def written(tmp_path, monkeypatch):
     split = split_model(given, 4).source
     built = build_saved_model(split, tmp_path / "folder", without_values=True)
     monkeypatch.setattr(module, "AskedChild", ChildHere)
-    monkeypatch.setattr(module, "LEAST_NODES", 0)
+    monkeypatch.setattr(loadable_model, "LEAST_NODES", 0)
     monkeypatch.setattr(ChildHere, "asked", [])
     return given, built.directory
 
@@ -80,4 +81,4 @@ def test_a_model_of_objects_is_loaded_whole(written):
     _, directory = written
     _change(directory, lambda meta_graph: meta_graph.object_graph_def.nodes.add())
     meta_graph = sniff(directory).proto.meta_graphs[0]
-    assert module._with_one_of_alike(meta_graph) is None
+    assert loadable_model.with_one_of_alike(meta_graph) is None

@@ -10,11 +10,11 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer
 from graphs.host.child import ChildError
-from rewrite.split import prove_ops as proving
+from rewrite.split import run_cases as running
 from rewrite.split.decide import decide
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
-from rewrite.split.prove_ops import NotProven, prove_ops
+from rewrite.split.prove_ops import NotProven, begun_ops, prove_ops
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded
@@ -138,11 +138,53 @@ def test_a_case_that_ends_the_child_counts_and_the_others_are_proven(monkeypatch
             done.append([CaseOutcome()] * len(batch))
         return OutcomesSoFar(done)
 
-    monkeypatch.setattr(proving, "ask_child", ask)
-    outcomes, _ = proving.prove_cases(cases, 10.0, None)
+    monkeypatch.setattr(running, "ask_child", ask)
+    outcomes, _ = running.prove_cases(cases, 10.0, None)
     why = "it ended the process: it was killed by SIGSEGV"
     assert outcomes[1] == CaseOutcome(not_proven=why)
     assert [outcome for outcome in outcomes if outcome == CaseOutcome()]
+
+
+class BegunChild:
+    """An AskedChild that does some batches and then ends."""
+
+    done = 100
+    is_closed = False
+
+    def __init__(self, module):
+        pass
+
+    def ask(self, request):
+        done = [outcomes_of(batch) for batch in request.batches[: self.done]]
+        self._answer = OutcomesSoFar(done, "" if len(request.batches) <= self.done else "killed")
+
+    def answer(self, seconds):
+        return self._answer
+
+    def close(self):
+        type(self).is_closed = True
+
+
+@pytest.mark.parametrize("done", [100, 1])
+def test_what_a_child_has_begun_is_not_done_again(monkeypatch, done):
+    flat, _, decisions, _ = decided("matmul")
+    asked = []
+
+    def here(module, request, seconds):
+        asked.extend(case.name for batch in request.batches for case in batch)
+        return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
+
+    monkeypatch.setattr(running, "_BATCH_CASES", 1)
+    monkeypatch.setattr(running, "ask_child", here)
+    monkeypatch.setattr(BegunChild, "done", done)
+    monkeypatch.setattr(running, "AskedChild", BegunChild)
+    with begun_ops(flat, decisions, 2) as begun:
+        proof = prove_ops(flat, decisions, 2, begun=begun)
+    assert BegunChild.is_closed
+    assert len(asked) == max(len(begun.cases) - done - 1, 0)
+    ended = [missing.reason for missing in proof.not_proven]
+    assert ended == ["it ended the process: killed"] * (done < len(begun.cases))
+    assert proof.proven_ops == len(begun.cases) - len(ended)
 
 
 def test_what_has_no_inputs_to_make_up_is_named():

@@ -7,11 +7,15 @@ import dataclasses
 
 import pytest
 import tensorflow as tf
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
+from graphs.errors import ModelError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.pass_base import RewriteError
+from rewrite.split import prove_written as writing
 from rewrite.split.prove_written import prove_written
+from rewrite.split.same_nodes import has_nodes_of, origin
 from rewrite.split.split_model import split_model
 from tests.rewrite.split.emission_test import graph_def, saved_model_v1
 from tests.rewrite.split.split_model_test import _saved
@@ -76,6 +80,52 @@ def test_a_step_that_is_written_otherwise_is_found(split, change):
     prove_written(split.source, split.step, split.outputs)
     with pytest.raises(RewriteError, match="reading the written step"):
         prove_written(changed(split, change), split.step, split.outputs)
+
+
+@pytest.fixture(scope="module")
+def graph_split(tmp_path_factory):
+    path, options = graph_def(tmp_path_factory.mktemp("graph"))
+    return split_model(load(path, options), 2)
+
+
+def test_a_graph_with_the_very_nodes_of_the_step_is_not_opened(graph_split, monkeypatch):
+    monkeypatch.setattr(writing, "flatten", lambda *_: pytest.fail("it was opened"))
+    prove_written(graph_split.source, graph_split.step, graph_split.outputs)
+
+
+def outputs_turned(nodes, graph):
+    values = named(nodes, "IdentityN", "")
+    values.input[0] = named(nodes, "ConcatV2", "").name
+
+
+def without_an_update(nodes, graph):
+    for node in nodes:
+        kept = [each for each in node.input if "GradientDescent" not in each]
+        del node.input[:]
+        node.input.extend(kept)
+
+
+def lost(nodes, graph):
+    nodes.remove(named(nodes, "MatMul", "shard_1"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [another_shard, transposed, turned_around, one_update_more, outputs_turned, lost,
+     without_an_update],
+)  # fmt: skip
+def test_nodes_that_are_not_the_very_same_are_read_one_by_one(graph_split, change):
+    assert has_nodes_of(graph_split.source, graph_split.step, graph_split.outputs)
+    source = changed(graph_split, change)
+    assert not has_nodes_of(source, graph_split.step, graph_split.outputs)
+    with pytest.raises((RewriteError, ModelError)):
+        prove_written(source, graph_split.step, graph_split.outputs)
+
+
+def test_what_is_handed_on_in_a_circle_has_no_origin():
+    nodes = {name: NodeDef(op="Identity", name=name, input=[of]) for name, of in ("ab", "ba")}
+    with pytest.raises(RewriteError, match="in a circle"):
+        origin(nodes, "a:0")
 
 
 def test_outputs_that_change_places_are_found(tmp_path):

@@ -6,15 +6,19 @@ import dataclasses
 
 import numpy as np
 import pytest
+from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from rewrite.split import prove_ops
+from rewrite.split import narrower_case as narrowing
+from rewrite.split import run_cases
 from rewrite.split import smaller_case as shrinking
+from rewrite.split.narrower_case import narrower_case
+from rewrite.split.op_case import CaseInput, OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import CaseOutcome
 from rewrite.split.smaller_case import smaller_case
-from rewrite.split.states import Sharded, shard_sizes
+from rewrite.split.states import Partial, Sharded, Whole, shard_sizes
 from tests.rewrite.split.prove_ops_test import WRONG, cases_of, decided
 from tests.rewrite.split.rules_test import CASES
 
@@ -42,14 +46,18 @@ def test_all_rules_are_proven_when_smaller():
 
 @pytest.mark.parametrize("name", sorted(WRONG.keys() - {WRONG_ATTRIBUTES}))
 def test_a_wrong_answer_is_not_proven_when_smaller(name):
+    small = smaller_case(_wrong_case(name))
+    assert small is None or outcomes_of([small])[0] != CaseOutcome()
+
+
+def _wrong_case(name):
     flat, _, decisions, op = decided(name)
     right = decisions.answer_of_op[op]
     right = right if isinstance(right, Split) else Split((), ())
     answers = {**decisions.answer_of_op, op: dataclasses.replace(right, **WRONG[name])}
     changed = dataclasses.replace(decisions, answer_of_op=answers)
     (case,) = (case for case in op_cases(flat, changed, 2) if case.name == op)
-    small = smaller_case(case)
-    assert small is None or outcomes_of([small])[0] != CaseOutcome()
+    return case
 
 
 def test_what_fails_when_smaller_is_run_as_it_is(monkeypatch):
@@ -60,8 +68,8 @@ def test_what_fails_when_smaller_is_run_as_it_is(monkeypatch):
         asked.append([case.sizes for case in batches])
         return [CaseOutcome(differs="its values differ")] * len(batches)
 
-    monkeypatch.setattr(prove_ops, "_outcomes", answered)
-    outcomes, smaller = prove_ops.prove_cases(cases, 10.0, None)
+    monkeypatch.setattr(run_cases, "_outcomes", answered)
+    outcomes, smaller = run_cases.prove_cases(cases, 10.0, None)
     assert smaller == 0
     assert asked == [[(2, 1)] * len(cases), [cases[0].sizes] * len(cases)]
     assert outcomes[0].differs == "its values differ"
@@ -95,3 +103,71 @@ def test_small_cases_stay_as_they_are(monkeypatch):
 def test_shards_that_differ_in_size_stay_so(monkeypatch, batch, shards, wanted):
     monkeypatch.setattr(shrinking, "_FEWEST", 2)
     assert shrinking._fewer(shard_sizes(batch, shards)) == wanted
+
+
+@pytest.fixture
+def other_sizes(monkeypatch):
+    """All sizes but 1 become others, as wide ones become narrow."""
+    monkeypatch.setattr(narrowing, "_WIDE", 1)
+    monkeypatch.setattr(narrowing, "_NARROW", range(4, 40, 2))
+
+
+def test_all_rules_are_proven_with_other_sizes(other_sizes):
+    cases = [case for name in CASES for case in cases_of(name, 2)]
+    narrower = [each for each in map(narrower_case, cases) if each]
+    assert len(narrower) > 40
+    wrong = [(each.name, each.node.op, outcome)
+             for each, outcome in zip(narrower, outcomes_of(narrower), strict=True)
+             if outcome != CaseOutcome()]  # fmt: skip
+    assert not wrong
+
+
+@pytest.mark.parametrize("name", sorted(WRONG.keys() - {WRONG_ATTRIBUTES}))
+def test_a_wrong_answer_is_not_proven_with_other_sizes(name, other_sizes):
+    other = narrower_case(_wrong_case(name))
+    assert other is None or outcomes_of([other])[0] != CaseOutcome()
+
+
+CUT = (768, 3072), Sharded(0)
+
+
+def _case(op, shapes, states, values=(None, None, None), output=CUT, **attrs):
+    """A case of an op with inputs of these shapes and states, in three shards of 256 entries."""
+    inputs = tuple(CaseInput(shape, "int32" if isinstance(value, np.ndarray) else "float32", *more)
+                   for shape, *more in zip(shapes, states, values, strict=False)
+                   for value in more[1:])  # fmt: skip
+    node = NodeDef(op=op)
+    for key, number in attrs.items():
+        node.attr[key].i = number
+    return OpCase("op", 1, node, node, inputs, (output[1],), {}, (output[0],), (256,) * 3, False,
+                  None)  # fmt: skip
+
+
+def test_wide_sizes_become_narrow_ones_but_for_that_of_the_batch():
+    narrow = narrower_case(_case("MatMul", [(768, 768), (768, 3072)], [Sharded(0), Whole()]))
+    assert [each.shape for each in narrow.inputs] == [(768, 256), (256, 272)]
+    assert narrow.shapes == [(768, 272)]
+
+
+def test_a_narrow_size_is_none_that_is_there():
+    narrow = narrower_case(_case("MatMul", [(768, 256), (256, 3072)], [Sharded(0), Whole()]))
+    assert [each.shape for each in narrow.inputs] == [(768, 256), (256, 272)]
+
+
+def test_a_size_in_a_known_input_becomes_narrow_too():
+    case = _case("UnsortedSegmentSum", [(768, 64), (768,), ()], [Sharded(0), Sharded(0), Whole()],
+                 (None, None, np.array(3072)), ((3072, 64), Partial()))  # fmt: skip
+    narrow = narrower_case(case)
+    assert (narrow.inputs[2].value, narrow.shapes) == (256, [(256, 64)])
+
+
+@pytest.mark.parametrize(
+    "case",
+    [_case("MatMul", [(768, 64), (64, 64)], [Sharded(0), Whole()], output=((768, 64), Sharded(0))),
+     _case("Reshape", [(768, 3072), (2,)], [Sharded(0), Whole()]),
+     _case("Gather", [(3072, 64), (3072,)], [Whole(), Whole()], (None, np.arange(3072))),
+     _case("Split", [(768, 3072)], [Sharded(0)], split_dim_size=1024)],
+    ids=["nothing wide", "products", "known and wide", "a size in an attribute"],
+)  # fmt: skip
+def test_what_cannot_be_narrow_stays(case):
+    assert narrower_case(case) is None

@@ -11,16 +11,22 @@ import pytest
 
 from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
-from rewrite.split import prove_loads, prove_ops
+from rewrite.split import prove_loads, run_cases
 from rewrite.split.prove_ops import NotProven
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import OutcomesSoFar
 from rewrite.split.prove_split import SplitProof
 from tests.rewrite.split.child_here import ChildHere
+from tests.rewrite.split.prove_ops_test import BegunChild
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tfplace.choosing import split_proof
 from tfplace.choosing.run_estimate import Decision
-from tfplace.choosing.split_proof import Written, proven_split, split_proof_sentence
+from tfplace.choosing.split_proof import (
+    Written,
+    begun_ops_of,
+    proven_split,
+    split_proof_sentence,
+)
 from tfplace.interruption import Interruption
 
 NO_RUN = Decision(None, "it would take 3 hours")
@@ -31,7 +37,7 @@ def no_children(monkeypatch):
     def outcomes(module, request, seconds):
         return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
 
-    monkeypatch.setattr(prove_ops, "ask_child", outcomes)
+    monkeypatch.setattr(run_cases, "ask_child", outcomes)
     monkeypatch.setattr(prove_loads, "AskedChild", ChildHere)
 
 
@@ -54,6 +60,24 @@ def test_all_ops_are_proven_and_the_model_loaded_where_no_time_is_left(emitted):
     assert "NOT PROVEN" not in split_proof_sentence(report)
 
 
+def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monkeypatch):
+    monkeypatch.setattr(split_proof, "LEAST_NODES", 0)
+    monkeypatch.setattr(run_cases, "AskedChild", BegunChild)
+    monkeypatch.setattr(run_cases, "ask_child", None)
+    monkeypatch.setattr(ChildHere, "asked", [])
+    split, made = emitted
+    written = Written(Path(made), ["serve"], False)
+    with begun_ops_of(split) as begun:
+        report = proven_split(split, written, {}, NO_RUN, 0.0, Interruption(), begun)
+    assert report["proven_ops"] == report["distinct_ops"] > 10
+    assert (report["loads"], report["unproven"], len(ChildHere.asked)) == ("loads", "", 1)
+    assert BegunChild.is_closed
+
+
+def test_a_smaller_step_begins_with_what_comes_first(emitted):
+    assert begun_ops_of(emitted[0]) is None
+
+
 def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):
     monkeypatch.setattr(split_proof, "OPS_SECONDS", 0.0)
     with pytest.raises(VerificationError, match=r"no proof of .* distinct split ops .*not run"):
@@ -62,7 +86,7 @@ def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):
 
 def found(run):
     missing = [NotProven("Svd", 2, "the time for proving ops was used up")]
-    return lambda *_: SplitProof(9, 7, missing, (), None, run)
+    return lambda *_, **__: SplitProof(9, 7, missing, (), None, run)
 
 
 def test_what_was_not_proven_is_said_aloud_and_in_the_report(emitted, monkeypatch, caplog):

@@ -116,7 +116,7 @@ def simulated_in_order(
     """
     if not isinstance(prepared.order, ModelOrder):
         return without or simulated(prepared.problem, device_of_op)
-    edged = prepared.order.ordered(prepared, device_of_op).edged
+    edged = prepared.order.ordered(prepared, device_of_op).edged()
     return simulated(edged.problem, edged.renumbered(device_of_op))
 
 

@@ -52,8 +52,8 @@ class Ordered:
     """A placement and the order that was found for it.
 
     Attributes:
+      problem: without these edges.
       edges: in the problem's own numbers; none where no order beats first come, first served.
-      edged: the problem with these edges.
       device_of_op: i4[N] the placement, in the problem's own numbers.
       outcome: what the placement takes with them.
       without: what it takes without.
@@ -61,13 +61,17 @@ class Ordered:
       rank: i4[N] what the other edges keep to; None where there are no others.
     """
 
+    problem: Problem
     edges: OrderEdges
-    edged: EdgedProblem
     device_of_op: IntArray
     outcome: Outcome
     without: Outcome
     reads: OrderEdges = NO_EDGES
     rank: IntArray | None = None
+
+    def edged(self) -> EdgedProblem:
+        """The problem with these edges, made anew: of a large one it takes 0.1 GB and more."""
+        return with_order_edges(self.problem, self.edges)
 
 
 def ordered(
@@ -90,7 +94,7 @@ def ordered(
     """
     anchors = anchors or anchors_of(problem)
     without = simulated(problem, device_of_op).outcome
-    best = Ordered(NO_EDGES, with_order_edges(problem, NO_EDGES), device_of_op, without, without)
+    best = Ordered(problem, NO_EDGES, device_of_op, without, without)
     if time.monotonic() >= until:
         return best
     ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
@@ -104,7 +108,7 @@ def ordered(
         edged = with_order_edges(problem, edges)
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
         if _is_better(outcome, best.outcome):
-            best = Ordered(edges, edged, device_of_op, outcome, without, reads, rank)
+            best = Ordered(problem, edges, device_of_op, outcome, without, reads, rank)
     return best
 
 

@@ -125,7 +125,9 @@ def test_never_worse_always_within_devices_and_as_the_reference_has_it(seed):
     assert found.outcome.step_seconds <= found.without.step_seconds
     edges = found.edges
     assert np.array_equal(device_of_op[edges.before], device_of_op[edges.after])
-    placement = found.edged.renumbered(device_of_op)
-    expected, peaks = reference_run(found.edged.problem, placement.tolist())
+    assert found.problem is problem  # not one with edges for each order that is kept
+    edged = found.edged()
+    placement = edged.renumbered(device_of_op)
+    expected, peaks = reference_run(edged.problem, placement.tolist())
     assert found.outcome.step_seconds == pytest.approx(expected, rel=1e-9)
     assert list(found.outcome.peak_bytes) == peaks

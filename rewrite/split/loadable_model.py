@@ -1,0 +1,71 @@
+"""A written model made loadable here: without other hosts, a large one with less in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from graphs.loading.sniff import SAVED_MODEL_FILES
+from graphs.names import op_of
+from rewrite.emit import leaving_out
+from rewrite.emit_forms import write_cleared
+from rewrite.one_of_alike import LEAST_NODES, one_of_alike
+from rewrite.order.marks import without_order
+
+
+def loadable(directory: Path, is_elsewhere: bool, cleared: Path) -> str:
+    """The model, without devices where some mean other tasks than this process."""
+    if is_elsewhere:
+        write_cleared(directory, cleared)
+    return str((cleared if is_elsewhere else directory).absolute())
+
+
+def with_one_of_alike(meta_graph: Any) -> Any:
+    """A SavedModel with one op of each kind in its graph; None for a small one, or one of objects.
+
+    TensorFlow's loader makes every op of a graph anew, one by one in Python: 70 s and 5 GB for
+    180,000 of them. What is given loses its other ops, too: a copy of it would be as large again.
+    """
+    collections = meta_graph.collection_def.values()
+    if (
+        len(meta_graph.graph_def.node) < LEAST_NODES
+        or meta_graph.HasField("object_graph_def")
+        or any(not each.HasField("node_list") for each in collections)
+    ):
+        return None
+    saver = meta_graph.saver_def
+    run = [saver.save_tensor_name, saver.restore_op_name, saver.filename_tensor_name]
+    run += [name for each in collections for name in each.node_list.value]
+    named = [
+        info.name
+        for signature in meta_graph.signature_def.values()
+        for infos in (signature.inputs, signature.outputs)
+        for info in infos.values()
+    ]
+    alike = one_of_alike(
+        without_order(meta_graph.graph_def),  # whose edges lead to ops that are left out
+        {op_of(each) for each in run},
+        {op_of(each) for each in named},
+    )
+    if alike is None:
+        return None
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    meta_graph.graph_def.CopyFrom(alike.graph_def)
+    result = SavedModel(saved_model_schema_version=1)
+    result.meta_graphs.add().CopyFrom(meta_graph)
+    return result
+
+
+def write_beside(directory: Path, saved_model: Any, target: Path) -> None:
+    """Writes a SavedModel with the files of another one."""
+    ignore = leaving_out(set(SAVED_MODEL_FILES), directory.absolute())
+    shutil.copytree(directory.absolute(), target, ignore=ignore, copy_function=os.symlink)
+    (target / SAVED_MODEL_FILES[0]).write_bytes(saved_model.SerializeToString())
+
+
+def is_elsewhere(device: str) -> bool:
+    """Whether a device string means another task than this process."""
+    return "/job:" in device and "/job:localhost" not in device
