@@ -112,6 +112,10 @@ CASES = {
         input=i, size=6, weights=floats(0), binary_output=True), False),
     "histogram": ([X], [0], lambda x: tf.histogram_fixed_width(x, [-1.0, 1.0], 4), True),
     "rows by places": ([ints(2, BATCH, 2)], [0], lambda i: tf.gather_nd(floats(2, 2, 3), i), True),
+    "rows of a variable by places": (
+        [ints(2, BATCH, 2)], [0],
+        lambda i: tf.gather_nd(tf.compat.v1.get_variable("v", (2, 2, 3), use_resource=True), i), 1,
+    ),
     "rows by places, both cut": (
         [ints(2, BATCH, 1), X], [0, 0], lambda i, x: tf.gather_nd(x, i), True,
     ),
