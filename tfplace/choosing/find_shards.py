@@ -62,6 +62,8 @@ LOOK_SHARE, MOST_LOOKS = 0.05, 2
 """Before a number is read that a better unsplit step would rule out, that step is searched on, for
 so much of the budget, so often."""
 
+SERVED = "not tried: it serves batches of any size; split, it takes none smaller than its shards"
+
 
 class ShardSearch:
     """One search over numbers of shards.
@@ -105,7 +107,11 @@ class ShardSearch:
           decided: called with the problem that gets the last and longest search.
         """
         self._first(1, self._whole)
-        if len(working_devices(self._whole.problem)) > 1:
+        num_devices = len(working_devices(self._whole.problem))
+        if num_devices > 1 and self._whole.serves_any_batch and self._is_any_known():
+            counts = shard_counts(num_devices)
+            self.skipped = [TriedShards(shards, reason=SERVED) for shards in counts]
+        elif num_devices > 1:
             self._begin_long()
             self._try_others()
         if self._options.problem.order != NONE and not self._is_any_known():

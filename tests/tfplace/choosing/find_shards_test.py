@@ -30,6 +30,7 @@ class _Prepared:
     unlimited: object = None
     steps_read: object = None
     timed: object = None
+    serves_any_batch: bool = False
     costs = types.SimpleNamespace(source="analytic")
 
     @property
@@ -54,6 +55,7 @@ class _World:
         self.least, self.pieces = dict[int, float](), list[float]()
         self.longer, self.in_pieces = 0.995, math.inf
         self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
+        self.serves_any_batch = False
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
@@ -97,7 +99,7 @@ class _World:
 
     def run(self, order="none", **options):
         given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
-        first: Any = _Prepared(_PROBLEM, 1)
+        first: Any = _Prepared(_PROBLEM, 1, serves_any_batch=self.serves_any_batch)
         search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
         self.read = prepared.steps_read
@@ -267,6 +269,17 @@ def test_what_fits_only_when_it_is_split_is_found(monkeypatch):
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 8
     assert tried[1].step_seconds is None and tried[1].reason
+
+
+def test_what_serves_any_batch_is_split_only_where_nothing_else_fits(monkeypatch):
+    """Requests of one entry would fail."""
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.serves_any_batch = True
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and [*tried] == [1, 2, 4, 8] and "any size" in tried[4].reason
+    world = _World(monkeypatch, {1: math.inf, 2: 1.0, 4: 0.9, 8: 0.8})
+    world.serves_any_batch = True
+    assert world.run(budget_seconds=100.0)[0] == 8
 
 
 def test_trials_are_shared_out_like_seconds(monkeypatch):
