@@ -55,6 +55,9 @@ FIRST_SHARE = 0.06
 MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
 """Of the budget, by when another number's first search has to begin: the best one needs the rest.
 A shard for each device is so often the best that it may take longer."""
+PROMISING = 4.0
+"""Where the work of a shard for each device takes so many times less than the best unsplit step,
+reading it may take as long as the budget, whatever was used before: no other search gains that."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
@@ -192,11 +195,15 @@ class ShardSearch:
             shards = next_count(num_devices, steps, passed, first)
             if shards is None:
                 return
+            promises = shards == first and steps[1] >= PROMISING * least.get(shards, math.inf)
             share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
-            left = share * self._options.budget_seconds - self._elapsed()
+            budget = self._options.budget_seconds
+            left = budget if promises else share * budget - self._elapsed()
             reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
+                if promises:  # then the most that can be read
+                    first = max((each for each in least if 1 < each < shards), default=first)
             elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
                 num_looks += 1
                 self._look(LOOK_SHARE * self._options.budget_seconds)

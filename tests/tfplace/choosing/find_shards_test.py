@@ -200,6 +200,18 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     assert world.now == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize(("reading", "read"), [(30.0, 4), (45.0, 2), (60.0, 1)])
+def test_what_promises_most_is_read_unless_it_takes_more_than_the_budget(
+    monkeypatch, reading, read
+):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.3, 4: 0.2})
+    world.least = {2: 0.2, 4: 0.1, 8: 0.1}
+    world.reading = reading  # 4 take 75, 112 or 150 s, 2 take 60, 90 or 120 s
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == read
+    assert [each for each in (4, 2) if "too much" in tried[each].reason] == [4, 2][: 2 - read // 2]
+
+
 @pytest.mark.parametrize("longer", [0.5, 1.5])
 def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(monkeypatch, longer):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
