@@ -115,8 +115,12 @@ class ShardSearch:
             counts = shard_counts(num_devices)
             self.skipped = [TriedShards(shards, reason=SERVED) for shards in counts]
         elif num_devices > 1:
-            self._begin_long()
-            self._try_others()
+            least = self._least_steps(shard_counts(num_devices))
+            first = first_count(_work_of_devices(self._whole.problem))
+            # An unsplit step that can't come near is not searched any longer.
+            if least.get(1, 0.0) < PROMISING * least.get(first, math.inf):
+                self._begin_long()
+            self._try_others(first, least)
         if self._options.problem.order != NONE and not self._is_any_known():
             self._try_in_turn()
         best = min(each.step_seconds for each in self.tried)
@@ -184,11 +188,9 @@ class ShardSearch:
         tied = [each for each in self.tried if each.step_seconds <= limit]
         return min(tied, key=lambda each: each.shards)
 
-    def _try_others(self) -> None:
+    def _try_others(self, first: int, least: Mapping[int, float]) -> None:
         """Tries other numbers, from the number of devices on, while there is time."""
-        num_devices = len(working_devices(self._whole.problem))
-        least = self._least_steps(shard_counts(num_devices))
-        first, num_looks = first_count(_work_of_devices(self._whole.problem)), 0
+        num_devices, num_looks = len(working_devices(self._whole.problem)), 0
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]

@@ -219,10 +219,10 @@ def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(mo
     _, tried, searched = world.run(budget_seconds=100.0)
     assert [shards for shards, *_ in world.searches] == [1, 4, 1]
     assert world.last == "the rest of the long search"
-    assert world.pieces == [94.0, 94.0]  # beside the estimate and beside reading four shards
+    assert world.pieces == [94.0]  # beside reading four shards
     assert tried[1].step_seconds == min(0.3, 0.3 * longer)
     told = {each.name: each.num_trials for each in searched.beside}
-    assert told == {"unsplit": 20, "4 shards": 10}
+    assert told == {"unsplit": 15, "4 shards": 10}
     world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
     world.run(budget_seconds=100.0)
     assert world.last is None
@@ -245,10 +245,15 @@ def test_what_a_better_unsplit_step_would_rule_out_is_read_only_after_a_longer_l
     assert world.parts == (2 if bound < 0.25 else 0)
 
 
-@pytest.mark.parametrize("piece", [1, 2])
-def test_a_signal_beside_reading_loses_nothing(monkeypatch, piece):
+def test_an_unsplit_step_that_cannot_come_near_is_not_searched_longer(monkeypatch):
+    world = _World(monkeypatch, {1: 5.0, 2: 0.5, 4: 0.3, 8: 0.4})
+    world.least, world.bound = {2: 0.2, 4: 0.2, 8: 0.2}, 0.8
+    assert world.run(budget_seconds=100.0)[0] == 4 and not world.pieces
+
+
+def test_a_signal_beside_reading_loses_nothing(monkeypatch):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
-    world.interrupt_beside = piece
+    world.interrupt_beside = 1
     _, tried, searched = world.run(budget_seconds=100.0)
     assert tried[1].step_seconds == 0.3 and searched.result.interrupted
     assert len(world.searches) == 1

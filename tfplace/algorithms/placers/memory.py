@@ -29,7 +29,7 @@ REPAIR_GROUPS = (8, 32)
 NUM_LARGEST = 4
 
 # Of more devices, those with the most room are tried as targets.
-MOST_TARGETS = 12
+MOST_TARGETS = 6
 
 
 def op_bytes_estimate(simulator: Simulator) -> FloatArray:
