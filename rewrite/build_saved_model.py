@@ -5,6 +5,7 @@ The graph's variables are initialised here: TensorFlow runs ops of the user's gr
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from graphs.host.child import connect_to_parent
+from graphs.host.freed_memory import give_back
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization, Variable
 from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
@@ -38,6 +40,8 @@ def main(argv: Sequence[str]) -> None:
     request = pickle.loads(Path(connection.recv()).read_bytes())
     graph_def = request.pop("graph_def")
     alike = _built(request, graph_def)
+    gc.collect()
+    give_back()
     made = Path(request["output_dir"])
     _complete(made / "saved_model.pb", alike, graph_def)
     sync_tree(made)  # beside other work: whoever uses it needn't wait
@@ -49,6 +53,7 @@ def _built(request: Mapping[str, Any], serialized: bytes) -> OneOfAlike | None:
     graph = tf.Graph()
     with graph.as_default():
         meta_graph, alike = _import(request, graph_pb2.GraphDef.FromString(serialized))
+        give_back()  # the large graph, of which few ops are in TensorFlow's
         variables, initialization = request["variables"], request["initialization"]
         signature = _signature(graph, request, request["fetches"])
         saver = _saver(graph, variables)
@@ -76,6 +81,7 @@ def _built(request: Mapping[str, Any], serialized: bytes) -> OneOfAlike | None:
                 initialize(session, initialization, variables)
                 builder.add_meta_graph_and_variables(session, tags, **parts)
                 _forget_values(session, variables)
+                give_back()
         builder.save()
     return alike
 

@@ -22,6 +22,8 @@ from rewrite.clear_devices import ClearDevices
 from rewrite.signature_key import run_signature
 
 _CHILD = "rewrite.build_saved_model"
+_ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0"}
+"""With oneDNN TensorFlow keeps all memory that its tensors ever took, and nothing here needs it."""
 _TIMEOUT_SECONDS = 600.0
 _REQUEST = "request"
 _MADE = "made"
@@ -45,7 +47,7 @@ class ModelBuilder(contextlib.AbstractContextManager["ModelBuilder"]):
 
     def __init__(self, model: str = "") -> None:
         """Starts TensorFlow in the child where the path looks as if it will be needed."""
-        self._child = AskedChild(_CHILD) if os.path.isfile(model) else None
+        self._child = AskedChild(_CHILD, _ENVIRONMENT) if os.path.isfile(model) else None
         self._source: SourceModel | None = None
         self._folder = Path()
 
@@ -69,7 +71,7 @@ class ModelBuilder(contextlib.AbstractContextManager["ModelBuilder"]):
         # In a file: a long message would have to wait until the child has started TensorFlow.
         request = pickle.dumps(_request(source, folder / _MADE, without_values))
         (folder / _REQUEST).write_bytes(request)
-        self._child = self._child or AskedChild(_CHILD)
+        self._child = self._child or AskedChild(_CHILD, _ENVIRONMENT)
         self._child.ask(str(folder / _REQUEST))
 
     @property

@@ -149,11 +149,16 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
     goes with it.
     """
 
-    def __init__(self, module: str) -> None:
-        """Starts `python -m module`, whose `main` calls `connect_to_parent` first."""
+    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+        """Starts `python -m module`, whose `main` calls `connect_to_parent` first.
+
+        Args:
+          module: what runs.
+          environment: as for `start_process`.
+        """
         self._folder = tempfile.TemporaryDirectory(prefix="tfplace_")
         try:
-            self._child = start_child(module, directory=self._folder.name)
+            self._child = start_child(module, (), self._folder.name, environment)
         except BaseException:
             self._folder.cleanup()
             raise
@@ -227,13 +232,19 @@ def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
         return child.answer(timeout_seconds)
 
 
-def start_child(module: str, arguments: Sequence[str] = (), directory: str = "/") -> Child:
+def start_child(
+    module: str,
+    arguments: Sequence[str] = (),
+    directory: str = "/",
+    environment: Mapping[str, str] | None = None,
+) -> Child:
     """Starts `python -m module` with a pipe to it.
 
     Args:
       module: its `main` calls `connect_to_parent` first.
       arguments: what follows the pipe in its argv.
       directory: as for `start_process`.
+      environment: as for `start_process`.
     """
     ours, theirs = Pipe(duplex=True)
     stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
@@ -241,6 +252,7 @@ def start_child(module: str, arguments: Sequence[str] = (), directory: str = "/"
         module,
         [str(theirs.fileno()), *arguments],
         directory,
+        environment,
         stdout=subprocess.DEVNULL,
         stderr=stderr,
         pass_fds=[theirs.fileno()],

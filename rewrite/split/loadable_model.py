@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from rewrite.emit import leaving_out
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
 from rewrite.order.marks import without_order
+from rewrite.split.fewer_restored import Kind, restore_fewer
 
 
 def loadable(directory: Path, is_elsewhere: bool, cleared: Path) -> str:
@@ -22,8 +25,21 @@ def loadable(directory: Path, is_elsewhere: bool, cleared: Path) -> str:
     return str((cleared if is_elsewhere else directory).absolute())
 
 
-def with_one_of_alike(meta_graph: Any) -> Any:
-    """A SavedModel with one op of each kind in its graph; None for a small one, or one of objects.
+@dataclasses.dataclass(frozen=True)
+class Fewer:
+    """A model with one op of each kind, which restores one variable of each.
+
+    Attributes:
+      saved_model: its SavedModel.
+      not_restored: {key in the variables' files: type and shape} of the others.
+    """
+
+    saved_model: Any
+    not_restored: Mapping[str, Kind]
+
+
+def with_one_of_alike(meta_graph: Any) -> Fewer | None:
+    """A model with one op of each kind in its graph; None for a small one, or one of objects.
 
     TensorFlow's loader makes every op of a graph anew, one by one in Python: 70 s and 5 GB for
     180,000 of them. What is given loses its other ops, too: a copy of it would be as large again.
@@ -53,10 +69,13 @@ def with_one_of_alike(meta_graph: Any) -> Any:
         return None
     from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
 
+    not_restored: Mapping[str, Kind] = {}
+    if saver.restore_op_name:
+        not_restored = restore_fewer(alike.graph_def, op_of(saver.restore_op_name))
     meta_graph.graph_def.CopyFrom(alike.graph_def)
     result = SavedModel(saved_model_schema_version=1)
     result.meta_graphs.add().CopyFrom(meta_graph)
-    return result
+    return Fewer(result, not_restored)
 
 
 def write_beside(directory: Path, saved_model: Any, target: Path) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphs.host.child import AskedChild, ChildError
+from graphs.host.freed_memory import give_back
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import bodies
@@ -94,7 +95,7 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
         fewer = with_one_of_alike(wanted)
         self._is_fewer = fewer is not None
         if fewer is not None:
-            write_beside(directory, fewer, folder / "one_of_alike")
+            write_beside(directory, fewer.saved_model, folder / "one_of_alike")
             at = loadable(folder / "one_of_alike", self._is_elsewhere, folder / "fewer")
         else:
             at = self._whole()
@@ -106,7 +107,10 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
             () if given.meta_graph_def is None else tuple(given.meta_graph_def.signature_def),
             b"" if given.saved_model_dir else given.graph_def.SerializeToString(),
             memory_bytes,
+            {} if fewer is None else fewer.not_restored,
         )
+        del meta_graphs, wanted, fewer
+        give_back()
         self._child.ask(self._request)
 
     def _whole(self) -> str:
@@ -121,7 +125,8 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
         if proof.text == LOADS:
             return LoadProof(LOADS_ALIKE)
         with AskedChild(_CHILD) as child:  # only the whole one tells a defect
-            child.ask(dataclasses.replace(self._request, directory=self._whole()))
+            whole = dataclasses.replace(self._request, directory=self._whole(), not_restored={})
+            child.ask(whole)
             return _proof(child, seconds)
 
     def __exit__(self, *error: object) -> None:

@@ -29,6 +29,7 @@ def main(argv: Sequence[str]) -> None:
 def loaded_models(request: LoadRequest) -> LoadedModels:
     """Loads them."""
     written = _why_not(request.directory, request.tags, request.signatures)
+    written = written or _why_not_read(request)
     if not written:
         return LoadedModels()
     if request.given_directory:
@@ -47,6 +48,21 @@ def _why_not(directory: str, tags: Sequence[str], signatures: Sequence[str]) -> 
     # It leaves out what stands for an initialisation or a training op.
     missing = [name for name in signatures if name not in there and not name.startswith("__")]
     return f"it has lost its signatures {', '.join(missing)}" if missing else ""
+
+
+def _why_not_read(request: LoadRequest) -> str:
+    """Why a variable that loading has left out can't be restored; "" where all can be."""
+    if not request.not_restored:
+        return ""
+    try:
+        reader = tf.train.load_checkpoint(f"{request.directory}/variables/variables")
+        for key, (dtype, shape) in request.not_restored.items():
+            value = reader.get_tensor(key)
+            if (tf.as_dtype(value.dtype).as_datatype_enum, value.shape) != (dtype, tuple(shape)):
+                return f"its files hold {key!r} as {value.dtype} {value.shape}"
+    except Exception as error:  # damaged files fail in many ways
+        return _message(error)
+    return ""
 
 
 def _why_not_wrapped(graph_def: bytes) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,6 +18,8 @@ class LoadRequest:
       given_signatures: what that one has.
       given_graph: serialized, where the model came as a graph.
       memory_bytes: the child ends itself when it holds more; None for no limit.
+      not_restored: {key: type and shape} of variables that loading leaves out; they are read from
+        the files one by one instead, since all together take the more memory.
     """
 
     directory: str
@@ -27,6 +29,9 @@ class LoadRequest:
     given_signatures: Sequence[str]
     given_graph: bytes
     memory_bytes: float | None
+    not_restored: Mapping[str, tuple[int, tuple[int, ...]]] = dataclasses.field(
+        default_factory=dict
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ import threading
 import pytest
 
 from graphs.host.child import (
+    AskedChild,
     ChildError,
     ask_child,
     cause_in,
@@ -46,6 +47,8 @@ def main(argv: list[str]) -> None:
             return
         files = [] if os.getcwd() == "/" else os.listdir()
         about = {"folder": os.getcwd(), "files": files, "arguments": arguments}
+        if "TFPLACE_TEST" in os.environ:
+            about["of the environment"] = os.environ["TFPLACE_TEST"]
         connection.send({"asked": what, **about})
         if what == "twice":
             connection.send("the last")
@@ -79,6 +82,12 @@ def test_a_long_request_arrives_as_it_is_and_leaves_no_file():
     long = "end" + "x" * 1_000_000
     answer = ask_child(MODULE, long, 60)
     assert answer["asked"] == long and answer["files"] == []
+
+
+def test_a_child_has_what_its_environment_is_given():
+    with AskedChild(MODULE, {"TFPLACE_TEST": "here"}) as child:
+        child.ask("end")
+        assert child.answer(60)["of the environment"] == "here"
 
 
 def test_the_last_message_is_the_answer():
