@@ -330,9 +330,12 @@ class ShardSearch:
     def _left_of_long(self) -> float:
         """What the unsplit step's long search would have if it were all that comes, in seconds."""
         order = wanted_order(self._options.problem, self._whole.is_present)
-        limits = budget_beside_order(with_order(self._whole, order), self._options)
-        share = limits.budget_seconds / self._options.budget_seconds
-        return share * (self._options.budget_seconds - self._elapsed())
+        return self._left(budget_beside_order(with_order(self._whole, order), self._options))
+
+    def _left(self, limits: OptimizeOptions) -> float:
+        """Of what is left of the budget, the share that limits have of the whole, in seconds."""
+        left = self._options.budget_seconds - self._elapsed()
+        return left * limits.budget_seconds / self._options.budget_seconds if left > 0.0 else 0.0
 
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
@@ -381,10 +384,8 @@ class ShardSearch:
         """
         if self._is_interrupted():
             return
-        given = self._options
-        limits = budget_beside_order(with_order(tried.prepared, order), given)
-        share_of_seconds = share * limits.budget_seconds / given.budget_seconds
-        seconds = share_of_seconds * (given.budget_seconds - self._elapsed())
+        limits = budget_beside_order(with_order(tried.prepared, order), self._options)
+        seconds = share * self._left(limits)
         if seconds <= 0.0:
             return
         most = limits.max_trials

@@ -309,6 +309,10 @@ def test_trials_are_shared_out_like_seconds(monkeypatch):
     assert told + searched.result.num_trials == 1000
 
 
+def test_without_a_budget_what_is_known_anyway_is_taken(monkeypatch):
+    assert _World(monkeypatch, {1: 1.0, 4: 0.5}).run(budget_seconds=0.0)[0] == 1
+
+
 def test_after_a_signal_nothing_more_is_searched(monkeypatch):
     world = _World(monkeypatch, {1: 1.0, 4: 0.3})
     world.interrupt_at = 1
