@@ -35,6 +35,7 @@ from tfplace.choosing.order.in_turn import (
 )
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
+from tfplace.choosing.reading_time import ReadingTime
 from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
 from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.split_estimate import least_steps
@@ -97,7 +98,7 @@ class ShardSearch:
         self.skipped: list[TriedShards] = []
         self._whole, self._options, self._trained = prepared, options, trained
         self._progress = progress
-        self._reading = (1, reading_seconds)  # shards, seconds: of the last step that was read
+        self._reading = ReadingTime(reading_seconds)
         self._began = time.monotonic()
         self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards
         self._data_parallel: DataParallel | None = None
@@ -202,7 +203,7 @@ class ShardSearch:
             budget = self._options.budget_seconds
             left = share * budget - self._elapsed()
             left = budget + PROMISED_SECONDS if promises else left
-            reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
+            reason = why_not(shards, steps, passed, least) or self._reading.too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 if promises:  # then the most that can be read
@@ -253,7 +254,7 @@ class ShardSearch:
             if self._is_any_known() or self._is_interrupted():
                 break
             left = self._options.budget_seconds - self._elapsed()
-            if number and self._too_long(shards, left):
+            if number and self._reading.too_long(shards, left):
                 too_long = counts[number:]
                 break
             self.skipped = [each for each in self.skipped if each.shards != shards]
@@ -268,15 +269,6 @@ class ShardSearch:
     def _is_any_known(self) -> bool:
         return any(math.isfinite(each.step_seconds) for each in self.tried)
 
-    def _too_long(self, shards: int, left: float) -> str:
-        if self._expected_seconds(shards) <= left:
-            return ""
-        return "not tried: reading and pricing it would have taken too much of the budget"
-
-    def _expected_seconds(self, shards: int) -> float:
-        last, seconds = self._reading
-        return seconds * _reading_times(shards) / _reading_times(last)
-
     def _try(self, shards: int) -> None:
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
         options = dataclasses.replace(self._options.problem, num_shards=shards)
@@ -289,7 +281,7 @@ class ShardSearch:
             reason = f"can't be split so: {str(error).splitlines()[0]}"
             self.skipped.append(TriedShards(shards, reason=reason))
             return
-        self._reading = (shards, time.monotonic() - began)
+        self._reading.note(shards, time.monotonic() - began)
         if prepared is None:
             self.skipped.append(TriedShards(shards, reason="not tried: interrupted"))
             return
@@ -418,15 +410,6 @@ def _work_of_devices(problem: Problem) -> list[float]:
     seconds = problem.op_seconds[:, working_devices(problem)]
     total: list[float] = seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
     return total
-
-
-def _reading_times(shards: int) -> float:
-    """How many times as long as the unsplit step a step takes to be read and priced.
-
-    Seen: transformer 1.8, 2.1, 2.7 times with 2, 4, 8 shards, and 3.5 and 6 with 32 and 64; nmt
-    with four layers 2.4 and 4.5 with 2 and 8: many shards are alike, and are read once.
-    """
-    return 1.0 if shards == 1 else 1.5 + 0.25 * min(shards, 16) + 0.08 * max(shards - 16, 0)
 
 
 def _by_shards(tried: TriedShards) -> int:
