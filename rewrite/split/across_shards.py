@@ -13,7 +13,6 @@ these ops are placed then, they compute the same.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,18 +20,12 @@ import numpy as np
 
 from rewrite.split.decide import Decisions
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.states import Place
+from rewrite.split.ring import ring_of
 
 _COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul",
                 "all": "LogicalAnd", "any": "LogicalOr"}  # fmt: skip
 _NOT_SENT = frozenset({"resource", "variant", "string"})
 """Handles, and what has another size than it seems."""
-MOST_DIRECT = 4
-"""So many devices of one host are sent a tensor, and send their terms, directly: going round takes
-longer there than waiting for each other."""
-
-Ring = Mapping[int, Sequence[Sequence[int]]]
-"""{host: the shards of each of its devices}; empty where tensors are sent directly."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,19 +191,3 @@ class AcrossShards:
         for part in parts[1:]:
             result = self._writer.op(op, name, [result, part], **types)
         return result
-
-
-def ring_of(place_of_shard: Sequence[Place]) -> Ring:
-    """Where large tensors go round: over several hosts of several devices, or over many devices.
-
-    Args:
-      place_of_shard: [M] host and device of each shard.
-    """
-    devices: dict[Place, list[int]] = defaultdict(list)
-    for shard, place in enumerate(place_of_shard):
-        devices[place].append(shard)
-    hosts: dict[int, list[list[int]]] = defaultdict(list)
-    for (host, _), shards in sorted(devices.items()):
-        hosts[host].append(shards)
-    is_ring = 1 < len(hosts) < len(devices) or len(devices) > MOST_DIRECT
-    return dict(hosts) if is_ring else {}

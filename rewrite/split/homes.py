@@ -16,8 +16,8 @@ from typing import Any
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_types import VARIABLES
-from rewrite.split.across_shards import Ring
 from rewrite.split.merge_reads import Variable, variable_of_handle
+from rewrite.split.ring import Ring
 
 _MOST_STEPS = 12
 """Ops between a variable and what all shards read of it, or between a gradient and its update."""

@@ -17,7 +17,6 @@ from graphs.names import op_of
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
-from rewrite.split.across_shards import ring_of
 from rewrite.split.batch_axes import candidates, told_axes
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
@@ -27,6 +26,7 @@ from rewrite.split.gathers_of_reads import gathers_of_reads
 from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_view import Split
+from rewrite.split.ring import ring_of
 from rewrite.split.states import Place
 from rewrite.split.step_outputs import with_outputs
 from rewrite.split.write_model import run_name, whole_name, written
