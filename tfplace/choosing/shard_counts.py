@@ -78,7 +78,7 @@ def why_not(
     if (share := least.get(shards, 0.0) / tried[best]) > HOPELESS_WORK:
         return (
             "not tried: spread over all devices, its work alone takes "
-            f"{share:.2g} times as long as a step with {best}"
+            f"{_times(share)} times as long as a step with {best}"
         )
     between = HOPELESS if best == 1 else HOPELESS_BETWEEN
     known = {**{each: least.get(each, 0.0) for each in passed}, **tried}
@@ -87,7 +87,9 @@ def why_not(
         is_beyond = best < number < shards or shards < number < best
         is_between = best < shards < number or number < shards < best
         if (is_beyond and slower > HOPELESS) or (is_between and slower > between):
-            return (
-                f"not tried: with {number} a step takes {slower:.2g} times as long as with {best}"
-            )
+            return f"not tried: with {number} a step takes {_times(slower)} times as long as with {best}"
     return ""
+
+
+def _times(factor: float) -> str:
+    return f"{factor:.2g}" if factor < 10.0 else f"{factor:,.0f}"

@@ -56,3 +56,8 @@ def test_a_number_with_too_much_work_is_not_tried_nor_what_lies_near_it():
 def test_where_nothing_fits_yet_every_number_is_worth_a_try():
     assert why_not(8, {1: math.inf, 4: math.inf}, (), {8: 1.0}) == ""
     assert why_not(8, {1: math.inf, 4: 1.0}) == ""
+
+
+def test_a_step_that_is_far_slower_is_said_in_whole_numbers():
+    assert "takes 1,201 times as long" in why_not(2, {1: 600.4, 64: 0.5})
+    assert "takes 2.4 times as long" in why_not(2, {1: 1.2, 4: 0.5})
