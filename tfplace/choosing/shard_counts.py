@@ -87,7 +87,8 @@ def why_not(
         is_beyond = best < number < shards or shards < number < best
         is_between = best < shards < number or number < shards < best
         if (is_beyond and slower > HOPELESS) or (is_between and slower > between):
-            return f"not tried: with {number} a step takes {_times(slower)} times as long as with {best}"
+            times = _times(slower)
+            return f"not tried: with {number} a step takes {times} times as long as with {best}"
     return ""
 
 
