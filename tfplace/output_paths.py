@@ -19,10 +19,12 @@ def default_output_dir(model: str) -> str:
     path = Path(model.rstrip("/"))
     if path.name in ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb"):
         path = path.parent
-    stem = path.name
+    if path.name in ("", ".."):  # a folder that is named by where it lies
+        path = Path(os.path.abspath(path))
+    stem = path.name or "model"
     for ending in ENDINGS:
         stem = stem.removesuffix(ending)
-    return str(path.with_name(f"{stem}_placed"))
+    return str(path.parent / f"{stem}_placed")
 
 
 def require_free(path: str, overwrite: bool) -> None:

@@ -57,7 +57,7 @@ class AcrossShards:
 
     def __init__(self, writer: NodeWriter, decisions: Decisions):
         self.ring = ring_of(decisions.place_of_shard)
-        self._writer = writer
+        self._writer, self._turn = writer, 0
         # Where each device has one shard there is nothing to be freed by adding in turn.
         is_shared = any(len(each) > 1 for devices in self.ring.values() for each in devices)
         self._in_turn = decisions.sums_in_turn and (is_shared or not self.ring)
@@ -114,6 +114,27 @@ class AcrossShards:
             self._writer.concat(f"{name}/all/shard_{shard}", here, 0, dtype, shard)
             for shard, here in enumerate(zip(*blocks, strict=True))
         ]
+
+    def summed_on_each_host(self, name: str, terms: Sequence[str], dtype: str) -> list[str]:
+        """The name of a small sum for each shard: each host sends its own sum to the others.
+
+        So few messages cross the network, and each device has few to wait for. One device of a
+        host adds for it; which one, takes turns.
+        """
+        self._turn += 1
+        leaders = [devices[self._turn % len(devices)][0] for devices in self.ring.values()]
+        own = [
+            self._summed(
+                f"{name}/of_host/shard_{leader}",
+                [terms[shard] for shards in devices for shard in shards], dtype, False
+            )
+            for leader, devices in zip(leaders, self.ring.values(), strict=True)
+        ]  # fmt: skip
+        on_shard = {}
+        for leader, devices in zip(leaders, self.ring.values(), strict=True):
+            whole = self._summed(f"{name}/shard_{leader}", own, dtype, False)
+            on_shard.update({shard: whole for shards in devices for shard in shards})
+        return [on_shard[shard] for shard in range(len(terms))]
 
     def _from(self, home: int) -> list[list[Sequence[int]]]:
         """The shards of each device of each host, in the order of the ring from one shard on."""

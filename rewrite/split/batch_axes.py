@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -44,7 +45,7 @@ def candidates(
 
     An axis of any size is more likely the batch than one of a fixed size, and a first one of any
     size is it for certain; the first axis is more likely than a later one, and a size that most
-    inputs share than another.
+    inputs share than another; of equally likely sizes that of larger inputs (a seed is no batch).
 
     Args:
       feeds: what is fed, with complete shapes.
@@ -52,6 +53,7 @@ def candidates(
       told: {fed tensor: axis} that the user named; -1: this input is not split.
     """
     sizes: Counter[int] = Counter()
+    elements: Counter[int] = Counter()
     for spec in feeds:
         shape = spec.shape or ()
         axes = [told[spec.tensor]] if spec.tensor in told else range(min(len(shape), 2))
@@ -59,8 +61,9 @@ def candidates(
             if axis != NO_AXIS and shape[axis] > 1:
                 is_open = axis in open_axes.get(spec.tensor, ())
                 sizes[shape[axis]] += 4 * is_open + 2 * (axis == 0) + 16 * (spec.tensor in told)
+                elements[shape[axis]] += math.prod(shape)
     found = []
-    for size, _ in sizes.most_common():
+    for size in sorted(sizes, key=lambda size: (-sizes[size], -elements[size])):
         axis_of_feed = {}
         for spec in feeds:
             axis = _axis(spec, size, open_axes.get(spec.tensor, ()), told)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties
@@ -45,6 +45,7 @@ class Decisions:
         as it is added, instead of all at once.
       place_of_shard: [M] on which host and device each shard is likely to lie: large sums and large
         whole tensors go from one to the next; empty where that is not known.
+      not_cut: see decide.
     """
 
     batch: int
@@ -58,6 +59,7 @@ class Decisions:
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()
+    not_cut: Collection[str] = ()
 
     @property
     def takes_any_batch(self) -> bool:
@@ -72,6 +74,7 @@ def decide(
     axis_of_feed: Mapping[str, int],
     kept_whole: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] = RULES,
+    not_cut: Collection[str] = (),
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -82,8 +85,9 @@ def decide(
       axis_of_feed: {fed tensor "op:0": which axis is its batch}.
       kept_whole: {op that must not be split: why}.
       rules: {op type: its rule}.
+      not_cut: whole ops whose outputs have no parts, though they look as if they had the batch.
     """
-    analysis = _Analysis(batch, flat, kept_whole or {}, rules)
+    analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut)
     values = KnownValues(flat, properties)
     fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
     while True:  # ends: what is known of a list only grows
@@ -101,7 +105,14 @@ def decide(
     states.update({f"{name}:0": answer.outputs[0] for name, answer in asked.items()})
     answers.update(repeated_ops(flat, properties, answers, states, kept_whole or {}))
     return Decisions(
-        batch, dict(axis_of_feed), answers, states, values, properties, elements=facts.elements
+        batch,
+        dict(axis_of_feed),
+        answers,
+        states,
+        values,
+        properties,
+        elements=facts.elements,
+        not_cut=frozenset(not_cut),
     )
 
 
@@ -114,8 +125,10 @@ class _Analysis:
         flat: FlatGraph,
         kept_whole: Mapping[str, str],
         rules: Mapping[str, Rule],
+        not_cut: Collection[str],
     ):
         self.batch = batch
+        self._not_cut = not_cut
         self._kept_whole = kept_whole
         self._rules = rules
         self.elements = ListElements()
@@ -137,11 +150,15 @@ class _Analysis:
                 tensor = f"{node.name}:{index}"
                 if tensor in given:
                     continue
-                if not isinstance(answer, Split) and (scope or _is_in_frames(facts.flat, node)):
-                    states[tensor] = WHOLE  # nothing is cut in a body
+                if not isinstance(answer, Split) and self._is_never_cut(facts, node, scope):
+                    states[tensor] = WHOLE
                 else:
                     states[tensor] = _state(view, answer, index)
         return answers, states
+
+    def _is_never_cut(self, facts: Facts, node: Any, scope: str) -> bool:
+        """Whether nothing that a whole op makes is cut again; nothing is in a body."""
+        return bool(scope) or node.name in self._not_cut or _is_in_frames(facts.flat, node)
 
     def _answer(self, facts: Facts, view: OpView, scope: str) -> Answer:
         node = view.node

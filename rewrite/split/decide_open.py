@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from graphs.building.shapes import TensorProperties, infer_known
-from graphs.errors import ModelError
+from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.source_model import TensorSpec
 from rewrite.split.decide import Decisions, decide
+from rewrite.split.larger_step import at_far_size, larger_step, of_another_size
 from rewrite.split.op_view import Split
 from rewrite.split.states import Sharded, State
 from rewrite.split.step_tensors import tensor_name
@@ -22,7 +21,6 @@ DIFFERS = "what becomes of it is not the same for every batch size"
 ROWS_BY_NUMBER = "its row numbers depend on where in the batch a shard begins, of any batch size"
 OTHER_DIMENSION = "another dimension than the batch is open, too"
 _MORE_ENTRIES = 3
-_MORE_ELEMENTS = 1
 
 
 def decide_open(
@@ -36,7 +34,9 @@ def decide_open(
     """Decides twice, at two sizes of everything that is open, and keeps what agrees.
 
     A number in the graph that only happens to be the batch's size is told apart by this, and so
-    is a shape that happens to look like another one.
+    is a shape that happens to look like another one. What was found is held against the shapes at
+    a much larger size, where a number that is bounded (the first hundred rows) or a remainder is
+    no longer the batch's.
 
     Args:
       flat, properties, batch, axis_of_feed, kept_whole: as for `decide`, at one batch size.
@@ -50,10 +50,17 @@ def decide_open(
     if larger is None:
         return None
     other_flat, other_properties = larger
-    kept_whole = dict(kept_whole or {})
+    kept_whole, not_cut = dict(kept_whole or {}), set[str]()
+    far = at_far_size(flat, batch, axis_of_feed, open_axes) if more else None
+    decided = functools.partial(decide, axis_of_feed=axis_of_feed, kept_whole=kept_whole)
     while True:
-        first = decide(flat, properties, batch, axis_of_feed, kept_whole)
-        second = decide(other_flat, other_properties, batch + more, axis_of_feed, kept_whole)
+        first = decided(flat, properties, batch, not_cut=not_cut)
+        second = decided(other_flat, other_properties, batch + more, not_cut=not_cut)
+        not_the_batch = _cut_at_one_size(flat, first, second) or of_another_size(flat, first, far)
+        if not_the_batch:
+            not_cut |= not_the_batch
+            kept_whole.update(_split_among(not_the_batch, first))
+            continue
         differing = {
             node.name: why
             for node in flat.graph_def.node
@@ -92,70 +99,23 @@ def _other_size(
     return axis_of_feed, others, 0, larger
 
 
-def larger_step(
-    flat: FlatGraph,
-    axis_of_feed: Mapping[str, int],
-    open_axes: Mapping[str, Sequence[int]],
-    more: int,
-) -> tuple[FlatGraph, TensorProperties] | None:
-    """The step with so many more entries in its batch, and more of all else that is open.
-
-    That is one more, so that nothing open is taken for the batch; where the step doesn't run so,
-    as many more as the batch has where it has the batch's size (a matrix of pairs of entries), or
-    as many times more (edges between entries).
-
-    Returns:
-      The step and its tensors; None where it does not run so.
-    """
-    batch = next(s.shape[axis_of_feed[s.tensor]] for s in flat.feeds
-                 if s.shape and s.tensor in axis_of_feed)  # fmt: skip
-    tried = []
-    for grown in (_by_one, _with_batch, _in_proportion):
-        feeds = [
-            _larger(spec, axis_of_feed, open_axes, more, functools.partial(grown, batch, more))
-            for spec in flat.feeds
-        ]
-        if feeds in tried:
-            continue
-        tried.append(feeds)
-        larger = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
-        with contextlib.suppress(ModelError):
-            return larger, infer_known(larger)
-    return None
+def _cut_at_one_size(flat: FlatGraph, first: Decisions, second: Decisions) -> set[str]:
+    """Whole ops that make as many rows as the batch has, at one of two sizes only."""
+    return {
+        node.name
+        for node in flat.graph_def.node
+        if not any(isinstance(d.answer_of_op[node.name], Split) for d in (first, second))
+        and any(
+            first.state_of_tensor[f"{node.name}:{i}"] != second.state_of_tensor[f"{node.name}:{i}"]
+            for i in range(len(first.properties.dtype_of[node.name]))
+        )
+    }
 
 
-def _by_one(batch: int, more: int, size: int) -> int:
-    del batch, more
-    return size + _MORE_ELEMENTS
-
-
-def _with_batch(batch: int, more: int, size: int) -> int:
-    return size + (more if size == batch else _MORE_ELEMENTS)
-
-
-def _in_proportion(batch: int, more: int, size: int) -> int:
-    is_even = size * (batch + more) % batch == 0
-    return size * (batch + more) // batch if is_even else size + _MORE_ELEMENTS
-
-
-def _larger(
-    spec: TensorSpec,
-    axis_of_feed: Mapping[str, int],
-    open_axes: Mapping[str, Sequence[int]],
-    more: int,
-    grown: Callable[[int], int],
-) -> TensorSpec:
-    shape = list(spec.shape or ())
-    for axis in open_axes.get(spec.tensor, ()):
-        is_batch = axis_of_feed.get(spec.tensor) == axis
-        shape[axis] = shape[axis] + more if is_batch else grown(shape[axis])
-    return dataclasses.replace(spec, shape=tuple(shape))
-
-
-def _with_shapes(flat: FlatGraph, feeds: Sequence[TensorSpec]) -> Any:
-    from graphs.loading.feed_shapes import write_shapes
-
-    return write_shapes(flat.graph_def, feeds)
+def _split_among(names: Collection[str], decisions: Decisions) -> dict[str, str]:
+    """{op: why it must not be} of those that are split."""
+    answers = decisions.answer_of_op
+    return {name: DIFFERS for name in names if isinstance(answers[name], Split)}
 
 
 def _difference(node: Any, first: Decisions, second: Decisions) -> str:
@@ -169,11 +129,12 @@ def _difference(node: Any, first: Decisions, second: Decisions) -> str:
         return ROWS_BY_NUMBER
     data = data_inputs(node)
     for position, entries in one.shape_inputs.items():
-        value = second.values.value(tensor_name(data[position]))
         for entry, state in entries.items():
-            size = None if value is None else int(value.reshape(-1)[entry])
-            if size not in (-1, state.size(second.batch)):
-                return DIFFERS
+            for at in (first, second):
+                value = at.values.value(tensor_name(data[position]))
+                size = None if value is None else int(value.reshape(-1)[entry])
+                if size not in (-1, state.size(at.batch)):
+                    return DIFFERS
     tensors = [*map(tensor_name, data), *(f"{node.name}:{i}" for i in range(len(one.outputs)))]
     for tensor, each in zip(tensors, (*one.inputs, *one.outputs), strict=True):
         if _is_open_elsewhere(tensor, each, first.properties, second.properties):

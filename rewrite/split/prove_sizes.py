@@ -15,7 +15,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from rewrite.split.build_step import SplitStep
 from rewrite.split.decide import Decisions, decide
-from rewrite.split.decide_open import larger_step
+from rewrite.split.larger_step import larger_step
 from rewrite.split.op_view import StayWhole
 from rewrite.split.prove_joints import JointsProof, prove_joints
 
@@ -73,7 +73,14 @@ def _decided_at(
     step, properties = larger
     answers = decisions.answer_of_op
     kept = {name: each.reason for name, each in answers.items() if isinstance(each, StayWhole)}
-    others = decide(step, properties, decisions.batch + more, decisions.axis_of_feed, kept)
+    others = decide(
+        step,
+        properties,
+        decisions.batch + more,
+        decisions.axis_of_feed,
+        kept,
+        not_cut=decisions.not_cut,
+    )
     if others.answer_of_op != answers or others.state_of_tensor != decisions.state_of_tensor:
         return None
     return properties, dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)

@@ -160,6 +160,21 @@ def _own_graph(source: SourceModel) -> Any:
     return given_graph(source)
 
 
+def takes_any_batch(source: SourceModel) -> bool:
+    """Whether the first axis of an input may have any size."""
+    return any(0 in axes for axes in _open_axes(_own_graph(source), source.feeds).values())
+
+
+def _open_axes(own: Any, feeds: Sequence[TensorSpec]) -> dict[str, list[int]]:
+    """{fed tensor: axes of any size}, as the model's main graph declares them."""
+    declared = {
+        node.name: shape_of(node.attr["shape"].shape)
+        for node in own.node
+        if node.op in op_types.PLACEHOLDERS and "shape" in node.attr
+    }
+    return open_axes_of(declared, feeds)
+
+
 def _decided(
     flat: FlatGraph,
     properties: TensorProperties,
@@ -169,12 +184,7 @@ def _decided(
     kept_whole: Mapping[str, str],
 ) -> tuple[FlatGraph, TensorProperties, Decisions]:
     """The step, prepared, and the decisions for the reading of the inputs that splits most."""
-    declared = {
-        node.name: shape_of(node.attr["shape"].shape)
-        for node in own.node
-        if node.op in op_types.PLACEHOLDERS and "shape" in node.attr
-    }
-    open_axes = open_axes_of(declared, flat.feeds)
+    open_axes = _open_axes(own, flat.feeds)
     readings = candidates(flat.feeds, open_axes, told)
     entries = f"a batch of {readings[0][0]} entries" if readings else "no batch of so many entries"
     if readings and readings[0][0] < num_shards:

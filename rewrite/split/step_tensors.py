@@ -94,10 +94,7 @@ class StepTensors:
         if (tensor, WHOLE) not in self._parts:
             if isinstance(own, Partial) and not self._is_large(tensor):
                 self.counts["sum"] += tensor not in self._whole
-                names = [
-                    self._combined(tensor, own, self._parts[tensor, own], f"/shard_{shard}")
-                    for shard in range(self._num_shards)
-                ]
+                names = self._combined_for_each(tensor, own)
                 self._whole.setdefault(tensor, names[0])
             else:
                 names = self._handed_on(tensor)
@@ -159,13 +156,24 @@ class StepTensors:
         whole = _named(tensor, "joined/whole")
         return self._writer.reshape(whole, name, _merged(shape, state), dtype)
 
-    def _combined(self, tensor: str, state: Partial, parts: Sequence[str], suffix: str = "") -> str:
-        name = _named(tensor, "summed" if state.combine == "sum" else state.combine) + suffix
+    def _combined(self, tensor: str, state: Partial, parts: Sequence[str]) -> str:
+        name = _named_combined(tensor, state)
         is_large, way = self._is_large(tensor), None
         if is_large and self._across.ring:
             way = Way(self._homes.of_sum(op_of(tensor)), self._rows_of_blocks(tensor))
         dtype = self.dtype(tensor)
         return self._across.combined(state.combine, name, parts, dtype, is_large, way)
+
+    def _combined_for_each(self, tensor: str, state: Partial) -> list[str]:
+        """A small partial tensor, combined on each shard; between hosts once on each."""
+        parts, name = self._parts[tensor, state], _named_combined(tensor, state)
+        dtype = self.dtype(tensor)
+        if state.combine == "sum" and len(self._across.ring) > 1:
+            return self._across.summed_on_each_host(name, parts, dtype)
+        return [
+            self._across.combined(state.combine, f"{name}/shard_{shard}", parts, dtype, False, None)
+            for shard in range(self._num_shards)
+        ]
 
     def _terms(self, tensor: str, whole: str) -> list[str]:
         """A whole tensor as terms of a sum: the first shard has all of it."""
@@ -226,3 +234,7 @@ def _merged(shape: Sequence[int], state: Sharded) -> list[int]:
 def _named(tensor: str, what: str) -> str:
     op, _, index = tensor.partition(":")
     return f"{op}/{what}" if index == "0" else f"{op}/{what}_{index}"
+
+
+def _named_combined(tensor: str, state: Partial) -> str:
+    return _named(tensor, "summed" if state.combine == "sum" else state.combine)

@@ -20,6 +20,15 @@ def test_the_default_name_is_the_models_stem(model, output):
     assert default_output_dir(model) == output
 
 
+@pytest.mark.parametrize("model", [".", "./", "saved_model.pb", "../net"])
+def test_a_folder_that_is_named_by_where_it_lies(model, tmp_path, monkeypatch):
+    folder = tmp_path / "net"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert (tmp_path / "net" / default_output_dir(model)).resolve() == tmp_path / "net_placed"
+    assert default_output_dir("") == default_output_dir(".")  # no such model; that is said later
+
+
 def test_what_exists_is_kept_unless_told_otherwise(tmp_path):
     target = tmp_path / "out"
     target.write_text("old")

@@ -38,10 +38,12 @@ from tfplace.bounds.lower_bound import (
     heads_and_tails,
     lower_bound_seconds,
 )
+from tfplace.bounds.network_bound import network_bound
 from tfplace.bounds.relaxation import device_classes
 from tfplace.bounds.step_roles import StepRoles, step_roles
 from tfplace.bounds.travel_bound import travel_bound
 from tfplace.bounds.window_bound import window_bound
+from tfplace.grouping.copies import WHOLE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +118,7 @@ def _of_range(
         sizes = np.where(of_copy, 0, graph.tensor_bytes)
         graph = dataclasses.replace(graph, tensor_bytes=sizes)
     step = dataclasses.replace(base.problem, graph=graph, op_seconds=path)
-    return _bound(step, work, base)
+    return _bound(step, work, base, lower)
 
 
 def _seconds(
@@ -137,12 +139,35 @@ def _seconds(
     return path, np.where(grows[:, None], np.minimum(at_lower, own), of_all)
 
 
+def _with_bytes_of(lower: StepRoles, base: StepRoles) -> StepRoles:
+    """The base; its copies' tensors hold together what those of the least number of shards do.
+
+    A tensor has a constant and a share of the entries, so that more copies hold no less.
+    """
+    if base is lower:
+        return base
+    graph, theirs = base.step.graph, lower.step.graph
+    least: dict[tuple[int, int], int] = {}
+    made_by = lower.role_of_op[theirs.tensor_producer].tolist()
+    for *key, size in zip(
+        made_by, theirs.tensor_output.tolist(), theirs.tensor_bytes.tolist(), strict=True
+    ):
+        least[*key] = min(size, least.get((*key,), size))
+    role_there = lower.of_roles(base.roles)[base.role_of_op[graph.tensor_producer]].tolist()
+    known = zip(role_there, graph.tensor_output.tolist(), strict=True)
+    together = lower.num_shards * np.array([least.get(key, 0) for key in known], dtype=np.int64)
+    of_copy = base.shard[graph.tensor_producer] != WHOLE
+    sizes = np.minimum(graph.tensor_bytes, together // base.num_shards)
+    graph = dataclasses.replace(graph, tensor_bytes=np.where(of_copy, sizes, graph.tensor_bytes))
+    return dataclasses.replace(base, step=dataclasses.replace(base.step, graph=graph))
+
+
 def _nothing(seconds: FloatArray) -> FloatArray:
     """No seconds where an op may lie."""
     return np.where(np.isfinite(seconds), 0.0, np.inf)
 
 
-def _bound(step: Problem, work: FloatArray, roles: StepRoles) -> float:
+def _bound(step: Problem, work: FloatArray, roles: StepRoles, lower: StepRoles) -> float:
     """The bounds of lower_bound.py for a step of roles, whose copies' work is f8[R, D]."""
     counted = np.ones(step.num_ops, dtype=bool)
     classes = device_classes(dataclasses.replace(step, op_seconds=work))
@@ -157,4 +182,7 @@ def _bound(step: Problem, work: FloatArray, roles: StepRoles) -> float:
         return path
     window = window_bound(classes, step.graph, head, tail, weights[:NUM_WEIGHTS])
     travel = travel_bound(classes, step, roles.sharing, head, tail)
-    return float(max(path, load, window, travel)) * (1.0 - ROUNDING)
+    bound = float(max(path, load, window, travel))
+    soonest = head + alone.seconds.min(axis=1)
+    network = network_bound(_with_bytes_of(lower, roles), work, soonest, bound)
+    return max(bound, network) * (1.0 - ROUNDING)

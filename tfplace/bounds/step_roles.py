@@ -32,8 +32,12 @@ class StepRoles:
       roles: [R].
       is_copy: bool[R].
       gathers: bool[R] ops that use tensors of several shards: more shards, more to do.
-      most: f8[R, D] seconds of the slowest copy; inf where an op may not lie.
+      least, most: f8[R, D] seconds of the quickest and of the slowest copy; inf where an op may
+        not lie.
       sharing: what the tensors and ops of `problem` stand for.
+      step: the whole step.
+      shard: i4[N] of its ops.
+      role_of_op: i4[N] which of the R each of its ops is; -1 for one that is left out.
     """
 
     num_shards: int
@@ -41,8 +45,12 @@ class StepRoles:
     roles: Sequence[Role]
     is_copy: BoolArray
     gathers: BoolArray
+    least: FloatArray
     most: FloatArray
     sharing: Sharing
+    step: Problem
+    shard: IntArray
+    role_of_op: IntArray
 
     def of_roles(self, wanted: Sequence[Role]) -> IntArray:
         """i4[W]: the op of each role; -1 for a role that is not in this step."""
@@ -67,15 +75,23 @@ def step_roles(problem: Problem) -> StepRoles:
     kept = np.flatnonzero(here).astype(np.int32)
     most = np.full((len(number), problem.num_devices), -np.inf)
     np.maximum.at(most, role_of_op, seconds)
+    quickest = np.full((len(number), problem.num_devices), np.inf)
+    np.minimum.at(quickest, role_of_op, seconds)
     part, tensors = _part(problem, kept, seconds)
+    number_here = np.full(len(number), -1, dtype=np.int32)
+    number_here[role_of_op[kept]] = np.arange(len(kept), dtype=np.int32)
     return StepRoles(
         num_shards=num_shards,
         problem=part,
         roles=[roles[op] for op in kept],
         is_copy=is_copy[kept],
         gathers=_gathers(graph, shard)[kept],
+        least=quickest[role_of_op[kept]],
         most=most[role_of_op[kept]],
         sharing=_sharing(graph, shard, role_of_op, tensors, kept),
+        step=problem,
+        shard=shard,
+        role_of_op=number_here[role_of_op],
     )
 
 

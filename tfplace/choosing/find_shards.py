@@ -55,12 +55,17 @@ FIRST_SHARE = 0.06
 MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
 """Of the budget, by when another number's first search has to begin: the best one needs the rest.
 A shard for each device is so often the best that it may take longer."""
+PROMISING = 4.0
+"""Where the work of a shard for each device takes so many times less than the best unsplit step,
+reading it may take as long as the budget, whatever was used before: no other search gains that."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
 LOOK_SHARE, MOST_LOOKS = 0.05, 2
 """Before a number is read that a better unsplit step would rule out, that step is searched on, for
 so much of the budget, so often."""
+
+SERVED = "not tried: it serves batches of any size; split, it takes none smaller than its shards"
 
 
 class ShardSearch:
@@ -105,9 +110,17 @@ class ShardSearch:
           decided: called with the problem that gets the last and longest search.
         """
         self._first(1, self._whole)
-        if len(working_devices(self._whole.problem)) > 1:
-            self._begin_long()
-            self._try_others()
+        num_devices = len(working_devices(self._whole.problem))
+        if num_devices > 1 and self._whole.serves_any_batch and self._is_any_known():
+            counts = shard_counts(num_devices)
+            self.skipped = [TriedShards(shards, reason=SERVED) for shards in counts]
+        elif num_devices > 1:
+            least = self._least_steps(shard_counts(num_devices))
+            first = first_count(_work_of_devices(self._whole.problem))
+            # An unsplit step that can't come near is not searched any longer.
+            if least.get(1, 0.0) < PROMISING * least.get(first, math.inf):
+                self._begin_long()
+            self._try_others(first, least)
         if self._options.problem.order != NONE and not self._is_any_known():
             self._try_in_turn()
         best = min(each.step_seconds for each in self.tried)
@@ -175,22 +188,24 @@ class ShardSearch:
         tied = [each for each in self.tried if each.step_seconds <= limit]
         return min(tied, key=lambda each: each.shards)
 
-    def _try_others(self) -> None:
+    def _try_others(self, first: int, least: Mapping[int, float]) -> None:
         """Tries other numbers, from the number of devices on, while there is time."""
-        num_devices = len(working_devices(self._whole.problem))
-        least = self._least_steps(shard_counts(num_devices))
-        first, num_looks = first_count(_work_of_devices(self._whole.problem)), 0
+        num_devices, num_looks = len(working_devices(self._whole.problem)), 0
         while not self._is_interrupted():
             steps = {each.shards: each.step_seconds for each in self.tried}
             passed = [each.shards for each in self.skipped]
             shards = next_count(num_devices, steps, passed, first)
             if shards is None:
                 return
+            promises = shards == first and steps[1] >= PROMISING * least.get(shards, math.inf)
             share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
-            left = share * self._options.budget_seconds - self._elapsed()
+            budget = self._options.budget_seconds
+            left = budget if promises else share * budget - self._elapsed()
             reason = why_not(shards, steps, passed, least) or self._too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
+                if promises:  # then the most that can be read
+                    first = max((each for each in least if 1 < each < shards), default=first)
             elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
                 num_looks += 1
                 self._look(LOOK_SHARE * self._options.budget_seconds)
@@ -315,9 +330,12 @@ class ShardSearch:
     def _left_of_long(self) -> float:
         """What the unsplit step's long search would have if it were all that comes, in seconds."""
         order = wanted_order(self._options.problem, self._whole.is_present)
-        limits = budget_beside_order(with_order(self._whole, order), self._options)
-        share = limits.budget_seconds / self._options.budget_seconds
-        return share * (self._options.budget_seconds - self._elapsed())
+        return self._left(budget_beside_order(with_order(self._whole, order), self._options))
+
+    def _left(self, limits: OptimizeOptions) -> float:
+        """Of what is left of the budget, the share that limits have of the whole, in seconds."""
+        left = self._options.budget_seconds - self._elapsed()
+        return left * limits.budget_seconds / self._options.budget_seconds if left > 0.0 else 0.0
 
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
@@ -366,10 +384,8 @@ class ShardSearch:
         """
         if self._is_interrupted():
             return
-        given = self._options
-        limits = budget_beside_order(with_order(tried.prepared, order), given)
-        share_of_seconds = share * limits.budget_seconds / given.budget_seconds
-        seconds = share_of_seconds * (given.budget_seconds - self._elapsed())
+        limits = budget_beside_order(with_order(tried.prepared, order), self._options)
+        seconds = share * self._left(limits)
         if seconds <= 0.0:
             return
         most = limits.max_trials

@@ -20,8 +20,9 @@ TIE = 0.01
 IDLE = 0.05
 """A device that works for less than this share of the step does next to nothing."""
 MOST_OPS, LEAST_PAIRS = 5_000_000, 8
-"""So many ops are simulated to find devices that can be spared, a second or two: of more pairs of
-devices those that send each other most, and so many pairs in any case."""
+"""So many ops are simulated to find devices that can be spared, a second or two, half of what is
+left for each device: of more pairs of devices those that send each other most, and so many pairs
+in any case."""
 
 
 def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:
@@ -71,7 +72,9 @@ def without_idle(
       candidate: can run.
     """
     limit = candidate.step_seconds * (1.0 + TIE)
-    while moved := list(_without_one(problem, candidate)):
+    left = MOST_OPS
+    while moved := list(_without_one(problem, candidate, left // 2)):
+        left -= len(moved) * problem.num_ops
         outcomes = simulator.evaluate(np.array(moved, dtype=np.int32))
         tried = [Candidate(candidate.name, *each) for each in zip(moved, outcomes, strict=True)]
         fewer = [each for each in tried if each.step_seconds <= limit]
@@ -81,8 +84,11 @@ def without_idle(
     return candidate
 
 
-def _without_one(problem: Problem, candidate: Candidate) -> Iterator[IntArray]:
-    """i4[N] placements in which one device's ops have gone to another one, one of them idle."""
+def _without_one(problem: Problem, candidate: Candidate, most_ops: int) -> Iterator[IntArray]:
+    """i4[N] placements in which one device's ops have gone to another one, one of them idle.
+
+    Together they have about `most_ops` ops at most.
+    """
     device_of_op, allowed = candidate.device_of_op, problem.allowed()
     seconds = problem.op_seconds[np.arange(problem.num_ops), device_of_op]
     work = np.bincount(device_of_op, weights=seconds, minlength=problem.num_devices)
@@ -93,7 +99,7 @@ def _without_one(problem: Problem, candidate: Candidate) -> Iterator[IntArray]:
         for device, other in itertools.permutations(used.tolist(), 2)
         if (is_idle[device] or is_idle[other]) and allowed[device_of_op == device, other].all()
     ]
-    most = max(MOST_OPS // max(problem.num_ops, 1), LEAST_PAIRS)
+    most = max(most_ops // max(problem.num_ops, 1), LEAST_PAIRS)
     if len(pairs) > most:
         sent = _sent_bytes(problem, device_of_op)
         pairs = sorted(pairs, key=lambda pair: -sent[pair])[:most]

@@ -15,7 +15,7 @@ from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
-from rewrite.split.split_model import SplitModel, split_model, told_batch_axes
+from rewrite.split.split_model import SplitModel, split_model, takes_any_batch, told_batch_axes
 from rewrite.split.states import Place
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
@@ -40,6 +40,11 @@ class LoadedModel:
     built: BuiltGraph
     feeds: Mapping[str, Any]
     split: SplitModel | None
+
+    @property
+    def serves_any_batch(self) -> bool:
+        """Whether it is run to answer requests of any size: what is split takes no small ones."""
+        return self.source.mode == "inference" and takes_any_batch(self.source)
 
     def training_run(self) -> TrainingRun:
         """What one run of the model is, for the measuring process."""

@@ -88,7 +88,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     yield from shards_sentences(report.shards_tried)
     if report.order is not None:
         yield "order", order_text(report.order, report.best.step_seconds)
-    yield "cluster", f"{report.cluster['name']}, {len(report.cluster['devices'])} devices"
+    num_devices = len(report.cluster["devices"])
+    yield "cluster", f"{report.cluster['name']}, {num_devices} device{'s' * (num_devices != 1)}"
     if report.measured is not None or report.rounds:  # else they are not here
         yield "machine", machine_text(report.cluster)
     yield "costs", cost_sentence(costs)
@@ -100,8 +101,10 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
             f"{search['num_infeasible']:,} infeasible, {search['seconds']:.1f} s, "
             f"{search['trials_per_second']:,.0f} trials/s",
         )
-    for each in search["beside"]:
-        yield "", f"{each['name']}: {each['num_trials']:,} trials, {each['seconds']:.1f} s"
+    beside = [each for each in search["beside"] if each["num_trials"]]
+    for number, each in enumerate(beside):
+        label = "" if number or search["num_trials"] else "search"
+        yield label, f"{each['name']}: {each['num_trials']:,} trials, {each['seconds']:.1f} s"
 
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:

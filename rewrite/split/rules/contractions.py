@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, StayWhole
+from rewrite.split.op_view import Answer, OpView, StayWhole, is_open
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, broadcast
 
 
@@ -18,8 +18,8 @@ def batch_matmul(view: OpView) -> Answer:
     """[..., i, k] by [..., k, j], with leading dimensions that are broadcast together."""
     shapes = [each.shape for each in view.inputs]
     result = view.output_shapes[0]
-    if result is None or any(shape is None for shape in shapes):
-        return UNKNOWN_SHAPE
+    if result is None or any(is_open((shape or (-1,))[:-2]) for shape in shapes):
+        return UNKNOWN_SHAPE  # a dimension of unknown size may be one that is stretched
     leading = result[:-2]
     rows: list[list[str | None]] = [
         list(broadcast((shape or ())[:-2], leading)) for shape in shapes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Shape, Split, StayWhole
+from rewrite.split.op_view import Answer, OpView, Shape, Split, StayWhole, is_open
 
 UNKNOWN_SHAPE = StayWhole("the shape of a tensor is not known before the run")
 
@@ -64,8 +64,8 @@ def with_vector(view: OpView) -> Answer:
 def cross_entropy(view: OpView) -> Answer:
     """(Sparse)SoftmaxCrossEntropyWithLogits: loss [B], gradient [B, C] of logits [B, C]."""
     rows = view.output_shapes[0]
-    if rows is None or any(each.shape is None for each in view.inputs):
-        return UNKNOWN_SHAPE
+    if any(is_open((each.shape or (-1,))[:1]) for each in view.inputs) or rows is None:
+        return UNKNOWN_SHAPE  # rows of an unknown number may be one that is stretched
     inputs: list[Labels] = [  # one row for all entries is broadcast
         [*broadcast((each.shape or ())[:1], rows), *[None] * (len(each.shape or ()) - 1)]
         for each in view.inputs

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole, whole_inputs
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole, is_open, whole_inputs
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, broadcast
 from rewrite.split.rules.reductions import UNKNOWN_AXES, known_axes
 from rewrite.split.states import Partial, Sharded
@@ -145,7 +145,7 @@ def tile(view: OpView) -> Answer:
 def broadcast_to(view: OpView) -> Answer:
     """BroadcastTo: input 1 holds the shape of the result."""
     shape, result = view.inputs[0].shape, view.output_shapes[0]
-    if shape is None or result is None:
+    if shape is None or result is None or is_open(shape):
         return UNKNOWN_SHAPE
     return split_by_factors(
         view,

@@ -75,11 +75,10 @@ def _cheap(view: OpView, result: Sequence[int], factors: Factors) -> Answer:
 def gather_nd(view: OpView) -> Answer:
     """GatherNd: what lies in a whole tensor at the places that input 1 names."""
     indices, result = view.inputs[1].shape, view.output_shapes[0]
-    if (
-        indices is None
-        or result is None
-        or view.attr("bad_indices_policy").s not in (b"", b"DEFAULT")
-    ):
+    if indices is None or result is None:
+        return UNKNOWN_SHAPE
+    is_read = view.node.op == "ResourceGatherNd"  # of a variable; it knows no policy
+    if not is_read and view.attr("bad_indices_policy").s not in (b"", b"DEFAULT"):
         return UNKNOWN_SHAPE
     leading = axes(len(indices) - 1)
     out: Labels = [*leading, *[None] * (len(result) - len(leading))]

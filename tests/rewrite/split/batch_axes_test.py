@@ -45,6 +45,11 @@ def test_a_first_axis_of_any_size_is_the_batch_and_none_of_a_fixed_size():
     assert [size for size, _ in candidates(time, {"x:0": [1]}, {})] == [9, 6]
 
 
+def test_of_equally_likely_sizes_that_of_larger_inputs_is_the_batch():
+    feeds = [TensorSpec("seed:0", "int32", (2,)), TensorSpec("x:0", "float32", (7, 5))]
+    assert candidates(feeds, {}, {})[0] == (7, {"x:0": 0})
+
+
 def test_an_input_has_one_batch_axis():
     assert read_batch_axes(["a=b=1", "y=-1", "y=-1"]) == {"a=b": 1, "y": -1}
     with pytest.raises(UsageError, match="'y=0': found y=-1 before; wanted one axis"):

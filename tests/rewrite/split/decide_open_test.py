@@ -52,3 +52,35 @@ def test_another_open_axis_that_follows_the_batch(what):
     parts, _ = run(split.graph_def, split.fetches, given)
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+BOUNDED = {
+    "the first rows of a larger batch": lambda x, n: x[:9],
+    "the first rows of a much larger batch": lambda x, n: x[:20],
+    "at most so many": lambda x, n: x[: tf.minimum(n, 20)],
+    "no odd rows": lambda x, n: x[: n - n % 3],
+    "padded": lambda x, n: tf.pad(x, [[0, -n % 3], [0, 0]], constant_values=0.5),
+    "as many rows as the batch it is placed for": lambda x, n: x[:BATCH],
+}
+"""{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 25."""
+
+
+@pytest.mark.parametrize("what", BOUNDED)
+def test_rows_that_are_the_batch_at_some_sizes_only(what):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, 2), "x")
+        w = tf.constant([[1.0, 2.0], [3.0, 4.0]])
+        rows = BOUNDED[what](x, tf.shape(x)[0])
+        loss = tf.reduce_sum(tf.tanh(rows @ w)) + tf.reduce_mean(tf.square(x @ w))
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
+    assert decisions is not None
+    split = build_step(flat, decisions.properties, decisions, 2)
+    for size in (BATCH, 25):
+        given = {"x:0": arrays_of([1], size)["x:0"]}
+        whole, _ = run(flat.graph_def, flat.fetches, given)
+        parts, _ = run(split.graph_def, split.fetches, given)
+        for one, other in zip(whole, parts, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-5)

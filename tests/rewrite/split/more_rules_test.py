@@ -22,6 +22,11 @@ def complex_(x):
     return tf.complex(x, x + 1)
 
 
+def of_unknown_number(x):
+    """The same rows; how many, TensorFlow doesn't see."""
+    return tf.boolean_mask(x, tf.reduce_max(x, tf.range(1, x.shape.rank)) > -99.0)
+
+
 def quantized(x, is_given):
     return raw.QuantizeAndDequantizeV2(
         input=x, input_min=-2.0, input_max=2.0, range_given=is_given, num_bits=4
@@ -107,6 +112,10 @@ CASES = {
         input=i, size=6, weights=floats(0), binary_output=True), False),
     "histogram": ([X], [0], lambda x: tf.histogram_fixed_width(x, [-1.0, 1.0], 4), True),
     "rows by places": ([ints(2, BATCH, 2)], [0], lambda i: tf.gather_nd(floats(2, 2, 3), i), True),
+    "rows of a variable by places": (
+        [ints(2, BATCH, 2)], [0],
+        lambda i: tf.gather_nd(tf.compat.v1.get_variable("v", (2, 2, 3), use_resource=True), i), 1,
+    ),
     "rows by places, both cut": (
         [ints(2, BATCH, 1), X], [0, 0], lambda i, x: tf.gather_nd(x, i), True,
     ),
@@ -137,6 +146,13 @@ CASES = {
     "bessel": ([Y], [0], lambda x: tf.math.bessel_i0e(x), True),
     "buckets": ([X], [0], lambda x: raw.Bucketize(input=x, boundaries=[0.0, 1.0]), True),
     "incomplete gamma": ([Y + 3], [0], lambda x: tf.math.igamma(x, 2.0), True),
+    "cross entropy of an unknown number": (
+        [X, ints(4, BATCH)], [0, 0],
+        lambda x, y: tf.nn.sparse_softmax_cross_entropy_with_logits(y, of_unknown_number(x)), False,
+    ),
+    "products of an unknown number": (
+        [MATRICES], [0], lambda x: tf.matmul(of_unknown_number(x), x), False,
+    ),
     "shifted bits": ([IDS], [0], lambda i: tf.bitwise.left_shift(i, 2), True),
 }  # fmt: skip
 

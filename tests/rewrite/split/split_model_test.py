@@ -11,7 +11,7 @@ from graphs.errors import UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.emit import emit
-from rewrite.split.split_model import split_model
+from rewrite.split.split_model import split_model, takes_any_batch
 
 v1 = tf.compat.v1
 
@@ -92,6 +92,11 @@ def test_it_trains_like_the_unsplit_step(written):
             np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
     for name in ("first", "second", "steps"):
         np.testing.assert_allclose(getattr(other, name), getattr(one, name), rtol=1e-5, atol=1e-5)
+
+
+def test_whether_it_takes_any_batch_is_known_before(written):
+    given, _, batch = written
+    assert takes_any_batch(load(given, LoadOptions())) == (batch is None)
 
 
 def test_the_signature_is_as_it_was_and_the_unsplit_step_stays_beside_it(written):

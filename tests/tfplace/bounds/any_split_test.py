@@ -14,7 +14,12 @@ from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tests.split_steps import split_step
 from tests.tfplace.bounds.brute_force import optimum_seconds
-from tfplace.bounds.any_split import RangeBound, any_split_bounds, least_of
+from tfplace.bounds.any_split import (
+    RangeBound,
+    _with_bytes_of,
+    any_split_bounds,
+    least_of,
+)
 from tfplace.bounds.step_roles import step_roles
 
 BATCH = 4
@@ -29,6 +34,7 @@ class Layer:
       slower: how many times longer the second device takes.
       size: bytes of the weight.
       update: seconds of the update, which is whole.
+      batch: bytes of an entry of the batch, which lies on the first device.
       statistics: whether all shards' sums go to one op that all shards then wait for.
       machine: two devices.
     """
@@ -38,6 +44,7 @@ class Layer:
     slower: float
     size: int
     update: float
+    batch: int
     statistics: bool
     machine: Machine
 
@@ -46,14 +53,21 @@ class Layer:
         names = [f"/shard_{m}" for m in range(num_shards)] if num_shards > 1 else [""]
         entries = [len(part) for part in np.array_split(np.arange(BATCH), len(names))]
         ops = [Op("w", 0.0, (), (self.size,), persistent=self.size, colocation=0)]
-        for name, count in zip(names, entries, strict=True):
-            ops.append(Op(f"l{name}", self._seconds(count), ("w:0",), (count,)))
+        ops.append(Op("x", 0.0, (), (self.batch * BATCH,), pin=0))
+        parts = ["x:0"]
+        if num_shards > 1:
+            ops.append(Op("x/cut", 0.0, ("x:0",), [self.batch * count for count in entries], pin=0))
+            parts = [f"x/cut:{m}" for m in range(num_shards)]
+        for name, count, part in zip(names, entries, parts, strict=True):
+            read = ("w:0", part) if self.batch else ("w:0",)
+            ops.append(Op(f"l{name}", self._seconds(count), read, (self.size + count,)))
         below = [f"l{name}:0" for name in names]
         if self.statistics and num_shards > 1:
             ops.append(Op("mean", 0.1 * num_shards, below, (1,)))
             below = ["mean:0"] * num_shards
         for name, count, read in zip(names, entries, below, strict=True):
-            ops.append(Op(f"g{name}", self._seconds(count), (read,), (self.size,)))
+            read_here = (read,) if read == f"l{name}:0" else (read, f"l{name}:0")
+            ops.append(Op(f"g{name}", self._seconds(count), read_here, (self.size,)))
         terms = [f"g{name}:0" for name in names]
         if num_shards > 1:
             ops.append(Op("g/summed", 0.1 * num_shards, terms, (self.size,)))
@@ -87,6 +101,7 @@ def layers(draw: st.DrawFn) -> Layer:
         slower=draw(st.sampled_from([1.0, 1.0, 2.5])),
         size=draw(st.sampled_from([1, 4, 16])),
         update=draw(st.sampled_from([0.0, 1.0])),
+        batch=draw(st.sampled_from([0, 1, 4])),
         statistics=draw(st.booleans()),
         machine=machine,
     )
@@ -104,7 +119,9 @@ def test_no_placement_of_any_split_beats_it(layer: Layer, read: tuple[int, ...])
 
 
 def test_work_and_whole_ops_count_in_every_range() -> None:
-    layer = Layer(0.0, 4.0, 1.0, 1, 3.0, statistics=False, machine=Machine(2, bandwidth=1e9))
+    layer = Layer(
+        0.0, 4.0, 1.0, 1, 3.0, batch=0, statistics=False, machine=Machine(2, bandwidth=1e9)
+    )
     bounds = any_split_bounds({1: layer.split(1), 4: layer.split(4)}, BATCH)
     assert [(each.first, each.last) for each in bounds] == [(1, 1), (2, 3), (4, 4)]
     # 2 ops of 16.25 s and the update, one after another; else two devices share 2 x 16.25 + 3 s.
@@ -112,6 +129,16 @@ def test_work_and_whole_ops_count_in_every_range() -> None:
     assert bounds[1].lower_bound_seconds == pytest.approx((16.25 * 2) / 2 + 3.0)
     assert bounds[2].lower_bound_seconds == pytest.approx((17.0 * 2 + 0.4) / 2 + 3.0, abs=0.3)
     assert bounds[2].lower_bound_seconds <= optimum_seconds(layer.split(4))
+
+
+def test_tensors_of_fewer_shards_hold_less_together() -> None:
+    layer = Layer(0.0, 1.0, 1.0, 16, 0.0, batch=4, statistics=False, machine=Machine(2))
+    base = step_roles(layer.split(4))
+    sizes = _with_bytes_of(step_roles(layer.split(2)), base).step.graph.tensor_bytes
+    made = base.step.graph.tensor_producer
+    by_name = dict(zip([base.step.graph.op_names[op] for op in made], sizes.tolist(), strict=True))
+    assert by_name["l/shard_0"] == 2 * (16 + 2) // 4  # not 16 + 1
+    assert by_name["x/cut"] == 4 and by_name["w"] == 16
 
 
 def test_an_unsplit_step_alone_says_nothing_of_others() -> None:

@@ -30,6 +30,7 @@ class _Prepared:
     unlimited: object = None
     steps_read: object = None
     timed: object = None
+    serves_any_batch: bool = False
     costs = types.SimpleNamespace(source="analytic")
 
     @property
@@ -54,6 +55,7 @@ class _World:
         self.least, self.pieces = dict[int, float](), list[float]()
         self.longer, self.in_pieces = 0.995, math.inf
         self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
+        self.serves_any_batch = False
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
@@ -97,7 +99,7 @@ class _World:
 
     def run(self, order="none", **options):
         given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
-        first: Any = _Prepared(_PROBLEM, 1)
+        first: Any = _Prepared(_PROBLEM, 1, serves_any_batch=self.serves_any_batch)
         search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
         self.read = prepared.steps_read
@@ -198,6 +200,18 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     assert world.now == pytest.approx(100.0)
 
 
+@pytest.mark.parametrize(("reading", "read"), [(30.0, 4), (45.0, 2), (60.0, 1)])
+def test_what_promises_most_is_read_unless_it_takes_more_than_the_budget(
+    monkeypatch, reading, read
+):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.3, 4: 0.2})
+    world.least = {2: 0.2, 4: 0.1, 8: 0.1}
+    world.reading = reading  # 4 take 75, 112 or 150 s, 2 take 60, 90 or 120 s
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == read
+    assert [each for each in (4, 2) if "too much" in tried[each].reason] == [4, 2][: 2 - read // 2]
+
+
 @pytest.mark.parametrize("longer", [0.5, 1.5])
 def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(monkeypatch, longer):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
@@ -205,10 +219,10 @@ def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(mo
     _, tried, searched = world.run(budget_seconds=100.0)
     assert [shards for shards, *_ in world.searches] == [1, 4, 1]
     assert world.last == "the rest of the long search"
-    assert world.pieces == [94.0, 94.0]  # beside the estimate and beside reading four shards
+    assert world.pieces == [94.0]  # beside reading four shards
     assert tried[1].step_seconds == min(0.3, 0.3 * longer)
     told = {each.name: each.num_trials for each in searched.beside}
-    assert told == {"unsplit": 20, "4 shards": 10}
+    assert told == {"unsplit": 15, "4 shards": 10}
     world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
     world.run(budget_seconds=100.0)
     assert world.last is None
@@ -231,10 +245,15 @@ def test_what_a_better_unsplit_step_would_rule_out_is_read_only_after_a_longer_l
     assert world.parts == (2 if bound < 0.25 else 0)
 
 
-@pytest.mark.parametrize("piece", [1, 2])
-def test_a_signal_beside_reading_loses_nothing(monkeypatch, piece):
+def test_an_unsplit_step_that_cannot_come_near_is_not_searched_longer(monkeypatch):
+    world = _World(monkeypatch, {1: 5.0, 2: 0.5, 4: 0.3, 8: 0.4})
+    world.least, world.bound = {2: 0.2, 4: 0.2, 8: 0.2}, 0.8
+    assert world.run(budget_seconds=100.0)[0] == 4 and not world.pieces
+
+
+def test_a_signal_beside_reading_loses_nothing(monkeypatch):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
-    world.interrupt_beside = piece
+    world.interrupt_beside = 1
     _, tried, searched = world.run(budget_seconds=100.0)
     assert tried[1].step_seconds == 0.3 and searched.result.interrupted
     assert len(world.searches) == 1
@@ -269,6 +288,17 @@ def test_what_fits_only_when_it_is_split_is_found(monkeypatch):
     assert tried[1].step_seconds is None and tried[1].reason
 
 
+def test_what_serves_any_batch_is_split_only_where_nothing_else_fits(monkeypatch):
+    """Requests of one entry would fail."""
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.serves_any_batch = True
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and [*tried] == [1, 2, 4, 8] and "any size" in tried[4].reason
+    world = _World(monkeypatch, {1: math.inf, 2: 1.0, 4: 0.9, 8: 0.8})
+    world.serves_any_batch = True
+    assert world.run(budget_seconds=100.0)[0] == 8
+
+
 def test_trials_are_shared_out_like_seconds(monkeypatch):
     world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
     _, _, searched = world.run(budget_seconds=100.0, max_trials=1000)
@@ -277,6 +307,10 @@ def test_trials_are_shared_out_like_seconds(monkeypatch):
     assert [each.name for each in searched.beside] == ["unsplit", "4 shards", "8 shards"]
     told = sum(each.num_trials for each in searched.beside)
     assert told + searched.result.num_trials == 1000
+
+
+def test_without_a_budget_what_is_known_anyway_is_taken(monkeypatch):
+    assert _World(monkeypatch, {1: 1.0, 4: 0.5}).run(budget_seconds=0.0)[0] == 1
 
 
 def test_after_a_signal_nothing_more_is_searched(monkeypatch):

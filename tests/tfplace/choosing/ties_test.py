@@ -86,8 +86,20 @@ def test_of_too_many_pairs_of_devices_those_that_send_each_other_most_are_tried(
     ops.append(Op("scrap", 0.001, ("b:0", "c:0")))
     problem = build_problem(ops, Machine(5, bandwidth=1e9))
     (found,) = _candidates(problem, found=[1, 2, 3, 4])
-    monkeypatch.setattr(ties, "MOST_OPS", 0)
     monkeypatch.setattr(ties, "LEAST_PAIRS", 1)
-    (tried,) = ties._without_one(problem, found)
+    (tried,) = ties._without_one(problem, found, 0)
     assert sorted(tried.tolist()) in ([1, 2, 2, 3], [1, 3, 4, 4])  # scrap and b together
     assert tried[1] == tried[3]
+
+
+def test_sparing_many_devices_takes_no_longer_than_sparing_one(monkeypatch):
+    monkeypatch.setattr(ties, "MOST_OPS", 1000)
+    problem = build_problem([Op(f"op{i}", 0.001) for i in range(20)] + [Op("long", 9.0)],
+                            Machine(22, bandwidth=1e9))  # fmt: skip
+    (found,) = _candidates(problem, found=range(1, 22))
+    simulator, simulated = SimulatingEvaluator(problem), []
+    evaluate = simulator.evaluate
+    simulator.evaluate = lambda rows: simulated.append(rows.size) or evaluate(rows)
+    kept = without_idle(problem, simulator, found)
+    assert len(set(kept.device_of_op.tolist())) == 1
+    assert simulated[0] <= 500 and sum(simulated) <= 1000 + 20 * ties.LEAST_PAIRS * problem.num_ops

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
+from tfplace.algorithms.placers.host_cpus import with_barriers_on_cpus
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
 from tfplace.algorithms.placers.relays import ways_to_relays
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
@@ -58,15 +59,16 @@ def data_parallel(
 def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
     """i4[B, N]: data parallelism in all its forms, the plain one first.
 
+    With batch statistics each form comes with them on the hosts' CPUs, too (host_cpus.py).
+
     Args:
       problem: of a split step.
       seed: changes nothing.
     """
     in_turn, by_speed = _shards_in_turn(problem), shards_by_speed(problem)
     ways = [in_turn] if by_speed == in_turn else [in_turn, by_speed]
-    return distinct(
-        [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
-    )
+    forms = [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
+    return distinct([*forms, *(with_barriers_on_cpus(problem, form) for form in forms)])
 
 
 def shards_by_speed(problem: Problem) -> list[int]:

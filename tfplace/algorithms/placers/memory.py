@@ -28,6 +28,9 @@ REPAIR_GROUPS = (8, 32)
 # ... one of the so many that hold most at a time.
 NUM_LARGEST = 4
 
+# Of more devices, those with the most room are tried as targets.
+MOST_TARGETS = 6
+
 
 def op_bytes_estimate(simulator: Simulator) -> FloatArray:
     """f8[N]: persistent bytes plus each op's share of the peak that one device would have."""
@@ -110,7 +113,7 @@ def _candidates(
             [(int(group), int(target))]
             for group in largest
             if held[group] > 0.0
-            for target in np.flatnonzero(allowed[group])
+            for target in _targets(allowed[group], room)
         ]
         changes.append(_enough(held, float(lacking[worst]), allowed, np.maximum(room, 0.0)))
         for change in changes:
@@ -120,6 +123,13 @@ def _candidates(
             target_of_op = target_of_group[grouping.group_of_op]
             candidates.append(np.where(here & (target_of_op >= 0), target_of_op, device_of_op))
     return np.array(candidates, dtype=np.int32).reshape(-1, problem.num_ops)
+
+
+def _targets(allowed: BoolArray, room: FloatArray) -> list[int]:
+    """Where a group may go, ascending; of too many devices those with the most room."""
+    targets = np.flatnonzero(allowed)
+    roomiest = targets[np.argsort(-room[targets], kind="stable")[:MOST_TARGETS]]
+    return sorted(roomiest.tolist())
 
 
 def _held_at_peak(simulator: Simulator, device_of_op: IntArray, device: int) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs.op_graph import FloatArray, IntArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.legal import distinct, working_devices
+from tfplace.algorithms.placers.legal import distinct, legal, working_devices
 from tfplace.algorithms.placers.memory import made_to_fit, op_bytes_estimate
 from tfplace.grouping.minimum_cut import minimum_cut
 from tfplace.grouping.quotient import (
@@ -28,12 +28,15 @@ from tfplace.simulation.simulator import Simulator
 # lets a cut fall where the graph is thin.
 IMBALANCES = (0.03, 0.5)
 
+# Into each number of parts up to this one, beyond that into twice as many as before.
+MOST_PARTS = 16
+
 
 def minimum_cuts(problem: Problem, seed: int = 0) -> IntArray:
     """Cuts into 2 .. n parts for n working devices, balanced by seconds and by bytes.
 
     Vertices are colocation units; an edge weighs what moving its tensor takes. Part p goes to
-    the p-th working device; what does not fit is repaired.
+    the p-th working device; what does not fit is repaired, of many cuts only into n parts.
 
     Returns:
       i4[B, N], distinct; all on one device where only one works.
@@ -41,15 +44,24 @@ def minimum_cuts(problem: Problem, seed: int = 0) -> IntArray:
     simulator = Simulator(problem, num_threads=1)
     seconds = fastest_seconds(problem, problem.allowed())
     weights = (seconds, op_bytes_estimate(simulator))
+    num_devices = len(working_devices(problem))
     cuts = [
-        _cut(problem, parts, weight, imbalance, seed)
-        for parts in range(2, len(working_devices(problem)) + 1)
+        legal(problem, cut)
+        if parts < num_devices > MOST_PARTS
+        else made_to_fit(simulator, cut, seed)
+        for parts in _numbers_of_parts(num_devices)
         for weight in weights
         for imbalance in IMBALANCES
+        for cut in [_cut(problem, parts, weight, imbalance, seed)]
     ]
-    if not cuts:
-        cuts = [np.zeros(problem.num_ops, dtype=np.int32)]
-    return distinct([made_to_fit(simulator, cut, seed) for cut in cuts])
+    return distinct(cuts or [made_to_fit(simulator, np.zeros(problem.num_ops, np.int32), seed)])
+
+
+def _numbers_of_parts(num_devices: int) -> list[int]:
+    """Ascending; of many only some, since each takes a few cuts."""
+    powers = {2**k for k in range(num_devices.bit_length())}
+    few = set(range(2, min(num_devices, MOST_PARTS) + 1))
+    return sorted({each for each in few | powers if 1 < each <= num_devices} | {num_devices} - {1})
 
 
 def _cut(

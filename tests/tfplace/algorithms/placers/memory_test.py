@@ -4,6 +4,7 @@ import numpy as np
 
 from graphs.placement import Infeasible
 from tests.builders import Machine, Op, build_problem, two_towers
+from tfplace.algorithms.placers import memory
 from tfplace.algorithms.placers.memory import made_to_fit, op_bytes_estimate, repaired
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.simulator import Simulator
@@ -50,3 +51,10 @@ def test_what_is_wanted_is_made_legal_before_it_is_repaired():
     ops = [Op("a", (1.0, np.inf), outputs=(), persistent=9), Op("b", outputs=(), persistent=9)]
     problem = build_problem(ops, Machine(2, memory=10))
     assert made_to_fit(Simulator(problem), np.array([1, 0])).tolist() == [0, 1]
+
+
+def test_of_many_devices_those_with_the_most_room_are_targets():
+    allowed = np.array([True] * 9 + [False])
+    room = np.array([5.0, 1.0, 9.0, 2.0, 8.0, 3.0, 7.0, 4.0, 6.0, 99.0])
+    assert memory._targets(allowed, room) == [0, 2, 4, 6, 7, 8]
+    assert memory._targets(allowed[:3], room[:3]) == [0, 1, 2]

@@ -154,3 +154,9 @@ def test_random_differs_from_draw_to_draw_and_repeats_with_its_seed():
     assert not np.array_equal(first, second)
     again = Random(problem, seed=1, num_groups=4, batch_size=8)
     np.testing.assert_array_equal(again.propose().device_of_op, first)
+
+
+def test_of_many_devices_minimum_cuts_try_some_numbers_of_parts():
+    problem = build_problem([Op(f"op{i}", outputs=(1,)) for i in range(80)], Machine(41))
+    cuts = minimum_cuts(problem, 0)
+    assert {len(np.unique(cut)) for cut in cuts} == {*range(2, 17), 32, 40}

@@ -1,0 +1,165 @@
+"""The linear program of the network bound (network_bound.py), for one site.
+
+All seconds are in shares of a bound that there is, so that its numbers lie around 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphs.op_graph import FloatArray
+from tfplace.bounds.barriers import Barriers
+from tfplace.bounds.certified import Rows
+from tfplace.bounds.moved_tensors import Family
+from tfplace.grouping.quotient import BoolArray
+
+MOST_TIMES = 8.0
+"""No more than so many times the bound that there is, is looked for."""
+Cell = tuple[int, int]
+"""The last barrier before something, and the first after it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SiteStep:
+    """A step and a site A.
+
+    Attributes:
+      barriers: of the step.
+      families: what goes from A to other devices, if its users lie there.
+      cut: the family of the parts of the batch, whose maker lies on A.
+      cost: f8[R] what each role takes of all devices together.
+      soonest: f8[R] when the first op of a role is done at least.
+      may_stay, may_go: bool[R] whether a role may lie on A, and on other devices.
+      given: what A gives of what all devices together do in one.
+      sending: f8[F] how long each family holds A's way out.
+    """
+
+    barriers: Barriers
+    families: Sequence[Family]
+    cut: Family
+    cost: FloatArray
+    soonest: FloatArray
+    may_stay: BoolArray
+    may_go: BoolArray
+    given: float
+    sending: FloatArray
+
+
+def least_end(step: SiteStep) -> float:
+    """When the step ends at least."""
+    program = _Program(step)
+    program.add_stages()
+    return min(program.rows.least_of(program.passed[-1], np.array(program.most)), MOST_TIMES)
+
+
+class _Program:
+    """Variables and rows.
+
+    Attributes:
+      rows: what holds.
+      most: the greatest value of each variable.
+      passed: the variables t_1 .. t_K+1.
+    """
+
+    def __init__(self, step: SiteStep):
+        self.rows, self.most = Rows(), list[float]()
+        self._step = step
+        self.passed = [self._variable(MOST_TIMES) for _ in range(step.barriers.count + 1)]
+        roles = {role for family in step.families for role in (family.maker, *family.users)}
+        self._there = {  # the share of each role on B
+            role: self._variable(float(step.may_go[role] and role != step.cut.maker))
+            for role in sorted(roles)
+        }
+        for role in roles - {step.cut.maker}:
+            if not step.may_stay[role]:
+                self.rows.add([(self._there[role], 1.0)], 1.0)
+
+    def add_stages(self) -> None:
+        """Adds what holds between each two barriers."""
+        work, moved, sent = *self._work(), self._sent()
+        step, end = self._step, len(self.passed)
+        for first in range(end):
+            for last in range(first + 1, end + 1):
+                took = [(self.passed[last - 1], 1.0)]
+                took += [(self.passed[first - 1], -1.0)] if first else []
+                between = [c for c in work if first <= c[0] and c[1] <= last]
+                there = [(moved[cell], 1.0) for cell in between]
+                total = sum(work[cell] for cell in between)
+                self._add_share(took, there, total, step.given)
+                self._add_share(took, [(each, -1.0) for each, _ in there], 0.0, 1.0 - step.given)
+                sends = [(v, -1.0) for c, v in sent.items() if first <= c[0] and c[1] <= last]
+                self.rows.add([*took, *sends], 0.0 if first else self._ready(last))
+
+    def _add_share(
+        self, took: list[tuple[int, float]], terms: list[tuple[int, float]], least: float, of: float
+    ) -> None:
+        """What some of the devices do takes their share of the machine's time."""
+        if of > 0.0:
+            scaled = [(variable, value / of) for variable, value in terms]
+            self.rows.add([*took, *scaled], least / of)
+
+    def _ready(self, last: int) -> float:
+        """Until when nothing of the batch leaves A, where the barrier waits for that."""
+        maker = self._step.cut.maker
+        return float(self._step.soonest[maker]) if self._step.barriers.until[maker] <= last else 0.0
+
+    def _work(self) -> tuple[dict[Cell, float], dict[Cell, int]]:
+        """{cell: the work of its roles}, {cell: the variable of how much of that is on B}."""
+        step, work = self._step, defaultdict[Cell, float](float)
+        known: dict[Cell, list[tuple[int, float]]] = defaultdict(list)
+        free = defaultdict[Cell, float](float)
+        for role in np.flatnonzero(step.cost).tolist():
+            cell, cost = self._cell(role), float(step.cost[role])
+            work[cell] += cost
+            if role in self._there:
+                known[cell].append((self._there[role], cost))
+            else:  # nothing of it is sent: it lies where it does best
+                free[cell] += cost
+        moved = {}
+        for cell, total in work.items():
+            terms = [*known[cell], (self._variable(free[cell]), 1.0)]
+            moved[cell] = self._sum(terms, total)
+        return work, moved
+
+    def _sent(self) -> dict[Cell, int]:
+        """{cell: the variable of how long what is made after its first barrier and used before its
+        last, holds A's way out}."""
+        step, terms = self._step, defaultdict[Cell, list[tuple[int, float]]](list)
+        most, barriers = defaultdict[Cell, float](float), self._step.barriers
+        for family, seconds in zip(step.families, step.sending.tolist(), strict=True):
+            after, maker = int(barriers.after[family.maker]), self._there[family.maker]
+            if step.soonest[family.maker] < step.soonest[step.cut.maker]:
+                continue  # it may leave A before the batch is cut
+            before = None
+            for until in sorted({int(barriers.until[user]) for user in family.users}):
+                gone = self._variable(1.0)
+                for user in family.users:
+                    if barriers.until[user] == until:
+                        self.rows.add([(gone, 1.0), (self._there[user], -1.0), (maker, 1.0)], 0.0)
+                cell = after, until
+                terms[cell].append((gone, seconds))
+                if before is not None:
+                    self.rows.add([(gone, 1.0), (before, -1.0)], 0.0)
+                    terms[cell].append((before, -seconds))
+                most[cell] += seconds
+                before = gone
+        return {cell: self._sum(each, most[cell]) for cell, each in terms.items()}
+
+    def _cell(self, role: int) -> Cell:
+        barriers = self._step.barriers
+        return int(barriers.after[role]), int(barriers.until[role])
+
+    def _variable(self, most: float) -> int:
+        self.most.append(most)
+        return len(self.most) - 1
+
+    def _sum(self, terms: Sequence[tuple[int, float]], most: float) -> int:
+        """A variable that is the sum of others."""
+        total = self._variable(most * (1.0 + 1e-9))
+        self.rows.add([(total, 1.0), *((each, -value) for each, value in terms)], 0.0)
+        self.rows.add([(total, -1.0), *terms], 0.0)
+        return total
