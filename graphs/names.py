@@ -6,10 +6,9 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
 """What a name has if its op is a copy for a shard (the contract, section 9): the copy of `a/b` for
@@ -20,8 +19,7 @@ RELAY = re.compile(r"/relayed(?:_\d+)?(?:/block_(\d+))?/shard_\d+_*$")
 of its rows, which is the group."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class InputName:
+class InputName(NamedTuple):
     """One input of a NodeDef, taken apart.
 
     Attributes:
@@ -51,6 +49,8 @@ def parse_input(name: str) -> InputName:
     Raises:
       ValueError: the name has none of these forms.
     """
+    if name and ":" not in name and name[0] != "^":
+        return InputName(name)
     if name.startswith("^"):
         op, output, output_arg = name[1:], -1, ""
     else:

@@ -37,22 +37,25 @@ def main(argv: Sequence[str]) -> None:
     With "without_values" no op of the graph runs, and the variables' files are left out.
     """
     connection, _ = connect_to_parent(argv)
-    request = pickle.loads(Path(connection.recv()).read_bytes())
-    graph_def = request.pop("graph_def")
-    alike = _built(request, graph_def)
+    path = Path(connection.recv())
+    request = pickle.loads(path.read_bytes())
+    alike = _built(request)
     gc.collect()
     give_back()
+    graph_def = pickle.loads(path.read_bytes())["graph_def"]  # not held beside the values
     made = Path(request["output_dir"])
     _complete(made / "saved_model.pb", alike, graph_def)
     sync_tree(made)  # beside other work: whoever uses it needn't wait
     connection.send(request["signature"])
 
 
-def _built(request: Mapping[str, Any], serialized: bytes) -> OneOfAlike | None:
+def _built(request: dict[str, Any]) -> OneOfAlike | None:
     """Builds it, and lets go of everything but the files; says what was left out of its graph."""
     graph = tf.Graph()
     with graph.as_default():
-        meta_graph, alike = _import(request, graph_pb2.GraphDef.FromString(serialized))
+        meta_graph, alike = _import(
+            request, graph_pb2.GraphDef.FromString(request.pop("graph_def"))
+        )
         give_back()  # the large graph, of which few ops are in TensorFlow's
         variables, initialization = request["variables"], request["initialization"]
         signature = _signature(graph, request, request["fetches"])

@@ -47,9 +47,10 @@ class ClearDevices:
             raise RewriteError(f"clearing devices: {op_path(function, node.name)!r} kept its own")
 
     def _to_clear(self, graph_def: Any) -> Iterator[tuple[str, Any]]:
+        placed = [(f, node) for f, nodes in bodies(graph_def) for node in nodes if node.device]
         calls = CallGraph(graph_def)
-        kept = {place for origin in self.keep for place in places_of(calls, origin)}
-        for function, nodes in bodies(graph_def):
-            for node in nodes:
-                if node.device and (function, node.name) not in kept:
-                    yield function, node
+        keep = self.keep if placed else ()
+        kept = {place for origin in keep for place in places_of(calls, origin)}
+        for function, node in placed:
+            if (function, node.name) not in kept:
+                yield function, node

@@ -99,15 +99,17 @@ def _closing(nodes: Iterable[Any], edges: Iterable[PlacedEdge]) -> list[PlacedEd
     """Those of a body's edges that lie on a cycle of it."""
     nodes = list(nodes)
     index = {node.name: number for number, node in enumerate(nodes)}
-    pairs = [
-        (index[op_of(name)], number)
-        for number, node in enumerate(nodes)
-        for name in node.input
-        if op_of(name) in index and nodes[index[op_of(name)]].op != "NextIteration"
-    ]
+    goes_round = {number for number, node in enumerate(nodes) if node.op == "NextIteration"}
     edges = list(edges)
-    pairs += [(index[first], index[node]) for _, node, first in edges]
-    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    source = [index[first] for _, _, first in edges]
+    target = [index[node] for _, node, _ in edges]
+    for number, node in enumerate(nodes):
+        for name in node.input:
+            first = index.get(name)  # most names are those of ops
+            first = index.get(op_of(name)) if first is None else first
+            if first is not None and first not in goes_round:
+                source.append(first)
+                target.append(number)
     matrix = coo_matrix((np.ones(len(source)), (source, target)), shape=(len(nodes), len(nodes)))
     _, circle = connected_components(matrix, directed=True, connection="strong")
     return [e for e in edges if circle[index[e[1]]] == circle[index[e[2]]]]

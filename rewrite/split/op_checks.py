@@ -94,7 +94,8 @@ class OpChecks:
 
     def _copy_inputs(self, node: Any, here: Any, shard: int, answer: Split) -> None:
         count = len(answer.inputs)
-        read, numbers = data_inputs(here)[:count], data_inputs(here)[count:]
+        inputs = data_inputs(here)
+        read, numbers = inputs[:count], inputs[count:]
         for name in numbers:
             if not same_array(self._reading.said(name), self._bodies.numbers(shard)):
                 raise RewriteError(

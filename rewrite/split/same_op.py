@@ -75,7 +75,9 @@ def _sizes(shape: Any) -> list[int] | None:
 
 
 def _same_attributes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(_bytes(one[key]) == _bytes(other[key]) for key in one)
+    return one.keys() == other.keys() and all(
+        mine == other[key] or _bytes(mine) == _bytes(other[key]) for key, mine in one.items()
+    )
 
 
 def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:

@@ -21,6 +21,7 @@ from graphs.devices_asked import given_placement, kept_beside_the_run, kept_devi
 from graphs.errors import UsageError
 from graphs.executor_model import executor_of
 from graphs.flat_graph import Origin
+from graphs.host.freed_memory import give_back
 from graphs.host.uncollected import uncollected
 from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
@@ -165,6 +166,7 @@ def prepare(
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     if present:
         dict(model.feeds)  # they will be read: what is wrong with them is said before the search
+    give_back()  # a large model is read several times over
     if before_pricing is not None:
         before_pricing(model, is_timed)
     limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
