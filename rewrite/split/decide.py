@@ -15,6 +15,7 @@ from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_elements import ListElements
 from rewrite.split.list_facts import Element
 from rewrite.split.loops import added_to_a_sum, function_answer
+from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
 from rewrite.split.repeat import repeated_ops
@@ -145,6 +146,9 @@ class _Analysis:
             facts.complete(node)
             view = _view(facts, self.batch, states, node)
             answer = self._answer(facts, view, scope)
+            is_split = isinstance(answer, Split) and not scope
+            if is_split and would_be_misread(node, facts.flat.nodes, answers, states):
+                answer = StayWhole(MISREAD)
             answers[node.name] = answer
             for index in range(len(facts.dtype_of[node.name])):
                 tensor = f"{node.name}:{index}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.runs.executors.by_name import executor_for
 
     path = arguments[0]
-    output_dir = values.output_dir or str(Path(path).with_suffix("")) + "_batch"
+    output_dir = values.output_dir or os.path.splitext(path)[0] + "_batch"
     jobs = JobFile(path, output_dir, job_limits(values)).read()
     listener = listener_for(values.verbosity)
     with executor_for(values.executor, values.ray_address) as (executor, capacity):

@@ -108,6 +108,11 @@ CASES = {
         input=i, size=6, weights=floats(0)), True),
     "bincount with weights": ([IDS, floats(BATCH)], [0, 0], lambda i, w: raw.DenseBincount(
         input=i, size=6, weights=w), True),
+    "place of the largest, misread by Grappler": (
+        [X], [0], lambda x: tf.argmax(tf.tanh(tf.identity(tf.sigmoid(x))), 1), False,
+    ),
+    "largest, misread by Grappler": ([X], [0], lambda x: tf.reduce_max(-x, 0), False),
+    "place of the largest": ([X], [0], lambda x: tf.argmax(tf.sigmoid(tf.square(x)), 1), True),
     "which are there": ([IDS], [0], lambda i: raw.DenseBincount(
         input=i, size=6, weights=floats(0), binary_output=True), False),
     "histogram": ([X], [0], lambda x: tf.histogram_fixed_width(x, [-1.0, 1.0], 4), True),
