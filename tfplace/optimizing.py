@@ -22,6 +22,7 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
+from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
@@ -193,15 +194,14 @@ class _Run:
         chosen = decided.choice.candidate.device_of_op
         placed = simulated_in_order(prepared, chosen)
         self.progress.say("writing the placed model")
-        with self.progress.working():
-            devices = _write(prepared, options, chosen, placed, made, built)
-        self.phases.begin("prove")
-        order = prepared.order_edges(chosen)
-        emitted = Emitted(chosen, made, decided.timings is not None, built, order)
-        left = self._left(REPORTING_SECONDS)
-        proof = prove(
-            prepared, emitted, options.verify, options.budget_seconds, self.progress, left
-        )
+        with BegunProof(prepared, interruption) as begun:
+            with self.progress.working():
+                devices = _write(prepared, options, chosen, placed, made, built)
+            self.phases.begin("prove")
+            order, left = prepared.order_edges(chosen), self._left(REPORTING_SECONDS)
+            emitted = Emitted(chosen, made, decided.timings is not None, built, order)
+            verify, budget = options.verify, options.budget_seconds
+            proof = prove(prepared, emitted, begun, verify, budget, self.progress, left)
         self.phases.begin("report")
         run = FinishedRun(
             decided.searched,

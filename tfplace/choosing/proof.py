@@ -24,14 +24,13 @@ from rewrite.model_builder import BuiltModel
 from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
-from rewrite.split.run_cases import BegunCases
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
 from rewrite.verify_messages import LOAD
 from tfplace.bounds.any_split import RangeBound, any_split_bounds
-from tfplace.bounds.lower_bound import lower_bound_seconds
+from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.failing_split import require_unsplit_fails
 from tfplace.choosing.run_estimate import Decision, RunEstimate, decide, estimate_run
-from tfplace.choosing.split_proof import Written, begun_ops_of, proven_split
+from tfplace.choosing.split_proof import Written, proven_split
 from tfplace.interruption import Interruption, InThread, interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
@@ -92,6 +91,7 @@ class Emitted:
 def prove(
     prepared: PreparedModel,
     emitted: Emitted,
+    begun: BegunProof,
     wanted: str,
     budget_seconds: float,
     progress: Progress | None = None,
@@ -104,6 +104,7 @@ def prove(
     Args:
       prepared: the model as it came, and its problem.
       emitted: the model that was written.
+      begun: what has begun beside writing it.
       wanted: as for --verify.
       budget_seconds: of the search.
       progress: is told what goes on.
@@ -114,13 +115,7 @@ def prove(
     """
     progress, end = progress or Progress(), time.monotonic() + max(seconds, 0.0)
     progress.say("proving that only devices have changed")
-    begun = _bound_in_thread(prepared)
-    with (
-        interruptible() as interruption,
-        progress.working(),
-        contextlib.ExitStack() as beside,
-    ):
-        ops = interruption.unless_seen(lambda: _begun_ops(prepared, beside), None)
+    with interruptible() as interruption, progress.working():
         structure = proven_structure(
             prepared.source, emitted.directory, emitted.built, emitted.order
         )
@@ -138,12 +133,12 @@ def prove(
             _, run = _decision(prepared, emitted, wanted, budget_seconds, left)
             written = _written(prepared, emitted, comparison)
             split = proven_split(
-                prepared.split, written, prepared.feeds, run, left, interruption, ops
+                prepared.split, written, prepared.feeds, run, left, interruption, begun.ops
             )
         comparison = dataclasses.replace(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
-        bound, any_split = _bounds(prepared, begun, interruption, end)
+        bound, any_split = _bounds(prepared, begun.bound, interruption, end)
         used: Mapping[str, Any] = {}
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
@@ -154,23 +149,11 @@ def prove(
         return Proof(comparison, bound, used, interruption.seen, any_split)
 
 
-def _begun_ops(prepared: PreparedModel, beside: contextlib.ExitStack) -> BegunCases | None:
-    """The proof of a large split step's ops, which goes on in a child."""
-    begun = None if prepared.split is None else begun_ops_of(prepared.split)
-    return None if begun is None else beside.enter_context(begun)
-
-
 def _written(prepared: PreparedModel, emitted: Emitted, comparison: Verified) -> Written:
     """What the proof of a split step has to know of the files."""
     tags = _emitted_tags(prepared.source, emitted.directory)
     is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
     return Written(emitted.directory, tags, is_loaded)
-
-
-def _bound_in_thread(prepared: PreparedModel) -> InThread[float | None]:
-    """The bound of every placement: compiled code, which goes on beside the proofs in Python."""
-    bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
-    return InThread(lambda: lower_bound_seconds(bounded))
 
 
 def _bounds(

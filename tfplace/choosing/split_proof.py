@@ -19,7 +19,7 @@ from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
 from rewrite.split.prove_norms import NormsProof, prove_norms
-from rewrite.split.prove_ops import OpsProof, begun_ops, prove_ops
+from rewrite.split.prove_ops import OpsProof, prove_ops
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
 from rewrite.split.run_cases import BegunCases
@@ -48,18 +48,11 @@ class Written:
     is_loaded: bool
 
 
-def begun_ops_of(split: SplitModel) -> BegunCases | None:
-    """Begins to prove the ops of a large step, beside what comes before their proof.
+def is_large(split: SplitModel) -> bool:
+    """Whether parts of its proof are begun beside others.
 
-    Of a smaller one whole steps may be run meanwhile, which need time and memory themselves.
+    Of a smaller step whole runs are compared meanwhile, which need time and memory themselves.
     """
-    if not _is_large(split):
-        return None
-    free = psutil.virtual_memory().available / 2
-    return begun_ops(split.flat, split.decisions, split.num_shards, free)
-
-
-def _is_large(split: SplitModel) -> bool:
     return len(split.step.graph_def.node) >= LEAST_NODES
 
 
@@ -81,7 +74,7 @@ def proven_split(
       run: whether whole steps are run and compared, too, and under which limits.
       seconds: what is left for running whole steps.
       interruption: knows of Ctrl-C.
-      begun: of `begun_ops_of`.
+      begun: what has begun of proving its ops.
 
     Returns:
       What report.json says of it.
@@ -96,7 +89,7 @@ def proven_split(
         limits = _limits(run, seconds)
         ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
         load = None
-        if ops is not None and not written.is_loaded and _is_large(split) and not ops.differing:
+        if ops is not None and not written.is_loaded and is_large(split) and not ops.differing:
             load = interruption.unless_seen(
                 lambda: beside.enter_context(_begun_load(split, written)), None
             )  # beside reading its structure
@@ -220,26 +213,3 @@ def _defect(what: str) -> VerificationError:
         f"proving that the split step computes what the unsplit one does: found {what}; wanted "
         "none; nothing was written; please report it with the model, and leave --shards out"
     )
-
-
-def split_proof_sentence(proof: Mapping[str, Any]) -> str:
-    """What was proven, for a person."""
-    if proof["distinct_ops"] is None:
-        return "the split step has the structure that was decided; interrupted before more"
-    joints = "joins, sums and cuts stand where they should"
-    text = (
-        f"{proof['proven_ops']:,} of {proof['distinct_ops']:,} distinct split ops give in "
-        "parts what they give whole"
-    )
-    if smaller := proof["smaller_ops"]:
-        text += f" ({smaller:,} of them tried in few shards of few entries, with narrow weights)"
-    text += f"; {joints}"
-    if norms := proof["norms"]["distinct"]:
-        text += f"; {proof['norms']['proven']:,} of {norms:,} batch normalisations are as fused"
-    if proof["loads"] != LOADS:
-        text += f"; {proof['loads']}"
-    if proof["unproven"]:
-        return f"NOT PROVEN: {proof['unproven']}. {text[0].upper()}{text[1:]}"
-    if proof["run"].startswith("not run"):
-        return f"{text}; whole steps {proof['run']}"
-    return f"{text}; two steps in float64: {proof['run']}, {proof['compared']:,} values"

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rewrite.verify import Verified
-from tfplace.choosing.split_proof import split_proof_sentence
+from tfplace.choosing.split_sentence import split_proof_sentence
 from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.machine_facts import machine_text
 from tfplace.report.report import Report

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import shutil
+import signal
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,18 +18,16 @@ from rewrite.split.prove_ops import NotProven
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import OutcomesSoFar
 from rewrite.split.prove_split import SplitProof
+from tests.builders import Op, build_problem
 from tests.rewrite.split.child_here import ChildHere
 from tests.rewrite.split.prove_ops_test import BegunChild
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tfplace.choosing import split_proof
+from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.run_estimate import Decision
-from tfplace.choosing.split_proof import (
-    Written,
-    begun_ops_of,
-    proven_split,
-    split_proof_sentence,
-)
-from tfplace.interruption import Interruption
+from tfplace.choosing.split_proof import Written, proven_split
+from tfplace.choosing.split_sentence import split_proof_sentence
+from tfplace.interruption import Interrupted, Interruption
 
 NO_RUN = Decision(None, "it would take 3 hours")
 
@@ -45,6 +45,12 @@ def no_children(monkeypatch):
 def emitted(tmp_path_factory):
     folder = tmp_path_factory.mktemp("split")
     return _emitted(_saved(folder / "given", 5), folder / "split", 2)
+
+
+def prepared(split):
+    """What is begun of: a step, and a problem whose bound is three seconds."""
+    problem = build_problem([Op("a", 1.0), Op("b", 2.0, ("a:0",))])
+    return SimpleNamespace(problem=problem, unlimited=None, split=split)
 
 
 def proven(emitted, directory=None, is_loaded=False, seconds=-5.0):
@@ -66,16 +72,23 @@ def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monk
     monkeypatch.setattr(run_cases, "ask_child", None)
     monkeypatch.setattr(ChildHere, "asked", [])
     split, made = emitted
-    written = Written(Path(made), ["serve"], False)
-    with begun_ops_of(split) as begun:
-        report = proven_split(split, written, {}, NO_RUN, 0.0, Interruption(), begun)
+    written, interruption = Written(Path(made), ["serve"], False), Interruption()
+    with BegunProof(prepared(split), interruption) as begun:
+        report = proven_split(split, written, {}, NO_RUN, 0.0, interruption, begun.ops)
+        assert interruption.unless_seen_by(begun.bound, 0.0, 60.0) == pytest.approx(3.0)
     assert report["proven_ops"] == report["distinct_ops"] > 10
     assert (report["loads"], report["unproven"], len(ChildHere.asked)) == ("loads", "", 1)
     assert BegunChild.is_closed
 
 
-def test_a_smaller_step_begins_with_what_comes_first(emitted):
-    assert begun_ops_of(emitted[0]) is None
+def test_of_a_smaller_step_or_after_ctrl_c_only_the_bound_begins(emitted, monkeypatch):
+    split, _ = emitted
+    assert BegunProof(prepared(split), Interruption()).ops is None
+    monkeypatch.setattr(split_proof, "LEAST_NODES", 0)
+    interruption = Interruption()
+    with pytest.raises(Interrupted):
+        interruption.note(signal.SIGINT, None)
+    assert BegunProof(prepared(split), interruption).ops is None
 
 
 def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tfplace.choosing.split_proof import split_proof_sentence
+from tfplace.choosing.split_sentence import split_proof_sentence
 from tfplace.report.html.elements import facts, section, table, text
 from tfplace.report.report import Report
 from tfplace.report.split_facts import split_sentences
