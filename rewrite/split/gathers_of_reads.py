@@ -20,6 +20,7 @@ from rewrite.split.merge_reads import (
     with_nodes,
     written_after,
 )
+from rewrite.split.op_view import attr_of
 from rewrite.split.repeat import MOST_BYTES
 
 _GATHER, _READ = "ResourceGather", "ReadVariableOp"
@@ -61,7 +62,7 @@ def _changed(flat: FlatGraph) -> set[str]:
 
 
 def _may_read(node: Any) -> bool:
-    return node.op == _GATHER and len(node.input) == 2 and not node.attr["batch_dims"].i
+    return node.op == _GATHER and len(node.input) == 2 and not attr_of(node, "batch_dims").i
 
 
 def _multiplied(flat: FlatGraph) -> set[Variable]:

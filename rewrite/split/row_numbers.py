@@ -12,6 +12,7 @@ import numpy as np
 
 from graphs.names import parse_input, with_index
 from rewrite.split.facts import Facts
+from rewrite.split.op_view import attr_of
 
 
 def block_of_rows(facts: Facts, tensor: str, batch: int) -> int:
@@ -53,7 +54,7 @@ def _step(facts: Facts, rows: str, starts: str, batch: int) -> int:
 
 def _gathers(facts: Facts, node: Any, rows: str, block: int) -> bool:
     """Whether an op reads rows by these numbers, each in its own entry's `block`."""
-    if node.op != "GatherV2" or node.attr["batch_dims"].i != 1:
+    if node.op != "GatherV2" or attr_of(node, "batch_dims").i != 1:
         return False
     if node.name in facts.flat.unit_of_node:
         return False

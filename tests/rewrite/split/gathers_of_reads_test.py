@@ -55,6 +55,15 @@ def test_rows_of_a_large_table_that_nothing_else_reads_stay_with_it():
     assert gathers_of_reads(flat) is flat
 
 
+def test_attributes_that_a_saved_model_leaves_out_stay_out():
+    """TensorFlow refuses functions with attributes that have no value."""
+    flat = step_of(LARGE, False)
+    for node in flat.graph_def.node:
+        node.attr.pop("batch_dims", None)
+    assert gathers_of_reads(flat) is flat
+    assert not any("batch_dims" in node.attr for node in flat.graph_def.node)
+
+
 def test_a_gather_that_waits_for_something_stays():
     flat = step_of(50, False, waits=True)
     assert gathers_of_reads(flat) is flat

@@ -50,6 +50,17 @@ def decided(build):
     return flat, decisions, step, decisions.answer_of_op[sums]
 
 
+def test_attributes_that_a_saved_model_leaves_out_stay_out():
+    """TensorFlow refuses functions with attributes that have no value."""
+    flat = step_of(lambda x, ids: by_hand(tf.gather(x, [0, 1, 2, 3], axis=1), ids))
+    for node in flat.graph_def.node:
+        if node.op == "GatherV2" and not node.attr["batch_dims"].i:
+            del node.attr["batch_dims"]
+    _, step = split_step(flat, BATCH, SHARDS, {"x:0": 0, "ids:0": 0})
+    nodes = [*flat.graph_def.node, *step.graph_def.node]
+    assert all(value.WhichOneof("value") for node in nodes for value in node.attr.values())
+
+
 @pytest.mark.parametrize("build", [of_gather, by_hand])
 def test_each_shard_adds_up_its_own_rows(build):
     _, _, step, answer = decided(build)
