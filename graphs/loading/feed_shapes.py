@@ -236,7 +236,13 @@ def _check_batch(
     raise FeedError(
         f"filling in --batch_size {batch_size}: no input has an unknown leading dimension, they "
         f"are {', '.join(fixed) or 'none'}; leave the flag out"
+        + (", or fill others with --input_shape NAME=2,3" if _has_open(declared) else "")
     )
+
+
+def _has_open(specs: Sequence[TensorSpec]) -> bool:
+    """Whether an input has a dimension of any size."""
+    return any(spec.shape is None or min(spec.shape, default=0) < 0 for spec in specs)
 
 
 def _readable(shape: Shape) -> str:

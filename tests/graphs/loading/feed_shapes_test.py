@@ -64,6 +64,8 @@ def test_a_batch_size_fills_leading_dimensions_only():
     _find(lambda: _placeholder(5, 3), LoadOptions(batch_size=5))
     with pytest.raises(FeedError, match=r"no input has an unknown leading dimension.*x \[4,3\]"):
         _find(lambda: _placeholder(4, 3), LoadOptions(batch_size=5))
+    with pytest.raises(FeedError, match=r"x \[4,\?\]; .*, or fill others with --input_shape"):
+        _find(lambda: _placeholder(4, None), LoadOptions(batch_size=5))
 
 
 def test_unknown_ranks():
