@@ -13,7 +13,7 @@ from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOp
 from rewrite.split.smaller_case import smaller_cases
 
 _CHILD = "rewrite.split.prove_ops_child"
-_BATCH_BYTES = 2**26
+_BATCH_BYTES = 2**27
 _BATCH_CASES = 64
 _MOST_CHILDREN = 8
 
