@@ -15,10 +15,10 @@ import numpy as np
 from graphs.host.compiled import compiled
 from graphs.op_graph import LongArray
 from tfplace.bounds.enclosed_work import longest_chain
-from tfplace.bounds.relaxation import Edges, device_classes, forward_edges
+from tfplace.bounds.relaxation import Edges, forward_edges
 from tfplace.bounds.step_roles import StepRoles
 from tfplace.grouping.copies import WHOLE
-from tfplace.grouping.quotient import BoolArray
+from tfplace.grouping.quotient import BoolArray, fastest_seconds
 
 MOST_BARRIERS = 24
 """Of more so many are taken, evenly along the step's longest path."""
@@ -65,8 +65,7 @@ def barriers_of(roles: StepRoles) -> Barriers:
 def _on_longest_path(roles: StepRoles, edges: Edges) -> list[int]:
     """Roles whose copies some op waits for, in the order of the path."""
     graph, shard = roles.step.graph, roles.shard
-    least = device_classes(roles.step).seconds.min(axis=1)
-    chain = longest_chain(edges, np.where(np.isfinite(least), least, 0.0))
+    chain = longest_chain(edges, fastest_seconds(roles.step, roles.step.allowed()))
     maker = graph.tensor_producer[graph.use_tensor]
     crosses = (shard[maker] != WHOLE) & (shard[graph.use_op] != shard[maker])
     is_read = np.zeros(graph.num_ops, dtype=bool)

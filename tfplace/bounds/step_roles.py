@@ -15,7 +15,7 @@ from graphs.names import original_name
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from tfplace.bounds.travel_bound import Sharing
-from tfplace.grouping.copies import WHOLE, shard_of_op
+from tfplace.grouping.copies import WHOLE, gathers_shards, shard_of_op
 from tfplace.grouping.quotient import BoolArray
 
 Role = tuple[str, str, bool]
@@ -85,7 +85,7 @@ def step_roles(problem: Problem) -> StepRoles:
         problem=part,
         roles=[roles[op] for op in kept],
         is_copy=is_copy[kept],
-        gathers=_gathers(graph, shard)[kept],
+        gathers=gathers_shards(graph, shard)[kept],
         least=quickest[role_of_op[kept]],
         most=most[role_of_op[kept]],
         sharing=_sharing(graph, shard, role_of_op, tensors, kept),
@@ -101,17 +101,6 @@ def _least_shard(seconds: FloatArray, shard: IntArray) -> int:
     counts = (shard != WHOLE) & np.isfinite(least)
     work = np.bincount(shard[counts], least[counts])
     return int(len(work) - 1 - work[::-1].argmin()) if len(work) else WHOLE
-
-
-def _gathers(graph: OpGraph, shard: IntArray) -> BoolArray:
-    """bool[N]: ops that use tensors of more than one shard."""
-    maker = shard[graph.tensor_producer[graph.use_tensor]]
-    of_copy = maker != WHOLE
-    first = np.full(graph.num_ops, np.iinfo(np.int32).max)
-    last = np.full(graph.num_ops, WHOLE)
-    np.minimum.at(first, graph.use_op[of_copy], maker[of_copy])
-    np.maximum.at(last, graph.use_op[of_copy], maker[of_copy])
-    return np.asarray(last > first)
 
 
 def _sharing(

@@ -201,8 +201,7 @@ class ShardSearch:
             promises = shards == first and steps[1] >= PROMISING * least.get(shards, math.inf)
             share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
             budget = self._options.budget_seconds
-            left = share * budget - self._elapsed()
-            left = budget + PROMISED_SECONDS if promises else left
+            left = budget + PROMISED_SECONDS if promises else share * budget - self._elapsed()
             reason = why_not(shards, steps, passed, least) or self._reading.too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))

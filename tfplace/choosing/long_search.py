@@ -8,14 +8,14 @@ with what needs no search: from a short search's best it would end higher (decis
 
 from __future__ import annotations
 
-import threading
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from tfplace.algorithms.table import policy_of
-from tfplace.interruption import interruptible
+from tfplace.interruption import InThread, interruptible
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Proposal
@@ -23,7 +23,6 @@ from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
 NAME = "annealing"
-LOOK_SECONDS = 0.1
 Result = TypeVar("Result")
 
 
@@ -74,10 +73,10 @@ class LongSearch:
           work: runs in a thread.
           seconds: what the annealing would have to its end.
         """
-        running = _InThread(work)
+        running: InThread[Result | None] = InThread(work)
         with interruptible() as interruption:
-            found = self.until(lambda: running.is_over, seconds, in_turn=True)
-            return interruption.unless_seen(running.result, None), found
+            found = self.until(lambda: not running.is_alive(), seconds, in_turn=True)
+            return interruption.unless_seen_by(running, None, math.inf), found
 
     def until(
         self, is_over: Callable[[], bool], seconds: float, in_turn: bool = False
@@ -114,32 +113,3 @@ class _Until:
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         return self._policy.learn(proposal, outcomes)
-
-
-class _InThread(Generic[Result]):
-    """Work that runs in a thread; nobody waits for it after a signal."""
-
-    def __init__(self, work: Callable[[], Result]) -> None:
-        self._work = work
-        self._found: list[Result | Exception] = []
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    @property
-    def is_over(self) -> bool:
-        return not self._thread.is_alive()
-
-    def result(self) -> Result:
-        """Waits, then returns or raises what the work did."""
-        while self._thread.is_alive():  # a signal just before a wait doesn't end that
-            self._thread.join(LOOK_SECONDS)
-        found = self._found[0]
-        if isinstance(found, Exception):
-            raise found
-        return found
-
-    def _run(self) -> None:
-        try:
-            self._found.append(self._work())
-        except Exception as error:
-            self._found.append(error)

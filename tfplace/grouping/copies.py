@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphs.names import RELAY, SHARD, original_name
-from graphs.op_graph import IntArray
+from graphs.op_graph import IntArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
 from tfplace.grouping.quotient import BoolArray, allowed_class, colocation_units, in_graph_order
@@ -29,6 +29,22 @@ def is_relay(problem: Problem, with_blocks: bool = True) -> BoolArray:
     found = (RELAY.search(name) for name in problem.graph.op_names)
     handed = [each is not None and (with_blocks or each[1] is None) for each in found]
     return np.array(handed, dtype=bool)
+
+
+def gathers_shards(graph: OpGraph, shard: IntArray) -> BoolArray:
+    """bool[N]: ops that use tensors of more than one shard.
+
+    Args:
+      graph: of a split step.
+      shard: i4[N] see shard_of_op.
+    """
+    maker = shard[graph.tensor_producer[graph.use_tensor]]
+    of_copy = maker != WHOLE
+    first = np.full(graph.num_ops, np.iinfo(np.int32).max)
+    last = np.full(graph.num_ops, WHOLE)
+    np.minimum.at(first, graph.use_op[of_copy], maker[of_copy])
+    np.maximum.at(last, graph.use_op[of_copy], maker[of_copy])
+    return np.asarray(last > first)
 
 
 def is_split(problem: Problem) -> bool:

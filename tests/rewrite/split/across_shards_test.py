@@ -15,14 +15,21 @@ from rewrite.split.prove_joints import prove_joints
 from rewrite.split.ring import ring_of
 from tests.rewrite.split.run_rule import floats
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
+from tests.rewrite.split.shards_on_hosts import (
+    BATCH,
+    IMAGES,
+    ONE_AND_THREE,
+    SHARDS,
+    SHARED,
+    THREE_HOSTS,
+    TWO_HOSTS,
+    WIDTH,
+    host_of,
+    shard_of,
+)
 
 v1 = tf.compat.v1
-BATCH, SHARDS, WIDTH = 8, 4, 100
-TWO_HOSTS = ((0, 0), (0, 1), (1, 2), (1, 3))
-THREE_HOSTS = ((0, 0), (1, 1), (2, 2), (0, 3))
-SHARED = ((0, 0), (0, 1), (1, 2), (0, 0))
-ONE_AND_THREE = ((0, 0), (1, 1), (0, 2), (0, 3))
-FEEDS = {"x:0": floats(BATCH, WIDTH), "y:0": floats(BATCH, WIDTH) + 1.0}
+FEEDS = {**IMAGES, "y:0": floats(BATCH, WIDTH) + 1.0}
 
 
 def split_training(place_of_shard, sums_in_turn=False):
@@ -55,15 +62,6 @@ def sums(step):
 
 def relays(step):
     return [node for node in step.graph_def.node if RELAY.search(node.name)]
-
-
-def shard_of(name):
-    return int(SHARD.search(name)[1])
-
-
-def host_of(name):
-    """Where a sum or a relay is meant to lie, of two hosts of two shards."""
-    return shard_of(name) // 2
 
 
 @pytest.mark.parametrize("sums_in_turn", [False, True])

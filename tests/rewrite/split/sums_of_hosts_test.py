@@ -6,26 +6,24 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.shapes import infer_known
-from graphs.names import SHARD
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.prove_joints import prove_joints
-from tests.rewrite.split.run_rule import floats
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
+from tests.rewrite.split.shards_on_hosts import (
+    BATCH,
+    IMAGES,
+    ONE_AND_THREE,
+    SHARDS,
+    SHARED,
+    THREE_HOSTS,
+    TWO_HOSTS,
+    WIDTH,
+    host_of,
+)
 
 v1 = tf.compat.v1
-BATCH, SHARDS, WIDTH = 8, 4, 100
-TWO_HOSTS = ((0, 0), (0, 1), (1, 2), (1, 3))
-THREE_HOSTS = ((0, 0), (1, 1), (2, 2), (0, 3))
-SHARED = ((0, 0), (0, 1), (1, 2), (0, 0))
-ONE_AND_THREE = ((0, 0), (1, 1), (0, 2), (0, 3))
-FEEDS = {"x:0": floats(BATCH, WIDTH)}
-
-
-def host_of(name):
-    """Where an op is meant to lie, of two hosts of two shards."""
-    return int(SHARD.search(name)[1]) // 2
 
 
 def split_normalisation(place_of_shard):
@@ -33,7 +31,7 @@ def split_normalisation(place_of_shard):
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, (BATCH, WIDTH), "x")
         fetch = tf.reduce_sum(tf.tanh(x - tf.reduce_mean(x, axis=0)), axis=1, name="out")
-    flat = flat_graph(graph, FEEDS, [fetch.name])
+    flat = flat_graph(graph, IMAGES, [fetch.name])
     properties = infer_known(flat)
     decisions = decide(flat, properties, BATCH, {"x:0": 0})
     decisions = dataclasses.replace(decisions, place_of_shard=place_of_shard)
@@ -45,7 +43,7 @@ def test_small_sums_cross_between_hosts_once_and_are_proven(place_of_shard):
     flat, properties, decisions, step = split_normalisation(place_of_shard)
     proof = prove_joints(flat, properties, decisions, step, SHARDS)
     assert proof.sums == step.num_sums == 1
-    assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
+    assert_same_steps(flat, step, IMAGES, 1e-5, 1e-6)
 
 
 def test_each_host_sends_its_own_sum_and_adds_them_once():

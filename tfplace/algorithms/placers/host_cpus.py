@@ -8,7 +8,7 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.split.repeat import MOST_BYTES
 from tfplace.algorithms.placers.legal import working_devices
-from tfplace.grouping.copies import WHOLE, shard_of_op
+from tfplace.grouping.copies import WHOLE, gathers_shards, shard_of_op
 from tfplace.grouping.quotient import BoolArray
 
 
@@ -45,8 +45,7 @@ def _between_shards(problem: Problem) -> BoolArray:
     """bool[N]: ops that several shards' tensors lead to, whose small results lead to a shard."""
     graph, shard = problem.graph, shard_of_op(problem)
     source = graph.tensor_producer[graph.use_tensor]
-    gathers = np.zeros(problem.num_ops, dtype=bool)
-    gathers[_reads_of_several(graph.use_op, shard[source], problem.num_ops)] = True
+    gathers = gathers_shards(graph, shard)
     after, before = gathers.copy(), np.zeros(problem.num_ops, dtype=bool)
     is_own = (shard != WHOLE) & ~gathers
     by_user = np.argsort(graph.use_op, kind="stable")
@@ -59,12 +58,3 @@ def _between_shards(problem: Problem) -> BoolArray:
     np.maximum.at(largest, graph.use_op, graph.tensor_bytes[graph.use_tensor])
     is_free = (graph.colocation_group < 0) & (graph.op_persistent_bytes == 0)
     return np.asarray(after & before & is_free & ~is_own & (largest <= MOST_BYTES))
-
-
-def _reads_of_several(user: IntArray, shard: IntArray, num_ops: int) -> IntArray:
-    """The ops that use tensors of more than one shard."""
-    least, most = np.full(num_ops, np.iinfo(np.int32).max), np.full(num_ops, WHOLE)
-    of_copy = shard != WHOLE
-    np.minimum.at(least, user[of_copy], shard[of_copy])
-    np.maximum.at(most, user[of_copy], shard[of_copy])
-    return np.flatnonzero(most > least).astype(np.int32)

@@ -61,7 +61,7 @@ def _numbers_of_parts(num_devices: int) -> list[int]:
     """Ascending; of many only some, since each takes a few cuts."""
     powers = {2**k for k in range(num_devices.bit_length())}
     few = set(range(2, min(num_devices, MOST_PARTS) + 1))
-    return sorted({each for each in few | powers if 1 < each <= num_devices} | {num_devices} - {1})
+    return sorted({*few, *powers, num_devices} - {1})
 
 
 def _cut(
