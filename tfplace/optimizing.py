@@ -26,7 +26,7 @@ from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
-from tfplace.choosing.find_placement import find_placement
+from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.found import Decided, Found
 from tfplace.choosing.kept_search import kept_search
@@ -165,6 +165,8 @@ class _Run:
             else:
                 limited = budget_beside_order(prepared, limited)
                 searched = find_placement(prepared, limited, trained, folder, progress)
+            with progress.working():
+                searched = without_idle_devices(prepared.problem, searched)
         left = options.budget_seconds - self.phases.seconds()["search"]
         if isinstance(prepared.order, ModelOrder) and options.max_trials is None:
             prepared.order.end_after(max(left, ORDER_SHARE * options.budget_seconds))

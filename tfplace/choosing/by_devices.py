@@ -74,6 +74,14 @@ def reserved(problem: Problem, budget_seconds: float, max_trials: int | None) ->
     return Limits(seconds, trials) if enough and (trials or LEAST_TRIALS) >= LEAST_TRIALS else NONE
 
 
+def limits_beside(reserve: Limits, limits: Limits, problem: Problem) -> Limits:
+    """What is left of a search's limits where each smaller number of devices gets `reserve`."""
+    times, trials = max(len(device_counts(problem)) - 1, 0), limits.max_trials
+    if trials is not None and reserve.max_trials is not None:
+        trials -= times * reserve.max_trials
+    return Limits(limits.budget_seconds - times * reserve.budget_seconds, trials)
+
+
 def on_fewer_devices(
     problem: Problem, known: Sequence[Candidate], limits: Limits, seed: int
 ) -> list[Candidate]:

@@ -21,7 +21,7 @@ from tfplace.choosing.by_devices import (
     NONE,
     OnDevices,
     by_devices,
-    device_counts,
+    limits_beside,
     on_fewer_devices,
     reserved,
 )
@@ -142,8 +142,8 @@ def find_placement(
     if has_finalists(prepared, options):  # the rounds of real runs search on
         left *= FIRST_SEARCH_SHARE
     trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
-    spared = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
-    limits = _without(Limits(left, trials), spared, len(device_counts(problem)) - 1)
+    reserve = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
+    limits = limits_beside(reserve, Limits(left, trials), problem)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
         result = search(stages, evaluator, limits, progress.search, folder)
         candidates = list(known)
@@ -153,11 +153,20 @@ def find_placement(
             candidates.append(Candidate(f"found by {options.algorithm}", placement, outcome))
         if result.interrupted:
             return Searched(baselines, candidates, result)
-        fewer = on_fewer_devices(problem, candidates, spared, options.seed)
-    best = best_of([*candidates, *fewer])
-    if best is not None:
-        fewer.append(without_idle(problem, simulator, best))
+        fewer = on_fewer_devices(problem, candidates, reserve, options.seed)
     return Searched(baselines, candidates, result, fewer)
+
+
+def without_idle_devices(problem: Problem, searched: Searched) -> Searched:
+    """The same with the best of all without devices that do next to nothing.
+
+    Apart from `find_placement`, since it may take as long as a short search: once for what is
+    written, and not for each number of shards.
+    """
+    if (best := searched.best) is None or searched.result.interrupted:
+        return searched
+    spared = without_idle(problem, SimulatingEvaluator(problem), best)
+    return dataclasses.replace(searched, fewer=[*searched.fewer, spared])
 
 
 def _stages(
@@ -209,12 +218,3 @@ def _baselines(
         limit = too_many(prepared, evenly.device_of_op)
         baselines.append(dataclasses.replace(evenly, outcome=limit or evenly.outcome))
     return baselines
-
-
-def _without(limits: Limits, spared: Limits, times: int) -> Limits:
-    """What is left of a search's limits where others get `spared`, so many times."""
-    if limits.max_trials is None or spared.max_trials is None:
-        trials = limits.max_trials
-    else:
-        trials = limits.max_trials - times * spared.max_trials
-    return Limits(limits.budget_seconds - times * spared.budget_seconds, trials)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -15,11 +14,10 @@ from tfplace.algorithms.placers.legal import legal
 from tfplace.algorithms.table import stages_of
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.baselines import LEAST_SECONDS, Candidate, baseline_candidates, best_of
-from tfplace.choosing.by_devices import device_counts, on_fewer_devices, reserved
+from tfplace.choosing.by_devices import limits_beside, on_fewer_devices, reserved
 from tfplace.choosing.choose import Choice, choose
 from tfplace.choosing.fewer_first import found_on_fewer
-from tfplace.choosing.find_placement import Searched
-from tfplace.choosing.ties import without_idle
+from tfplace.choosing.find_placement import Searched, without_idle_devices
 from tfplace.interruption import interruptible
 from tfplace.progress import Progress
 from tfplace.search.instance import Instance
@@ -128,8 +126,8 @@ def _search(
         stages = stages_of(options.algorithm, instance, options.seed, start)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     trials = None if options.max_trials is None else max(options.max_trials - num_trials, 1)
-    spared = reserved(problem, left, trials)
-    limits = limits_without(Limits(left, trials), spared, problem)
+    reserve = reserved(problem, left, trials)
+    limits = limits_beside(reserve, Limits(left, trials), problem)
     with progress.working(left):
         result = search(stages, simulator, limits, progress.search)
         candidates = [*baselines, *first]
@@ -139,27 +137,8 @@ def _search(
             candidates.append(Candidate(name, found.placement.device_of_op, found.outcome))
         if result.interrupted:
             return Searched(baselines, candidates, result)
-        fewer = on_fewer_devices(problem, candidates, spared, options.seed)
-    return Searched(baselines, candidates, result, _with_simplest(problem, candidates, fewer))
-
-
-def limits_without(limits: Limits, spared: Limits, problem: Problem) -> Limits:
-    """What is left of a search's limits where each smaller number of devices gets `spared`."""
-    times = max(len(device_counts(problem)) - 1, 0)
-    trials = limits.max_trials
-    if trials is not None and spared.max_trials is not None:
-        trials -= times * spared.max_trials
-    return Limits(limits.budget_seconds - times * spared.budget_seconds, trials)
-
-
-def _with_simplest(
-    problem: Problem, candidates: Sequence[Candidate], fewer: Sequence[Candidate]
-) -> Sequence[Candidate]:
-    """`fewer`, and the best of all without devices that do next to nothing."""
-    best = best_of([*candidates, *fewer])
-    if best is None:
-        return fewer
-    return [*fewer, without_idle(problem, SimulatingEvaluator(problem), best)]
+        fewer = on_fewer_devices(problem, candidates, reserve, options.seed)
+    return without_idle_devices(problem, Searched(baselines, candidates, result, fewer))
 
 
 def num_groups(problem: Problem) -> int:

@@ -10,7 +10,7 @@ from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.choose import choose
 from tfplace.choosing.compare import placements_to_compare
 from tfplace.choosing.device_limit import LIMIT, at_most
-from tfplace.choosing.find_placement import find_placement
+from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Progress
 from tfplace.search.instance import Instance
@@ -46,7 +46,8 @@ def _searched(prepared, **options):
     whole = _Prepared(
         limited.problem, prepared.given, instance, prepared.cluster, limited.unlimited
     )
-    return whole, find_placement(whole, limits, None, None, Progress())
+    searched = find_placement(whole, limits, None, None, Progress())
+    return whole, without_idle_devices(whole.problem, searched)
 
 
 @pytest.mark.parametrize(("most", "seconds"), [(1, 4.0), (2, 2.0), (3, 2.0), (4, 1.0), (9, 1.0)])
