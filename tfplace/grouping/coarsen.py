@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+
 import numpy as np
 from scipy import sparse
 
@@ -29,7 +32,12 @@ def coarsen(
     start: Grouping | None = None,
     placement: IntArray | None = None,
 ) -> Grouping:
-    """Groups whose ops exchange much and take about equally long.
+    """Groups of one number; see `Coarsening`, which makes several with less work."""
+    return Coarsening(problem, start, placement).groups(max_groups, seed, imbalance)
+
+
+class Coarsening:
+    """Groups of a problem whose ops exchange much and take about equally long, in any number.
 
     Colocation groups stay whole. Ops share a group only if they may use the same devices: ops
     without a choice get one group for each set of devices, and the other groups are shared out
@@ -37,40 +45,93 @@ def coarsen(
     dearest edge leads, if cutting that edge takes longer than the op itself, which is all that
     moving it elsewhere could save; then METIS cuts the result into balanced parts.
 
-    Args:
-      problem: N ops.
-      max_groups: G, 1 to N. There are more groups than that only where there are more distinct
-        sets of allowed devices.
-      seed: of METIS; the same seed gives the same groups.
-      imbalance: how much heavier than the mean a part may be, as a share of the mean (0 to 10).
-      start: groups to stay whole, each of ops that may use the same devices; colocation groups
-        where it is None.
-      placement: i4[N] a legal placement whose borders no group crosses, or None.
-
-    Raises:
-      ValueError: max_groups is not positive.
+    Joining is most of the work, and neither seeds nor numbers of groups change it but for where it
+    ends: so it is done once. Several threads may ask for groups.
     """
-    if max_groups < 1:
-        raise ValueError(f"coarsening a problem: wanted max_groups >= 1, got {max_groups}")
-    allowed = problem.allowed()
-    class_of_op = allowed_class(allowed, placement)
-    seconds = fastest_seconds(problem, allowed)
-    weights = use_seconds(problem)
-    quota = _groups_per_class(class_of_op, seconds, allowed, max_groups)
-    start = start or colocation_units(problem.graph)
-    grouping = _contract_dear_edges(problem, start, class_of_op, seconds, weights, quota)
-    group_seconds = group_sums(seconds, grouping)
-    class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
-    class_of_group[grouping.group_of_op] = class_of_op
-    cut = quotient(problem.graph, grouping, weights)
-    symmetric = (cut + cut.T).tocsr()
-    label = np.zeros(grouping.num_groups, dtype=np.int64)
-    for number, parts in enumerate(quota):
-        members = np.flatnonzero(class_of_group == number)
-        edges = symmetric[members][:, members].tocsr()
-        part = _balanced_parts(edges, group_seconds[members], int(parts), seed, imbalance)
-        label[members] = number * (max_groups + 1) + part
-    return in_graph_order(label[grouping.group_of_op])
+
+    def __init__(
+        self, problem: Problem, start: Grouping | None = None, placement: IntArray | None = None
+    ) -> None:
+        """Joins nothing yet.
+
+        Args:
+          problem: N ops.
+          start: groups to stay whole, each of ops that may use the same devices; colocation groups
+            where it is None.
+          placement: i4[N] a legal placement whose borders no group crosses, or None.
+        """
+        self.start = start or colocation_units(problem.graph)
+        self._graph, self._allowed = problem.graph, problem.allowed()
+        self._class_of_op = allowed_class(self._allowed, placement)
+        self._seconds = fastest_seconds(problem, self._allowed)
+        self._weights = use_seconds(problem)
+        self._lock = threading.Lock()
+        self._joined = [self.start]  # each with more joined than the one before
+        self._is_all = False  # nothing more can be joined
+
+    def groups(self, max_groups: int, seed: int = 0, imbalance: float = 0.1) -> Grouping:
+        """At most so many groups.
+
+        Args:
+          max_groups: G, 1 to N. There are more groups than that only where there are more distinct
+            sets of allowed devices.
+          seed: of METIS; the same seed gives the same groups.
+          imbalance: how much heavier than the mean a part may be, as a share of the mean (0 to 10).
+
+        Raises:
+          ValueError: max_groups is not positive.
+        """
+        if max_groups < 1:
+            raise ValueError(f"coarsening a problem: wanted max_groups >= 1, got {max_groups}")
+        quota = _groups_per_class(self._class_of_op, self._seconds, self._allowed, max_groups)
+        grouping = self._joined_down_to(quota)
+        group_seconds = group_sums(self._seconds, grouping)
+        class_of_group = self._class_of_group(grouping)
+        cut = quotient(self._graph, grouping, self._weights)
+        symmetric = (cut + cut.T).tocsr()
+        label = np.zeros(grouping.num_groups, dtype=np.int64)
+        for number, parts in enumerate(quota):
+            members = np.flatnonzero(class_of_group == number)
+            edges = symmetric[members][:, members].tocsr()
+            part = _balanced_parts(edges, group_seconds[members], int(parts), seed, imbalance)
+            label[members] = number * (max_groups + 1) + part
+        return in_graph_order(label[grouping.group_of_op])
+
+    def _joined_down_to(self, quota: IntArray) -> Grouping:
+        """As much as can be joined while no class falls below its quota i4[C]."""
+        with self._lock:
+            for number in itertools.count(1):
+                if number == len(self._joined) and not self._is_all:
+                    self._join()
+                if number == len(self._joined):
+                    break
+                classes = self._class_of_group(self._joined[number])
+                if (np.bincount(classes, minlength=len(quota)) < quota).any():
+                    break
+            return self._joined[number - 1]
+
+    def _join(self) -> None:
+        """Joins groups to their dearest neighbour of the same class while that pays for itself.
+
+        Linear clustering's rule (Sarkar 1989: zero an edge when that can't lengthen the schedule),
+        applied to all groups at once.
+        """
+        grouping = self._joined[-1]
+        cut = quotient(self._graph, grouping, self._weights)
+        dearest, neighbour = _dearest_edge((cut + cut.T).tocsr(), self._class_of_group(grouping))
+        pays = dearest > group_sums(self._seconds, grouping)
+        target = np.where(pays, neighbour, np.arange(grouping.num_groups))
+        merged = joined(grouping, target.astype(np.int32))
+        if merged.num_groups == grouping.num_groups:
+            self._is_all = True
+        else:
+            self._joined.append(merged)
+
+    def _class_of_group(self, grouping: Grouping) -> IntArray:
+        """i4[G]."""
+        number = np.zeros(grouping.num_groups, dtype=np.int32)
+        number[grouping.group_of_op] = self._class_of_op
+        return number
 
 
 def _groups_per_class(
@@ -91,35 +152,6 @@ def _groups_per_class(
         left = spare - int(np.floor(share).sum())
         quota[np.argsort(np.floor(share) - share, kind="stable")[:left]] += 1
     return quota
-
-
-def _contract_dear_edges(
-    problem: Problem,
-    grouping: Grouping,
-    class_of_op: IntArray,
-    seconds: FloatArray,
-    weights: FloatArray,
-    quota: IntArray,
-) -> Grouping:
-    """Joins groups to their dearest neighbour of the same class while that pays for itself.
-
-    Linear clustering's rule (Sarkar 1989: zero an edge when that can't lengthen the schedule),
-    applied to all groups at once until none is left or a class would fall below its quota.
-    """
-    while True:
-        group_seconds = group_sums(seconds, grouping)
-        class_of_group = np.zeros(grouping.num_groups, dtype=np.int32)
-        class_of_group[grouping.group_of_op] = class_of_op
-        cut = quotient(problem.graph, grouping, weights)
-        dearest, neighbour = _dearest_edge((cut + cut.T).tocsr(), class_of_group)
-        target = np.where(dearest > group_seconds, neighbour, np.arange(grouping.num_groups))
-        merged = joined(grouping, target.astype(np.int32))
-        class_of_merged = np.zeros(merged.num_groups, dtype=np.int32)
-        class_of_merged[merged.group_of_op] = class_of_op
-        left = np.bincount(class_of_merged, minlength=len(quota))
-        if merged.num_groups == grouping.num_groups or (left < quota).any():
-            return grouping
-        grouping = merged
 
 
 def _dearest_edge(edges: sparse.csr_array, class_of_group: IntArray) -> tuple[FloatArray, IntArray]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.builders import Machine, Op, build_problem, colocated_pair, two_towers, unrolled_lstm
-from tfplace.grouping.coarsen import coarsen
+from tfplace.grouping.coarsen import Coarsening, coarsen
 from tfplace.grouping.quotient import group_allowed
 
 CHEAP_LINKS = Machine(num_devices=2, latency=0.0, bandwidth=1e6)
@@ -105,3 +105,12 @@ def test_invariants(problem, size, seed):
     for number in (0, 1):
         assert len(set(group[problem.graph.colocation_group == number])) <= 1
     np.testing.assert_array_equal(coarsen(problem, size, seed).group_of_op, group)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), sizes=st.permutations([1, 2, 4, 12]), seed=st.integers(0, 3))
+def test_whatever_was_asked_for_before_the_groups_are_the_same(problem, sizes, seed):
+    several = Coarsening(problem)
+    for size in sizes:
+        group = several.groups(size, seed).group_of_op
+        np.testing.assert_array_equal(group, coarsen(problem, size, seed).group_of_op)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.grouping.coarsen import coarsen
+from tfplace.grouping.coarsen import Coarsening
 from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed, group_sums
 from tfplace.grouping.roles import role_groups
 
@@ -56,7 +56,11 @@ class Levels(NamedTuple):
 
 
 def coarse_to_fine(
-    problem: Problem, sizes: Sequence[int], seed: int, by_role: bool = False
+    problem: Problem,
+    sizes: Sequence[int],
+    seed: int,
+    by_role: bool = False,
+    of_units: Coarsening | None = None,
 ) -> Levels:
     """Minimum cuts into ever more groups, colocation units last.
 
@@ -65,17 +69,35 @@ def coarse_to_fine(
       sizes: groups per level, ascending; what the problem has too few units for is left out.
       seed: of the cuts: where the borders of coarse groups lie decides what a coarse move can do.
       by_role: whether coarse groups keep together what repeats itself, where much does.
+      of_units: of the problem's colocation units, where it is known.
     """
-    units = colocation_units(problem.graph)
-    roles = role_groups(problem, seed) if by_role else units
-    if roles.num_groups > MOST_ROLES * units.num_groups:
-        roles = units
+    of_units = of_units or Coarsening(problem)
+    of_roles = of_units
+    if by_role:
+        roles = role_groups(problem, seed)
+        if roles.num_groups <= MOST_ROLES * of_units.start.num_groups:
+            of_roles = Coarsening(problem, roles)
+    return levels_of(problem, cuts(sizes, seed, of_units, of_roles))
+
+
+def cuts(
+    sizes: Sequence[int], seed: int, of_units: Coarsening, preferred: Coarsening
+) -> list[Grouping]:
+    """Groups of each size that there are more colocation units than, and these units.
+
+    Args:
+      sizes: ascending.
+      seed: of the cuts.
+      of_units: for sizes that `preferred` has too few groups for.
+      preferred: of the same problem, from groups that stay whole.
+    """
+    units = of_units.start
     groupings = [
-        coarsen(problem, size, seed, start=roles if size < roles.num_groups else units)
+        (preferred if size < preferred.start.num_groups else of_units).groups(size, seed)
         for size in sizes
         if size < units.num_groups
     ]
-    return levels_of(problem, [*groupings, units])
+    return [*groupings, units]
 
 
 def levels_of(problem: Problem, groupings: Sequence[Grouping]) -> Levels:

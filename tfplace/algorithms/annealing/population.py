@@ -15,7 +15,7 @@ from tfplace.algorithms.annealing.config import MultilevelConfig
 from tfplace.algorithms.annealing.energy import CANNOT_RUN, Energy, energy_from
 from tfplace.algorithms.annealing.levels import Levels
 from tfplace.algorithms.annealing.plan import Plan, Round, RunSlot
-from tfplace.algorithms.annealing.split_levels import levels_in_turn
+from tfplace.algorithms.annealing.split_levels import LevelsInTurn
 from tfplace.search.kept.snapshot import Snapshot
 
 # Before the first slot.
@@ -64,6 +64,7 @@ class Population:
         self.slot_number = NO_SLOT
         self.chains: list[Chain] = []
         self._problems = problems
+        self._levels_of: dict[bool, LevelsInTurn] = {}  # by whether it is fused
         self._num_chains = num_chains
         self._seed = seed
         self._config = config
@@ -202,13 +203,17 @@ class Population:
     def _levels(self) -> list[Levels]:
         """Levels of this slot for each chain."""
         first = self._seed * 1000 + self.slot_number * self._num_chains
+        is_fused = self.round.is_fused
+        if is_fused not in self._levels_of:
+            sizes = self._config.level_sizes
+            self._levels_of[is_fused] = LevelsInTurn(self.problem.problem, sizes)
+        of_problem = self._levels_of[is_fused]
 
         def levels(index: int) -> Levels:
             # Every other run moves other things as one: either way finds what the other misses. It
             # changes from round to round, so that a single chain does both.
             turn = self.slot.number * self._num_chains + index + self.slot.round_number
-            sizes = self._config.level_sizes
-            return levels_in_turn(self.problem.problem, sizes, first + index, turn)
+            return of_problem.levels(first + index, turn)
 
         return list(self._pool.map(levels, range(self._num_chains)))
 

@@ -8,56 +8,67 @@ of 50,000 split ops in eight shards it has little more than 6,000 to group.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.op_graph import IntArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
-from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine, levels_of
-from tfplace.grouping.coarsen import coarsen
+from tfplace.algorithms.annealing.levels import Levels, coarse_to_fine, cuts, levels_of
+from tfplace.grouping.coarsen import Coarsening
 from tfplace.grouping.copies import WHOLE, is_split, shard_of_op, tied_copies
 from tfplace.grouping.layers import layer_groups
-from tfplace.grouping.quotient import colocation_units, in_graph_order
+from tfplace.grouping.quotient import BoolArray, in_graph_order
 
 
-def levels_in_turn(problem: Problem, sizes: Sequence[int], seed: int, turn: int) -> Levels:
-    """The levels of one run among several: the kinds that a problem has take turns.
+class LevelsInTurn:
+    """Makes the levels of runs of one problem: the kinds that it has take turns."""
 
-    Args:
-      problem: N ops.
-      sizes: groups per level, ascending; where shards move apart, roles come on top of these.
-      seed: of the cuts.
-      turn: 0, 1, ...
-    """
-    if not is_split(problem):
-        return coarse_to_fine(problem, sizes, seed, by_role=turn % 2 == 1)
-    units = colocation_units(problem.graph)
-    if turn % 2 == 0:
-        return levels_of(problem, [*_shard_groups(problem, sizes, seed, units), units])
-    ties = tied_copies(problem)
-    groupings = [
-        coarsen(problem, size, seed, start=ties if size < ties.num_groups else units)
-        for size in sizes
-        if size < units.num_groups
-    ]
-    return levels_of(problem, [*groupings, units])
+    def __init__(self, problem: Problem, sizes: Sequence[int]) -> None:
+        """Makes none yet.
 
+        Args:
+          problem: N ops.
+          sizes: groups per level, ascending; where shards move apart, roles come on top of these.
+        """
+        self._problem, self._sizes = problem, sizes
+        self._of_units = Coarsening(problem)
 
-def _shard_groups(
-    problem: Problem, sizes: Sequence[int], seed: int, units: Grouping
-) -> list[Grouping]:
-    """Whole shards and roles; then smaller and smaller parts of shards, and roles."""
-    shard = shard_of_op(problem)
-    has_whole = np.zeros(units.num_groups, dtype=bool)
-    has_whole[units.group_of_op[shard == WHOLE]] = True
-    is_whole = has_whole[units.group_of_op]
-    apart = (np.where(is_whole, WHOLE, shard) + 1).astype(np.int32)
-    roles = layer_groups(problem, seed, min_share=0.0, apart=apart)
-    parts = [apart]
-    for size in sizes[::2]:
-        if size < units.num_groups:
-            grouping = coarsen(problem, size, seed, start=units, placement=apart)
-            parts.append(grouping.group_of_op)
-    role, first_part = roles.group_of_op, roles.num_groups
-    return [in_graph_order(np.where(is_whole, role, first_part + part)) for part in parts]
+    def levels(self, seed: int, turn: int) -> Levels:
+        """The levels of one run; several threads may ask for them.
+
+        Args:
+          seed: of the cuts.
+          turn: 0, 1, ...
+        """
+        problem, of_units = self._problem, self._of_units
+        if not is_split(problem):
+            return coarse_to_fine(problem, self._sizes, seed, turn % 2 == 1, of_units)
+        if turn % 2 == 0:
+            return levels_of(problem, [*self._shard_groups(seed), of_units.start])
+        return levels_of(problem, cuts(self._sizes, seed, of_units, self._of_ties))
+
+    @functools.cached_property
+    def _of_ties(self) -> Coarsening:
+        return Coarsening(self._problem, tied_copies(self._problem))
+
+    @functools.cached_property
+    def _apart(self) -> tuple[BoolArray, IntArray, Coarsening]:
+        """Which ops move with whole ones bool[N], each op's shard i4[N], and its parts."""
+        units, shard = self._of_units.start, shard_of_op(self._problem)
+        has_whole = np.zeros(units.num_groups, dtype=bool)
+        has_whole[units.group_of_op[shard == WHOLE]] = True
+        is_whole = has_whole[units.group_of_op]
+        apart = (np.where(is_whole, WHOLE, shard) + 1).astype(np.int32)
+        return is_whole, apart, Coarsening(self._problem, units, apart)
+
+    def _shard_groups(self, seed: int) -> list[Grouping]:
+        """Whole shards and roles; then smaller and smaller parts of shards, and roles."""
+        is_whole, apart, of_shards = self._apart
+        roles = layer_groups(self._problem, seed, min_share=0.0, apart=apart)
+        smaller = [size for size in self._sizes[::2] if size < of_shards.start.num_groups]
+        parts = [apart, *(of_shards.groups(size, seed).group_of_op for size in smaller)]
+        role, first_part = roles.group_of_op, roles.num_groups
+        return [in_graph_order(np.where(is_whole, role, first_part + part)) for part in parts]

@@ -14,8 +14,8 @@ import numpy as np
 from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Grouping
 from tfplace.algorithms.placers.legal import legal, working_devices
-from tfplace.grouping.coarsen import coarsen
-from tfplace.grouping.quotient import BoolArray, colocation_units, group_allowed, group_sums
+from tfplace.grouping.coarsen import Coarsening
+from tfplace.grouping.quotient import BoolArray, group_allowed, group_sums
 from tfplace.simulation.schedule import alive_at_peak, held_intervals
 from tfplace.simulation.simulator import Simulator
 
@@ -72,9 +72,10 @@ def repaired(simulator: Simulator, device_of_op: IntArray, seed: int = 0) -> Int
     lacking = np.maximum(peaks - usable, 0.0)
     if not lacking.any() or not np.isfinite(makespan):
         return device_of_op
-    units = colocation_units(problem.graph)
+    of_units = Coarsening(problem)
+    units = of_units.start
     sizes = [size for size in REPAIR_GROUPS if size < units.num_groups]
-    groupings = [*(coarsen(problem, size, seed) for size in sizes), units]
+    groupings = [*(of_units.groups(size, seed) for size in sizes), units]
     for _ in range(MAX_REPAIRS):
         candidates = _candidates(simulator, groupings, device_of_op, lacking, usable - peaks)
         if not len(candidates):

@@ -5,12 +5,12 @@ import numpy as np
 from tests.builders import chain
 from tests.split_steps import split_step
 from tfplace.algorithms.annealing.levels import coarse_to_fine
-from tfplace.algorithms.annealing.split_levels import levels_in_turn
+from tfplace.algorithms.annealing.split_levels import LevelsInTurn
 from tfplace.grouping.copies import shard_of_op, tied_copies
 
 
 def _coarse(problem, turn, sizes=(4, 6, 12)):
-    return levels_in_turn(problem, sizes, 0, turn).group_of_op[:-1]
+    return LevelsInTurn(problem, sizes).levels(0, turn).group_of_op[:-1]
 
 
 def test_on_even_turns_no_group_has_ops_of_two_shards():
@@ -43,6 +43,6 @@ def test_on_odd_turns_copies_are_not_parted_while_there_are_fewer_groups():
 def test_a_step_that_is_not_split_has_the_levels_that_it_had():
     problem = chain(30)
     for turn in (0, 1):
-        found = levels_in_turn(problem, (4, 8), 5, turn)
+        found = LevelsInTurn(problem, (4, 8)).levels(5, turn)
         wanted = coarse_to_fine(problem, (4, 8), 5, by_role=turn == 1)
         assert np.array_equal(found.group_of_op, wanted.group_of_op)
