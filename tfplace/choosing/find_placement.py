@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -107,7 +107,7 @@ def find_placement(
     progress: Progress,
     earlier: Searched | None = None,
     known: Sequence[Candidate] = (),
-    last: Stage | None = None,
+    stages: Callable[[Sequence[Candidate]], Sequence[Stage]] | None = None,
 ) -> Searched:
     """Tries the baselines, then searches on from the best of them, all within one budget.
 
@@ -119,7 +119,8 @@ def find_placement(
       progress: is told what goes on.
       earlier: what a shorter search of the same problem has found, which this one goes on from.
       known: placements to begin with besides.
-      last: what is searched with instead of the algorithm: the end of a search that has begun.
+      stages: of the search, by the baselines; those of the algorithm, from the best that is known,
+        where it is None.
     """
     problem = prepared.problem
     progress.say(f"trying the baselines on {prepared.cluster.name}")
@@ -134,10 +135,13 @@ def find_placement(
         known = [*earlier.candidates, *known]
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     num_trials = 0
-    if folder is None and last is None:
+    if folder is None and (stages is None or earlier is None):
         first, num_trials = _found_first(prepared, options, known, left)
         known = [*known, *first]
-    stages = [last] if last else _stages(prepared, options, trained, folder, known)
+    if stages is None:
+        run = _stages(prepared, options, trained, folder, known)
+    else:
+        run = stages(baselines)
     left = max(options.budget_seconds - (time.monotonic() - began), LEAST_SECONDS)
     if has_finalists(prepared, options):  # the rounds of real runs search on
         left *= FIRST_SEARCH_SHARE
@@ -145,7 +149,7 @@ def find_placement(
     reserve = NONE if options.evaluator == "measure" else reserved(problem, left, trials)
     limits = limits_beside(reserve, Limits(left, trials), problem)
     with evaluator_for(options.evaluator, prepared) as evaluator, progress.working(left):
-        result = search(stages, evaluator, limits, progress.search, folder)
+        result = search(run, evaluator, limits, progress.search, folder)
         candidates = list(known)
         if result.best is not None:
             placement = result.best.placement.device_of_op

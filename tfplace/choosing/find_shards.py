@@ -48,6 +48,7 @@ from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.steps_read import StepsRead
 from tfplace.progress import Progress
+from tfplace.search.search import Limits, Stage
 from tfplace.search.trial_log import SearchResult
 from tfplace.simulation.simulated import simulated
 
@@ -111,6 +112,8 @@ class ShardSearch:
           decided: called with the problem that gets the last and longest search.
         """
         self._first(1, self._whole)
+        if self._is_interrupted() or not self._is_any_known():
+            self._long = None
         num_devices = len(working_devices(self._whole.problem))
         if num_devices > 1 and self._whole.serves_any_batch and self._is_any_known():
             counts = shard_counts(num_devices)
@@ -119,8 +122,8 @@ class ShardSearch:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(_work_of_devices(self._whole.problem))
             # An unsplit step that can't come near is not searched any longer.
-            if least.get(1, 0.0) < PROMISING * least.get(first, math.inf):
-                self._begin_long()
+            if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
+                self._long = None
             self._try_others(first, least)
         if self._options.problem.order != NONE and not self._is_any_known():
             self._try_in_turn()
@@ -287,16 +290,19 @@ class ShardSearch:
         limited = at_most(prepared, self._options.max_devices)
         self._first(shards, limited)
 
-    def _begin_long(self) -> None:
-        """The unsplit step's long search, which begins with what is known without one."""
-        options, unsplit = self._options, self.tried[0].searched
+    def _is_annealed_long(self) -> bool:
+        """Whether the unsplit step's search is one annealing, that others interrupt."""
+        options = self._options
         is_annealed = options.algorithm == "auto" and self._trained is None
-        if not is_annealed or options.evaluator == "measure" or self._is_interrupted():
-            return
-        best = best_of(unsplit.baselines)
-        if unsplit.best is not None:
-            start = None if best is None else best.device_of_op
-            self._long = LongSearch(self._whole, options.seed, start)
+        is_simulated = options.evaluator != "measure"
+        return is_annealed and is_simulated and self._whole.problem.num_devices > 1
+
+    def _begin_long(self, baselines: Sequence[Candidate]) -> Sequence[Stage]:
+        """The unsplit step's long search, which begins with what needs no search."""
+        best = best_of(baselines)
+        start = None if best is None else best.device_of_op
+        self._long = LongSearch(self._whole, self._options.seed, start)
+        return [self._long.first_stage(self._left_of_long)]
 
     def _meanwhile(self, work: Callable[[], Result]) -> Result | None:
         """What `work` returns, None after a signal; the unsplit step's long search goes on beside.
@@ -307,7 +313,7 @@ class ShardSearch:
             if self._long is None or self._options.max_trials is not None:
                 with interruptible() as interruption:
                     return interruption.unless_seen(work, None)
-            answer, result = self._long.beside(work, self._left_of_long())
+            answer, result = self._long.beside(work, self._left_of_long().budget_seconds)
         self._note_long(result)
         return answer
 
@@ -316,18 +322,25 @@ class ShardSearch:
         assert self._long is not None
         end = time.monotonic() + seconds
         with self._progress.working():
-            found = self._long.until(lambda: time.monotonic() >= end, self._left_of_long())
+            left = self._left_of_long().budget_seconds
+            found = self._long.until(lambda: time.monotonic() >= end, left)
         self._note_long(found)
 
-    def _left_of_long(self) -> float:
-        """What the unsplit step's long search would have if it were all that comes, in seconds."""
+    def _left_of_long(self) -> Limits:
+        """What the unsplit step's long search would have if it were all that comes."""
         order = wanted_order(self._options.problem, self._whole.is_present)
-        return self._left(budget_beside_order(with_order(self._whole, order), self._options))
+        limits = budget_beside_order(with_order(self._whole, order), self._options)
+        return Limits(self._left(limits), self._trials_left(limits))
 
     def _left(self, limits: OptimizeOptions) -> float:
         """Of what is left of the budget, the share that limits have of the whole, in seconds."""
         left = self._options.budget_seconds - self._elapsed()
         return left * limits.budget_seconds / self._options.budget_seconds if left > 0.0 else 0.0
+
+    def _trials_left(self, limits: OptimizeOptions) -> int | None:
+        """Of the limits' trials those that no search has used; None for no limit."""
+        used = sum(result.num_trials for _, result in self._searches)
+        return None if limits.max_trials is None else limits.max_trials - used
 
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
@@ -357,8 +370,9 @@ class ShardSearch:
             budget_seconds=FIRST_SHARE * limits.budget_seconds,
             max_trials=None if most is None else max(int(FIRST_SHARE * most), 1),
         )
+        stages = self._begin_long if shards == 1 and self._is_annealed_long() else None
         found_now = find_placement(
-            prepared, options, self._trained, None, self._progress, known=known
+            prepared, options, self._trained, None, self._progress, known=known, stages=stages
         )
         self._searches.append((shards, found_now.result))
         self.tried.append(ShardsFound(shards, prepared, found_now))
@@ -380,19 +394,19 @@ class ShardSearch:
         seconds = share * self._left(limits)
         if seconds <= 0.0:
             return
-        most = limits.max_trials
-        if most is not None:
-            used = sum(result.num_trials for _, result in self._searches)
-            most = max(int(share * (most - used)), 1)
+        left = self._trials_left(limits)
+        most = None if left is None else max(int(share * left), 1)
         options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)
-        last = None
+        stages = None
         if tried.shards == 1 and self._long is not None:
             if share < 1.0 and most is None:
                 self._look(seconds)
                 return
-            last = self._long.last_stage() if share == 1.0 else None
+            if share == 1.0:
+                stages = self._long.last_stages
+        earlier = tried.searched
         searched = find_placement(
-            tried.prepared, options, self._trained, None, self._progress, tried.searched, last=last
+            tried.prepared, options, self._trained, None, self._progress, earlier, stages=stages
         )
         self._searches.append((tried.shards, searched.result))
         self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)

@@ -51,7 +51,7 @@ class Annealing(Protocol):
 
 
 class LongSearch:
-    """One annealing in pieces."""
+    """One annealing in pieces: first_stage, then any number of the others, last_stages."""
 
     def __init__(self, prepared: PreparedModel, seed: int, start: IntArray | None) -> None:
         """Has not begun.
@@ -63,6 +63,15 @@ class LongSearch:
         """
         made: Annealing = policy_of(NAME, prepared.instance, seed, start)  # type: ignore[assignment]
         self._policy, self._problem = made, prepared.problem
+
+    def first_stage(self, left: Callable[[], Limits]) -> Stage:
+        """Its beginning, as a stage of a short search.
+
+        Args:
+          left: what the annealing would have to its end; trials before this stage has used any.
+        """
+        policy = _Beginning(self._policy, left)
+        return Stage(NAME, lambda start: policy)
 
     def beside(
         self, work: Callable[[], Result], seconds: float
@@ -93,10 +102,32 @@ class LongSearch:
         evaluator = SimulatingEvaluator(self._problem)
         return search([Stage(NAME, lambda start: policy)], evaluator, Limits(seconds))
 
-    def last_stage(self) -> Stage:
-        """The rest of it, as a stage of a search."""
+    def last_stages(self, known: object) -> list[Stage]:
+        """The rest of it, as the stages of a search, whatever is known by then."""
         self._policy.go_on()
-        return Stage(NAME, lambda start: self._policy)
+        return [Stage(NAME, lambda start: self._policy)]
+
+
+class _Beginning:
+    """A PacedPolicy for which the search that asks it is only the beginning."""
+
+    def __init__(self, policy: Annealing, left: Callable[[], Limits]) -> None:
+        self._policy, self._left = policy, left
+        self._most: int | None = None  # trials of the search
+
+    def allow(self, seconds_left: float, trials_left: int | None) -> None:
+        left = self._left()
+        if trials_left is None or left.max_trials is None:
+            self._policy.allow(left.budget_seconds, None)
+            return
+        self._most = trials_left if self._most is None else self._most
+        self._policy.allow(left.budget_seconds, left.max_trials - (self._most - trials_left))
+
+    def propose(self) -> Proposal | None:
+        return self._policy.propose()
+
+    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
+        return self._policy.learn(proposal, outcomes)
 
 
 class _Until:

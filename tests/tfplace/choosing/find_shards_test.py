@@ -78,10 +78,10 @@ class _World:
         return _Prepared(_PROBLEM, options.num_shards)
 
     def find_placement(
-        self, prepared, options, trained, folder, progress, earlier=None, known=(), last=None
+        self, prepared, options, trained, folder, progress, earlier=None, known=(), stages=None
     ):
         self.searches.append((prepared.shards, options.budget_seconds, options.max_trials))
-        self.last = last
+        self.stages = None if stages is None else stages([Candidate("single", None, _NOTHING)])
         self.now += options.budget_seconds
         seconds = self._steps[prepared.shards]
         if len([each for each, *_ in self.searches if each == prepared.shards]) > 1:
@@ -122,8 +122,12 @@ class _Long:
         self._world.parts += 1
         return self._found(seconds)
 
-    def last_stage(self):
-        return "the rest of the long search"
+    def first_stage(self, left):
+        self._world.left_at_first = left()
+        return "the beginning of the long search"
+
+    def last_stages(self, known):
+        return ["the rest of the long search"]
 
     def _found(self, seconds):
         self._world.pieces.append(seconds)
@@ -218,14 +222,15 @@ def test_the_unsplit_step_s_long_search_goes_on_beside_reading_and_to_its_end(mo
     world.longer = longer
     _, tried, searched = world.run(budget_seconds=100.0)
     assert [shards for shards, *_ in world.searches] == [1, 4, 1]
-    assert world.last == "the rest of the long search"
-    assert world.pieces == [94.0]  # beside reading four shards
+    assert world.stages == ["the rest of the long search"]
+    assert world.left_at_first.budget_seconds == 100.0
+    assert world.pieces == [94.0, 94.0]  # beside estimating work, and beside reading four shards
     assert tried[1].step_seconds == min(0.3, 0.3 * longer)
     told = {each.name: each.num_trials for each in searched.beside}
-    assert told == {"unsplit": 15, "4 shards": 10}
+    assert told == {"unsplit": 20, "4 shards": 10}
     world = _World(monkeypatch, {1: 0.7, 2: 0.6, 4: 0.3, 8: 0.5})
     world.run(budget_seconds=100.0)
-    assert world.last is None
+    assert world.stages is None
 
 
 def test_what_the_long_search_finds_beside_reading_counts(monkeypatch):
@@ -248,7 +253,8 @@ def test_what_a_better_unsplit_step_would_rule_out_is_read_only_after_a_longer_l
 def test_an_unsplit_step_that_cannot_come_near_is_not_searched_longer(monkeypatch):
     world = _World(monkeypatch, {1: 5.0, 2: 0.5, 4: 0.3, 8: 0.4})
     world.least, world.bound = {2: 0.2, 4: 0.2, 8: 0.2}, 0.8
-    assert world.run(budget_seconds=100.0)[0] == 4 and not world.pieces
+    assert world.run(budget_seconds=100.0)[0] == 4
+    assert world.pieces == [94.0]  # beside estimating work
 
 
 def test_a_signal_beside_reading_loses_nothing(monkeypatch):
@@ -262,7 +268,7 @@ def test_a_signal_beside_reading_loses_nothing(monkeypatch):
 def test_where_trials_are_limited_nothing_is_searched_beside_reading(monkeypatch):
     world = _World(monkeypatch, {1: 0.3, 4: 0.7})
     world.run(budget_seconds=100.0, max_trials=1000)
-    assert not world.pieces and world.last == "the rest of the long search"
+    assert not world.pieces and world.stages == ["the rest of the long search"]
 
 
 @pytest.mark.parametrize("most", [None, 1000])

@@ -12,6 +12,8 @@ from graphs.errors import UsageError
 from tests.builders import random_graph
 from tfplace.choosing.long_search import LongSearch
 from tfplace.search.instance import Instance
+from tfplace.search.search import Limits, search
+from tfplace.simulation.evaluator import SimulatingEvaluator
 
 
 @pytest.fixture
@@ -60,13 +62,31 @@ def test_what_the_work_raises_is_raised_here(long_search):
         long_search.beside(work, 100.0)
 
 
+def test_a_short_search_may_be_its_beginning(long_search, problem):
+    policy = long_search._policy
+    stage = long_search.first_stage(lambda: Limits(1000.0))
+    found = search([stage], SimulatingEvaluator(problem), Limits(0.5))
+    assert found.num_trials > 0 and policy._population is not None
+    assert policy._share_used() < 0.1  # of 1,000 s
+
+
+def test_where_trials_are_limited_its_beginning_knows_how_many_it_has_in_all(long_search, problem):
+    policy = long_search._policy
+    stage = long_search.first_stage(lambda: Limits(1000.0, 5000))
+    found = search([stage], SimulatingEvaluator(problem), Limits(1000.0, 300))
+    assert 300 <= found.num_trials < 500 and 0.03 < policy._share_used() < 0.1
+    policy.go_on()
+    policy.allow(1000.0, 5000 - found.num_trials)
+    assert 0.03 < policy._share_used() < 0.1
+
+
 def test_pieces_are_one_annealing(long_search):
     long_search.until(_times(12), 1000.0)
     policy = long_search._policy
     population, done = policy._population, policy._share_used()
     second = long_search.until(_times(3), 1000.0, in_turn=True)
     assert second.num_trials > 0
-    stage = long_search.last_stage()
+    (stage,) = long_search.last_stages([])
     assert stage.start(None) is policy and policy._population is population
     policy.allow(20.0, None)  # what is left is for what is left of it
     assert policy._share_used() >= done
