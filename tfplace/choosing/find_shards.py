@@ -25,7 +25,7 @@ from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
-from tfplace.choosing.find_placement import Beside, Searched, find_placement
+from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.found import Found
 from tfplace.choosing.long_search import LongSearch, Result
 from tfplace.choosing.order.in_turn import (
@@ -38,6 +38,7 @@ from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.reading_time import ReadingTime
 from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
 from tfplace.choosing.shards_found import ShardsFound
+from tfplace.choosing.shared_budget import SharedBudget
 from tfplace.choosing.split_estimate import least_steps
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
@@ -100,8 +101,7 @@ class ShardSearch:
         self._whole, self._options, self._trained = prepared, options, trained
         self._progress = progress
         self._reading = ReadingTime(reading_seconds)
-        self._began = time.monotonic()
-        self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards
+        self._budget = SharedBudget(options)
         self._data_parallel: DataParallel | None = None
         self._long: LongSearch | None = None  # of the unsplit step
 
@@ -161,21 +161,9 @@ class ShardSearch:
             shards=told,
             data_parallel=self._data_parallel,
             unsplit=unsplit,
-            beside=self._beside(tried.searched.result),
+            beside=self._budget.beside(tried.searched.result),
         )
         return Found(dataclasses.replace(tried.prepared, steps_read=self._read()), searched)
-
-    def _beside(self, reported: SearchResult) -> list[Beside]:
-        """All searches but one, those of a number of shards together."""
-        others = [(shards, each) for shards, each in self._searches if each is not reported]
-        return [
-            Beside(
-                "unsplit" if shards == 1 else f"{shards} shards",
-                sum(each.num_trials for count, each in others if count == shards),
-                sum(each.seconds for count, each in others if count == shards),
-            )
-            for shards in sorted({shards for shards, _ in others})
-        ]
 
     def _read(self) -> StepsRead | None:
         """All steps that were read; None where none is split."""
@@ -204,7 +192,8 @@ class ShardSearch:
             promises = shards == first and steps[1] >= PROMISING * least.get(shards, math.inf)
             share = FOR_EACH_DEVICE if shards == first else MOST_SHARE
             budget = self._options.budget_seconds
-            left = budget + PROMISED_SECONDS if promises else share * budget - self._elapsed()
+            used = self._budget.elapsed
+            left = budget + PROMISED_SECONDS if promises else share * budget - used
             reason = why_not(shards, steps, passed, least) or self._reading.too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
@@ -255,8 +244,7 @@ class ShardSearch:
         for number, shards in enumerate(counts):
             if self._is_any_known() or self._is_interrupted():
                 break
-            left = self._options.budget_seconds - self._elapsed()
-            if number and self._reading.too_long(shards, left):
+            if number and self._reading.too_long(shards, self._budget.left):
                 too_long = counts[number:]
                 break
             self.skipped = [each for each in self.skipped if each.shards != shards]
@@ -329,22 +317,12 @@ class ShardSearch:
     def _left_of_long(self) -> Limits:
         """What the unsplit step's long search would have if it were all that comes."""
         order = wanted_order(self._options.problem, self._whole.is_present)
-        limits = budget_beside_order(with_order(self._whole, order), self._options)
-        return Limits(self._left(limits), self._trials_left(limits))
-
-    def _left(self, limits: OptimizeOptions) -> float:
-        """Of what is left of the budget, the share that limits have of the whole, in seconds."""
-        left = self._options.budget_seconds - self._elapsed()
-        return left * limits.budget_seconds / self._options.budget_seconds if left > 0.0 else 0.0
-
-    def _trials_left(self, limits: OptimizeOptions) -> int | None:
-        """Of the limits' trials those that no search has used; None for no limit."""
-        used = sum(result.num_trials for _, result in self._searches)
-        return None if limits.max_trials is None else limits.max_trials - used
+        part = self._budget.part(budget_beside_order(with_order(self._whole, order), self._options))
+        return Limits(0.0) if part is None else Limits(part.budget_seconds, part.max_trials)
 
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
-        self._searches.append((1, result))
+        self._budget.note(1, result)
         unsplit = next(each for each in self.tried if each.shards == 1)
         found = unsplit.searched
         candidates = list(found.candidates)
@@ -374,7 +352,7 @@ class ShardSearch:
         found_now = find_placement(
             prepared, options, self._trained, None, self._progress, known=known, stages=stages
         )
-        self._searches.append((shards, found_now.result))
+        self._budget.note(shards, found_now.result)
         self.tried.append(ShardsFound(shards, prepared, found_now))
         for each in found_now.baselines:
             if each.name == DATA_PARALLEL:
@@ -391,16 +369,12 @@ class ShardSearch:
         if self._is_interrupted():
             return
         limits = budget_beside_order(with_order(tried.prepared, order), self._options)
-        seconds = share * self._left(limits)
-        if seconds <= 0.0:
+        options, stages = self._budget.part(limits, share), None
+        if options is None:
             return
-        left = self._trials_left(limits)
-        most = None if left is None else max(int(share * left), 1)
-        options = dataclasses.replace(limits, budget_seconds=seconds, max_trials=most)
-        stages = None
         if tried.shards == 1 and self._long is not None:
-            if share < 1.0 and most is None:
-                self._look(seconds)
+            if share < 1.0 and options.max_trials is None:
+                self._look(options.budget_seconds)
                 return
             if share == 1.0:
                 stages = self._long.last_stages
@@ -408,11 +382,8 @@ class ShardSearch:
         searched = find_placement(
             tried.prepared, options, self._trained, None, self._progress, earlier, stages=stages
         )
-        self._searches.append((tried.shards, searched.result))
+        self._budget.note(tried.shards, searched.result)
         self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)
-
-    def _elapsed(self) -> float:
-        return time.monotonic() - self._began
 
     def _is_interrupted(self) -> bool:
         return any(each.searched.result.interrupted for each in self.tried)

@@ -1,0 +1,67 @@
+"""One budget for the searches of several numbers of shards."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+from tfplace.choosing.find_placement import Beside
+from tfplace.preparing.options import OptimizeOptions
+from tfplace.search.trial_log import SearchResult
+
+
+class SharedBudget:
+    """What all searches together may take, and what they have taken."""
+
+    def __init__(self, options: OptimizeOptions) -> None:
+        """The clock runs from here on.
+
+        Args:
+          options: have the limits of all together.
+        """
+        self._options = options
+        self._began = time.monotonic()
+        self._searches: list[tuple[int, SearchResult]] = []  # each with its number of shards
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds, searched or not."""
+        return time.monotonic() - self._began
+
+    @property
+    def left(self) -> float:
+        """Seconds; below 0 where more were used."""
+        return self._options.budget_seconds - self.elapsed
+
+    def note(self, shards: int, result: SearchResult) -> None:
+        """Takes a search of a number of shards that is over."""
+        self._searches.append((shards, result))
+
+    def part(self, limits: OptimizeOptions, share: float = 1.0) -> OptimizeOptions | None:
+        """Limits of a search that gets a share of what is left; None where no seconds are.
+
+        Args:
+          limits: the options of all together, or with a part of their seconds and trials: the
+            search gets no more than that part of what is left.
+          share: above 0, at most 1.
+        """
+        whole = self._options.budget_seconds
+        if self.left <= 0.0:
+            return None
+        seconds, trials = share * self.left * limits.budget_seconds / whole, limits.max_trials
+        if trials is not None:
+            used = sum(result.num_trials for _, result in self._searches)
+            trials = max(int(share * (trials - used)), 1)
+        return dataclasses.replace(limits, budget_seconds=seconds, max_trials=trials)
+
+    def beside(self, reported: SearchResult) -> list[Beside]:
+        """All searches but one, those of a number of shards together."""
+        others = [(shards, each) for shards, each in self._searches if each is not reported]
+        return [
+            Beside(
+                "unsplit" if shards == 1 else f"{shards} shards",
+                sum(each.num_trials for count, each in others if count == shards),
+                sum(each.seconds for count, each in others if count == shards),
+            )
+            for shards in sorted({shards for shards, _ in others})
+        ]
