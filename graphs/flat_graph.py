@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from graphs.function_library import library_of
 from graphs.source_model import TensorSpec
 
 
-@dataclasses.dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """The NodeDef in the model that a flat op comes from, and that gets its device string.
+
+    There is one for each op, and dicts of them: a tuple is hashed and compared in C.
 
     Attributes:
       function: name of the FunctionDef, empty for the main graph.

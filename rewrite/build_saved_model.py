@@ -24,6 +24,7 @@ from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
 from rewrite.output_dir import sync_tree
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from rewrite.signature_key import signature_key, whole_signature
+from rewrite.values_in_pieces import pieces_of, write_in_pieces
 
 v1 = tf.compat.v1
 _SCOPE = "tfplace"
@@ -79,6 +80,11 @@ def _built(request: dict[str, Any]) -> OneOfAlike | None:
         if request.get("without_values"):
             builder._has_saved_variables = True  # else it asks for the values first
             builder.add_meta_graph(tags, **parts)
+        elif pieces := pieces_of(graph, initialization, variables):
+            builder._has_saved_variables = True
+            builder.add_meta_graph(tags, **parts)  # before other ops come into the graph
+            with v1.Session(config=_session_config()) as session:
+                write_in_pieces(session, pieces, Path(request["output_dir"]))
         else:
             with v1.Session(config=_session_config()) as session:
                 initialize(session, initialization, variables)

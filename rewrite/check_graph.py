@@ -11,7 +11,7 @@ from graphs.function_library import rename_references
 from rewrite.annotate_devices import read_devices
 from rewrite.call_graph import copy_of
 from rewrite.clear_devices import bodies
-from rewrite.order.marks import without_order
+from rewrite.order.marks import forget
 from rewrite.order.order_edges import OrderEdge, check_order
 from rewrite.pass_base import RewriteError, op_path
 
@@ -36,7 +36,7 @@ def check_rewrite(
       PlacementError: device_of_origin names an op that the graph doesn't have.
     """
     check_order(placed, order)
-    check_same_model(without_order(given), without_order(placed))
+    check_same_model(given, placed)
     for origin, device in read_devices(placed, device_of_origin).items():
         if device != device_of_origin[origin]:
             raise RewriteError(
@@ -56,7 +56,7 @@ def check_rewrite(
 
 
 def check_same_model(given: Any, placed: Any) -> None:
-    """Raises RewriteError unless both compute the same: all but devices and copies is equal."""
+    """Raises RewriteError unless both compute the same: all is equal but devices, copies, order."""
     known = {f.signature.name: f for f in given.library.function}
     copies = {
         f.signature.name: copy_of(f)
@@ -123,5 +123,6 @@ def _same_nodes(function: str, given: Any, placed: Any, copies: Mapping[str, str
 def _without_placement(node: Any, copies: Mapping[str, str]) -> Any:
     result = copy.deepcopy(node)
     result.device = ""
+    forget(result)
     rename_references(result, copies)
     return result

@@ -14,6 +14,7 @@ from rewrite.clear_devices import ClearDevices
 from rewrite.order.add_order import AddOrder, ClearOrder
 from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import Pass, PassResult, run_passes
+from rewrite.place_ops import PlaceOps
 from rewrite.specialize_functions import SpecializeFunctions
 
 
@@ -69,15 +70,22 @@ def place_graph(
       ModelError: a placed function is recursive.
       RewriteError: the result is not what was asked for (a defect).
     """
-    wanted = device_of_origin
+    placed = run_passes(graph_def, passes_of(graph_def, device_of_origin, order))
+    check_rewrite(graph_def, placed.graph_def, device_of_origin, order)
+    return placed
+
+
+def passes_of(
+    graph_def: Any, wanted: Mapping[Origin, str], order: Collection[OrderEdge] = ()
+) -> list[Pass]:
+    """What writes a placement into a graph: one pass where there are no functions."""
+    if not graph_def.library.function:
+        return [PlaceOps(wanted, order)]
     # Wanted ops are not cleared, only overwritten: so placing twice changes nothing.
-    passes: list[Pass] = [
+    return [
         ClearOrder(order),
         SpecializeFunctions(wanted),
         ClearDevices(wanted),
         AnnotateDevices(wanted),
         AddOrder(order),
     ]
-    placed = run_passes(graph_def, passes)
-    check_rewrite(graph_def, placed.graph_def, wanted, order)
-    return placed

@@ -11,7 +11,7 @@ from graphs.flat_graph import Origin
 NOT_OF_THE_MODEL = Origin("", "", ())
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(slots=True)
 class RawNode:
     """A node before names are resolved.
 

@@ -13,8 +13,12 @@ from rewrite import emit_forms
 from rewrite.annotate_devices import AnnotateDevices, read_devices
 from rewrite.check_graph import check_rewrite, check_same_model
 from rewrite.clear_devices import ClearDevices
+from rewrite.order.add_order import AddOrder, ClearOrder
+from rewrite.order.marks import add_marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes
 from rewrite.place_graph import known_origins, place_graph
+from rewrite.place_ops import PlaceOps
+from rewrite.specialize_functions import SpecializeFunctions
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 
 GPU0, GPU1 = "/device:GPU:0", "/device:GPU:1"
@@ -202,3 +206,62 @@ def test_any_placement_of_any_graph_reads_back_and_clears_away(drawn):
     cleared = ClearDevices()(graph_def).graph_def
     check_rewrite(cleared, ClearDevices()(once.graph_def).graph_def, {})
     assert emit_forms.cleared(once.graph_def) == cleared
+
+
+@st.composite
+def _graphs_of_ops(draw):
+    """A graph without functions, placed and ordered already; wanted devices and edges."""
+    graph_def = graph_pb2.GraphDef()
+    names = [f"op{number}" for number in range(draw(st.integers(1, 6)))]
+    edges = [(first, then) for at, then in enumerate(names) for first in names[:at]]
+    chosen = st.lists(st.sampled_from(edges), unique=True) if edges else st.just([])
+    own, before, order = draw(chosen), draw(chosen), draw(chosen)
+    for name in names:
+        node = add_op(graph_def.node, name, "NoOp", (), draw(st.sampled_from(["", GPU0, "/gpu:7"])))
+        node.input.extend(f"^{first}" for first, then in own if then == name)
+        for first in [first for first, then in before if then == name]:
+            add_marked(node, first)
+    devices = {name: draw(st.sampled_from([None, GPU0, GPU1])) for name in names}
+    wanted = {Origin("", name): device for name, device in devices.items() if device}
+    return graph_def, wanted, [(Origin("", first), Origin("", then)) for first, then in order]
+
+
+@settings(max_examples=200, deadline=None)
+@given(_graphs_of_ops())
+def test_one_pass_makes_of_ops_what_all_passes_make(drawn):
+    graph_def, wanted, order = drawn
+    one_by_one = [
+        ClearOrder(order),
+        SpecializeFunctions(wanted),
+        ClearDevices(wanted),
+        AnnotateDevices(wanted),
+        AddOrder(order),
+    ]
+    given_bytes = graph_def.SerializeToString(deterministic=True)
+    at_once = PlaceOps(wanted, order)
+    at_once.requires(graph_def)
+
+    placed = at_once(graph_def)
+
+    expected = graph_def
+    for each in one_by_one:
+        expected = each(expected).graph_def
+    assert placed.graph_def == expected
+    assert placed.modified or expected == graph_def
+    assert graph_def.SerializeToString(deterministic=True) == given_bytes
+    assert at_once(placed.graph_def).graph_def == expected
+    at_once.ensures(graph_def, placed)
+
+
+def test_what_is_in_no_graph_of_ops_is_refused():
+    graph_def = graph_pb2.GraphDef()
+    add_op(graph_def.node, "a", "NoOp")
+    with pytest.raises(PlacementError, match="op 'b': the graph has no such op"):
+        place_graph(graph_def, {Origin("", "b"): GPU0})
+    with pytest.raises(PlacementError, match=r"op 'a' of function 'f'.* no such op"):
+        place_graph(graph_def, {Origin("f", "a", ("f",)): GPU0})
+    with pytest.raises(PlacementError, match="no body with both"):
+        place_graph(graph_def, {}, [(Origin("", "a"), Origin("", "b"))])
+    damaged = PassResult(graph_def, True)
+    with pytest.raises(RewriteError, match="'a' has '' afterwards"):
+        PlaceOps({Origin("", "a"): GPU0}).ensures(graph_def, damaged)

@@ -110,6 +110,29 @@ def test_grapplers_own_price_of_a_k80_is_reproduced():
     assert own > 0.02
 
 
+def test_grappler_makes_no_tensor_of_a_large_input(monkeypatch):
+    """It would write all its elements; prices are the same without."""
+    from tensorflow.core.protobuf import meta_graph_pb2
+
+    asked, run = [], grappler_costs.run_grappler
+
+    def noted(request):
+        asked.append(meta_graph_pb2.MetaGraphDef.FromString(request["meta_graph"]))
+        return run(request)
+
+    monkeypatch.setattr(grappler_costs, "run_grappler", noted)
+    flat = _matmul_graph(4096, 16, 32)
+    properties = shapes.infer(flat)
+    work = grappler_costs.estimate(flat, properties)
+    assert "Placeholder" not in [node.op for node in asked[0].graph_def.node]
+    monkeypatch.setattr(grappler_costs, "_MANY_ELEMENTS", 1 << 20)
+    as_they_are = grappler_costs.estimate(flat, properties)
+    assert "Placeholder" in [node.op for node in asked[1].graph_def.node]
+    np.testing.assert_array_equal(work.flops, as_they_are.flops)
+    np.testing.assert_array_equal(work.memory_bytes, as_they_are.memory_bytes)
+    assert work.memory_bytes[0] == 0.0
+
+
 def test_unknown_shapes_and_units_are_not_covered():
     with tf.Graph().as_default() as graph:
         x = v1.placeholder(tf.float32, [None], name="x")
