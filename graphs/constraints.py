@@ -121,15 +121,16 @@ def require_possible(
     reasons = []
     for member in sorted(members, key=lambda m: (pinned[m] < 0, np.isfinite(op_seconds[m]).sum())):
         finite = np.flatnonzero(np.isfinite(op_seconds[member])).tolist()
-        where = ", ".join(device_names[d] for d in finite) or "no device"
+        where = ", ".join(device_names[d] for d in finite)
+        kernels = f"has kernels only on {where}" if where else "has no kernel on any device"
         has_all = len(finite) == len(device_names)
         if pinned[member] >= 0:
-            only = "" if has_all else f" and has kernels only on {where}"
+            only = "" if has_all else f" and {kernels}"
             reasons.append(
                 f"{op_names[member]!r} is pinned to {device_names[pinned[member]]}{only}"
             )
         elif not has_all:
-            reasons.append(f"{op_names[member]!r} has kernels only on {where}")
+            reasons.append(f"{op_names[member]!r} {kernels}")
         if len(reasons) == MAX_NAMED:
             break
     together = f"op {op_names[op]!r} has no device"

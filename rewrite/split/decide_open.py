@@ -11,6 +11,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.source_model import TensorSpec
+from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import at_far_size, larger_step, of_another_size
 from rewrite.split.op_view import Split
@@ -56,7 +57,11 @@ def decide_open(
     while True:
         first = decided(flat, properties, batch, not_cut=not_cut)
         second = decided(other_flat, other_properties, batch + more, not_cut=not_cut)
-        not_the_batch = _cut_at_one_size(flat, first, second) or of_another_size(flat, first, far)
+        not_the_batch = (
+            _cut_at_one_size(flat, first, second)
+            or of_another_size(flat, first, far)
+            or of_bounded_sizes(flat, first, second)
+        )
         if not_the_batch:
             not_cut |= not_the_batch
             kept_whole.update(_split_among(not_the_batch, first))

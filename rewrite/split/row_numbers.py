@@ -43,7 +43,7 @@ def _behind(facts: Facts, tensor: str, passing: tuple[str, ...]) -> str:
 def _step(facts: Facts, rows: str, starts: str, batch: int) -> int:
     """The step of 0, step, 2 * step ..., one number for each entry along the first dimension."""
     shape, value = facts.shape(rows), facts.value(starts)
-    if value is None or shape is None or len(shape) != value.ndim or batch < 2:
+    if value is None or not shape or len(shape) != value.ndim or batch < 2:
         return 0
     if not shape[0] == value.shape[0] == value.size == batch:
         return 0

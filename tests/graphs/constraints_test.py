@@ -93,6 +93,13 @@ def test_a_contradiction_names_the_ops_and_their_devices():
     assert "'embed' has kernels only on /device:CPU:0" in text
 
 
+def test_an_op_without_any_kernel_is_said_to_have_none():
+    seconds = np.array([[1.0, 1.0], [np.inf, np.inf]])
+    nowhere = np.full(2, -1, dtype=np.int32)
+    with pytest.raises(ConstraintError, match="'b' has no kernel on any device;"):
+        require_possible(np.isfinite(seconds), seconds, nowhere, nowhere, ("a", "b"), DEVICES)
+
+
 def test_what_expressions_match_is_said():
     names = ("lstm/a", "lstm/b", "loss")
     assert matched_ops(["lstm=GPU:0", "^l.*s$=CPU:0"], ["/b"], names) == [

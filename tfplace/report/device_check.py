@@ -220,7 +220,8 @@ def _contradiction(
     for a in ops:
         if len(reasons) < MAX_NAMED and not kernels[a.op].all():
             where = _few([names[d] for d in np.flatnonzero(kernels[a.op]).tolist()])
-            reasons.append(f"{a.path} has kernels only on {where or 'no device'}")
+            has = f"kernels only on {where}" if where else "no kernel on any device"
+            reasons.append(f"{a.path} has {has}")
     message = f"shares a device with {len(ops) - 1} ops (group of {ops[0].path}): "
     return Misplaced(
         other.path, other.node.op, other.node.device, COLOCATION, message + "; ".join(reasons)

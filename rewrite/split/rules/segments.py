@@ -93,6 +93,7 @@ def gather(view: OpView) -> Answer:
     if axis is None:
         return UNKNOWN_AXES
     at, batch_dims = int(axis) % len(shape), view.attr("batch_dims").i
+    batch_dims += len(ids) if batch_dims < 0 else 0  # it may be counted from the last one
     labels, of_ids = axes(len(shape)), [f"i{a}" for a in range(len(ids))]
     for shared in range(batch_dims):
         of_ids[shared] = labels[shared]

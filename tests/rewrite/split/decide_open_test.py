@@ -10,6 +10,7 @@ from graphs.source_model import TensorSpec
 from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import build_step
 from rewrite.split.decide_open import decide_open
+from rewrite.split.states import Sharded
 from tests.rewrite.split.run_step import run
 
 v1 = tf.compat.v1
@@ -54,6 +55,18 @@ def test_another_open_axis_that_follows_the_batch(what):
         np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
+def looped(x, terms):
+    """What a loop adds up of rows that go through it; small, for a tanh to tell it apart."""
+    start = [0, tf.zeros([2]), x / 1000]
+    return tf.while_loop(
+        lambda i, *_: i < 2, lambda i, total, y: (i + 1, total + terms(y), y * 0.5), start
+    )[1][None]
+
+
+def sum_of(rows):
+    return lambda y: tf.reduce_sum(tf.slice(y, [0, 0], [rows, 2]), 0)
+
+
 BOUNDED = {
     "the first rows of a larger batch": lambda x, n: x[:9],
     "the first rows of a much larger batch": lambda x, n: x[:20],
@@ -61,8 +74,16 @@ BOUNDED = {
     "no odd rows": lambda x, n: x[: n - n % 3],
     "padded": lambda x, n: tf.pad(x, [[0, -n % 3], [0, 0]], constant_values=0.5),
     "as many rows as the batch it is placed for": lambda x, n: x[:BATCH],
+    "padded to the least": lambda x, n: tf.pad(x, [[0, tf.maximum(0, 4 - n)], [0, 0]], "SYMMETRIC"),
+    "repeated if there are few": lambda x, n: tf.tile(x, [tf.where(n < 4, 2, 1), 1]),
+    "without the first of few": lambda x, n: x[tf.maximum(0, 4 - n) :],
+    "never so many": lambda x, n: x[: tf.minimum(n, 300)],
+    "as many as of never so many": lambda x, n: x[: tf.shape(x[: tf.minimum(n, 300)])[0]],
+    "never so many in a loop": lambda x, n: looped(x, lambda y: tf.reduce_sum(y[:300], 0)),
+    "at most so many in a loop": lambda x, n: looped(x, lambda y: tf.reduce_sum(y[:20], 0)),
+    "told to a loop": lambda x, n: looped(x, sum_of(tf.minimum(n, 20))),
 }
-"""{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 25."""
+"""{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 3, 25 or 320."""
 
 
 @pytest.mark.parametrize("what", BOUNDED)
@@ -78,9 +99,30 @@ def test_rows_that_are_the_batch_at_some_sizes_only(what):
     decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
     assert decisions is not None
     split = build_step(flat, decisions.properties, decisions, 2)
-    for size in (BATCH, 25):
+    for size in (3, BATCH, 25, 320):
         given = {"x:0": arrays_of([1], size)["x:0"]}
         whole, _ = run(flat.graph_def, flat.fetches, given)
         parts, _ = run(split.graph_def, split.fetches, given)
         for one, other in zip(whole, parts, strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+REGULAR = {
+    "a part that is all": lambda x, n: x[: n * 2 // 2],
+    "once": lambda x, n: tf.tile(x, [n // tf.maximum(n, 1), 1]),
+    "apart and together": lambda x, n: tf.reshape(tf.reshape(x, [n * 2, 1]), [n * 2 // 2, 2]),
+    "nothing too few": lambda x, n: tf.pad(x, [[0, tf.maximum(0, 1 - n)], [0, 0]]),
+}
+"""{what: rows that are the batch's at every size}."""
+
+
+@pytest.mark.parametrize("what", REGULAR)
+def test_rows_that_are_the_batch_at_every_size_are_still_split(what):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, 2), "x")
+        rows = REGULAR[what](x, tf.shape(x)[0])
+        fetches = [tf.reduce_sum(tf.tanh(rows), name="loss").name]
+    feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
+    assert decisions.state_of_tensor["Tanh:0"] == Sharded(0)

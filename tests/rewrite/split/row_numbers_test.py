@@ -109,3 +109,12 @@ def test_a_batch_of_thousands_is_split_as_well():
     decisions, _ = split_step(flat, batch, SHARDS, {"x:0": 0, "ids:0": 0})
     (sums,) = (node.name for node in flat.graph_def.node if node.op == "UnsortedSegmentSum")
     assert isinstance(decisions.answer_of_op[sums], Split)
+
+
+def test_so_many_segments_as_the_data_says():
+    """The number of segments is no row number: it has no dimension."""
+
+    def build(x, ids):
+        return tf.math.unsorted_segment_sum(x[:, 0], ids[:, 0], tf.reduce_max(ids) + 1)
+
+    assert isinstance(decided(build)[3], StayWhole)

@@ -140,6 +140,10 @@ CASES = {
     "gather in each": (
         [X, ints(4, BATCH, 2)], [0, 0], lambda x, i: tf.gather(x, i, axis=1, batch_dims=1), True,
     ),
+    "gather in each, counted from the last": (
+        [X, ints(4, BATCH, 2)], [0, 0],
+        lambda x, i: raw.GatherV2(params=x, indices=i, axis=1, batch_dims=-1), True,
+    ),
     "gather in each, its gradient": (
         [floats(BATCH, 4, 3), ints(4, BATCH, 2)], [0, 0], gradient_of_gather, True,
     ),
