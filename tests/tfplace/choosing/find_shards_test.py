@@ -16,6 +16,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.commands.from_flags import num_shards
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions, require_outputs
 from tfplace.progress import Progress
+from tfplace.search.search import Limits
 from tfplace.search.trial_log import SearchResult
 
 
@@ -55,7 +56,7 @@ class _World:
         self.least, self.pieces = dict[int, float](), list[float]()
         self.longer, self.in_pieces = 0.995, math.inf
         self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
-        self.serves_any_batch = False
+        self.serves_any_batch, self.left_at_first = False, Limits(0.0)
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,

@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from tfplace.choosing import shared_budget
 from tfplace.choosing.shared_budget import SharedBudget
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.search.trial_log import SearchResult
@@ -13,7 +12,7 @@ from tfplace.search.trial_log import SearchResult
 @pytest.fixture
 def clock(monkeypatch):
     now = [1000.0]
-    monkeypatch.setattr(shared_budget.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("tfplace.choosing.shared_budget.time.monotonic", lambda: now[0])
     return now
 
 
