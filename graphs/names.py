@@ -78,7 +78,7 @@ def with_index(tensor: str) -> str:
 
 def data_inputs(node: Any) -> list[str]:
     """The inputs of a NodeDef that are tensors, in order."""
-    return [name for name in node.input if not name.startswith("^")]
+    return [name for name in node.input if name[:1] != "^"]  # asked for of every op, often
 
 
 def source_of(tensor: str, nodes: Mapping[str, Any], through: Collection[str]) -> str:

@@ -20,6 +20,7 @@ from graphs.host.child import connect_to_parent
 from graphs.host.freed_memory import give_back
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization, Variable
+from rewrite.model_builder import TAGS
 from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
 from rewrite.output_dir import sync_tree
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
@@ -76,7 +77,7 @@ def _built(request: dict[str, Any]) -> OneOfAlike | None:
             "saver": saver,
         }
         builder = v1.saved_model.Builder(request["output_dir"])
-        tags = [v1.saved_model.tag_constants.SERVING]
+        tags = list(TAGS)
         if request.get("without_values"):
             builder._has_saved_variables = True  # else it asks for the values first
             builder.add_meta_graph(tags, **parts)

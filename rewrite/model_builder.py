@@ -25,6 +25,8 @@ _CHILD = "rewrite.build_saved_model"
 _ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0"}
 """With oneDNN TensorFlow keeps all memory that its tensors ever took, and nothing here needs it."""
 _TIMEOUT_SECONDS = 600.0
+TAGS = ("serve",)
+"""Of the one MetaGraphDef that is made."""
 _REQUEST = "request"
 _MADE = "made"
 

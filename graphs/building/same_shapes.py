@@ -6,6 +6,7 @@ are of two sizes at most. Importing all of them takes 14 s; those that differ, t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
@@ -176,6 +177,7 @@ def _bare(node: Any) -> bytes:
     return serialized
 
 
+@functools.cache
 def _has_state(op_type: str) -> bool:
     """Whether an op type is not known to make the same of the same."""
     from tensorflow.python.framework import op_def_registry

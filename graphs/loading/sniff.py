@@ -218,7 +218,9 @@ def _parse_binary(path: str, content: bytes) -> tuple[str, Any]:
             f"a damaged {' or '.join(kinds)}, or one nested too deep",
             "copy or save it again",
         )
-    kind, proto = max(parsed, key=lambda kind_and_proto: _sense(*kind_and_proto))
+    if len(parsed) > 1:  # a large graph is looked through once, in _with_content
+        parsed.sort(key=lambda kind_and_proto: -_sense(*kind_and_proto))
+    kind, proto = parsed[0]
     return kind, _with_content(path, kind, proto)
 
 

@@ -6,12 +6,13 @@ the proofs of a split step begin with the step whose normalisations are apart.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.host.child import ChildError, ask_child
+from graphs.host.child import AskedChild, ChildError
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_cases import NormCase, norm_cases
 
@@ -65,6 +66,50 @@ class NormsProof:
     differing: Sequence[str] = ()
 
 
+class BegunNorms(contextlib.AbstractContextManager["BegunNorms"]):
+    """Normalisations that are being run; what still goes on ends with the block."""
+
+    def __init__(
+        self,
+        fused: FlatGraph,
+        apart: FlatGraph,
+        properties: TensorProperties,
+        memory_bytes: float | None = None,
+    ) -> None:
+        """Begins to run them, where there are any; arguments of `prove_norms`."""
+        self._cases: Sequence[NormCase] = ()
+        self._wrong, self._child = "", None
+        try:
+            self._cases = norm_cases(fused, apart, properties)
+        except RewriteError as error:
+            self._wrong = str(error)
+        if self._cases:
+            self._child = AskedChild(_CHILD)
+            self._child.ask(NormsRequest(self._cases, memory_bytes))
+
+    def proof(self, seconds: float) -> NormsProof:
+        """Waits until they have run, so many seconds at most."""
+        if self._wrong:
+            return NormsProof(differing=[self._wrong])
+        if self._child is None:
+            return NormsProof()
+        cases = self._cases
+        try:
+            answer: NormsAnswer = self._child.answer(seconds)
+            why = answer.ended
+        except ChildError as error:
+            answer, why = error.last_message or NormsAnswer(), str(error)
+        told = len(answer.proven) + len(answer.differing) + len(answer.not_proven)
+        left = [f"{case.name}: {why}" for case in cases[told:]]
+        return NormsProof(
+            len(cases), len(answer.proven), [*answer.not_proven, *left], answer.differing
+        )
+
+    def __exit__(self, *error: object) -> None:
+        if self._child is not None:
+            self._child.close()
+
+
 def prove_norms(
     fused: FlatGraph,
     apart: FlatGraph,
@@ -81,17 +126,5 @@ def prove_norms(
       seconds: what has not been run by then counts as not proven.
       memory_bytes: of the child.
     """
-    try:
-        cases = norm_cases(fused, apart, properties)
-    except RewriteError as error:
-        return NormsProof(differing=[str(error)])
-    if not cases:
-        return NormsProof()
-    try:
-        answer: NormsAnswer = ask_child(_CHILD, NormsRequest(cases, memory_bytes), seconds)
-        why = answer.ended
-    except ChildError as error:
-        answer, why = error.last_message or NormsAnswer(), str(error)
-    told = len(answer.proven) + len(answer.differing) + len(answer.not_proven)
-    left = [f"{case.name}: {why}" for case in cases[told:]]
-    return NormsProof(len(cases), len(answer.proven), [*answer.not_proven, *left], answer.differing)
+    with BegunNorms(fused, apart, properties, memory_bytes) as begun:
+        return begun.proof(seconds)

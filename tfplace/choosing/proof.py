@@ -20,7 +20,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel
 from rewrite.emit_forms import tags_of
-from rewrite.model_builder import BuiltModel
+from rewrite.model_builder import TAGS, BuiltModel
 from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
@@ -151,7 +151,7 @@ def prove(
 
 def _written(prepared: PreparedModel, emitted: Emitted, comparison: Verified) -> Written:
     """What the proof of a split step has to know of the files."""
-    tags = _emitted_tags(prepared.source, emitted.directory)
+    tags = _emitted_tags(prepared.source)
     is_loaded = any(f"({LOAD}" in name for name in comparison.compared)
     return Written(emitted.directory, tags, is_loaded)
 
@@ -289,7 +289,7 @@ def devices_used(
 def _emitted_run(
     source: SourceModel, emitted: Path, feeds: Mapping[str, Any]
 ) -> SavedModelRun | None:
-    tags = _emitted_tags(source, emitted)
+    tags = _emitted_tags(source)
     if source.origins is None or not source.saved_model_dir:
         return SavedModelRun(str(emitted), tags, feeds, source.fetches)
     for signature in source.signatures.values():
@@ -301,10 +301,6 @@ def _emitted_run(
     return None
 
 
-def _emitted_tags(source: SourceModel, emitted: Path) -> tuple[str, ...]:
+def _emitted_tags(source: SourceModel) -> tuple[str, ...]:
     """The tags of the MetaGraphDef that has the run; a model that came as a graph has only one."""
-    from graphs.loading.sniff import sniff
-
-    if source.saved_model_dir:
-        return tuple(tags_of(source))
-    return tuple(sniff(emitted).proto.meta_graphs[0].meta_info_def.tags)
+    return tuple(tags_of(source)) if source.saved_model_dir else TAGS

@@ -18,7 +18,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
-from rewrite.split.prove_norms import NormsProof, prove_norms
+from rewrite.split.prove_norms import BegunNorms, NormsProof
 from rewrite.split.prove_ops import OpsProof, prove_ops
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
@@ -88,14 +88,18 @@ def proven_split(
     with contextlib.ExitStack() as beside:
         limits = _limits(run, seconds)
         ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
-        load = None
+        load, begun_norms = None, None
+        if ops is not None and is_large(split) and not ops.differing:
+            begun_norms = interruption.unless_seen(
+                lambda: beside.enter_context(_begun_norms(split)), None
+            )
         if ops is not None and not written.is_loaded and is_large(split) and not ops.differing:
             load = interruption.unless_seen(
                 lambda: beside.enter_context(_begun_load(split, written)), None
             )  # beside reading its structure
         whole = interruption.unless_seen(lambda: _proof(split, feeds, limits, ops), None)
         if whole is not None and not whole.differing:
-            norms = interruption.unless_seen(lambda: _norms(split), norms)
+            norms = interruption.unless_seen(lambda: _norms(split, begun_norms), norms)
             if not written.is_loaded:
                 loads = interruption.unless_seen(lambda: _loaded(split, written, load), None)
     if whole is None or (loads is None and not written.is_loaded):
@@ -156,9 +160,16 @@ def _proof(
     )
 
 
-def _norms(split: SplitModel) -> NormsProof:
+def _begun_norms(split: SplitModel) -> BegunNorms:
     free = psutil.virtual_memory().available / 2
-    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
+    return BegunNorms(split.fused, split.flat, split.properties, free)
+
+
+def _norms(split: SplitModel, begun: BegunNorms | None) -> NormsProof:
+    if begun is not None:
+        return begun.proof(OPS_SECONDS)
+    with _begun_norms(split) as norms:
+        return norms.proof(OPS_SECONDS)
 
 
 def _begun_load(split: SplitModel, written: Written) -> BegunLoad:

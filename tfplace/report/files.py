@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ def placement_files(
     """
     trace = chrome_trace(placed.problem, placed.known_schedule())
     devices = node_devices(prepared, device_of_op)
-    files = {"placement.json": _json(devices), "timeline.json": _json(trace, indent=None)}
+    files = {"placement.json": _lines(devices), "timeline.json": _json(trace, indent=None)}
     if with_python:
         script = placement_script(devices, prepared.source.path, prepared.cluster.name)
         files["placement.py"] = script.encode()
@@ -64,6 +65,13 @@ def node_devices(prepared: PreparedModel, device_of_op: IntArray) -> dict[str, s
         )
         if own
     }
+
+
+def _lines(value: Mapping[str, str]) -> bytes:
+    """What `_json` makes of it, by the encoder in C, which can't indent."""
+    if not value:
+        return _json(value)
+    return b"{\n " + json.dumps(value, separators=(",\n ", ": ")).encode()[1:-1] + b"\n}\n"
 
 
 def _json(value: Any, indent: int | None = 1) -> bytes:

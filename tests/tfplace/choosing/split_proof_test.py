@@ -14,6 +14,7 @@ import pytest
 from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
 from rewrite.split import prove_loads, run_cases
+from rewrite.split.prove_norms import BegunNorms
 from rewrite.split.prove_ops import NotProven
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import OutcomesSoFar
@@ -79,6 +80,28 @@ def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monk
     assert report["proven_ops"] == report["distinct_ops"] > 10
     assert (report["loads"], report["unproven"], len(ChildHere.asked)) == ("loads", "", 1)
     assert BegunChild.is_closed
+
+
+@pytest.mark.parametrize(("least_nodes", "order"), [(0, "begun read"), (10**6, "read begun")])
+def test_of_a_large_step_norms_begin_beside_reading_its_structure(
+    emitted, monkeypatch, least_nodes, order
+):
+    happened = []
+
+    class Begun(BegunNorms):
+        def __init__(self, *arguments):
+            happened.append("begun")
+            super().__init__(*arguments)
+
+    def read(*_, **__):
+        happened.append("read")
+        return SplitProof(9, 9, (), (), None, "not run: too long")
+
+    monkeypatch.setattr(split_proof, "LEAST_NODES", least_nodes)
+    monkeypatch.setattr(split_proof, "BegunNorms", Begun)
+    monkeypatch.setattr(split_proof, "prove_split", read)
+    assert proven(emitted, is_loaded=True)["norms"] == {"distinct": 0, "proven": 0}
+    assert " ".join(happened) == order
 
 
 def test_of_a_smaller_step_or_after_ctrl_c_only_the_bound_begins(emitted, monkeypatch):

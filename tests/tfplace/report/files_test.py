@@ -21,6 +21,8 @@ def test_the_placement_is_that_of_the_models_own_ops(weight):
         node.name: names[device]
         for node, device in zip(weight.flat.graph_def.node, device_of_op, strict=True)
     }
+    indented = json.dumps(json.loads(files["placement.json"]), indent=1)
+    assert files["placement.json"] == indented.encode() + b"\n"
     trace = json.loads(files["timeline.json"])
     assert trace == json.loads(json.dumps(chrome_trace(weight.problem, placed.schedule)))
 
