@@ -70,7 +70,7 @@ def prices_of(roles: Sequence[Role], steps: Sequence[StepRoles], batch: int) -> 
 
     Args:
       roles: [R].
-      steps: as many numbers of shards; in the unsplit step an op counts as the copy of all entries.
+      steps: of so many numbers of shards.
       batch: entries of the batch.
     """
     known: dict[int, FloatArray] = {}
@@ -84,9 +84,9 @@ def prices_of(roles: Sequence[Role], steps: Sequence[StepRoles], batch: int) -> 
             if entries in known:
                 seconds = np.fmin(known[entries], seconds)
             known[entries] = seconds
-    entries = sorted(each for each in known if each > 0)
-    seconds = np.array([known[each] for each in entries])
-    return Prices(entries, seconds, _is_convex(entries, seconds))
+    read = sorted(each for each in known if each > 0)
+    of_read = np.array([known[each] for each in read])
+    return Prices(read, of_read, _is_convex(read, of_read))
 
 
 def _is_convex(entries: Sequence[int], seconds: FloatArray) -> BoolArray:

@@ -35,8 +35,8 @@ class Layer:
       update: seconds of the update, which is whole.
       batch: bytes of an entry of the batch, which lies on the first device.
       statistics: whether all shards' sums go to one op that all shards then wait for.
-      added: how terms are added: "at_once"; "by_two", each to the sum so far; "round", where of three
-        or more shards each but one adds its own and hands the sum on.
+      added: how terms are added: "at_once"; "by_two", each to the sum so far; "round", where of
+        three or more shards each but one adds its own and hands the sum on.
       machine: two devices.
     """
 
@@ -173,7 +173,7 @@ def test_sums_count_in_whatever_pieces_they_are_done() -> None:
         assert roles[2].sums["g/summed"] == pytest.approx(0.3)
     assert step_roles(round_.split(4)).sums["g/summed"] == pytest.approx(0.9)
     assert step_roles(at_once.split(4)).sums["g/summed"] == pytest.approx(0.5)
-    whole = NumberRange(3, 3, *(step_roles(round_.split(m)) for m in (2, 4)), (), BATCH)
+    whole = NumberRange(3, 3, step_roles(round_.split(2)), step_roles(round_.split(4)), (), BATCH)
     assert whole._sums() == pytest.approx(np.full((1, 2), 0.3))
 
 
