@@ -7,7 +7,8 @@ the names of the unsplit step's ops, so that steps split otherwise can be compar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from tfplace.grouping.quotient import BoolArray
 
 Role = tuple[str, str, bool]
 """Name in the unsplit step, op type, and whether there is a copy for each shard."""
+_ADDITIONS = ("AddN", "AddV2")
+_SUM = re.compile(r"^(.*/summed)(?=[_/]|$)")
+"""How the ops begin that add one tensor's terms, in however many pieces."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +38,9 @@ class StepRoles:
       gathers: bool[R] ops that use tensors of several shards: more shards, more to do.
       least, most: f8[R, D] seconds of the quickest and of the slowest copy; inf where an op may
         not lie.
+      sums: {what is summed: f8[D] seconds of all ops that add its terms}; they are other ops in
+        other numbers of shards.
+      is_sum: bool[R] whether an op is one of these.
       sharing: what the tensors and ops of `problem` stand for.
       step: the whole step.
       shard: i4[N] of its ops.
@@ -47,6 +54,8 @@ class StepRoles:
     gathers: BoolArray
     least: FloatArray
     most: FloatArray
+    sums: Mapping[str, FloatArray]
+    is_sum: BoolArray
     sharing: Sharing
     step: Problem
     shard: IntArray
@@ -78,6 +87,9 @@ def step_roles(problem: Problem) -> StepRoles:
     quickest = np.full((len(number), problem.num_devices), np.inf)
     np.minimum.at(quickest, role_of_op, seconds)
     part, tensors = _part(problem, kept, seconds)
+    names_of_sums = [
+        _what_is_summed(name, graph.op_types[op]) for op, name in enumerate(graph.op_names)
+    ]
     number_here = np.full(len(number), -1, dtype=np.int32)
     number_here[role_of_op[kept]] = np.arange(len(kept), dtype=np.int32)
     return StepRoles(
@@ -88,11 +100,28 @@ def step_roles(problem: Problem) -> StepRoles:
         gathers=gathers_shards(graph, shard)[kept],
         least=quickest[role_of_op[kept]],
         most=most[role_of_op[kept]],
+        sums=_sums(names_of_sums, seconds),
+        is_sum=np.array([bool(names_of_sums[op]) for op in kept], dtype=bool),
         sharing=_sharing(graph, shard, role_of_op, tensors, kept),
         step=problem,
         shard=shard,
         role_of_op=number_here[role_of_op],
     )
+
+
+def _what_is_summed(name: str, op_type: str) -> str:
+    """What an op adds terms of; "" if it adds none of several shards."""
+    found = _SUM.match(original_name(name)) if op_type in _ADDITIONS else None
+    return found[1] if found else ""
+
+
+def _sums(names: Sequence[str], seconds: FloatArray) -> Mapping[str, FloatArray]:
+    """Seconds of all ops of each name but the empty one."""
+    found: dict[str, FloatArray] = {}
+    for op, name in enumerate(names):
+        if name:
+            found[name] = found.get(name, 0.0) + seconds[op]
+    return found
 
 
 def _least_shard(seconds: FloatArray, shard: IntArray) -> int:

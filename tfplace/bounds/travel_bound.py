@@ -88,7 +88,12 @@ def sharing_of(problem: Problem) -> Sharing:
 
 
 def travel_bound(
-    classes: DeviceClasses, problem: Problem, sharing: Sharing, head: FloatArray, tail: FloatArray
+    classes: DeviceClasses,
+    problem: Problem,
+    sharing: Sharing,
+    head: FloatArray,
+    tail: FloatArray,
+    is_direct: bool = True,
 ) -> float:
     """The bound in seconds.
 
@@ -98,8 +103,12 @@ def travel_bound(
       sharing: of the same.
       head: f8[N] least seconds before an op's start.
       tail: f8[N] least seconds after an op's end.
+      is_direct: whether what is shared goes straight to all that share it; else it may be handed on
+        from device to device.
     """
-    return least_seconds(fans_of(classes, problem, sharing, head, tail), _ways(problem))
+    ways = _ways(problem)
+    ways = dataclasses.replace(ways, is_single=ways.is_single and is_direct)
+    return least_seconds(fans_of(classes, problem, sharing, head, tail), ways)
 
 
 def fans_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,10 @@ from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tests.split_steps import split_step
 from tests.tfplace.bounds.brute_force import optimum_seconds
-from tfplace.bounds.any_split import (
-    RangeBound,
-    _with_bytes_of,
-    any_split_bounds,
-    least_of,
-)
+from tfplace.bounds.any_split import RangeBound, any_split_bounds, least_of
+from tfplace.bounds.copies_bound import _with_bytes_of
+from tfplace.bounds.number_range import NumberRange
+from tfplace.bounds.prices import prices_of
 from tfplace.bounds.step_roles import step_roles
 
 BATCH = 4
@@ -36,6 +35,8 @@ class Layer:
       update: seconds of the update, which is whole.
       batch: bytes of an entry of the batch, which lies on the first device.
       statistics: whether all shards' sums go to one op that all shards then wait for.
+      added: how terms are added: "at_once"; "by_two", each to the sum so far; "round", where of
+        three or more shards each but one adds its own and hands the sum on.
       machine: two devices.
     """
 
@@ -46,6 +47,7 @@ class Layer:
     update: float
     batch: int
     statistics: bool
+    added: str
     machine: Machine
 
     def split(self, num_shards: int) -> Problem:
@@ -70,10 +72,25 @@ class Layer:
             ops.append(Op(f"g{name}", self._seconds(count), read_here, (self.size,)))
         terms = [f"g{name}:0" for name in names]
         if num_shards > 1:
-            ops.append(Op("g/summed", 0.1 * num_shards, terms, (self.size,)))
-            terms = ["g/summed:0"]
+            sums = self._sums(terms)
+            ops += sums
+            terms = [f"{sums[-1].name}:0"]
         ops.append(Op("update", self.update, (*terms, "w:0"), (), colocation=0))
         return build_problem(ops, self.machine)
+
+    def _sums(self, terms: list[str]) -> list[Op]:
+        """Ops that add n tensors move n + 1."""
+        if self.added == "at_once" or (self.added == "round" and len(terms) == 2):
+            seconds = 0.1 * (len(terms) + 1)
+            return [Op("g/summed", seconds, terms, (self.size,), type="AddN")]
+        ops, so_far = list[Op](), terms[0]
+        kind = "AddN" if self.added == "round" else "AddV2"
+        for shard, term in enumerate(terms[1:], 1):
+            name = f"g/summed/shard_{shard}" if self.added == "round" else f"g/summed{'_' * shard}"
+            name = "g/summed" if shard == len(terms) - 1 else name
+            ops.append(Op(name, 0.3, (so_far, term), (self.size,), type=kind))
+            so_far = f"{name}:0"
+        return ops
 
     def _seconds(self, entries: int) -> tuple[float, float]:
         seconds = max(self.fixed, 0.25 + self.per_entry * entries)
@@ -103,6 +120,7 @@ def layers(draw: st.DrawFn) -> Layer:
         update=draw(st.sampled_from([0.0, 1.0])),
         batch=draw(st.sampled_from([0, 1, 4])),
         statistics=draw(st.booleans()),
+        added=draw(st.sampled_from(["at_once", "by_two", "round"])),
         machine=machine,
     )
 
@@ -118,21 +136,69 @@ def test_no_placement_of_any_split_beats_it(layer: Layer, read: tuple[int, ...])
         assert held[0] <= optimum_seconds(layer.split(shards))
 
 
+def heavy(**other: Any) -> Layer:
+    """A layer of 4 s an entry and an update of 3 s, on two devices that nothing takes to reach."""
+    known: dict[str, Any] = {"fixed": 0.0, "per_entry": 4.0, "slower": 1.0, "size": 1, "batch": 0}
+    known |= {"update": 3.0, "statistics": False, "added": "at_once"}
+    return Layer(**{**known, "machine": Machine(2, bandwidth=1e9), **other})
+
+
 def test_work_and_whole_ops_count_in_every_range() -> None:
-    layer = Layer(
-        0.0, 4.0, 1.0, 1, 3.0, batch=0, statistics=False, machine=Machine(2, bandwidth=1e9)
-    )
+    layer = heavy()
     bounds = any_split_bounds({1: layer.split(1), 4: layer.split(4)}, BATCH)
-    assert [(each.first, each.last) for each in bounds] == [(1, 1), (2, 3), (4, 4)]
+    assert [(each.first, each.last) for each in bounds] == [(1, 1), (2, 2), (3, 3), (4, 4)]
     # 2 ops of 16.25 s and the update, one after another; else two devices share 2 x 16.25 + 3 s.
     assert bounds[0].lower_bound_seconds == pytest.approx(16.25 * 2 + 3.0)
     assert bounds[1].lower_bound_seconds == pytest.approx((16.25 * 2) / 2 + 3.0)
-    assert bounds[2].lower_bound_seconds == pytest.approx((17.0 * 2 + 0.4) / 2 + 3.0, abs=0.3)
-    assert bounds[2].lower_bound_seconds <= optimum_seconds(layer.split(4))
+    assert bounds[3].lower_bound_seconds == pytest.approx((17.0 * 2 + 0.5) / 2 + 3.0, abs=0.3)
+    assert bounds[3].lower_bound_seconds <= optimum_seconds(layer.split(4))
+
+
+def test_what_a_copy_takes_is_known_between_and_beyond_what_was_read() -> None:
+    layer = heavy(fixed=0.5)
+    problem = {shards: step_roles(layer.split(shards)) for shards in (2, 4)}
+    names = [("l", "Op", True)]
+    prices = prices_of(names, list(problem.values()), BATCH)
+    assert prices.entries == [1, 2]
+    assert prices.least(3) == pytest.approx(12.25)  # not 8.25 or 4.25
+    beyond = prices_of(names, [step_roles(layer.split(shards)) for shards in (1, 2)], BATCH)
+    assert np.isnan(beyond.seconds[-1]).all()  # the unsplit step's op is no copy
+    assert beyond.least(1) == pytest.approx(8.25 / 2)
+
+
+def test_sums_count_in_whatever_pieces_they_are_done() -> None:
+    round_, at_once = heavy(added="round"), heavy(added="at_once")
+    for layer in (round_, at_once):
+        roles = {shards: step_roles(layer.split(shards)) for shards in (2, 4)}
+        assert roles[2].sums["g/summed"] == pytest.approx(0.3)
+    assert step_roles(round_.split(4)).sums["g/summed"] == pytest.approx(0.9)
+    assert step_roles(at_once.split(4)).sums["g/summed"] == pytest.approx(0.5)
+    whole = NumberRange(3, 3, step_roles(round_.split(2)), step_roles(round_.split(4)), (), BATCH)
+    assert whole._sums() == pytest.approx(np.full((1, 2), 0.3))
+
+
+def test_a_range_is_cut_until_one_number_is_the_least() -> None:
+    layer = heavy(per_entry=1.0, update=0.0, machine=Machine(4, bandwidth=1e9))
+    steps = {shards: _on(layer, shards, 4) for shards in (1, 2)}
+    bounds = any_split_bounds(steps, BATCH)
+    numbers = [shards for each in bounds for shards in range(each.first, each.last + 1)]
+    assert numbers == list(range(1, BATCH + 1))
+    least = min(bounds, key=lambda each: each.lower_bound_seconds)
+    assert least.first == least.last
+
+
+def _on(layer: Layer, shards: int, devices: int) -> Problem:
+    """A layer's step on more devices like the first."""
+    split = dataclasses.replace(layer, machine=Machine(2)).split(shards)
+    same = np.repeat(split.op_seconds[:, :1], devices, axis=1)
+    other = build_problem([Op("one", 1.0)], Machine(devices, bandwidth=1e9))
+    return dataclasses.replace(
+        other, graph=split.graph, op_seconds=same, pinned_device=split.pinned_device
+    )
 
 
 def test_tensors_of_fewer_shards_hold_less_together() -> None:
-    layer = Layer(0.0, 1.0, 1.0, 16, 0.0, batch=4, statistics=False, machine=Machine(2))
+    layer = heavy(per_entry=1.0, size=16, update=0.0, batch=4, machine=Machine(2))
     base = step_roles(layer.split(4))
     sizes = _with_bytes_of(step_roles(layer.split(2)), base).step.graph.tensor_bytes
     made = base.step.graph.tensor_producer
