@@ -29,7 +29,8 @@ def did_you_mean_file(path: str) -> str:
     try:
         if wanted.is_symlink():
             return f"; it is a link to {os.readlink(wanted)!r}"
-        matches = difflib.get_close_matches(wanted.name, os.listdir(wanted.parent), n=1)
+        others = [name for name in os.listdir(wanted.parent) if name != wanted.name]
+        matches = difflib.get_close_matches(wanted.name, others, n=1)
     except (OSError, ValueError):  # no folder, or no name at all
         return ""
     return f"; did you mean {str(wanted.with_name(matches[0]))!r}?" if matches else ""

@@ -109,7 +109,7 @@ def test_malformed_files_say_what_is_wrong(changes, error, words, tmp_path):
 def test_no_file_and_no_archive(tmp_path):
     with pytest.raises(ModelError, match="no such file"):
         read_problem(str(tmp_path / "none.npz"))
-    with pytest.raises(ModelError, match="found a folder; wanted an .npz"):
+    with pytest.raises(ModelError, match=r"found a folder; wanted an \.npz"):
         read_problem(str(tmp_path))
     (tmp_path / "text.npz").write_text("PK not really")
     with pytest.raises(ModelError, match="wanted an"):
