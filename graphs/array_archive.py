@@ -32,8 +32,8 @@ def read_archive(path: str, wanted: Collection[str], doing: str) -> dict[str, np
       ModelError: no such file, a folder, no .npz, damaged, or more than this machine holds.
     """
     if Path(path).exists() and not Path(path).is_file():
-        found = "a folder" if Path(path).is_dir() else "what is no regular file"
-        raise ModelError(f"{doing}: found {found}; wanted an .npz; check the path")
+        what = "a folder" if Path(path).is_dir() else "what is no regular file"
+        raise ModelError(f"{doing}: found {what}; wanted an .npz; check the path")
     if not Path(path).is_file():
         raise ModelError(f"{doing}: there is no such file; check the path")
     try:
