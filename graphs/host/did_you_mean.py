@@ -21,10 +21,16 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def did_you_mean_file(path: str) -> str:
-    """ "; did you mean 'folder/name'?" with what lies where `path` should, or an empty string."""
+    """ "; did you mean 'folder/name'?" with what lies where `path` should, or an empty string.
+
+    Of a link that leads nowhere it says where.
+    """
     wanted = Path(path)
     try:
-        matches = difflib.get_close_matches(wanted.name, os.listdir(wanted.parent), n=1)
+        if wanted.is_symlink():
+            return f"; it is a link to {os.readlink(wanted)!r}"
+        others = [name for name in os.listdir(wanted.parent) if name != wanted.name]
+        matches = difflib.get_close_matches(wanted.name, others, n=1)
     except (OSError, ValueError):  # no folder, or no name at all
         return ""
     return f"; did you mean {str(wanted.with_name(matches[0]))!r}?" if matches else ""

@@ -11,7 +11,12 @@ from rewrite.split.op_view import attr_of
 
 _COMPARED = frozenset("Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual".split())
 _DIVIDED = frozenset("Div FloorDiv FloorMod Mod TruncateDiv TruncateMod".split())
-_ROUNDED = frozenset("Ceil Floor Rint Round Sign".split())
+_CHOSEN = frozenset(
+    """
+    Abs ArgMax ArgMin BitwiseAnd BitwiseOr BitwiseXor Bucketize Ceil ClipByValue Floor LeftShift
+    LowerBound Max Min Relu Relu6 RightShift Rint Round Sign TopK TopKV2 UpperBound Where
+    """.split()
+)
 _SHAPED = frozenset("ExpandDims Identity Reshape Squeeze".split())
 _LEAST = 2
 """A split batch has at least as many entries."""
@@ -35,6 +40,8 @@ def marks_of(
       batches: both sizes.
       is_elementwise: whether each element is computed of those at the same place.
     """
+    if (node.op in _CHOSEN or _is_cut_off(node)) and _varies(values):
+        return np.array(True)
     if is_elementwise or node.op in ("Select", "SelectV2"):
         own = _bent(node, values, batches)
         for each in marks:
@@ -60,9 +67,6 @@ def _bent(
     arrays = [[_numbers(each) for each in row] for row in values]
     if any(each is None for row in arrays for each in row):
         return np.zeros((), bool)
-    if node.op in _ROUNDED or _is_cut_off(node):
-        before, later = arrays[0]
-        return np.array(True) if before.shape != later.shape else np.asarray(before != later)
     if node.op not in _COMPARED | _DIVIDED or len(arrays) != 2:
         return np.zeros((), bool)
     (one, one_later), (other, other_later) = arrays
@@ -75,6 +79,12 @@ def _bent(
         is_above = (least > 0) & (slope >= 0) | (least < 0) & (slope <= 0)
         return varies & ~(is_above | (least == 0) & (slope == 0))
     return varies & ~_divides(one, one_later, other, other_later, batches)
+
+
+def _varies(values: Sequence[Sequence[np.ndarray | None]]) -> bool:
+    """Whether an op reads other numbers at another batch size."""
+    return any(one is None or other is None or not np.array_equal(one, other)
+               for one, other in values)  # fmt: skip
 
 
 def _divides(one: Any, one_later: Any, by: Any, by_later: Any, batches: tuple[int, int]) -> Any:

@@ -255,6 +255,22 @@ def test_misspelt_names_are_told_with_what_was_meant(words, meant, tmp_path, mon
     assert f"; did you mean '{meant}'?" in capsys.readouterr().err
 
 
+def test_a_link_that_leads_nowhere_is_told_with_where_it_leads(tmp_path, capsys):
+    link = tmp_path / "model.pb"
+    link.symlink_to("gone.pb")
+    assert main(["inspect", str(link)]) == 2
+    assert "there is no such file; check the path; it is a link to 'gone.pb'" in (
+        capsys.readouterr().err
+    )
+
+
+def test_a_file_that_can_not_be_read_is_not_what_was_meant_instead(tmp_path, capsys):
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    assert main(["batch", str(jobs)]) == 1
+    assert "did you mean" not in capsys.readouterr().err
+
+
 def test_a_benchmark_graph_that_is_not_written_yet_is_told_with_how(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["simulate", "nmt", "--cluster=k80x2"]) == 2

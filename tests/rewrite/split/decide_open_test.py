@@ -75,6 +75,10 @@ BOUNDED = {
     "padded": lambda x, n: tf.pad(x, [[0, -n % 3], [0, 0]], constant_values=0.5),
     "as many rows as the batch it is placed for": lambda x, n: x[:BATCH],
     "padded to the least": lambda x, n: tf.pad(x, [[0, tf.maximum(0, 4 - n)], [0, 0]], "SYMMETRIC"),
+    "padded to the most": lambda x, n: tf.pad(x, [[0, tf.reduce_max([0, 4 - n])], [0, 0]]) + 0.5,
+    "padded by a half": lambda x, n: tf.pad(
+        x, [[0, tf.cast(tf.nn.relu(4 - n) / 2, tf.int32)], [0, 0]], constant_values=0.5
+    ),
     "repeated if there are few": lambda x, n: tf.tile(x, [tf.where(n < 4, 2, 1), 1]),
     "without the first of few": lambda x, n: x[tf.maximum(0, 4 - n) :],
     "never so many": lambda x, n: x[: tf.minimum(n, 300)],
