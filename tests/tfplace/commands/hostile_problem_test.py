@@ -75,8 +75,8 @@ def _two(name):
 
 FILES = {
     "no file": (lambda path: None, "no such file"),
-    "a folder": (lambda path: path.mkdir(), "no such file"),
-    "a fifo": (lambda path: os.mkfifo(path), "no such file"),
+    "a folder": (lambda path: path.mkdir(), "found a folder; wanted an .npz"),
+    "a fifo": (lambda path: os.mkfifo(path), "found what is no regular file; wanted an .npz"),
     "empty": (_bytes(b""), "wanted an .npz"),
     "text": (_bytes(b"op_names: a, b"), "wanted an .npz"),
     "random": (_bytes(np.random.default_rng(3).bytes(4000)), "wanted an .npz"),
