@@ -50,20 +50,15 @@ class PlaceOps:
         changed = [
             number
             for number, node in enumerate(graph_def.node)
-            if node.device != device_of.get(node.name, "")
-            or MARK in node.attr
-            or node.name in firsts
+            if _is_other(node, device_of, firsts)
         ]
-        if not any(_is_other(graph_def.node[n], device_of, firsts) for n in changed):
+        if not changed:
             return PassResult(graph_def, modified=False)
         placed = copy.deepcopy(graph_def)
-        paths = []
-        for number in changed:
-            node = placed.node[number]
-            if _is_other(node, device_of, firsts):
-                _place(node, device_of.get(node.name, ""), firsts.get(node.name, set()))
-                paths.append(node.name)
-        return PassResult(placed, modified=True, changed_ops=tuple(paths))
+        nodes = [placed.node[number] for number in changed]
+        for node in nodes:
+            _place(node, device_of.get(node.name, ""), firsts.get(node.name, set()))
+        return PassResult(placed, modified=True, changed_ops=tuple(node.name for node in nodes))
 
     def ensures(self, graph_def: Any, result: PassResult) -> None:
         wanted = {origin.node: device for origin, device in self.device_of_origin.items()}

@@ -76,7 +76,14 @@ class BegunNorms(contextlib.AbstractContextManager["BegunNorms"]):
         properties: TensorProperties,
         memory_bytes: float | None = None,
     ) -> None:
-        """Begins to run them, where there are any; arguments of `prove_norms`."""
+        """Begins to run each distinct one fused and apart, in a child process, if there are any.
+
+        Args:
+          fused: the step as it was.
+          apart: the step whose normalisations are taken apart; the same where there are none.
+          properties: of the tensors of `apart`.
+          memory_bytes: of the child.
+        """
         self._cases: Sequence[NormCase] = ()
         self._wrong, self._child = "", None
         try:
@@ -88,7 +95,7 @@ class BegunNorms(contextlib.AbstractContextManager["BegunNorms"]):
             self._child.ask(NormsRequest(self._cases, memory_bytes))
 
     def proof(self, seconds: float) -> NormsProof:
-        """Waits until they have run, so many seconds at most."""
+        """Waits until they have run; what has not after so many seconds is not proven."""
         if self._wrong:
             return NormsProof(differing=[self._wrong])
         if self._child is None:
@@ -108,23 +115,3 @@ class BegunNorms(contextlib.AbstractContextManager["BegunNorms"]):
     def __exit__(self, *error: object) -> None:
         if self._child is not None:
             self._child.close()
-
-
-def prove_norms(
-    fused: FlatGraph,
-    apart: FlatGraph,
-    properties: TensorProperties,
-    seconds: float,
-    memory_bytes: float | None = None,
-) -> NormsProof:
-    """Runs each distinct normalisation fused and apart, in a child process.
-
-    Args:
-      fused: the step as it was.
-      apart: the step whose normalisations are taken apart; the same where there are none.
-      properties: of the tensors of `apart`.
-      seconds: what has not been run by then counts as not proven.
-      memory_bytes: of the child.
-    """
-    with BegunNorms(fused, apart, properties, memory_bytes) as begun:
-        return begun.proof(seconds)

@@ -1,4 +1,4 @@
-"""Child process of `prove_norms`: runs batch normalisations fused and apart, and compares."""
+"""Child process of `BegunNorms`: runs batch normalisations fused and apart, and compares."""
 
 from __future__ import annotations
 

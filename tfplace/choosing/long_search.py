@@ -108,28 +108,6 @@ class LongSearch:
         return [Stage(NAME, lambda start: self._policy)]
 
 
-class _Beginning:
-    """A PacedPolicy for which the search that asks it is only the beginning."""
-
-    def __init__(self, policy: Annealing, left: Callable[[], Limits]) -> None:
-        self._policy, self._left = policy, left
-        self._most: int | None = None  # trials of the search
-
-    def allow(self, seconds_left: float, trials_left: int | None) -> None:
-        left = self._left()
-        if trials_left is None or left.max_trials is None:
-            self._policy.allow(left.budget_seconds, None)
-            return
-        self._most = trials_left if self._most is None else self._most
-        self._policy.allow(left.budget_seconds, left.max_trials - (self._most - trials_left))
-
-    def propose(self) -> Proposal | None:
-        return self._policy.propose()
-
-    def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
-        return self._policy.learn(proposal, outcomes)
-
-
 class _Until:
     """A PacedPolicy that ends early."""
 
@@ -144,3 +122,20 @@ class _Until:
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         return self._policy.learn(proposal, outcomes)
+
+
+class _Beginning(_Until):
+    """One for which the search that asks it is only the beginning."""
+
+    def __init__(self, policy: Annealing, left: Callable[[], Limits]) -> None:
+        super().__init__(policy, lambda: False)
+        self._left = left
+        self._most: int | None = None  # trials of the search
+
+    def allow(self, seconds_left: float, trials_left: int | None) -> None:
+        left = self._left()
+        if trials_left is None or left.max_trials is None:
+            super().allow(left.budget_seconds, None)
+            return
+        self._most = trials_left if self._most is None else self._most
+        super().allow(left.budget_seconds, left.max_trials - (self._most - trials_left))

@@ -14,10 +14,15 @@ from rewrite.split import norm_cases as cases_module
 from rewrite.split import prove_norms as proving
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.norm_cases import norm_cases
-from rewrite.split.prove_norms import NormsAnswer, prove_norms
+from rewrite.split.prove_norms import BegunNorms, NormsAnswer
 from rewrite.split.prove_norms_child import with_case
 from tests.rewrite.split.decompose_norms_test import BATCH, SHAPES, norm_graph
 from tests.rewrite.split.run_step import flat_graph
+
+
+def prove_norms(fused, apart, properties, seconds):
+    with BegunNorms(fused, apart, properties) as begun:
+        return begun.proof(seconds)
 
 
 @pytest.fixture(autouse=True)

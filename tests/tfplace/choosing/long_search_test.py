@@ -65,9 +65,9 @@ def test_what_the_work_raises_is_raised_here(long_search):
 def test_a_short_search_may_be_its_beginning(long_search, problem):
     policy = long_search._policy
     stage = long_search.first_stage(lambda: Limits(1000.0))
-    found = search([stage], SimulatingEvaluator(problem), Limits(0.5))
-    assert found.num_trials > 0 and policy._population is not None
-    assert policy._share_used() < 0.1  # of 1,000 s
+    found = search([stage], SimulatingEvaluator(problem), Limits(100.0, 300))
+    assert found.num_trials >= 300 and policy._population is not None
+    assert policy._budget.seconds == 1000.0 and policy._budget.trials is None
 
 
 def test_where_trials_are_limited_its_beginning_knows_how_many_it_has_in_all(long_search, problem):
