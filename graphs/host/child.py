@@ -2,8 +2,9 @@
 
 A child is `python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGUMENTS`. It leads a
 session of its own, so that it gets no signals of the terminal, and it dies with the thread that
-started it, even when that one is killed. `start_child` and `ask_child` talk to it through an
-inherited pipe, in messages that are pickled.
+started it, even when that one is killed. One that needs TensorFlow is forked by `fork_server`
+where that is possible, and dies with this process. `start_child` and `ask_child` talk to it
+through an inherited pipe, in messages that are pickled.
 """
 
 from __future__ import annotations
@@ -18,12 +19,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any
+
+from graphs.host.fork_server import ForkedProcess, ForkServer
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _TAIL_BYTES = 2000
@@ -59,7 +63,7 @@ class Child:
       stderr: the file that it writes its complaints to.
     """
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     connection: Connection
     stderr: IO[bytes]
 
@@ -237,6 +241,7 @@ def start_child(
     arguments: Sequence[str] = (),
     directory: str = "/",
     environment: Mapping[str, str] | None = None,
+    needs_tensorflow: bool = True,
 ) -> Child:
     """Starts `python -m module` with a pipe to it.
 
@@ -245,20 +250,50 @@ def start_child(
       arguments: what follows the pipe in its argv.
       directory: as for `start_process`.
       environment: as for `start_process`.
+      needs_tensorflow: whether it imports TensorFlow, so that it is forked by a process that has.
     """
     ours, theirs = Pipe(duplex=True)
     stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
-    process = start_process(
-        module,
-        [str(theirs.fileno()), *arguments],
-        directory,
-        environment,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
-        pass_fds=[theirs.fileno()],
-    )
-    theirs.close()
+    variables = {**child_environment(), **(environment or {})}
+    server = _server_for(variables) if needs_tensorflow else None
+    with theirs:
+        if server is not None:
+            with contextlib.suppress(ConnectionError):  # it was about to end
+                pipes = theirs.fileno(), stderr.fileno()
+                forked = server.fork(module, arguments, directory, variables, *pipes)
+                return Child(forked, ours, stderr)
+        process = start_process(
+            module,
+            [str(theirs.fileno()), *arguments],
+            directory,
+            environment,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            pass_fds=[theirs.fileno()],
+        )
     return Child(process, ours, stderr)
+
+
+_server: ForkServer | None = None
+
+
+def begin_to_fork() -> None:
+    """Starts the process that forks children, which imports TensorFlow meanwhile."""
+    _server_for(child_environment())
+
+
+def _server_for(environment: Mapping[str, str]) -> ForkServer | None:
+    """The server, started where there is none; None where a child has to be started anew.
+
+    That is one which would import TensorFlow with other variables, or the first one where a thread
+    asks that may end before others need a child: the server would end with it.
+    """
+    global _server
+    if _server is None or not _server.is_own:
+        if threading.current_thread() is not threading.main_thread():
+            return None
+        _server = ForkServer(start_process, child_environment())
+    return _server if _server.can_fork(environment) else None
 
 
 def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:

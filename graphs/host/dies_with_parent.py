@@ -19,8 +19,13 @@ _PR_SET_PDEATHSIG = 1
 def main(argv: Sequence[str]) -> None:
     """Ties this process to its parent and runs the module in place of this one."""
     parent, module, *arguments = argv
+    run_tied(int(parent), module, arguments)
+
+
+def run_tied(parent: int, module: str, arguments: Sequence[str]) -> None:
+    """Ties this process, a child of `parent`, to it and runs the module in place of this one."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):  # it ended before the line above
+    if os.getppid() != parent:  # it ended before the line above
         os._exit(1)
     sys.argv = [module, *arguments]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

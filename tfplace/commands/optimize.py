@@ -24,10 +24,12 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     options = optimize_options(arguments[0], values)
     with writable(require_outputs(options), options.dump_problem):
         begin(arguments[0], values)
+        from graphs.host.child import begin_to_fork
         from rewrite.model_builder import ModelBuilder
         from tfplace.compilation.ahead import compiling_ahead
 
-        with (  # both work beside TensorFlow's import
+        begin_to_fork()
+        with (  # all three work beside TensorFlow's import
             compiling_ahead(options.problem.cluster, options.measures_machine) as compiling,
             ModelBuilder(options.problem.model) as builder,
         ):

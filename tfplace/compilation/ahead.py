@@ -62,8 +62,9 @@ def compiling_kind(kind: str) -> Iterator[CompilingAhead]:
     Where machine code can't be kept, nothing is started: every process compiles for itself.
     """
     parts = [part for part in PARTS if cache_folder() is not None and not is_compiled(kind, part)]
+    warm_up = "tfplace.compilation.warm_up"
     compiling = CompilingAhead(
-        [start_child("tfplace.compilation.warm_up", [kind, part]) for part in parts]
+        [start_child(warm_up, [kind, part], needs_tensorflow=False) for part in parts]
     )
     try:
         yield compiling

@@ -150,7 +150,7 @@ def test_a_child_dies_with_the_thread_that_started_it():
     started = []
 
     def start():
-        started.append(start_child(MODULE))
+        started.append(start_child(MODULE, needs_tensorflow=False))
         started[0].ask("a", 60)
 
     thread = threading.Thread(target=start)

@@ -15,9 +15,11 @@ def started(monkeypatch, tmp_path):
     """What is started instead of compiling on a fresh machine: (module, arguments) each."""
     calls = []
 
-    def start(module, arguments):
+    def start(module, arguments, needs_tensorflow):
+        assert not needs_tensorflow
         calls.append((module, arguments))
-        return start_child("timeit", ["-n1", "-r1", "import time; time.sleep(600)"])
+        sleep = ["-n1", "-r1", "import time; time.sleep(600)"]
+        return start_child("timeit", sleep, needs_tensorflow=False)
 
     monkeypatch.setattr(ahead, "is_compiled", lambda kind, part: False)
     monkeypatch.setattr(ahead, "cache_folder", lambda: tmp_path)

@@ -60,7 +60,7 @@ def test_a_placed_graph_runs_where_it_says_on_worker_processes() -> None:
     ran = _device_of_op(traces)
     assert {op: ran[op] for op in TOWER_OPS} == {op: {WORKERS[int(op[-1])]} for op in TOWER_OPS}
     assert isinstance(traces, list) and len(traces) == 2
-    assert traces[0].is_transfer.any()
+    assert any(trace.is_transfer.any() for trace in traces)
 
 
 def test_a_loops_body_runs_where_the_loop_is() -> None:

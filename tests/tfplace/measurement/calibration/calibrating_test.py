@@ -85,10 +85,13 @@ def test_no_transfer_of_a_probe_is_optimised_away(workers) -> None:
     probe = ping_pong(here, there, 1 << 16, num_hops=4)
     graph = probe.graph_def.SerializeToString()
     process.request(PrepareRequest(0, graph, probe.run, through="session"), 60.0)
-    (trace,) = process.request(TraceRequest(0, 1), 60.0)
-    kinds = [kind for kind in trace.op_types if kind in ("ReadVariableOp", "Slice")]
-    assert sorted(kinds) == ["ReadVariableOp"] * 4 + ["Slice"] * 4
-    assert trace.is_transfer.sum() == 8  # there and back
+    traces = process.request(TraceRequest(0, 5), 60.0)
+    for trace in traces:
+        kinds = [kind for kind in trace.op_types if kind in ("ReadVariableOp", "Slice")]
+        assert sorted(kinds) == ["ReadVariableOp"] * 4 + ["Slice"] * 4
+    # There and back. TensorFlow doesn't wait until a worker logs transfers, so that a busy one may
+    # miss those of a step; one that was optimised away is in none.
+    assert max(trace.is_transfer.sum() for trace in traces) == 8
     process.request(ReleaseRequest(0), 60.0)
 
 
