@@ -37,6 +37,8 @@ MAX_KILLS = 3
 
 That says nothing about the placement, unlike a process that aborts by itself.
 """
+HOPELESS = 0.6
+"""Where less than this share of what min_steps take is left, none is begun."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,6 +138,10 @@ class _Comparison:
         self._seconds: dict[str, list[float]] = {name: [] for name in variants}
         self._num_kills = 0
         self._load = LoadMeter()
+        self._round_seconds = 0.0
+        """What the last round of warming up took, one step of each."""
+        self._time_to_count = 0.0
+        """What was left for steps that count."""
 
     def results(self) -> dict[str, Timings | Infeasible]:
         self._prepare_all()
@@ -153,7 +159,12 @@ class _Comparison:
             made, wanted = len(self._seconds[name]), self._limits.min_steps
             if made < wanted:
                 why = f"it made {made} of {wanted} steps in the time for real runs"
-                self._failed[name] = Infeasible("timeout", why)
+                if self._round_seconds:
+                    why += (
+                        f", {self._time_to_count:.0f} s after warming up: {wanted} of each take "
+                        f"about {wanted * self._round_seconds:.0f} s"
+                    )
+                self._failed[name] = Infeasible("timeout", f"{why}; give a longer --budget_seconds")
 
     def _timings(self, name: str, prepared: PreparedRun) -> Timings:
         seconds = np.asarray(self._seconds[name])
@@ -224,13 +235,21 @@ class _Comparison:
             self._held.release(self._keys[name], self._limits.timeout_seconds)
 
     def _warm_up(self) -> None:
+        """Fewer steps where else there would be no time for those that count."""
         for _ in range(self._limits.warmup_steps):
+            began = time.monotonic()
             for name in self._running():
                 if name not in self._failed and self._process.seconds_left > 0.0:
                     self._step(name)
+            self._round_seconds = time.monotonic() - began
+            if self._process.seconds_left < (self._limits.min_steps + 1) * self._round_seconds:
+                break
+        self._time_to_count = max(self._process.seconds_left, 0.0)
 
     def _time_rounds(self) -> None:
         limits = self._limits
+        if self._time_to_count < HOPELESS * limits.min_steps * self._round_seconds:
+            return  # others need the time
         end = time.monotonic() + limits.budget_seconds
         looks = looks_at(limits.min_steps, limits.max_steps)
         num_rounds = 0

@@ -99,6 +99,35 @@ def test_rounds_end_with_the_time(monkeypatch, all_seconds, num_steps):
             assert isinstance(result, Timings) and len(result.step_seconds) == num_steps
 
 
+@pytest.mark.parametrize(
+    ("left", "num_warm", "num_steps"),
+    [
+        (2 * 3 + 2 * 5 + 0.5, 3, 5),  # for three rounds of warming up and five that count
+        (2 * 1 + 2 * 5 + 0.5, 1, 5),  # rather steps that count than warm ones
+        (2 * 1 + 2 * 4 + 0.5, 1, None),  # it was worth trying
+        (2 * 1 + 2 * 2 + 0.5, 1, None),  # it is not
+    ],
+)
+def test_little_time_goes_to_steps_that_count_and_none_where_it_would_not_do(
+    monkeypatch, left, num_warm, num_steps
+):
+    clock = Clock()
+    scripted = Scripted(clock, 2.0 + left)
+    monkeypatch.setattr(run_measurement, "time", clock)
+    monkeypatch.setattr(run_measurement, "MeasuringProcess", lambda *_, **__: scripted)
+    limits = StepLimits(3, min_steps=5, max_steps=5, budget_seconds=1e9, all_seconds=2.0 + left)
+    results = measure_variants({"a": Graph(), "b": Graph()}, TrainingRun({}, []), CLUSTER, limits)
+    for result in results.values():
+        if num_steps is None:
+            assert isinstance(result, Infeasible) and "5 of each take about 10 s" in result.message
+        else:
+            assert isinstance(result, Timings) and len(result.step_seconds) == num_steps
+    steps = 2 * (num_warm + (num_steps or 0))
+    if num_steps is None and left > 2 + 0.6 * 10:
+        steps += 2 * 4  # whole rounds that the time was enough for
+    assert clock.now == 2 + steps
+
+
 def test_workers_that_start_too_slowly_are_out_of_time_too(monkeypatch):
     def start(num_workers, timeout_seconds, memory_bytes, executor_threads):
         assert (timeout_seconds, executor_threads) == (9.0, EXECUTOR_THREADS)
