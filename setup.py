@@ -61,5 +61,5 @@ setup(
         "tensorboard": ["tensorboard>=2.19"],  # to look at --logdir, and its hyper-parameters
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
     },
-    entry_points={"console_scripts": ["tfplace = tfplace.cli:main"]},
+    entry_points={"console_scripts": ["tfplace = tfplace.cli:run"]},
 )

@@ -1,7 +1,5 @@
 """`python -m tfplace` is the same as `tfplace`."""
 
-import sys
+from tfplace.cli import run
 
-from tfplace.cli import main
-
-sys.exit(main())
+run()

@@ -5,12 +5,15 @@ Nothing heavy is imported here; a command's module is imported when the command 
 
 from __future__ import annotations
 
+import atexit
+import errno
 import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import NoReturn
 
-from graphs.errors import TfplaceError
+from graphs.errors import OutputError, TfplaceError
 from tfplace.commands.command_table import run_command
 from tfplace.commands.help_text import command_help, overview
 from tfplace.commands.outcome import (
@@ -25,6 +28,25 @@ from tfplace.commands.quiet import LOUD, NativeStderr
 from tfplace.interruption import interruptible
 
 _HELP = ("--help", "-h", "-help", "--helpshort", "--helpfull")
+
+
+def run() -> NoReturn:
+    """Runs the program's command line and ends the process with its exit status.
+
+    It ends without Python's own shutdown: a thread that still computes what nobody waits for after
+    Ctrl-C, such as a bound, would be unwound there, which C++ that is in between answers with an
+    abort. Freeing all that a large graph consists of would take seconds besides.
+    """
+    status = main()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:  # as in `main`
+        status = 0
+    except OSError as error:
+        status = _fail(_not_written(error), OutputError.exit_status, is_traced=False)
+    sys.stderr.flush()
+    os._exit(status)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,6 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return _fail(_not_written(error), OutputError.exit_status, verbosity > 0)
         print(native_stderr.tail(), end="", file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
         return _fail(message, EXIT_DEFECT, is_traced=True)
@@ -73,6 +97,11 @@ def _dispatch(words: list[str]) -> int:
         print(command_help(name))
         return 0
     return run_command(name, *parse(name, words[1:]))
+
+
+def _not_written(error: OSError) -> str:
+    where = error.filename or "standard output or a temporary file"
+    return f"writing {where}: {error.strerror}; free some space, or write elsewhere"
 
 
 def _fail(message: str, status: int, is_traced: bool) -> int:

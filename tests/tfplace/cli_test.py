@@ -1,9 +1,14 @@
 """The command line in process: help, usage errors, exit statuses, one line on stderr."""
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from graphs.errors import OutputError
 from tfplace.algorithms.table import names
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
@@ -278,3 +283,32 @@ def test_a_benchmark_graph_that_is_not_written_yet_is_told_with_how(tmp_path, mo
         "tfplace: error: reading model 'nmt': there is no such file; the benchmark graph nmt is "
         "written by `tfplace graph nmt --output=nmt.pb`\n"
     )
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_below_standard_output_is_one_line(unbuffered):
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tfplace", "--version"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == OutputError.exit_status
+    assert re.fullmatch(r"tfplace: error: writing .*: No space left on device; .*\n", ran.stderr)
+
+
+def test_a_command_that_is_over_waits_for_no_thread_and_loses_nothing():
+    code = """
+import atexit, threading, time
+from tfplace import cli
+atexit.register(lambda: print("cleaned up"))
+threading.Thread(target=time.sleep, args=[600]).start()
+cli.main = lambda: print("result") or 3
+cli.run()
+"""
+    words = [sys.executable, "-c", code]
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, "result\ncleaned up\n", "")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from graphs.errors import ClusterError
+from graphs.host.child import begin_to_fork
 from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import text_output
@@ -18,6 +19,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     Their peak memory is measured afterwards, in runs of its own.
     """
     begin(arguments[0], values)
+    begin_to_fork()
 
     from graphs.placement_file import placement_text, read_placement
     from tfplace.choosing.compare import compare

@@ -1,3 +1,4 @@
+import contextlib
 import os
 import select
 import signal
@@ -56,7 +57,10 @@ def test_a_worker_computes_with_one_of_two_executor_threads(pool: WorkerPool) ->
             total = tf.constant(1.0) + tf.constant(2.0)
         session.run(total)  # its executor's threads exist from the first step on
     tasks = Path(f"/proc/{pool.children[0].process.pid}/task").iterdir()
-    names = [(task / "comm").read_text().strip() for task in tasks]
+    names = []
+    for task in tasks:
+        with contextlib.suppress(FileNotFoundError):  # another thread has ended meanwhile
+            names.append((task / "comm").read_text().strip())
     assert names.count("tf_Compute") == EXECUTOR_THREADS == 2
 
 
