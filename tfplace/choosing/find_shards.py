@@ -36,7 +36,13 @@ from tfplace.choosing.order.in_turn import (
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.reading_time import ReadingTime
-from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
+from tfplace.choosing.shard_counts import (
+    first_count,
+    hopeful_count,
+    next_count,
+    shard_counts,
+    why_not,
+)
 from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.shared_budget import SharedBudget
 from tfplace.choosing.split_estimate import least_steps
@@ -121,6 +127,7 @@ class ShardSearch:
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(_work_of_devices(self._whole.problem))
+            first = hopeful_count(first, self.tried[0].step_seconds, least)
             # An unsplit step that can't come near is not searched any longer.
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
