@@ -38,9 +38,9 @@ from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.reading_time import ReadingTime
 from tfplace.choosing.shard_counts import (
     first_count,
-    hopeful_count,
     next_count,
     shard_counts,
+    smaller_count,
     why_not,
 )
 from tfplace.choosing.shards_found import ShardsFound
@@ -127,7 +127,6 @@ class ShardSearch:
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(_work_of_devices(self._whole.problem))
-            first = hopeful_count(first, self.tried[0].step_seconds, least)
             # An unsplit step that can't come near is not searched any longer.
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
@@ -201,11 +200,14 @@ class ShardSearch:
             budget = self._options.budget_seconds
             used = self._budget.elapsed
             left = budget + PROMISED_SECONDS if promises else share * budget - used
-            reason = why_not(shards, steps, passed, least) or self._reading.too_long(shards, left)
+            hopeless = why_not(shards, steps, passed, least)
+            reason = hopeless or self._reading.too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 if promises:  # then the most that can be read
                     first = max((each for each in least if 1 < each < shards), default=first)
+                elif shards == first and not hopeless:
+                    first = smaller_count(first, least)
             elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
                 num_looks += 1
                 self._look(LOOK_SHARE * self._options.budget_seconds)

@@ -15,8 +15,8 @@ HOPEFUL_WORK = 0.6
 on eight K80, the unsplit step takes 1.24 s, eight shards 1.31 s, two, of 0.44 s of work, 0.97 s."""
 
 
-CLEARLY = 0.85
-"""A number that takes so much less by what is known before is read first."""
+ABOUT = 1.15
+"""Of what steps promise before they are read, which is half of what they take."""
 
 
 def shard_counts(num_devices: int) -> list[int]:
@@ -46,23 +46,19 @@ def first_count(device_seconds: Sequence[float]) -> int:
     return min(counts, key=lambda each: (abs(math.log2(each / together)), -each))
 
 
-def hopeful_count(first: int, tried_seconds: float, least: Mapping[int, float]) -> int:
-    """A smaller number to begin with, where that promises clearly more.
+def smaller_count(first: int, least: Mapping[int, float]) -> int:
+    """What to begin with where the first number takes too long to be read; that, if none is known.
 
-    Work may grow with the number of shards, and the longest path hardly falls faster than 1 / M. Of
-    moe on eight K80 two shards promise 0.49 s, eight 0.66 s, and reading eight takes half a minute.
+    A step takes its work at least, and the unsplit one's bound hardly falls faster than 1 / M. Of
+    the numbers that promise about as much the least: it is read soonest.
 
     Args:
-      first: the number to begin with otherwise.
-      tried_seconds: the best unsplit step.
+      first: the number.
       least: {number of shards: what its work alone takes; 1: the unsplit step's bound}.
     """
-    if not least.keys() >= {1, first}:
-        return first
-    hoped = {each: max(least[each], least[1] / each) for each in least if 1 < each <= first}
-    best = min(hoped, key=lambda each: (hoped[each], each))
-    is_better = hoped[best] < CLEARLY * hoped[first]
-    return best if is_better and hoped[best] < HOPEFUL_WORK * tried_seconds else first
+    hoped = {each: max(least[each], least.get(1, 0.0) / each) for each in least if 1 < each < first}
+    limit = ABOUT * min(hoped.values(), default=0.0)
+    return min((each for each in hoped if hoped[each] <= limit), default=first)
 
 
 def next_count(

@@ -6,9 +6,9 @@ import pytest
 
 from tfplace.choosing.shard_counts import (
     first_count,
-    hopeful_count,
     next_count,
     shard_counts,
+    smaller_count,
     why_not,
 )
 
@@ -37,14 +37,11 @@ def test_slower_devices_count_as_parts_of_the_fastest():
     assert first_count([0.0, 0.0]) == 2  # nothing takes time
 
 
-def test_a_number_that_promises_clearly_more_comes_first():
-    moe = {1: 0.98, 2: 0.44, 4: 0.52, 8: 0.66, 16: 0.9}
-    assert hopeful_count(8, 1.3, moe) == 2  # 0.98 / 2 against 0.66
-    assert hopeful_count(8, 0.8, moe) == 8  # the unsplit step is nearly as good as that
-    assert hopeful_count(8, 1.3, {**moe, 8: 0.55}) == 8
-    transformer = {1: 1.31, 2: 0.44, 4: 0.25, 8: 0.25}
-    assert hopeful_count(8, 1.5, transformer) == 8  # its path is long
-    assert hopeful_count(8, 1.3, {}) == 8 == hopeful_count(8, 1.3, {1: 0.98, 2: 0.44})
+def test_what_takes_too_long_to_read_gives_way_to_the_least_that_promises_as_much():
+    moe = {1: 0.181, 2: 0.086, 4: 0.091, 8: 0.101, 16: 0.127}
+    assert smaller_count(8, moe) == 2  # 0.181 / 2 against 0.091
+    assert smaller_count(8, {1: 1.31, 2: 0.44, 4: 0.25, 8: 0.25}) == 4  # its path is long
+    assert smaller_count(2, moe) == 2 and smaller_count(8, {}) == 8
 
 
 def test_what_lies_beyond_a_hopeless_number_is_not_tried():

@@ -71,8 +71,8 @@ def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
     in_turn, by_speed = _shards_in_turn(problem, devices=ring), shards_by_speed(problem, ring)
     ways = [in_turn] if by_speed == in_turn else [in_turn, by_speed]
     forms = [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
-    plain = data_parallel(problem)
-    return distinct([plain, *forms, *(with_barriers_on_cpus(problem, form) for form in forms)])
+    plain = [] if in_turn == _shards_in_turn(problem) else [data_parallel(problem)]
+    return distinct([*plain, *forms, *(with_barriers_on_cpus(problem, form) for form in forms)])
 
 
 def shards_by_speed(problem: Problem, devices: Sequence[int] | None = None) -> list[int]:
