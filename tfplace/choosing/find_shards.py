@@ -36,7 +36,13 @@ from tfplace.choosing.order.in_turn import (
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
 from tfplace.choosing.reading_time import ReadingTime
-from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
+from tfplace.choosing.shard_counts import (
+    first_count,
+    next_count,
+    shard_counts,
+    smaller_count,
+    why_not,
+)
 from tfplace.choosing.shards_found import ShardsFound
 from tfplace.choosing.shared_budget import SharedBudget
 from tfplace.choosing.split_estimate import least_steps
@@ -194,11 +200,14 @@ class ShardSearch:
             budget = self._options.budget_seconds
             used = self._budget.elapsed
             left = budget + PROMISED_SECONDS if promises else share * budget - used
-            reason = why_not(shards, steps, passed, least) or self._reading.too_long(shards, left)
+            hopeless = why_not(shards, steps, passed, least)
+            reason = hopeless or self._reading.too_long(shards, left)
             if reason:
                 self.skipped.append(TriedShards(shards, reason=reason))
                 if promises:  # then the most that can be read
                     first = max((each for each in least if 1 < each < shards), default=first)
+                elif shards == first and not hopeless:
+                    first = smaller_count(first, least)
             elif num_looks < MOST_LOOKS and self._is_uncertain(shards, steps, passed, least):
                 num_looks += 1
                 self._look(LOOK_SHARE * self._options.budget_seconds)

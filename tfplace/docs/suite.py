@@ -9,7 +9,8 @@ where it was, on any machine. All of it takes a day on two cores. A row or two i
 Models with options of their own are divided by ";".
 
 Each cell keeps the commit and the machine that made it. `--algorithms=single,auto` runs these
-columns only; `--again` runs those of the wanted cells anew that other commits made.
+columns only; `--again` runs those of the wanted cells anew that other commits made; `--bounds` runs
+nothing, but finds the wanted pairs' bounds anew (half an hour for all of them on one core).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from graphs.clusters.cluster_file import cluster_to_json
 from graphs.clusters.named_clusters import named
 from tfplace.docs import rewrite_docs
 from tfplace.docs.rewrite_docs import DOCS, ROOT, origin_of
+from tfplace.docs.suite_bounds import Bound, bound_of
 from tfplace.docs.suite_table import ONE_SHOT, SEARCHED, table_of
 from tfplace.output_paths import write_file
 from tfplace.preparing.options import AUTO
@@ -136,6 +138,30 @@ def run(
                     keep(known)
 
 
+def find_bounds(
+    wanted: argparse.Namespace,
+    known: Sequence[Bound],
+    keep: Callable[[Sequence[Bound]], None],
+    bound: Callable[[str, str, Mapping[str, Any] | None], Bound] = bound_of,
+) -> None:
+    """Finds the bound of each wanted pair of graph and cluster, searching nothing.
+
+    Args:
+      wanted: models, clusters.
+      known: bounds; a pair's new one takes its old one's place.
+      keep: is given all bounds whenever there is a new one.
+      bound: finds one, as bound_of does.
+    """
+    of_pair = {(each["model"], each["cluster"]): each for each in known}
+    for model, cluster in ((m, c) for m in wanted.models for c in wanted.clusters):
+        print(f"{model} on {cluster}: bound", flush=True)
+        found = bound(model, cluster, mixed_cluster() if cluster == MIXED else None)
+        origin = origin_of(ROOT)
+        made = {"commit": origin["commit"], "machine": origin["machine"]}
+        of_pair[model, cluster] = {**found, **made}
+        keep(list(of_pair.values()))
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is missing and rewrites the page."""
     parser = argparse.ArgumentParser(prog="python -m tfplace.docs.suite")
@@ -147,10 +173,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--again", action="store_true", help="run wanted cells of other commits anew"
     )
+    parser.add_argument(
+        "--bounds", action="store_true", help="only find the wanted pairs' bounds anew"
+    )
     wanted = parser.parse_args(arguments)
     cells: Sequence[Mapping[str, Any]] = []
     if RESULT.exists():
         cells = json.loads(RESULT.read_text(encoding="utf-8"))["cells"]
+    if wanted.bounds:
+        find_bounds(wanted, _known_bounds(), lambda bounds: _keep(cells, bounds))
+        rewrite_docs.main(["--nodemo"])
+        return
     if wanted.again:
         commit = origin_of(ROOT)["commit"]
         cells = [cell for cell in cells if cell["commit"] == commit or not _is_wanted(cell, wanted)]
@@ -179,8 +212,16 @@ def _counts(cell: Mapping[str, Any]) -> bool:
     return "error" not in cell and cell.get("order", "none") == order_with(cell["shards"])
 
 
-def _keep(cells: Sequence[Cell]) -> None:
-    text = json.dumps(table_of(cells, origin_of(ROOT)), indent=1)
+def _known_bounds() -> Sequence[Bound]:
+    if not RESULT.exists():
+        return []
+    bounds: Sequence[Bound] = json.loads(RESULT.read_text(encoding="utf-8")).get("bounds", [])
+    return bounds
+
+
+def _keep(cells: Sequence[Mapping[str, Any]], bounds: Sequence[Bound] | None = None) -> None:
+    bounds = _known_bounds() if bounds is None else bounds
+    text = json.dumps(table_of(cells, origin_of(ROOT), bounds), indent=1)
     write_file(str(RESULT), f"{text}\n".encode(), overwrite=True)
 
 

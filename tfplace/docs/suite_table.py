@@ -23,20 +23,26 @@ Cell = Mapping[str, Any]
 Place = tuple[str, str, float]
 
 
-def table_of(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]:
+def table_of(
+    cells: Sequence[Cell], origin: Mapping[str, Any], bounds: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """The result file: a row for each graph, cluster and budget, then geometric means, and all
     cells.
 
     Args:
       cells: rows of `tfplace bench`, each with its commit and machine.
       origin: of the table.
+      bounds: what suite_bounds.py has found, of each pair of graph and cluster at most once.
     """
+    known_bounds = {
+        (each["model"], each["cluster"]): each["lower_bound_seconds"] for each in bounds
+    }
     methods = [*(TITLES.get(name, name) for name in (*ONE_SHOT, *SEARCHED)), DATA_PARALLEL, SPLIT]
     places = list(dict.fromkeys(map(_place, cells)))
     shares = [_shares([cell for cell in cells if _place(cell) == place]) for place in places]
     over = [_over_best_other(share) for share in shares]
     rows = [
-        [*place, *(share.get(name) for name in methods), ratio, *_rest(cells, place)]
+        [*place, *(share.get(name) for name in methods), ratio, *_rest(cells, place, known_bounds)]
         for place, share, ratio in zip(places, shares, over, strict=True)
     ]
     means = [_mean([share.get(name) for share in shares]) for name in methods]
@@ -57,6 +63,7 @@ def table_of(cells: Sequence[Cell], origin: Mapping[str, Any]) -> dict[str, Any]
             {"name": "gap, %", "format": ".0f"}, {"name": "seeds"}, {"name": "commit, machine"},
         ],
         "rows": rows,
+        "bounds": list(bounds),
         "cells": list(cells),
     }  # fmt: skip
 
@@ -96,12 +103,19 @@ def _over_best_other(shares: Mapping[str, float]) -> float | None:
     return shares[SPLIT] / min(others) if SPLIT in shares and others else None
 
 
-def _rest(cells: Sequence[Cell], place: Place) -> list[Any]:
-    """Shards found, bound, gap, seeds, and what made the row."""
+def _rest(
+    cells: Sequence[Cell], place: Place, known_bounds: Mapping[tuple[str, str], float]
+) -> list[Any]:
+    """Shards found, bound, gap, seeds, and what made the row.
+
+    The bound is the one known for any number of shards; else what the cells themselves have.
+    """
     own = [cell for cell in cells if _place(cell) == place]
     split = [cell for cell in own if cell["shards"] == AUTO and cell.get("step_seconds")]
     shards = "/".join(dict.fromkeys(str(cell["found_shards"]) for cell in split))
     bounds = [cell["lower_bound_seconds"] for cell in split if cell.get("lower_bound_seconds")]
+    if (known := known_bounds.get(place[:2])) is not None and split:
+        bounds = [known]
     singles = [cell["single_step_seconds"] for cell in own if cell.get("single_step_seconds")]
     bound = gap = None
     if bounds:

@@ -246,9 +246,19 @@ def test_what_a_better_unsplit_step_would_rule_out_is_read_only_after_a_longer_l
     monkeypatch, bound
 ):
     world = _World(monkeypatch, {1: 0.5, 2: 0.5, 4: 0.7, 8: 0.7})
-    world.least, world.bound = {2: 0.1, 4: 0.2, 8: 0.45}, bound
+    world.least, world.bound = {2: 0.3, 4: 0.2, 8: 0.45}, bound
     world.run(budget_seconds=100.0)
     assert world.parts == (2 if bound < 0.25 else 0)
+
+
+def test_where_a_shard_for_each_device_takes_too_long_a_smaller_number_may_take_as_long(
+    monkeypatch,
+):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.5, 8: 0.9})
+    world.least, world.bound = {2: 0.3, 4: 0.3, 8: 0.5}, 0.6
+    world.reading = 30.0  # 4 may take 75 s, 2 take 60 s, and any other number has to begin at 50 s
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 2 and "too much of the budget" in tried[4].reason
 
 
 def test_an_unsplit_step_that_cannot_come_near_is_not_searched_longer(monkeypatch):

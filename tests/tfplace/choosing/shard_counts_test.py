@@ -4,7 +4,13 @@ import math
 
 import pytest
 
-from tfplace.choosing.shard_counts import first_count, next_count, shard_counts, why_not
+from tfplace.choosing.shard_counts import (
+    first_count,
+    next_count,
+    shard_counts,
+    smaller_count,
+    why_not,
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +37,13 @@ def test_slower_devices_count_as_parts_of_the_fastest():
     assert first_count([0.0, 0.0]) == 2  # nothing takes time
 
 
+def test_what_takes_too_long_to_read_gives_way_to_the_least_that_promises_as_much():
+    moe = {1: 0.181, 2: 0.086, 4: 0.091, 8: 0.101, 16: 0.127}
+    assert smaller_count(8, moe) == 2  # 0.181 / 2 against 0.091
+    assert smaller_count(8, {1: 1.31, 2: 0.44, 4: 0.25, 8: 0.25}) == 4  # its path is long
+    assert smaller_count(2, moe) == 2 and smaller_count(8, {}) == 8
+
+
 def test_what_lies_beyond_a_hopeless_number_is_not_tried():
     assert "4 " in why_not(8, {1: 1.0, 4: 1.3})
     assert why_not(8, {1: 1.0, 4: 1.2}) == ""
@@ -50,7 +63,15 @@ def test_a_number_with_too_much_work_is_not_tried_nor_what_lies_near_it():
     assert why_not(4, {1: 1.0}, (), least) == ""
     assert why_not(4, {1: 1.0}, (8,), least) == ""
     assert "with 16 a step takes 1.9" in why_not(4, {1: 1.0}, (16,), least)
-    assert "with 4 a step takes 2 " in why_not(2, {1: 1.0, 4: 2.0}, (), least)
+    assert "with 4 a step takes 2 " in why_not(2, {1: 1.0, 4: 2.0}, (), {**least, 2: 0.7})
+
+
+def test_a_number_with_little_work_is_tried_though_a_greater_one_is_slow():
+    assert why_not(2, {1: 1.0, 8: 1.3}, (), {2: 0.4}) == ""
+    assert "1.3 times" in why_not(2, {1: 1.0, 8: 1.3}, (), {2: 0.7})
+    assert why_not(4, {1: 3.0, 8: 1.0}, (), {4: 0.5}) == ""
+    assert "3 times" in why_not(4, {1: 3.0, 8: 1.0}, (), {4: 0.7})
+    assert "1.3 times" in why_not(16, {1: 1.0, 8: 1.3}, (), {16: 0.4})  # beyond it, not
 
 
 def test_where_nothing_fits_yet_every_number_is_worth_a_try():

@@ -7,7 +7,8 @@ import pytest
 from graphs.clusters.cluster_file import cluster_from_json
 from tfplace.algorithms.table import require_known
 from tfplace.docs.rewrite_docs import table
-from tfplace.docs.suite import _is_wanted, mixed_cluster, order_with, run
+from tfplace.docs.suite import _is_wanted, find_bounds, mixed_cluster, order_with, run
+from tfplace.docs.suite_bounds import bound_of
 from tfplace.docs.suite_table import ONE_SHOT, OVER, SEARCHED, table_of
 from tfplace.preparing.options import AUTO
 
@@ -79,6 +80,40 @@ def test_a_row_has_shares_of_single_the_bound_and_who_made_it():
     assert mean["single"] == pytest.approx(1.0) and mean["auto"] is None
     assert mean[OVER] == pytest.approx(0.5)
     assert "| **0.250** | 0.500 | 4/2 |" in table(result)
+
+
+def test_a_row_has_the_bound_that_was_found_for_any_number_of_shards():
+    cells = [_cell("single", 2.0), _cell("auto", 1.0, AUTO, found_shards=1)]
+    bound = {"model": "rnnlm", "cluster": "k80x2", "lower_bound_seconds": 0.4}
+    result = table_of(cells, ORIGIN, [bound, {**bound, "cluster": "k80x4"}])
+    names = [column["name"] for column in result["columns"]]
+    row = dict(zip(names, result["rows"][0], strict=True))
+    assert row["bound"] == 0.2 and row["gap, %"] == pytest.approx(150.0)
+    without = dict(zip(names, table_of(cells, ORIGIN)["rows"][0], strict=True))
+    assert without["bound"] == 0.25  # the cell's own
+
+
+def test_bounds_are_found_anew_and_others_are_kept():
+    kept = []
+
+    def bound(model, cluster, description):
+        assert (description is None) == (cluster != "mixed")
+        return {"model": model, "cluster": cluster, "lower_bound_seconds": 3.0}
+
+    known = [
+        {"model": model, "cluster": "k80x2", "lower_bound_seconds": 1.0}
+        for model in ("moe", "dlrm")
+    ]
+    wanted = argparse.Namespace(models=("dlrm",), clusters=("k80x2", "mixed"))
+    find_bounds(wanted, known, kept.append, bound)
+    assert [each["lower_bound_seconds"] for each in kept[-1]] == [1.0, 3.0, 3.0]
+    assert [each["cluster"] for each in kept[-1]] == ["k80x2", "k80x2", "mixed"]
+    assert kept[-1][1]["commit"] and len(kept) == 2
+
+
+def test_a_bound_is_of_the_unsplit_step_and_of_split_ones():
+    found = bound_of("cifar10:size=tiny", "k80x2")
+    assert found["shards"] == [1, 2] and found["lower_bound_seconds"] > 0.0
 
 
 def test_its_algorithms_and_its_cluster_are_there():

@@ -11,6 +11,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.placers.host_cpus import with_barriers_on_cpus
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
 from tfplace.algorithms.placers.relays import ways_to_relays
+from tfplace.algorithms.placers.rings import in_a_ring
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import shard_of_op
 
@@ -59,24 +60,31 @@ def data_parallel(
 def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
     """i4[B, N]: data parallelism in all its forms, the plain one first.
 
-    With batch statistics each form comes with them on the hosts' CPUs, too (host_cpus.py).
+    The others have devices in a ring (rings.py), and come with batch statistics on the hosts' CPUs,
+    too (host_cpus.py).
 
     Args:
       problem: of a split step.
       seed: changes nothing.
     """
-    in_turn, by_speed = _shards_in_turn(problem), shards_by_speed(problem)
+    ring = in_a_ring(problem)
+    in_turn, by_speed = _shards_in_turn(problem, devices=ring), shards_by_speed(problem, ring)
     ways = [in_turn] if by_speed == in_turn else [in_turn, by_speed]
     forms = [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
-    return distinct([*forms, *(with_barriers_on_cpus(problem, form) for form in forms)])
+    plain = [] if in_turn == _shards_in_turn(problem) else [data_parallel(problem)]
+    return distinct([*plain, *forms, *(with_barriers_on_cpus(problem, form) for form in forms)])
 
 
-def shards_by_speed(problem: Problem) -> list[int]:
+def shards_by_speed(problem: Problem, devices: Sequence[int] | None = None) -> list[int]:
     """Where each shard lies if faster devices get more of them.
 
     Each goes where it ends first, behind those that lie there already.
+
+    Args:
+      problem: of a split step.
+      devices: the working devices, of which the first is taken where several are equal.
     """
-    devices = working_devices(problem).tolist()
+    devices = working_devices(problem).tolist() if devices is None else devices
     shard = shard_of_op(problem)
     seconds = np.where(np.isfinite(problem.op_seconds), problem.op_seconds, 0.0)
     of_shard = np.zeros((int(shard.max(initial=0)) + 1, problem.num_devices))
@@ -90,11 +98,13 @@ def shards_by_speed(problem: Problem) -> list[int]:
     return dealt
 
 
-def _shards_in_turn(problem: Problem, shard: IntArray | None = None) -> list[int]:
-    """Where each shard lies if they are dealt to the devices one by one."""
-    shard, devices = shard_of_op(problem) if shard is None else shard, working_devices(problem)
-    dealt: list[int] = devices[np.arange(shard.max(initial=0) + 1) % len(devices)].tolist()
-    return dealt
+def _shards_in_turn(
+    problem: Problem, shard: IntArray | None = None, devices: Sequence[int] | None = None
+) -> list[int]:
+    """Where each shard lies if they are dealt to the working devices one by one."""
+    shard = shard_of_op(problem) if shard is None else shard
+    devices = working_devices(problem).tolist() if devices is None else devices
+    return [devices[number % len(devices)] for number in range(int(shard.max(initial=0)) + 1)]
 
 
 def _spread_variables(

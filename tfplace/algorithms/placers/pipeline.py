@@ -6,7 +6,8 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.legal import legal, working_devices
+from tfplace.algorithms.placers.legal import legal
+from tfplace.algorithms.placers.rings import in_a_ring
 from tfplace.grouping.copies import shard_of_op, tied_copies
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import fastest_seconds
@@ -16,7 +17,8 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
     """i4[N]: the layers in the order of their forward ops, cut into a stage for each device.
 
     A layer has a variable, what reads it, its gradient and its update, for all shards. Stages take
-    as long as each other on their own devices: faster ones get more.
+    as long as each other on their own devices: faster ones get more. A stage has a quick link to
+    the next (rings.py).
 
     Args:
       problem: of a split step.
@@ -31,7 +33,7 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
     work = np.bincount(layer, weights=seconds, minlength=num_layers)
     order = np.argsort(first, kind="stable")
     middle = np.cumsum(work[order]) - work[order] / 2.0
-    devices = working_devices(problem)
+    devices = np.array(in_a_ring(problem), dtype=np.int32)
     ends = np.cumsum(_speeds(problem, devices)) * work.sum()
     stage = np.empty(num_layers, dtype=np.int64)
     stage[order] = np.minimum(np.searchsorted(ends, middle), len(devices) - 1)
