@@ -122,7 +122,7 @@ def proven_split(
 
 
 def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: NormsProof) -> None:
-    """Raises VerificationError where a proof, or what of one was done in time, found a difference."""
+    """Raises VerificationError where a proof, or what was done of one, found a difference."""
     for proof in (whole, ops):
         if proof is not None and proof.differing:
             raise _defect(f"{len(proof.differing)} differences, the first: {proof.differing[0]}")
