@@ -5,6 +5,7 @@ Nothing heavy is imported here; a command's module is imported when the command 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -24,6 +25,7 @@ from tfplace.commands.parse import known_command, parse, verbosity_of
 from tfplace.commands.quiet import LOUD, NativeStderr
 from tfplace.interruption import interruptible
 
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _HELP = ("--help", "-h", "-help", "--helpshort", "--helpfull")
 
 
@@ -51,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            message = (
+                f"writing {error.filename or 'what was made'}: {error.strerror}; wanted more room: "
+                "make some, or choose another place"
+            )
+            return _fail(message, EXIT_BAD_INPUT, verbosity > 0)
         print(native_stderr.tail(), end="", file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
         return _fail(message, EXIT_DEFECT, is_traced=True)

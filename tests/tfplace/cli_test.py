@@ -1,9 +1,11 @@
 """The command line in process: help, usage errors, exit statuses, one line on stderr."""
 
+import errno
 import re
 
 import pytest
 
+from tfplace import cli
 from tfplace.algorithms.table import names
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
@@ -278,3 +280,13 @@ def test_a_benchmark_graph_that_is_not_written_yet_is_told_with_how(tmp_path, mo
         "tfplace: error: reading model 'nmt': there is no such file; the benchmark graph nmt is "
         "written by `tfplace graph nmt --output=nmt.pb`\n"
     )
+
+
+def test_a_full_disk_is_no_defect(monkeypatch, capsys):
+    def full(words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "_dispatch", full)
+    assert main(["devices"]) == 2
+    wanted = "tfplace: error: writing what was made: No space left on device; wanted more room"
+    assert capsys.readouterr().err.startswith(wanted)
