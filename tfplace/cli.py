@@ -27,6 +27,7 @@ from tfplace.commands.parse import known_command, parse, verbosity_of
 from tfplace.commands.quiet import LOUD, NativeStderr
 from tfplace.interruption import interruptible
 
+_NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _HELP = ("--help", "-h", "-help", "--helpshort", "--helpfull")
 
 
@@ -73,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
             return _fail(_not_written(error), OutputError.exit_status, verbosity > 0)
         print(native_stderr.tail(), end="", file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
@@ -100,8 +101,10 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _not_written(error: OSError) -> str:
-    where = error.filename or "standard output or a temporary file"
-    return f"writing {where}: {error.strerror}; free some space, or write elsewhere"
+    return (
+        f"writing {error.filename or 'what was made'}: {error.strerror}; wanted more room: make "
+        "some, or choose another place"
+    )
 
 
 def _fail(message: str, status: int, is_traced: bool) -> int:

@@ -204,7 +204,7 @@ class _Builder:
 
     def _with_known_width(self, node: Any, inputs: list[str]) -> None:
         """Has TensorFlow know as much of input 0 as it wants to."""
-        if self.decisions.is_open and wants_known_width(node, self._known):
+        if wants_known_width(node, self._known):
             tensor = tensor_name(data_inputs(node)[0])
             shape, dtype = self.tensors.shape(tensor), self.tensors.dtype(tensor)
             inputs[0] = of_known_width(self.writer, inputs[0], shape, dtype)

@@ -1,8 +1,9 @@
 """Says how long the diagonals are of which a split step makes matrices.
 
-In a step of any batch size sizes are computed in each run, so that TensorFlow no longer knows a
-tensor's shape while it loads the graph. That is harmless, but for MatrixDiagV2 and V3: asked for a
-number of rows, they are refused where the length of the diagonal is not known.
+TensorFlow doesn't know the shape of what a variable of a SavedModel holds while it loads the graph,
+nor any size that a run computes, as a step of any batch size does. That is harmless, but for
+MatrixDiagV2 and V3: asked for a number of rows, they are refused where the length of the diagonal
+is not known. (What a function's nodes note of their shapes doesn't hold for parts, and is gone.)
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, with_index
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.op_view import Answer, OpView, Split, StayWhole
+from rewrite.split.op_view import Answer, OpView, Split, StayWhole, is_open
 from rewrite.split.rules.elementwise import additive, broadcast, elementwise
 from rewrite.split.rules.layout import placed_in
 from rewrite.split.rules.table import RULES
@@ -68,8 +68,8 @@ def parts_on_demand(
 def _in_parts(view: OpView, state: Sharded, properties: TensorProperties) -> Split | None:
     """How an op whose inputs are whole makes such parts; None if it better stays whole."""
     result = view.output_shapes[0]
-    if result is None or any(each.shape is None for each in view.inputs):
-        return None
+    if result is None or any(is_open(each.shape) for each in view.inputs):
+        return None  # a dimension of unknown size may be one that is stretched, or the batch
     op, sizes = view.node.op, {state.axis: state}
     if op == "Fill":
         answer = Split((WHOLE, WHOLE), (state,), {0: sizes})

@@ -25,6 +25,8 @@ _ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".spl
 _CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
 # Input 1 is a place in a list.
 _IN_LIST = frozenset({"TensorListGetItem", "TensorListSetItem"})
+# Input 0 holds matrices whose eigenvalues have to be positive, or far from zero.
+_DEFINITE = frozenset("Cholesky MatrixInverse MatrixLogarithm MatrixSolve MatrixSquareRoot".split())
 _SEGMENTS = frozenset(
     "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd "
     "UnsortedSegmentMean".split()
@@ -92,8 +94,20 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -
         values = rng.standard_normal(count)
         if case.node.op in _POSITIVE:
             values = rng.uniform(0.1, 0.9, count)
-        return np.resize(values.astype(dtype), shape)
+        numbers = np.resize(values.astype(dtype), shape)
+        if case.node.op in _DEFINITE and position == 0:
+            return _definite(numbers)
+        if case.node.op == "HistogramFixedWidth" and position == 1:
+            return np.sort(numbers)  # the lower end comes first
+        return numbers
     raise CantMakeUp(f"a {given.dtype} has no values to make up")
+
+
+def _definite(matrices: np.ndarray) -> np.ndarray:
+    """A A^T / n + I of each matrix A [n, n]: its eigenvalues are 1 and more."""
+    size = matrices.shape[-1]
+    made = matrices @ np.swapaxes(matrices, -1, -2) / size + np.eye(size)
+    return made.astype(matrices.dtype)
 
 
 def _complete(given: CaseInput) -> tuple[int, ...]:
@@ -107,11 +121,17 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
     op, inputs = case.node.op, case.inputs
     if position == 0 and op == "OneHot":
         return 0, _value(inputs[1])
+    if position == 0 and op == "ScatterNd":
+        return 0, _places(inputs[0], inputs[2].value)
     if position == 1:
         if op in _ROWS or op in _IN_LIST:
             return 0, _complete(inputs[0])[0]
         if op in _CLASSES:
             return 0, _complete(inputs[0])[-1]
+        if op in ("GatherNd", "ResourceGatherNd"):
+            return 0, _places(inputs[1], np.array(_complete(inputs[0])))
+        if op == "ReverseSequence":
+            return 0, 1 + _complete(inputs[0])[case.node.attr["seq_dim"].i]
         if op == "GatherV2":
             return 0, _complete(inputs[0])[_value(inputs[2])]
         if op in _SEGMENTS:
@@ -119,6 +139,13 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
     if position == 2 and op.startswith("MaxPoolGradWithArgmax"):
         return 0, int(np.prod(_complete(inputs[0])[1:]))
     return 1, _FEW
+
+
+def _places(given: CaseInput, shape: np.ndarray | None) -> int:
+    """Of indices [..., k] into a tensor of this shape: its smallest size among the first k."""
+    if shape is None:
+        raise CantMakeUp("what its integers may be is not known before the run")
+    return int(min(shape[: _complete(given)[-1]], default=1))
 
 
 def _value(given: CaseInput) -> int:

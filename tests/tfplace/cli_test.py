@@ -1,5 +1,6 @@
 """The command line in process: help, usage errors, exit statuses, one line on stderr."""
 
+import errno
 import os
 import re
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from graphs.errors import OutputError
+from tfplace import cli
 from tfplace.algorithms.table import names
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
@@ -312,3 +314,13 @@ cli.run()
     words = [sys.executable, "-c", code]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, "result\ncleaned up\n", "")
+
+
+def test_a_full_disk_is_no_defect(monkeypatch, capsys):
+    def full(words):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(cli, "_dispatch", full)
+    assert main(["devices"]) == 2
+    wanted = "tfplace: error: writing what was made: No space left on device; wanted more room"
+    assert capsys.readouterr().err.startswith(wanted)

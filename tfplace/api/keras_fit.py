@@ -126,7 +126,10 @@ class _Training:
 
 
 def _require_the_same(model: Any, pairs: Pairs) -> None:
-    counter = _tf_variable(model.optimizer.iterations)
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    counter = _tf_variable(getattr(optimizer, "_iterations", None))
+    if counter is None:  # with accumulated gradients `iterations` is computed of it
+        counter = _tf_variable(optimizer.iterations)
     weights = [_tf_variable(weight) for weight in model.trainable_variables]
     if id(counter) not in pairs or not all(id(weight) in pairs for weight in weights):
         raise UsageError(

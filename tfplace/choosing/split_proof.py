@@ -102,15 +102,12 @@ def proven_split(
             norms = interruption.unless_seen(lambda: _norms(split, begun_norms), norms)
             if not written.is_loaded:
                 loads = interruption.unless_seen(lambda: _loaded(split, written, load), None)
+    _require_equal(ops, whole, norms)  # after Ctrl-C, too
     if whole is None or (loads is None and not written.is_loaded):
         _require_joints(split)
         unproven = "interrupted before it was proven"
         report = {"structure": True, "run": "not run: interrupted", "distinct_ops": None}
     else:
-        if whole.differing:
-            raise _defect(f"{len(whole.differing)} differences, the first: {whole.differing[0]}")
-        if norms.differing:
-            raise _defect(f"a batch normalisation that differs: {norms.differing[0]}")
         if loads is not None and loads.defect:
             raise _defect(f"a model that tf.saved_model.load doesn't load ({loads.defect})")
         unproven = "; ".join(filter(None, [_unproven(whole), *norms.not_proven[:1]]))
@@ -122,6 +119,15 @@ def proven_split(
     if unproven:
         _log.warning("the split step is written, but NOT PROVEN: %s", unproven)
     return {**report, "unproven": unproven}
+
+
+def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: NormsProof) -> None:
+    """Raises VerificationError where a proof, or what was done of one, found a difference."""
+    for proof in (whole, ops):
+        if proof is not None and proof.differing:
+            raise _defect(f"{len(proof.differing)} differences, the first: {proof.differing[0]}")
+    if norms.differing:
+        raise _defect(f"a batch normalisation that differs: {norms.differing[0]}")
 
 
 def _limits(run: Decision, seconds: float) -> ProofLimits:

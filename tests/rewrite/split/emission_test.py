@@ -42,6 +42,39 @@ class Recurrent(tf.Module):
         return {"loss": loss}
 
 
+class Diagonals(tf.Module):
+    """A step whose gradient makes matrices of diagonals, of lengths that only a variable knows."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = (tf.Variable(tf.eye(FEATURES) * scale) for scale in (0.5, 0.25))
+
+    def train_step(self, x):
+        """One step of gradient descent."""
+        with tf.GradientTape() as tape:
+            own = tf.linalg.diag_part(tf.tanh(x @ self.left))
+            loss = tf.reduce_mean(tf.tanh(own @ self.right) ** 2)
+        weights = [self.left, self.right]
+        for variable, gradient in zip(weights, tape.gradient(loss, weights), strict=True):
+            variable.assign_sub(gradient)
+        return {"loss": loss}
+
+
+def test_matrices_of_diagonals_behind_variables(tmp_path):
+    module = Diagonals()
+    spec = tf.TensorSpec([5, FEATURES, FEATURES], tf.float32)
+    step = tf.function(module.train_step, input_signature=[spec])
+    given = str(tmp_path / "given")
+    tf.saved_model.save(module, given, signatures={"train_step": step})
+    _, emitted = _emitted(given, tmp_path / "split", 2)
+    x = tf.constant(np.random.default_rng(0).normal(size=spec.shape), tf.float32)
+    losses = []
+    for path in (given, emitted):
+        run = tf.saved_model.load(path).signatures["train_step"]
+        losses.append([float(run(x=x)["loss"]) for _ in range(3)])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
 def test_loops_and_norms_of_any_batch_size(tmp_path):
     module = Recurrent()
     spec = tf.TensorSpec([None, STEPS, FEATURES], tf.float32)

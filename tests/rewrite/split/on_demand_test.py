@@ -47,6 +47,17 @@ def test_nothing_is_cut_but_what_is_fed(name):
         assert isinstance(decisions.answer_of_op["made"], Split) == (name != "comparison")
 
 
+def test_what_may_be_as_long_as_the_batch_is_not_taken_for_stretched():
+    """Behind a loop over the entries TensorFlow doesn't know how many there are."""
+
+    def build(x):
+        unknown = v1.placeholder_with_default(np.tanh(X), [None, 3, 4])
+        return x * tf.add(unknown, tf.fill([BATCH, 3, 4], 2.0), name="made")
+
+    _, decisions, _ = split_of(build)
+    assert not isinstance(decisions.answer_of_op["made"], Split)
+
+
 def test_what_is_read_whole_too_stays_whole():
     def build(x):
         made = tf.fill([BATCH, 3, 4], 2.0, name="made")

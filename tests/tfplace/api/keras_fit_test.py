@@ -71,3 +71,22 @@ def test_data_sets_of_unknown_size_and_several_steps_at_once():
     batches = tf.data.Dataset.from_tensor_slices((X, Y)).batch(5).filter(lambda x, y: True)
     assert len(step.fit(batches, epochs=2, shuffle=False, verbose=0).history["loss"]) == 2
     assert int(model.optimizer.iterations) == 4
+
+
+@pytest.mark.parametrize("is_scaled", [False, True])
+def test_gradients_that_are_accumulated_over_several_steps(is_scaled):
+    """Keras computes what it calls `iterations` of its own counter then."""
+
+    def accumulating():
+        model = made(keras)
+        optimizer = keras.optimizers.SGD(0.1, gradient_accumulation_steps=2)
+        if is_scaled:
+            optimizer = keras.optimizers.LossScaleOptimizer(optimizer, initial_scale=16.0)
+        model.compile(optimizer, "mse")
+        return model
+
+    wanted, expected = accumulating(), accumulating()
+    step = tfplace.place(wanted, (X[:5], Y[:5]), **QUICK)
+    found = [fit(X, Y, batch_size=5, shuffle=False, epochs=3, verbose=0).history["loss"]
+             for fit in (step.fit, expected.fit)]  # fmt: skip
+    assert found[0] == pytest.approx(found[1], rel=1e-4)

@@ -139,6 +139,28 @@ def test_whole_steps_that_are_the_same_are_a_proof(emitted, monkeypatch, caplog)
     assert proven(emitted, is_loaded=True)["unproven"] == "" == caplog.text
 
 
+@pytest.mark.parametrize("is_loaded", [False, True])
+def test_what_differs_is_not_written_whether_or_not_a_run_has_loaded_it(
+    emitted, monkeypatch, is_loaded
+):
+    """It was taken for interrupted where nothing had loaded the model: written with a warning."""
+    differing = SplitProof(9, 8, (), ["op_a (MatMul): output 0 differs"], None, "not run: too long")
+    monkeypatch.setattr(split_proof, "prove_split", lambda *_, **__: differing)
+    with pytest.raises(VerificationError, match="1 differences, the first: op_a"):
+        proven(emitted, is_loaded=is_loaded)
+
+
+def test_what_differed_before_ctrl_c_is_not_written(emitted, monkeypatch):
+    def interrupted(*_, **__):
+        raise Interrupted
+
+    ops = SimpleNamespace(differing=["op_a (MatMul): output 0 differs"])
+    monkeypatch.setattr(split_proof, "prove_ops", lambda *_, **__: ops)
+    monkeypatch.setattr(split_proof, "prove_split", interrupted)
+    with pytest.raises(VerificationError, match="1 differences, the first: op_a"):
+        proven(emitted)
+
+
 def without_functions(directory, target):
     """A copy whose calls have lost what they call."""
     shutil.copytree(directory, target)
