@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from graphs.flat_graph import Origin
 from graphs.host.uncollected import uncollected
@@ -26,6 +29,7 @@ from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
 from tfplace.choosing.device_limit import at_most
+from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
 from tfplace.choosing.find_shards import ShardSearch
 from tfplace.choosing.found import Decided, Found
@@ -39,6 +43,7 @@ from tfplace.choosing.order.model_order import (
 )
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
+from tfplace.choosing.time_choice import comparison_seconds
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
 from tfplace.output_paths import writable, write_files
@@ -59,7 +64,7 @@ TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
 ORDER_SHARE = 0.3
 """Of the budget, that looking for orders may take even where the search has used up all of it."""
-WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 14.0, 7.0, 5.0
+WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 17.0, 7.0, 3.0
 """What real runs leave to writing and proving, that a step may be split besides, and what comparing
 runs leaves to the report."""
 
@@ -151,7 +156,7 @@ class _Run:
             prepared = at_most(prepared, options.max_devices)
             order = wanted_order(options.problem, prepared.is_present)
             known_after = self.phases.seconds()["measure"]  # so far only of the machine
-            limited = search_beside(options, known_after)
+            limited = search_beside(options, known_after, self._beside_comparison(prepared))
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
                 shards = ShardSearch(
@@ -180,9 +185,9 @@ class _Run:
         self.phases.begin("write")
         built = self._built(found.prepared)
         self.phases.begin("measure")
-        is_split = any(each.prepared.split is not None for each in (found, *others))
-        left = self._left(WRITING_SECONDS + (PROVING_SPLIT_SECONDS if is_split else 0.0))
-        decided = time_beside_others(found, others, self.options, self.progress, left)
+        left = self._left(WRITING_SECONDS)
+        times = left, PROVING_SPLIT_SECONDS
+        decided = time_beside_others(found, others, self.options, self.progress, *times)
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
             built = self._built(decided.prepared)
@@ -240,6 +245,15 @@ class _Run:
         with self.progress.working():
             return self.builder.built()
 
+    def _beside_comparison(self, prepared: PreparedModel) -> float:
+        """Seconds until real runs have to begin, so that one device can be compared with what is
+        a quarter quicker; infinite where there are none.
+        """
+        if not has_finalists(prepared, self.options):
+            return math.inf
+        alone = np.nanmin(prepared.problem.op_seconds.sum(axis=0))
+        return self._left(WRITING_SECONDS + comparison_seconds(prepared, [alone, 0.75 * alone]))
+
     def _left(self, reserved: float) -> float:
         """Seconds until the end without those that are reserved for what follows."""
         return self.end - self.phases.total() - reserved
@@ -265,16 +279,6 @@ def with_known_machine(
         is_taught = options.checkpoint_dir is None
         problem = on_known_machine(options.problem, scratch, real_runs_begin, is_taught)
     return dataclasses.replace(options, problem=problem)
-
-
-def search_beside(options: OptimizeOptions, seconds: float) -> OptimizeOptions:
-    """The options with a shorter first search where getting to know the machine took so long.
-
-    Else the rounds of real runs would have that much less: a search in 45 % of a budget takes twice
-    the seconds off it, so that both end as if nothing had been measured, but at most half of it.
-    """
-    budget = options.budget_seconds
-    return dataclasses.replace(options, budget_seconds=max(budget - 2.0 * seconds, budget / 2.0))
 
 
 def _read(

@@ -68,6 +68,7 @@ def time_beside_others(
     options: OptimizeOptions,
     progress: Progress,
     seconds: float = math.inf,
+    split_seconds: float = 0.0,
 ) -> Decided:
     """What is written after real runs: a split step only where it beats the unsplit one.
 
@@ -77,22 +78,29 @@ def time_beside_others(
       options: evaluator, budget and seed.
       progress: is told what goes on.
       seconds: the longest that all real runs may take.
+      split_seconds: what of it a split step leaves to its proof.
     """
     choice = found.choice()
+
+    def left(chosen: Found) -> float:
+        proving = split_seconds if chosen.prepared.split is not None else 0.0
+        return max(end - proving - time.monotonic(), 0.0)
+
+    end = time.monotonic() + seconds
     if not others or not has_finalists(found.prepared, options):
-        return time_choice(found, options, progress, seconds, None, choice)
-    end = time.monotonic() + max(seconds, 0.0)
+        return time_choice(found, options, progress, left(found), None, choice)
     with child_for(found.prepared, max(seconds, 0.0)) as held:
-        limit = CONTEST_SHARE * max(seconds, 0.0)
+        limit = CONTEST_SHARE * max(seconds - split_seconds, 0.0)
         rivals = _that_can_be_timed(_rivals(found, others), limit)
         best = None
         if len(rivals) > 2:  # between one device and another the comparison afterwards decides
             best = _fastest(rivals, options, progress, limit, held)
         if best is not None:
             found, others, choice = best.found, [found, *others], best.choice()
-        left = max(end - time.monotonic(), 0.0)
+        held.process.end_after(left(found))
         unsplit = [each for each in others if each.prepared.split is None and each is not found]
-        return time_choice(found, options, progress, left, held, choice, next(iter(unsplit), None))
+        whole = next(iter(unsplit), None)
+        return time_choice(found, options, progress, left(found), held, choice, whole)
 
 
 def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float) -> list[_Rival]:

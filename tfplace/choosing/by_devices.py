@@ -32,6 +32,7 @@ SHARE = 0.1
 LEAST_TRIALS = 100
 LEAST_SECONDS_PER_OP, MOST_SECONDS = 5e-5, 30.0
 NONE = Limits(0.0, 0)
+ABOUT = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,6 +160,9 @@ def carried_over(limited: Problem, device_of_op: IntArray) -> IntArray:
     """i4[N]: a placement on the devices that are left; each other one's ops join the left device
     that has least to do then, those of the one with most to do first.
 
+    What differs by less than ABOUT of the most counts as equal, and the first of equals is taken:
+    so the shards of one host come together on another, and so does what they sum up there.
+
     Args:
       limited: a problem with fewer devices.
       device_of_op: i4[N].
@@ -168,7 +172,8 @@ def carried_over(limited: Problem, device_of_op: IntArray) -> IntArray:
     work = np.bincount(device_of_op, weights=seconds, minlength=limited.num_devices)
     usable = np.isfinite(limited.op_seconds).any(axis=0)
     target = np.arange(limited.num_devices)
-    for device in sorted(np.flatnonzero(~usable).tolist(), key=lambda d: -work[d]):
-        target[device] = min(left.tolist(), key=lambda d: work[d])
+    unit = ABOUT * float(work.max(initial=0.0)) or 1.0
+    for device in sorted(np.flatnonzero(~usable).tolist(), key=lambda d: -np.rint(work[d] / unit)):
+        target[device] = min(left.tolist(), key=lambda d: np.rint(work[d] / unit))
         work[target[device]] += work[device]
     return legal(limited, target[device_of_op].astype(np.int32))

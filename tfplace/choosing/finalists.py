@@ -29,6 +29,28 @@ def has_finalists(prepared: PreparedModel, options: OptimizeOptions) -> bool:
     return prepared.is_present and prepared.problem.num_devices > 1 and options.evaluator == "auto"
 
 
+def search_beside(
+    options: OptimizeOptions, seconds: float, left: float = math.inf
+) -> OptimizeOptions:
+    """The options with a shorter first search where real runs would else have too little time.
+
+    A search in 45 % of a budget takes twice the seconds off it that getting to know the machine
+    took, so that both end as if nothing had been measured, but at most half of it. Where the
+    comparison with one device would still not fit, it gets no more than is left for it, of which
+    reading steps in several numbers of shards takes the rest, but an eighth of the budget.
+
+    Args:
+      options: with the whole budget.
+      seconds: what getting to know the machine took.
+      left: until that comparison has to begin; where that is over already, none is reckoned with.
+    """
+    budget = options.budget_seconds
+    beside_rounds = max(budget - 2.0 * seconds, budget / 2.0)
+    if left > 0.0:
+        beside_rounds = min(beside_rounds, max(left, budget / 8.0))
+    return dataclasses.replace(options, budget_seconds=beside_rounds)
+
+
 def policy_stage(policy: Policy) -> Stage:
     """A stage of one policy that is there already."""
     return Stage("local_search", lambda best: policy)

@@ -25,7 +25,7 @@ from tfplace.choosing.rounds.contest import ROUNDS_SHARE, Contest, contest
 from tfplace.choosing.rounds.estimate import Corrections
 from tfplace.choosing.rounds.first_plans import is_open
 from tfplace.choosing.rounds.of_comparison import taught_by
-from tfplace.choosing.rounds.real_runs import SECONDS_PER_OP, child_for
+from tfplace.choosing.rounds.real_runs import BEGIN_SECONDS, SECONDS_PER_OP, child_for
 from tfplace.choosing.unsplit_baselines import predicted
 from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
@@ -192,5 +192,20 @@ def _comparison_seconds(decided: Decided, unsplit: Found | None) -> float:
         if each.name in BASELINES and math.isfinite(each.step_seconds)
     }
     num_new = len(compared) if unsplit is not None else max(len(compared) - 1, 0)
-    steps = sum(compared.values()) + own.step_seconds
-    return steps * COMPARED_STEPS + num_new * SECONDS_PER_OP * whole.prepared.problem.num_ops
+    return comparison_seconds(whole.prepared, [*compared.values(), own.step_seconds], num_new)
+
+
+def comparison_seconds(
+    prepared: PreparedModel, step_seconds: Sequence[float], num_new: int | None = None
+) -> float:
+    """What a comparison of placements takes, roughly.
+
+    Args:
+      prepared: the problem.
+      step_seconds: of each, as predicted.
+      num_new: how many of them are still to be prepared, in a child that runs; None: all, in one
+        that has yet to be started.
+    """
+    begin, new = (BEGIN_SECONDS, len(step_seconds)) if num_new is None else (0.0, num_new)
+    preparing = new * SECONDS_PER_OP * prepared.problem.num_ops
+    return begin + sum(step_seconds) * COMPARED_STEPS + preparing

@@ -182,6 +182,10 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         """Of all_seconds; below 0 where they are over."""
         return self._end - time.monotonic()
 
+    def end_after(self, seconds: float) -> None:
+        """All requests together may take so long from now on, if that is less than is left."""
+        self._end = min(self._end, time.monotonic() + seconds)
+
     def _out_of_time(self) -> Infeasible:
         return Infeasible("timeout", f"the {self._all_seconds:.0f} s for real runs were used up")
 

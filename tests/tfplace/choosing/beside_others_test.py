@@ -46,7 +46,7 @@ def found(shards, seconds=1.0, evenly=1.2, num_ops=2):
 @pytest.fixture
 def real(monkeypatch):
     """What real runs are said to take, and what the comparison afterwards says."""
-    said = SimpleNamespace(seconds={}, asked=[], timed=[], unsplit=None)
+    said = SimpleNamespace(seconds={}, asked=[], timed=[], unsplit=None, ends=[])
 
     def measure(variants, run, cluster, limits, compared, held):
         said.asked.append([*variants.values()])
@@ -65,7 +65,8 @@ def real(monkeypatch):
         return SimpleNamespace(prepared=found.prepared, choice=choice)
 
     monkeypatch.setattr(beside_others, "measure_variants", measure)
-    monkeypatch.setattr(beside_others, "child_for", lambda *_: contextlib.nullcontext("child"))
+    child = SimpleNamespace(process=SimpleNamespace(end_after=said.ends.append))
+    monkeypatch.setattr(beside_others, "child_for", lambda *_: contextlib.nullcontext(child))
     monkeypatch.setattr(
         "tfplace.choosing.found.choose",
         lambda candidates, *_: Choice(candidates[-1], "placed", ""),
@@ -135,3 +136,15 @@ def test_what_could_not_be_timed_does_not_win(real):
     assert real.timed[-1] == "1 on [0, 1]"
     real.seconds |= {"4 on [0, 1]": 0.0, "4 on [1, 0]": 0.0}
     assert written(found(2), found(4))[0] == "run of 2"
+
+
+@pytest.mark.parametrize(("shards", "seconds_left"), [(1, 30.0), (2, 23.0)])
+def test_only_a_split_step_leaves_time_to_the_proof_that_it_is_split_right(
+    real, monkeypatch, shards, seconds_left
+):
+    monkeypatch.setattr("time.monotonic", lambda: 5.0)
+    numbers = (found(1), found(2)) if shards == 1 else (found(2), found(1))
+    real.seconds = {f"{shards} on [0, 1]": 0.5}
+    time_beside_others(numbers[0], numbers[1:], OPTIONS, Progress(), 30.0, 7.0)
+    assert real.timed == [f"{shards} on [0, 1]"]
+    assert real.ends == [seconds_left]

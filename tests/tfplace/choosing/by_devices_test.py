@@ -123,3 +123,13 @@ def test_nothing_can_lie_on_a_device_that_was_not_chosen():
     assert num_counted(limited, np.array([0, 1, 1, 1])) == 1
     placement = carried_over(limited, np.array([1, 2, 3, 4], np.int32))
     assert sorted(placement.tolist()) == [1, 1, 2, 2]
+
+
+def test_devices_that_do_about_as_much_join_others_in_order():
+    """Two of a host stay together, though the second one has a little more to do."""
+    seconds = [1.0, 1.01, 1.0, 1.01, 1.0, 1.01, 1.0, 1.02]
+    ops = [Op(f"shard{number}", each) for number, each in enumerate(seconds)]
+    problem = build_problem(ops, Machine(8, types=["GPU"] * 8))
+    limited = limited_to(problem, [0, 1, 2, 3])
+    placement = carried_over(limited, np.arange(8, dtype=np.int32))
+    assert placement.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +18,12 @@ from graphs.clusters.cluster_file import cluster_to_json, read_cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.errors import ClusterError
 from tests.tfplace.measurement.calibration.fake_prober import FakeProber
+from tfplace.choosing.finalists import search_beside
 from tfplace.measurement.calibration import known_machine as known
 from tfplace.measurement.calibration.effort import FULL, SHORT
 from tfplace.measurement.calibration.link_figures import link_figures
 from tfplace.measurement.calibration.trusted_links import TrustedLinks
-from tfplace.optimizing import search_beside, with_known_machine
+from tfplace.optimizing import with_known_machine
 from tfplace.preparing.on_known_machine import FOLDER, keep_what_was_taught, on_known_machine
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.progress import Phases, Progress
@@ -236,6 +238,16 @@ def test_what_measuring_the_machine_takes_comes_off_the_first_search(
 ) -> None:
     options = OptimizeOptions(ProblemOptions("model"), budget_seconds=60.0)
     assert search_beside(options, knowing).budget_seconds == search
+
+
+@pytest.mark.parametrize(
+    ("left", "search"), [(math.inf, 48.0), (18.0, 18.0), (1.0, 7.5), (0.0, 48.0), (-5.0, 48.0)]
+)
+def test_so_does_what_the_comparison_with_one_device_needs_where_there_is_time_for_it(
+    left: float, search: float
+) -> None:
+    options = OptimizeOptions(ProblemOptions("model"), budget_seconds=60.0)
+    assert search_beside(options, 6.0, left).budget_seconds == pytest.approx(search)
 
 
 def test_a_short_calibration_measures_one_of_a_kind() -> None:
