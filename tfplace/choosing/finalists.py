@@ -42,11 +42,12 @@ def search_beside(
     Args:
       options: with the whole budget.
       seconds: what getting to know the machine took.
-      left: until that comparison has to begin; where that is over already, none is reckoned with.
+      left: until that comparison has to begin, roughly; where that has long been over, no search
+        is short enough.
     """
     budget = options.budget_seconds
     beside_rounds = max(budget - 2.0 * seconds, budget / 2.0)
-    if left > 0.0:
+    if left > -budget / 4.0:
         beside_rounds = min(beside_rounds, max(left, budget / 8.0))
     return dataclasses.replace(options, budget_seconds=beside_rounds)
 

@@ -31,7 +31,7 @@ ROOT = DOCS.parents[1]
 DEMO = (
     "tfplace graph rnnlm --hidden_size=1024 --num_steps=10 --vocab_size=2000 "
     "--output=demo/rnnlm.pb --overwrite",
-    "tfplace optimize demo/rnnlm.pb --cluster=workers:2 --budget_seconds=50 "
+    "tfplace optimize demo/rnnlm.pb --cluster=workers:2 --budget_seconds=60 "
     "--output_dir=demo/rnnlm_placed --overwrite",
 )
 """What `make demo` runs, too."""

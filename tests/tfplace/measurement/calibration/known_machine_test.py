@@ -241,7 +241,7 @@ def test_what_measuring_the_machine_takes_comes_off_the_first_search(
 
 
 @pytest.mark.parametrize(
-    ("left", "search"), [(math.inf, 48.0), (18.0, 18.0), (1.0, 7.5), (0.0, 48.0), (-5.0, 48.0)]
+    ("left", "search"), [(math.inf, 48.0), (18.0, 18.0), (1.0, 7.5), (-5.0, 7.5), (-20.0, 48.0)]
 )
 def test_so_does_what_the_comparison_with_one_device_needs_where_there_is_time_for_it(
     left: float, search: float
