@@ -62,6 +62,11 @@ class Problem:
     def num_devices(self) -> int:
         return len(self.device_names)
 
+    @property
+    def device_tasks(self) -> list[str]:
+        """[D] the task of each device, as "/job:worker/task:1"; empty where it has none."""
+        return [name.partition("/device:")[0] for name in self.device_names]
+
     def usable_bytes(self) -> FloatArray:
         """f8[D]: memory minus reserve; a peak above it is infeasible."""
         usable: FloatArray = self.device_memory_bytes.astype(np.float64) * (

@@ -185,9 +185,14 @@ class _Run:
         self.phases.begin("write")
         built = self._built(found.prepared)
         self.phases.begin("measure")
-        left = self._left(WRITING_SECONDS)
-        times = left, PROVING_SPLIT_SECONDS
-        decided = time_beside_others(found, others, self.options, self.progress, *times)
+        decided = time_beside_others(
+            found,
+            others,
+            self.options,
+            self.progress,
+            self._left(WRITING_SECONDS),
+            PROVING_SPLIT_SECONDS,
+        )
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
             built = self._built(decided.prepared)

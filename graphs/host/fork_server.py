@@ -21,6 +21,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from graphs.host.dies_with_parent import run_tied
@@ -70,9 +71,10 @@ class ForkedProcess:
         Raises:
           subprocess.TimeoutExpired: it did not end within so many seconds.
         """
+        end = None if timeout is None else time.monotonic() + timeout
         with self._lock:
             while self.returncode is None:
-                if not self._read(timeout):
+                if not self._read(None if end is None else max(end - time.monotonic(), 0.0)):
                     raise subprocess.TimeoutExpired("a forked child", timeout or 0.0)
             return self.returncode
 
@@ -84,7 +86,7 @@ class ForkedProcess:
 
     def _read(self, timeout: float | None) -> bool:
         """Takes the next message; False where none came in time."""
-        if not select.select([self._status], [], [], timeout and max(timeout, 0.0))[0]:
+        if not select.select([self._status], [], [], timeout)[0]:
             return False
         message = self._status.recv(32)
         if not message:  # the server is gone, and its children with it

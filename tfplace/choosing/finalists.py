@@ -36,8 +36,8 @@ def search_beside(
 
     A search in 45 % of a budget takes twice the seconds off it that getting to know the machine
     took, so that both end as if nothing had been measured, but at most half of it. Where the
-    comparison with one device would still not fit, it gets no more than is left for it, of which
-    reading steps in several numbers of shards takes the rest, but an eighth of the budget.
+    comparison with one device would still not fit, the search gets what is left, but not less than
+    an eighth of the budget: with several numbers of shards, reading them uses up all that it gets.
 
     Args:
       options: with the whole budget.

@@ -22,7 +22,7 @@ BUDGET_SHARE, LEAST_SECONDS, MEMORY_SHARE = 0.25, 20.0, 0.5
 and this share of the free memory."""
 _NUM_MODELS = 2
 _START_SECONDS = 2.0
-"""Of a process that is forked with TensorFlow in it; one that has to import it takes 2 s more."""
+"""Of a process that is forked with TensorFlow in it; one that has to import it takes 3 s more."""
 _SECONDS_PER_OP = 1e-3
 """To import, optimise and start an op in one session."""
 _LOAD_BYTES_PER_SECOND = 200e6

@@ -13,10 +13,9 @@ HOPELESS_WORK = 0.9
 HOPEFUL_WORK = 0.6
 """What takes less than this share is tried though it lies between the best and a slow one: of moe,
 on eight K80, the unsplit step takes 1.24 s, eight shards 1.31 s, two, of 0.44 s of work, 0.97 s."""
-
-
 ABOUT = 1.15
-"""Of what steps promise before they are read, which is half of what they take."""
+"""Steps promise about as much where one promises at most so many times as long as the other: before
+they are read, that is half of what they take anyway."""
 
 
 def shard_counts(num_devices: int) -> list[int]:

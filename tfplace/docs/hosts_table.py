@@ -44,8 +44,7 @@ SEARCH_SECONDS = 240.0
 def crossing_bytes(problem: Problem, device_of_op: IntArray) -> int:
     """What a placement i4[N] sends from one host to the other in a step."""
     graph = problem.graph
-    tasks = [name.partition("/device:")[0] for name in problem.device_names]
-    host = np.unique(tasks, return_inverse=True)[1]
+    host = np.unique(problem.device_tasks, return_inverse=True)[1]
     source = device_of_op[graph.tensor_producer[graph.use_tensor]]
     target = device_of_op[graph.use_op]
     crosses = host[source] != host[target]

@@ -32,7 +32,7 @@ def with_barriers_on_cpus(problem: Problem, device_of_op: IntArray) -> IntArray:
 
 def _host_cpus(problem: Problem) -> IntArray:
     """i4[D]: the first CPU of each device's task that computes no shard; -1 where there is none."""
-    tasks = [name.partition("/device:")[0] for name in problem.device_names]
+    tasks = problem.device_tasks
     works = set(working_devices(problem).tolist())
     cpu_of_task: dict[str, int] = {}
     for device, (task, kind) in enumerate(zip(tasks, problem.device_types, strict=True)):

@@ -27,7 +27,7 @@ def fallback_order(problem: Problem) -> IntArray:
     The device itself, then CPUs of its task, then other devices of its task, then other tasks':
     TensorFlow's soft placement, too, falls back on the CPU of the same task.
     """
-    tasks = [name.partition("/device:")[0] for name in problem.device_names]
+    tasks = problem.device_tasks
     kinds = problem.device_types
     order = [
         sorted(

@@ -26,7 +26,7 @@ def in_a_ring(problem: Problem) -> list[int]:
     Each host keeps its places, and the order of its devices where no other is quicker.
     """
     devices = working_devices(problem).tolist()
-    host_of = {d: problem.device_names[d].partition("/device:")[0] for d in devices}
+    host_of = problem.device_tasks
     on_host: dict[str, list[int]] = {}
     for device in devices:
         on_host.setdefault(host_of[device], []).append(device)
