@@ -57,6 +57,8 @@ class TensorProperties:
         scratch output of batch normalization, which is always unknown and tiny, is left out.
       bounds: upper bounds that stand in for the shapes of outputs whose size depends on values:
         for Unique that all elements are distinct, for Where that all are true.
+      first: i8[nodes] the first node of the same kind, see `first_of_shapes`; None where nobody
+        looked, so that each node is one of its own.
     """
 
     dtype_of: Mapping[str, list[str]]
@@ -64,6 +66,7 @@ class TensorProperties:
     bytes_of: Mapping[str, list[int]]
     unknown: list[str]
     bounds: Sequence[TensorSpec] = ()
+    first: LongArray | None = None
 
 
 def infer(flat: FlatGraph) -> TensorProperties:
@@ -275,6 +278,7 @@ def _of_all(
             for name, one in like.items()
             if one in bound_of
         ),
+        first,
     )
 
 

@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.same_shapes import without_same
 from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.host.child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.op_graph import FloatArray, LongArray
-from graphs.pricing.alike import without_alike
+from graphs.op_graph import FloatArray
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import shape_of
 
@@ -53,27 +53,22 @@ class OpWork:
     notes: Sequence[str]
 
 
-def estimate(
-    flat: FlatGraph, properties: TensorProperties, alike: LongArray | None = None
-) -> OpWork:
+def estimate(flat: FlatGraph, properties: TensorProperties) -> OpWork:
     """Asks Grappler, in a process of its own, what every node computes and moves.
 
+    It is asked about one node of each kind: what it says hangs on type, attributes and shapes.
     A graph that Grappler refuses or dies of gets no prices, and a note that says why.
 
     Args:
       flat: the graph.
       properties: of its tensors.
-      alike: i8[nodes] of `first_alike`, of which only the first are asked about; None for all.
     """
-    graph_def = flat.graph_def
+    graph_def, first = flat.graph_def, properties.first
     feeds = [*(spec for spec in flat.feeds if spec.shape is not None), *properties.bounds]
-    own = np.arange(len(graph_def.node))
-    if alike is None or (alike == own).all():
+    if first is None:
         return _estimate(graph_def, feeds, properties)
-    work = _estimate(without_alike(graph_def, alike), feeds, properties)
-    if np.isnan(work.flops).all():  # names that look like copies', and are something else
-        return _estimate(graph_def, feeds, properties)
-    row = np.cumsum(alike == own)[alike] - 1
+    work = _estimate(without_same(graph_def, first), feeds, properties)
+    row = np.cumsum(first == np.arange(len(first)))[first] - 1
     return OpWork(work.flops[row], work.memory_bytes[row], work.notes)
 
 

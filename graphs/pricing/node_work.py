@@ -19,7 +19,6 @@ from graphs.building.unit_bodies import UnitBodies, unit_bodies
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import reached_functions
-from graphs.pricing.alike import first_alike
 from graphs.pricing.grappler_costs import OpWork, estimate, with_defaults
 from graphs.pricing.inner_work import NO_INNER_WORK, InnerWork, TripCounts, joined, trip_counts
 from graphs.pricing.kernels import KernelTable, kernel_table
@@ -58,19 +57,20 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
     """Asks Grappler and the kernel registry about every node, and about those inside units."""
     table = kernel_table()
     nodes, library = flat.graph_def.node, flat.library
-    alike = first_alike(flat.graph_def, properties)
+    own = np.arange(len(nodes))
+    alike = own if properties.first is None else properties.first
     trips = trip_counts(flat, properties)
     bodies = unit_bodies(flat, properties) if nesting < MAX_NESTING else None
 
     def of_all(answer: Callable[[Any, str], bool]) -> dict[str, BoolArray]:
-        first = np.flatnonzero(alike == np.arange(len(alike)))
+        first = np.flatnonzero(alike == own)
         found = {t: np.zeros(len(nodes), bool) for t in DEVICE_TYPES}
         for device_type, each in found.items():
             each[first] = [answer(nodes[number], device_type) for number in first]
         return {device_type: each[alike] for device_type, each in found.items()}
 
     return NodeWork(
-        estimate(flat, properties, alike),
+        estimate(flat, properties),
         of_all(lambda node, device_type: runs_on(node, device_type, table, library)),
         of_all(table.launches),
         table.source,

@@ -104,6 +104,7 @@ class _Rewriting:
             shape_of=self.shape_of,
             dtype_of=self.dtype_of,
             bytes_of=self.bytes_of,
+            first=None,
         )
         return flat, properties
 

@@ -34,6 +34,8 @@ from rewrite.split.write_model import run_name, whole_name, written
 AN_OUTPUT = "it is an output of the step"
 """Why an op stays whole that stands for what a run fetches."""
 
+_Decided = tuple[FlatGraph, TensorProperties, Decisions]
+
 
 @dataclasses.dataclass(frozen=True)
 class SplitModel:
@@ -62,72 +64,100 @@ class SplitModel:
     outputs: Mapping[str, str]
 
 
+class StepToSplit:
+    """A model's step before it is split: what hangs on no number of shards is found once.
+
+    Attributes:
+      source: the model as it came.
+    """
+
+    def __init__(self, source: SourceModel) -> None:
+        """Reads nothing yet.
+
+        Args:
+          source: the model as it came.
+        """
+        self.source = source
+        self._opened: tuple[Mapping[str, str], FlatGraph] | None = None
+        self._readings: dict[bool, _Readings] = {}
+
+    def split(
+        self,
+        num_shards: int,
+        batch_axes: Mapping[str, int] | None = None,
+        sums_in_turn: bool = False,
+        place_of_shard: Sequence[Place] = (),
+    ) -> SplitModel:
+        """Splits it.
+
+        Args:
+          num_shards: M, at least 2.
+          batch_axes: {input: which axis is its batch}, as far as the user named them; the same in
+            all calls.
+          sums_in_turn, place_of_shard: see Decisions.
+
+        Raises:
+          UsageError: the step can't be split into so many parts, or is not in the model.
+        """
+        source, own = self.source, _own_graph(self.source)
+        readings = self._read(own, batch_axes, place_of_shard)
+        flat, properties, decisions = readings.best(num_shards)
+        decisions = dataclasses.replace(
+            decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
+        )
+        advice = (
+            f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: "
+            f"give more, or run the unsplit step, signature {whole_name(source)}; entries:"
+        )
+        taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
+        step = build_step(flat, properties, decisions, num_shards, advice, taken)
+        split = written(source, own, flat, step, readings.outputs)
+        return SplitModel(
+            given=source,
+            source=split,
+            fused=readings.fused,
+            flat=flat,
+            properties=decisions.properties,
+            decisions=decisions,
+            step=step,
+            num_shards=num_shards,
+            outputs=readings.outputs,
+        )
+
+    def decisions(
+        self, batch_axes: Mapping[str, int] | None = None, place_of_shard: Sequence[Place] = ()
+    ) -> Decisions:
+        """What would become of each op, into however many shards it were split.
+
+        Args:
+          batch_axes, place_of_shard: see split.
+
+        Raises:
+          UsageError: the step can't be split, or is not in the model.
+        """
+        return self._read(_own_graph(self.source), batch_axes, place_of_shard).best(2)[2]
+
+    def _read(
+        self, own: Any, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
+    ) -> _Readings:
+        source = self.source
+        if self._opened is None:
+            _require_own_step(source)
+            self._opened = _opened(source)
+        outputs, flat = self._opened
+        step = gathers_of_reads(flat) if ring_of(place_of_shard) else flat
+        is_other = step is not flat
+        if is_other not in self._readings:
+            told = told_batch_axes(source, flat.feeds, batch_axes or {})
+            self._readings[is_other] = _Readings(step, outputs, _open_axes(own, flat.feeds), told)
+        return self._readings[is_other]
+
+
 def split_model(
-    source: SourceModel,
-    num_shards: int,
-    batch_axes: Mapping[str, int] | None = None,
-    sums_in_turn: bool = False,
-    place_of_shard: Sequence[Place] = (),
+    source: SourceModel, num_shards: int, batch_axes: Mapping[str, int] | None = None
 ) -> SplitModel:
-    """Splits the run of a model.
-
-    Args:
-      source: the model as it came.
-      num_shards: M, at least 2.
-      batch_axes: {input: which axis is its batch}, as far as the user named them.
-      sums_in_turn, place_of_shard: see Decisions.
-
-    Raises:
-      UsageError: the step can't be split into so many parts, or is not in the model.
-    """
-    _require_own_step(source)
-    own = _own_graph(source)
-    outputs, step_source = with_outputs(source)
-    flat = flatten(
-        step_source.graph_def, source.feeds, step_source.fetches, open_conditionals=False
-    )
-    if ring_of(place_of_shard):
-        flat = gathers_of_reads(flat)
-    flat = merge_reads(flat)
-    properties = infer_known(flat)
-    kept_whole = dict.fromkeys(outputs, AN_OUTPUT)
-    told = told_batch_axes(source, flat.feeds, batch_axes or {})
-    fused = flat
-    flat, properties, decisions = _decided(flat, properties, own, told, num_shards, kept_whole)
-    decisions = dataclasses.replace(
-        decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
-    )
-    advice = (
-        f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: give "
-        f"more, or run the unsplit step, signature {whole_name(source)}; entries:"
-    )
-    taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
-    step = build_step(flat, properties, decisions, num_shards, advice, taken)
-    split = written(source, own, flat, step, outputs)
-    properties = decisions.properties
-    return SplitModel(source, split, fused, flat, properties, decisions, step, num_shards, outputs)
-
-
-def decided_unsplit(
-    source: SourceModel,
-    flat: FlatGraph,
-    properties: TensorProperties,
-    batch_axes: Mapping[str, int] | None = None,
-) -> Decisions:
-    """What would become of each op of a step, into however many shards it were split.
-
-    Args:
-      source: the model as it came.
-      flat: its step, opened as it is placed unsplit.
-      properties: of its tensors.
-      batch_axes: see split_model.
-
-    Raises:
-      UsageError: the step can't be split, or is not in the model.
-    """
-    _require_own_step(source)
-    told = told_batch_axes(source, flat.feeds, batch_axes or {})
-    return _decided(flat, properties, _own_graph(source), told, 2, {})[2]
+    """Splits the run of a model once, see StepToSplit."""
+    return StepToSplit(source).split(num_shards, batch_axes)
 
 
 def told_batch_axes(
@@ -175,41 +205,75 @@ def _open_axes(own: Any, feeds: Sequence[TensorSpec]) -> dict[str, list[int]]:
     return open_axes_of(declared, feeds)
 
 
-def _decided(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    own: Any,
-    told: Mapping[str, int],
-    num_shards: int,
-    kept_whole: Mapping[str, str],
-) -> tuple[FlatGraph, TensorProperties, Decisions]:
-    """The step, prepared, and the decisions for the reading of the inputs that splits most."""
-    open_axes = _open_axes(own, flat.feeds)
-    readings = candidates(flat.feeds, open_axes, told)
-    entries = f"a batch of {readings[0][0]} entries" if readings else "no batch of so many entries"
-    if readings and readings[0][0] < num_shards:
-        readings = []
-    best: tuple[FlatGraph, TensorProperties, Decisions] | None = None
-    for batch, axes in readings:
-        if batch < num_shards:
-            continue
-        step, tensors = decompose_norms(flat, properties, batch, axes)
-        decisions = None
-        if open_axes:
-            decisions = decide_open(step, tensors, batch, axes, open_axes, kept_whole)
-        if decisions is None:
-            decisions = decide(step, tensors, batch, axes, kept_whole)
-        if best is None or _num_split(decisions) > _num_split(best[2]):
-            best = step, tensors, decisions
-    if best is None:
-        sizes = ", ".join(f"{op_of(s.tensor)} {list(s.shape or ())}" for s in flat.feeds)
-        larger = "a larger --batch_size, " if open_axes else ""
-        raise UsageError(
+def _opened(source: SourceModel) -> tuple[Mapping[str, str], FlatGraph]:
+    """{Identity op of the step: the fetched tensor that it stands for}, and the opened step."""
+    outputs, made = with_outputs(source)
+    flat = flatten(made.graph_def, source.feeds, made.fetches, open_conditionals=False)
+    return outputs, flat
+
+
+class _Readings:
+    """A step, with its decisions for each axis that may be the batch's.
+
+    Attributes:
+      fused: the step.
+      outputs: {Identity op of the step: the fetched tensor that it stands for}.
+    """
+
+    def __init__(
+        self,
+        flat: FlatGraph,
+        outputs: Mapping[str, str],
+        open_axes: Mapping[str, Sequence[int]],
+        told: Mapping[str, int],
+    ) -> None:
+        """Decides nothing yet.
+
+        Args:
+          flat: the opened step.
+          outputs: see the attribute.
+          open_axes: {fed tensor: axes of any size}.
+          told: {fed tensor: axis} as the user said.
+        """
+        self.fused, self.outputs = merge_reads(flat), outputs
+        self._properties = infer_known(self.fused)
+        self._open_axes = open_axes
+        self._axes = candidates(flat.feeds, open_axes, told)
+        self._decided: dict[int, _Decided] = {}
+
+    def best(self, num_shards: int) -> _Decided:
+        """The reading that splits most, of those with so large a batch.
+
+        Raises:
+          UsageError: there is none.
+        """
+        if not self._axes or self._axes[0][0] < num_shards:
+            raise self._too_small(num_shards)
+        possible = [i for i, (batch, _) in enumerate(self._axes) if batch >= num_shards]
+        return max((self._at(i) for i in possible), key=lambda each: _num_split(each[2]))
+
+    def _at(self, number: int) -> _Decided:
+        if number not in self._decided:
+            batch, axes = self._axes[number]
+            step, tensors = decompose_norms(self.fused, self._properties, batch, axes)
+            kept_whole, decisions = dict.fromkeys(self.outputs, AN_OUTPUT), None
+            if self._open_axes:
+                decisions = decide_open(step, tensors, batch, axes, self._open_axes, kept_whole)
+            if decisions is None:
+                decisions = decide(step, tensors, batch, axes, kept_whole)
+            self._decided[number] = step, tensors, decisions
+        return self._decided[number]
+
+    def _too_small(self, num_shards: int) -> UsageError:
+        feeds, axes = self.fused.feeds, self._axes
+        entries = f"a batch of {axes[0][0]} entries" if axes else "no batch of so many entries"
+        sizes = ", ".join(f"{op_of(s.tensor)} {list(s.shape or ())}" for s in feeds)
+        larger = "a larger --batch_size, " if self._open_axes else ""
+        return UsageError(
             f"splitting the step into {num_shards} parts: found {entries}; the inputs are "
             f"{sizes or 'none'}; wanted --shards of at most the batch, {larger}or --batch_axis "
             "NAME=AXIS"
         )
-    return best
 
 
 def _num_split(decisions: Decisions) -> int:

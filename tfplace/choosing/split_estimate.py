@@ -20,11 +20,11 @@ from graphs.pricing.costs import kernel_seconds
 from graphs.problem import Problem
 from rewrite.split.decide import Decisions
 from rewrite.split.op_view import Split
-from rewrite.split.split_model import decided_unsplit
 from rewrite.split.states import Partial, Whole
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.preparing.shard_hosts import places_of_shards
 
 
 def least_steps(
@@ -40,7 +40,8 @@ def least_steps(
     if prepared.costs.source != "analytic":
         return {}
     try:
-        decisions = decided_unsplit(prepared.source, prepared.flat, prepared.properties, batch_axes)
+        places = places_of_shards(prepared.cluster, max(counts))
+        decisions = prepared.to_split.decisions(batch_axes, places)
     except TfplaceError:  # reading it says why
         return {}
     problem = prepared.problem

@@ -15,7 +15,7 @@ from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
-from rewrite.split.split_model import SplitModel, split_model, takes_any_batch, told_batch_axes
+from rewrite.split.split_model import SplitModel, StepToSplit, takes_any_batch, told_batch_axes
 from rewrite.split.states import Place
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
@@ -32,6 +32,7 @@ class LoadedModel:
       built: the opened graph as arrays.
       feeds: {tensor: array} of one run; large ones are made when they are read.
       split: how the run was split along its batch; None where it is as it came.
+      to_split: the model as it came, for other numbers of shards.
     """
 
     source: SourceModel
@@ -40,6 +41,7 @@ class LoadedModel:
     built: BuiltGraph
     feeds: Mapping[str, Any]
     split: SplitModel | None
+    to_split: StepToSplit
 
     @property
     def serves_any_batch(self) -> bool:
@@ -65,6 +67,7 @@ def load_model(
     options: ProblemOptions,
     place_of_shard: Sequence[Place] = (),
     on_split: Callable[[SourceModel], None] = lambda source: None,
+    to_split: StepToSplit | None = None,
 ) -> LoadedModel:
     """Loads a model, opens it, and finds or makes what is fed.
 
@@ -72,24 +75,17 @@ def load_model(
       options: which model, and into how many shards its step is split.
       place_of_shard: on which host and device each shard is likely to lie, if that is known.
       on_split: is given the model with the split step, as soon as there is one.
+      to_split: of the same model, where that was read before.
 
     Raises:
       ModelError, FeedError, UsageError: bad input.
     """
-    load_options = options.load
-    if options.feed_file is not None:  # the arrays to feed decide unknown dimensions
-        shapes = read_feed_shapes(options.feed_file)
-        load_options = dataclasses.replace(load_options, fed_shape=shapes)
-    source = load(options.model, load_options)
-    # What an earlier placement has written is forgotten: its order with its devices.
-    source = dataclasses.replace(source, graph_def=without_order(source.graph_def))
-    split = None
+    to_split = to_split or StepToSplit(_source(options))
+    source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     if options.num_shards > 1:
         in_order = options.order != "none"
-        split = split_model(
-            source, options.num_shards, options.batch_axes, in_order, place_of_shard
-        )
+        split = to_split.split(options.num_shards, options.batch_axes, in_order, place_of_shard)
         source = split.source
         on_split(source)
     # A made training step has rewritten the model's conditionals: their ops are not the model's.
@@ -103,7 +99,18 @@ def load_model(
         feeds = _made_up(split.flat, split.properties, source.feeds, options.seed)
     else:
         feeds = _made_up(flat, properties, source.feeds, options.seed)
-    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, split)
+    built = build_op_graph(flat, properties)
+    return LoadedModel(source, flat, properties, built, feeds, split, to_split)
+
+
+def _source(options: ProblemOptions) -> SourceModel:
+    """The model, without what an earlier placement has written: its order goes with its devices."""
+    load_options = options.load
+    if options.feed_file is not None:  # the arrays to feed decide unknown dimensions
+        shapes = read_feed_shapes(options.feed_file)
+        load_options = dataclasses.replace(load_options, fed_shape=shapes)
+    source = load(options.model, load_options)
+    return dataclasses.replace(source, graph_def=without_order(source.graph_def))
 
 
 def _made_up(

@@ -146,7 +146,8 @@ def prepare(
       before_pricing: called with the model, when it is read, and whether ops will be timed.
       trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
         is priced without.
-      unsplit: the step as it came, where its ops were timed; a split one's are priced by that.
+      unsplit: the same model, prepared before: it is not read again, and where the ops of its
+        step as it came were timed, a split one's are priced by that.
       on_split: is given the model with the split step before its ops are read, unless they will be
         timed.
 
@@ -161,7 +162,8 @@ def prepare(
     present = is_present(cluster)
     is_timed = present and trace and cluster.num_devices > 1
     places = places_of_shards(cluster, options.num_shards)
-    model = load_model(options, places, _nobody if is_timed else on_split)
+    to_split = None if unsplit is None else unsplit.to_split
+    model = load_model(options, places, _nobody if is_timed else on_split, to_split)
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     if present:

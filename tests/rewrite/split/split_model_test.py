@@ -11,7 +11,7 @@ from graphs.errors import UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.emit import emit
-from rewrite.split.split_model import split_model, takes_any_batch
+from rewrite.split.split_model import StepToSplit, split_model, takes_any_batch
 
 v1 = tf.compat.v1
 
@@ -174,6 +174,24 @@ def _trained(path, signature):
             if op.type == "VarHandleOp"
         }
         return {**values, **session.run(reads)}
+
+
+def test_each_number_of_shards_is_split_as_if_it_were_the_only_one(tmp_path):
+    source = load(_saved(tmp_path / "given", 8), LoadOptions())
+    hosts = [(0, 0), (0, 1), (1, 2), (1, 3)]  # the host and device of each shard
+    to_split = StepToSplit(source)
+    with pytest.raises(UsageError, match="into 9 parts"):
+        to_split.split(9)
+    for places in (hosts, [], hosts[:2], hosts):
+        num_shards = len(places) or 3
+        again = to_split.split(num_shards, place_of_shard=places)
+        alone = StepToSplit(source).split(num_shards, place_of_shard=places)
+        for one, other in ((again.source, alone.source), (again.step, alone.step)):
+            assert _serialized(one.graph_def) == _serialized(other.graph_def)
+
+
+def _serialized(graph_def):
+    return graph_def.SerializeToString(deterministic=True)
 
 
 def test_more_shards_than_entries_are_refused(tmp_path):

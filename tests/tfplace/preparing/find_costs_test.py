@@ -14,6 +14,7 @@ from graphs.building.shapes import infer
 from graphs.loading.load import load
 from graphs.placement import Infeasible
 from graphs.pricing.costs import Provenance
+from rewrite.split.split_model import StepToSplit
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.preparing import find_costs as module
@@ -42,7 +43,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     flat = flatten(source.graph_def, source.feeds, source.fetches)
     properties = infer(flat)
     feeds = {"x:0": np.ones((64, 128), np.float32)}
-    return LoadedModel(source, flat, properties, build_op_graph(flat, properties), feeds, None)
+    built = build_op_graph(flat, properties)
+    return LoadedModel(source, flat, properties, built, feeds, None, StepToSplit(source))
 
 
 def _never(*_: Any) -> Any:

@@ -101,7 +101,7 @@ def test_what_stays_whole_is_said_with_its_share():
 def test_one_shard_runs_nothing_of_the_splitting(tmp_path, monkeypatch):
     path = str(tmp_path / "model.pb")
     zoo.write(zoo.build("cifar10", "tiny", batch_size=2), path)
-    monkeypatch.setattr("tfplace.preparing.loaded_model.split_model", None)
+    monkeypatch.setattr("tfplace.preparing.loaded_model.StepToSplit.split", None)
     prepared = prepare(ProblemOptions(path, cluster="k80x2", num_shards=1), trace=False)
     assert prepared.split is None and prepared.source.split_graph is None
 
