@@ -14,7 +14,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.decide import decide
 from rewrite.split.norm_formulas import backward, forward
 from rewrite.split.norm_ops import Images, NewOps
@@ -110,7 +110,7 @@ class _Rewriting:
     def _name(self, name: str) -> str:
         if name.startswith("^"):
             return name
-        tensor = with_index(parse_input(name).tensor)
+        tensor = tensor_of(name)
         return self.replaced.get(tensor, name)
 
     def _take_apart(self, node: Any, origin: Origin) -> None:

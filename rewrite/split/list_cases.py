@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.list_facts import Element
 from rewrite.split.op_case import CaseInput, Shape
 from rewrite.split.op_view import Split
@@ -57,7 +57,7 @@ def of_rows(state: State) -> State:
 
 def _element_shape(known: Any, node: Any, state: State, sizes: Sequence[int]) -> Shape:
     """The shape of a list's elements where an op says it; what it leaves open is made up."""
-    inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+    inputs = [tensor_of(name) for name in data_inputs(node)]
     if node.op in ("TensorListSetItem", "TensorListPushBack"):
         op, _, index = inputs[-1].partition(":")
         shape: Shape = known.properties.shape_of[op][int(index)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input, tensor_of, with_index
 from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
@@ -104,7 +104,7 @@ def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str,
 
 
 def _tensor(name: str) -> str:
-    return name if name.startswith("^") else with_index(parse_input(name).tensor)
+    return name if name.startswith("^") else tensor_of(name)
 
 
 def _groups(fused: FlatGraph, chosen: set[str]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import parse_input, tensor_of
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
@@ -45,7 +45,7 @@ def users_of_tensors(flat: FlatGraph) -> dict[str, list[tuple[str, int]]]:
     for node in flat.graph_def.node:
         for position, name in enumerate(node.input):
             if not name.startswith("^"):
-                users[with_index(parse_input(name).tensor)].append((node.name, position))
+                users[tensor_of(name)].append((node.name, position))
     for fetch in flat.fetches:
         if ":" in fetch:
             users[fetch].append(("", 0))

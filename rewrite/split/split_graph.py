@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of, with_index
+from graphs.names import free_name, op_of, with_index
 from rewrite.split.build_step import SplitStep
 
 WHOLE_SCOPE = "whole"
@@ -145,10 +145,8 @@ def _bare(node: Any) -> Any:
 
 def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     """A scope like the one wanted that no op is called by or lies in."""
-    scope, taken = WHOLE_SCOPE, {name.partition("/")[0] for name in (*originals, *made)}
-    while scope in taken:
-        scope += "_"
-    return scope
+    taken = {name.partition("/")[0] for name in (*originals, *made)}
+    return free_name(WHOLE_SCOPE, taken)
 
 
 def _redirect(node: Any, whole_name: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of, parse_input, with_index
+from graphs.names import op_of, tensor_of
 from rewrite.split.across_shards import AcrossShards, Way
 from rewrite.split.decide import Decisions
 from rewrite.split.homes import Homes
@@ -60,7 +60,7 @@ class StepTensors:
 
     def whole(self, name: str) -> str:
         """The name of the whole tensor; its parts are joined or combined once."""
-        tensor = tensor_name(name)
+        tensor = tensor_of(name)
         if tensor not in self._whole:
             state = self._state_of_tensor[tensor]
             if state == WHOLE:  # it comes later, and closes a loop of TensorFlow 1
@@ -76,7 +76,7 @@ class StepTensors:
 
     def parts(self, name: str, state: State) -> Sequence[str]:
         """The name of what each shard's copy reads."""
-        tensor = tensor_name(name)
+        tensor = tensor_of(name)
         if state == WHOLE:
             return self._whole_for_each(tensor)
         if (tensor, state) not in self._parts:
@@ -214,11 +214,6 @@ class StepTensors:
         is_input = tensor in self._inputs and state.outer == 1
         name, way = _named(tensor, "relayed"), Way(home=0) if is_sent and is_input else None
         return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards, way)
-
-
-def tensor_name(name: str) -> str:
-    """ "op:i" of an input's name."""
-    return with_index(parse_input(name).tensor)
 
 
 def _apart(shape: Sequence[int], state: Sharded) -> list[int]:
