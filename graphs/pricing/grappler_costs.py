@@ -19,7 +19,7 @@ import numpy as np
 from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.host.child import ChildError, ask_child
+from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.op_graph import FloatArray, LongArray
 from graphs.pricing.alike import without_alike

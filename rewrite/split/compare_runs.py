@@ -12,7 +12,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.host.child import ChildError, ask_child
+from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import with_index
 from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs_messages import (

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.shapes import infer
-from graphs.host.child import ChildError
+from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.split import compare_runs as comparing
 from rewrite.split import wide_session
