@@ -9,7 +9,7 @@ copy of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.conditionals import opened_branches
@@ -41,18 +41,6 @@ def opened_callees(node: Any, library: Mapping[str, Any]) -> tuple[str, ...]:
     if callee is None:
         return tuple(branch.function for branch in opened_branches(node, library))
     return () if kept_whole(node, library[callee]) else (callee,)
-
-
-def references(node: Any, library: Mapping[str, Any]) -> Iterator[str]:
-    """All functions of the library that a node names: as its op or in an attribute."""
-    if node.op in library:
-        yield node.op
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func" and value.func.name in library:
-            yield value.func.name
-        elif kind == "list":
-            yield from (func.name for func in value.list.func if func.name in library)
 
 
 class CallGraph:

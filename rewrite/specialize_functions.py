@@ -19,13 +19,12 @@ from typing import Any
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.function_library import rename_references
+from graphs.function_library import referred_functions, rename_references
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,
     mark_as_copy,
     opened_callees,
-    references,
 )
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
@@ -109,7 +108,7 @@ class _Planner:
         for name in devices:
             if not callees.keys().isdisjoint(opened_callees(nodes[name], self.calls.library)):
                 continue  # a conditional whose branches have devices of their own
-            for function in references(nodes[name], self.calls.library):
+            for function in referred_functions([nodes[name]], self.calls.library):
                 if self._touches_reached(function):
                     bodies[function] = self._free_variant(function)
                     units.add(name)
@@ -129,10 +128,10 @@ class _Planner:
         if function not in self._touches:
             pending, seen = [function], {function}
             while pending:
-                for node in self.calls.body(pending.pop()):
-                    new = set(references(node, self.calls.library)) - seen
-                    seen |= new
-                    pending.extend(new)
+                nodes = self.calls.body(pending.pop())
+                new = set(referred_functions(nodes, self.calls.library)) - seen
+                seen |= new
+                pending.extend(new)
             self._touches[function] = not seen.isdisjoint(self.reached)
         return self._touches[function]
 
@@ -142,8 +141,7 @@ class _Planner:
             self._free[function] = None
             bodies = {
                 callee: self._free_variant(callee)
-                for node in self.calls.body(function)
-                for callee in references(node, self.calls.library)
+                for callee in referred_functions(self.calls.body(function), self.calls.library)
                 if self._touches_reached(callee)
             }
             self._free[function] = self._shared(_Variant(function, True, {}, {}, bodies, set()))

@@ -11,6 +11,7 @@ from typing import Any
 
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import named_functions
 from graphs.names import data_inputs, parse_input, source_of, with_index
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide import Decisions
@@ -77,7 +78,7 @@ def _case(
     name: str,
     sizes: tuple[int, ...],
 ) -> OpCase:
-    library = flat.graph_def.library if _calls(bare) else None
+    library = flat.graph_def.library if any(named_functions(bare)) else None
     return OpCase(
         name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes, sizes,
         answer.is_mean, library,
@@ -128,9 +129,3 @@ def _bare(node: Any) -> Any:
         if not name.startswith("_") or name == "_kernel":
             bare.attr[name].CopyFrom(value)
     return bare
-
-
-def _calls(node: Any) -> bool:
-    return any(
-        value.WhichOneof("value") == "func" or value.list.func for value in node.attr.values()
-    )
