@@ -62,7 +62,6 @@ def request_of(
     sizes: Sequence[int],
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
-    start: Mapping[str, np.ndarray],
     memory_bytes: float | None,
 ) -> CompareRequest:
     """What is run.
@@ -72,14 +71,12 @@ def request_of(
       sizes: entries of the batch in each shard.
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
-      start: {variable's op: value}, as far as they are known.
       memory_bytes: of the child; None for no limit.
     """
     return CompareRequest(
         StepRun(flat.graph_def.SerializeToString(), tuple(flat.fetches), {}),
         StepRun(step.graph_def.SerializeToString(), tuple(step.fetches), exact),
         {with_index(name): array for name, array in feeds.items()},
-        start,
         _NUM_STEPS,
         sizes,
         copied_tensors(flat, properties, decisions, step, sizes),

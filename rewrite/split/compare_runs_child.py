@@ -94,7 +94,7 @@ def _finite_run(given: WideStep, request: CompareRequest) -> tuple[Values, Value
     best: tuple[Values, Values] | None = None
     fewest = 0
     for is_signed in (True, False):
-        start = random_start(given.variables, request.start, is_signed)
+        start = random_start(given.variables, is_signed)
         values = _run(given, request, request.given.fetches, start)
         bad = sum(not is_finite(value) for value in values.values())
         if best is None or bad < fewest:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
@@ -24,19 +23,14 @@ def pairs(
     chosen = set()
     for name in wanted:
         node = flat.nodes[name]
-        shape = properties.shape_of[op_of_input(node, 0)[0]][op_of_input(node, 0)[1]]
+        images = parse_input(node.input[0])
+        shape = properties.shape_of[images.op][images.output]
         if node.op not in NORMS or shape is None or min(shape) < 1:
             continue
         readers, is_apart = _readers_of_reserved(flat, users, name)
         if is_apart and readers <= training:
             chosen |= {name, *readers}
     return chosen
-
-
-def op_of_input(node: Any, position: int) -> tuple[str, int]:
-    """The op and its output that an op reads."""
-    source = parse_input(node.input[position])
-    return source.op, source.output
 
 
 def users_of_tensors(flat: FlatGraph) -> dict[str, list[tuple[str, int]]]:

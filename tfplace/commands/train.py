@@ -44,7 +44,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     def keep(checkpoint: Checkpoint) -> None:
         if kept is not None:
-            write_checkpoint(str(kept), checkpoint, overwrite=True)
+            write_checkpoint(str(kept), checkpoint)
 
     progress = progress_for(values.verbosity)
     with (
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         if start is not None:
             progress.say(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
         result = train(recipe, limits, start, progress.say, CONFIG, keep)
-        write_checkpoint(values.output, result.checkpoint, overwrite=True)
+        write_checkpoint(values.output, result.checkpoint)
     checkpoint = result.checkpoint
     facts: dict[str, Any] = {
         "output": values.output,

@@ -14,7 +14,7 @@ from tfplace.report.report import SCHEMA_VERSION, plain
 from tfplace.report.sentences import bound_text
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_report import print_prediction
-from tfplace.simulation.prediction import best_of_prediction, prediction_of
+from tfplace.simulation.prediction import Best, prediction_of
 from tfplace.units_text import seconds_text
 from tfplace.version import __version__
 
@@ -31,7 +31,7 @@ def solved_to_json(
       placement: the file with the placement, or None.
     """
     problem, searched, bound = solved.problem, solved.searched, solved.lower_bound_seconds
-    best = best_of_prediction(prediction_of(solved.placed))
+    best = Best.of(solved.placed)
     devices = zip(
         problem.device_names,
         problem.device_types,
