@@ -45,16 +45,11 @@ def of_bounded_sizes(flat: Any, first: Decisions, second: Decisions) -> set[str]
         flat.graph_def.node,
         (first.batch, second.batch),
         tuple(each.values.value for each in both),
-        tuple(lambda t, each=each: _shape(each, t) for each in both),  # type: ignore[misc]
+        tuple(each.properties.shape for each in both),
         tuple(each.answer_of_op for each in both),
         first.state_of_tensor,
     )
     return graph.found({}, set())
-
-
-def _shape(decisions: Decisions, tensor: str) -> Shape:
-    op, _, index = tensor.partition(":")
-    return decisions.properties.shape_of[op][int(index)]
 
 
 class _Graph:

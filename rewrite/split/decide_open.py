@@ -152,8 +152,7 @@ def _is_open_elsewhere(
     """Whether a tensor whose parts are taken apart by their shape has no such fixed shape."""
     if not isinstance(state, Sharded) or state.outer == 1:
         return False
-    op, _, index = tensor.partition(":")
-    shapes = [each.shape_of[op][int(index)] or () for each in (properties, other)]
+    shapes = [each.shape(tensor) or () for each in (properties, other)]
     return [s for a, s in enumerate(shapes[0]) if a != state.axis] != [
         s for a, s in enumerate(shapes[1]) if a != state.axis
     ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.names import data_inputs, parse_input, tensor_of
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.decide import decide
 from rewrite.split.norm_formulas import backward, forward
 from rewrite.split.norm_ops import Images, NewOps
@@ -116,8 +116,8 @@ class _Rewriting:
     def _take_apart(self, node: Any, origin: Origin) -> None:
         inputs = [self._name(name) for name in data_inputs(node)]
         controls = [name for name in node.input if name.startswith("^")]
-        op, output, _ = parse_input(node.input[0])
-        shape, dtype = self.properties.shape_of[op][output], self.properties.dtype_of[op][output]
+        images = node.input[0]
+        shape, dtype = self.properties.shape(images), self.properties.dtype(images)
         assert shape is not None
         for table in (self.shape_of, self.dtype_of, self.bytes_of):
             del table[node.name]  # type: ignore[attr-defined]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, tensor_of
+from graphs.names import tensor_of
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
@@ -23,8 +23,7 @@ def pairs(
     chosen = set()
     for name in wanted:
         node = flat.nodes[name]
-        images = parse_input(node.input[0])
-        shape = properties.shape_of[images.op][images.output]
+        shape = properties.shape(node.input[0])
         if node.op not in NORMS or shape is None or min(shape) < 1:
             continue
         readers, is_apart = _readers_of_reserved(flat, users, name)

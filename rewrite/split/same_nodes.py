@@ -10,7 +10,7 @@ from typing import Any
 
 from graphs import op_types
 from graphs.function_library import library_of
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
@@ -67,7 +67,7 @@ def origin(nodes: Mapping[str, Any], tensor: str) -> str:
     source = parse_input(tensor)
     for _ in nodes:
         if nodes[source.op].op not in PASSING:
-            return with_index(source.tensor)
+            return source.tensor
         source = parse_input(data_inputs(nodes[source.op])[source.output])
     raise RewriteError(f"reading the written step: {tensor!r} is handed on in a circle")
 
