@@ -75,8 +75,8 @@ class NumbersFound:
         return sorted(told, key=lambda each: each.shards)
 
     def steps_read(self) -> StepsRead | None:
-        """All steps that were read; None where none is split."""
-        steps = {shards: each.prepared for shards, each in self.found.items()}
+        """All steps that were read, the fastest first; None where none is split."""
+        steps = {each.shards: each.prepared for each in self.fastest_first()}
         batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
         if not batches:
             return None
