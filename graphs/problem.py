@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from graphs.cluster import task_of
 from graphs.executor_model import ExecutorModel
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
@@ -64,8 +65,8 @@ class Problem:
 
     @property
     def device_tasks(self) -> list[str]:
-        """[D] the task of each device, as "/job:worker/task:1"; empty where it has none."""
-        return [name.partition("/device:")[0] for name in self.device_names]
+        """[D] the task of each device; see `task_of`."""
+        return [task_of(name) for name in self.device_names]
 
     def usable_bytes(self) -> FloatArray:
         """f8[D]: memory minus reserve; a peak above it is infeasible."""
