@@ -20,6 +20,7 @@ from typing import Any
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
 from graphs.function_library import referred_functions, rename_references
+from graphs.reached import reached
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,
@@ -126,13 +127,11 @@ class _Planner:
     def _touches_reached(self, function: str) -> bool:
         """Whether the function, or what it refers to, also is a body that gets devices."""
         if function not in self._touches:
-            pending, seen = [function], {function}
-            while pending:
-                nodes = self.calls.body(pending.pop())
-                new = set(referred_functions(nodes, self.calls.library)) - seen
-                seen |= new
-                pending.extend(new)
-            self._touches[function] = not seen.isdisjoint(self.reached)
+            referred = reached(
+                [function],
+                lambda name: referred_functions(self.calls.body(name), self.calls.library),
+            )
+            self._touches[function] = not referred.keys().isdisjoint(self.reached)
         return self._touches[function]
 
     def _free_variant(self, function: str) -> _Variant:

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphs.flat_graph import FlatGraph
 from graphs.names import free_name, op_of, with_index
+from graphs.reached import reached
 from rewrite.split.build_step import SplitStep
 
 WHOLE_SCOPE = "whole"
@@ -126,13 +127,11 @@ def _moved(
     for name, reads in shared.items():
         for each in reads:
             readers[each].add(name)
-    todo = list(moved)
-    while todo:
-        name = todo.pop()
-        more = readers[name] | loops.get(flat.unit_of_node.get(name, ""), set())
-        todo += more - moved
-        moved |= more
-    return moved
+    return set(
+        reached(
+            moved, lambda name: readers[name] | loops.get(flat.unit_of_node.get(name, ""), set())
+        )
+    )
 
 
 def _bare(node: Any) -> Any:
