@@ -64,6 +64,12 @@ class Problem:
         return len(self.device_names)
 
     @property
+    def num_groups(self) -> int:
+        """Units that can be placed apart: colocation groups and single ops."""
+        group = self.graph.colocation_group
+        return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
+
+    @property
     def device_tasks(self) -> list[str]:
         """[D] the task of each device; see `task_of`."""
         return [task_of(name) for name in self.device_names]

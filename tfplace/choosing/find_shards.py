@@ -60,17 +60,18 @@ from tfplace.simulation.simulated import simulated
 FIRST_SHARE = 0.06
 """Of the budget, for the first search of each number of shards."""
 MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
-"""Of the budget, by when another number's first search has to begin: the best one needs the rest.
-A shard for each device is so often the best that it may take longer."""
+"""Shares of the budget after which no other number's first search begins, since the best number
+needs the rest; FOR_EACH_DEVICE holds for one shard a device, which is often the best."""
 PROMISING, PROMISED_SECONDS = 4.0, 30.0
-"""Where the work of a shard for each device takes so many times less than the best unsplit step,
-reading it may take the budget and so much longer, whatever was used: no other search gains that."""
+"""If one shard a device promises, by its work alone, a step that is PROMISING times faster than the
+best unsplit one, reading it may take the whole budget and PROMISED_SECONDS more: no other search
+gains as much."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
 LOOK_SHARE, MOST_LOOKS = 0.05, 2
-"""Before a number is read that a better unsplit step would rule out, that step is searched on, for
-so much of the budget, so often."""
+"""If a better unsplit step would rule a number out, the unsplit step is searched for LOOK_SHARE of
+the budget before that number is read; MOST_LOOKS times at most."""
 
 SERVED = "not tried: it serves batches of any size; split, it takes none smaller than its shards"
 
@@ -203,7 +204,7 @@ class ShardSearch:
         passed: Sequence[int],
         least: Mapping[int, float],
     ) -> bool:
-        """Whether a number is not worth a try if the unsplit step is as fast as it may be."""
+        """Whether a number would not be worth a try if the unsplit step came down to its bound."""
         if self._long is None or self._options.max_trials is not None or 1 not in least:
             return False
         hoped = {**steps, 1: min(steps[1], least[1])}
@@ -292,7 +293,7 @@ class ShardSearch:
         return answer
 
     def _look(self, seconds: float) -> None:
-        """So much more of the long search, on all cores."""
+        """Goes on with the long search for so many seconds, on all cores."""
         assert self._long is not None
         end = time.monotonic() + seconds
         with self._progress.working():
@@ -372,7 +373,7 @@ class ShardSearch:
 
 
 def _work_of_devices(problem: Problem) -> list[float]:
-    """Seconds of all ops that any of the devices which work is spread over could do, on each."""
+    """[W] seconds on each working device of all ops that have a kernel on every one of them."""
     seconds = problem.op_seconds[:, working_devices(problem)]
     total: list[float] = seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
     return total

@@ -123,7 +123,7 @@ class _Until:
 
 
 class _Beginning(_Until):
-    """One for which the search that asks it is only the beginning."""
+    """A PacedPolicy that paces itself for more time than the search that asks it has."""
 
     def __init__(self, policy: Annealing, left: Callable[[], Limits]) -> None:
         super().__init__(policy, lambda: False)

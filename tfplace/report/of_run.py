@@ -139,7 +139,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "mode": source.mode,
         "step_origin": source.step_origin,
         "num_ops": prepared.problem.num_ops,
-        "num_groups": prepared.num_groups,
+        "num_groups": prepared.problem.num_groups,
         "trainable_bytes": source.trainable_bytes,
         "guessed": list(source.guessed),
         "matched": list(prepared.matched),

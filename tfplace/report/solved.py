@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.by_devices import by_devices
-from tfplace.choosing.solve import Solved, SolveOptions, num_groups
+from tfplace.choosing.solve import Solved, SolveOptions
 from tfplace.report.of_run import search_facts
 from tfplace.report.report import SCHEMA_VERSION, plain
 from tfplace.report.sentences import bound_text
@@ -47,7 +47,7 @@ def solved_to_json(
             "problem": {
                 "path": path,
                 "num_ops": problem.num_ops,
-                "num_groups": num_groups(problem),
+                "num_groups": problem.num_groups,
             },
             "cluster": {
                 "communication": problem.communication,
