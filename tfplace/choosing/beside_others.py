@@ -41,7 +41,7 @@ CONTEST_SHARE = 0.45
 """Of the time for real runs, at most; rounds and the comparison with given and single have the
 rest."""
 CONTEST_SECONDS = 6.0
-"""Of steps, at most, unless five of each take longer; with twice as long, rounds had no time left."""
+"""Of steps, at most, unless five of each take longer; twice as many left rounds no time."""
 CLOSE = 1.3
 """Another number of shards is timed if its predicted step is at most so many times the best one."""
 
