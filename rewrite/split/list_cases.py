@@ -16,7 +16,7 @@ from rewrite.split.op_view import Split
 from rewrite.split.states import WHOLE, Listed, State
 
 _LENGTH = 4
-"""Of what is not known before the run."""
+"""The size that is made up for a dimension that is not known before the run."""
 
 
 def list_input(known: Any, node: Any, tensor: str, state: State, sizes: Sequence[int]) -> CaseInput:

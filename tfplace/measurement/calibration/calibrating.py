@@ -41,9 +41,9 @@ from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
 
-# Shares of the budget for each stage.
 SURELY_BUSY = 2.0 * BUSY_MACHINE_SHARE
-"""The share of the machine that others use, after which nothing more need be measured."""
+"""If others use this share of the machine, a calibration ends at once."""
+# Shares of the budget for each stage.
 _SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.5, "rule": 0.03, "memory": 0.12}
 
 
