@@ -76,10 +76,7 @@ class Problem:
 
     def usable_bytes(self) -> FloatArray:
         """f8[D]: memory minus reserve; a peak above it is infeasible."""
-        usable: FloatArray = self.device_memory_bytes.astype(np.float64) * (
-            1.0 - self.memory_reserve
-        )
-        return usable
+        return self.device_memory_bytes.astype(np.float64) * (1.0 - self.memory_reserve)
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """bool[N, D], read-only: where an op may lie, by kernel and pin, its group's too.

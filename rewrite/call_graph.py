@@ -55,8 +55,7 @@ class CallGraph:
 
     def body(self, function: str) -> Sequence[Any]:
         """The NodeDefs of a function, or of the main graph for ""."""
-        nodes: Sequence[Any] = self.library[function].node_def if function else self._main
-        return nodes
+        return self.library[function].node_def if function else self._main
 
     def nodes(self, function: str) -> Mapping[str, Any]:
         """{name: NodeDef} of a body."""

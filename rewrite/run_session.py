@@ -95,5 +95,4 @@ def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any
                     if handle.dtype == tf.resource
                     else tf.raw_ops.Identity(input=handle)
                 )
-    values: dict[str, Any] = session.run(reads) if reads else {}
-    return values
+    return session.run(reads) if reads else {}

@@ -42,8 +42,7 @@ def compare_runs(request: CompareRequest, seconds: float) -> RunsCompared:
     if size > _MOST_BYTES:
         return RunsCompared(why_not=f"its graph has {size / 2**30:.1f} GiB")
     try:
-        answer: RunsCompared = ask_child(_CHILD, request, seconds)
-        return answer
+        return ask_child(_CHILD, request, seconds)
     except ChildError as error:
         before = error.last_message
         phase = before.phase if before is not None else ""

@@ -59,8 +59,7 @@ def _element_shape(known: Any, node: Any, state: State, sizes: Sequence[int]) ->
     """The shape of a list's elements where an op says it; what it leaves open is made up."""
     inputs = [tensor_of(name) for name in data_inputs(node)]
     if node.op in ("TensorListSetItem", "TensorListPushBack"):
-        shape: Shape = known.properties.shape(inputs[-1])
-        return shape
+        return known.properties.shape(inputs[-1])
     said = None
     if node.op in ("TensorListReserve", "EmptyTensorList"):
         said = known.values.value(inputs[0])

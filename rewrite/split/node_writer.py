@@ -132,5 +132,4 @@ class NodeWriter:
 def _number(dtype: Any) -> int:
     import tensorflow as tf
 
-    number: int = tf.as_dtype(dtype).as_datatype_enum
-    return number
+    return tf.as_dtype(dtype).as_datatype_enum

@@ -77,8 +77,7 @@ def _bare(node: Any) -> bytes:
     for name, value in node.attr.items():
         if not name.startswith("_"):
             bare.attr[name].CopyFrom(value)
-    written: bytes = bare.SerializeToString(deterministic=True)
-    return written
+    return bare.SerializeToString(deterministic=True)
 
 
 def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str, str]:
@@ -208,5 +207,4 @@ def _cut_out(
         inputs = [_tensor(each) for each in data_inputs(node)]
         node.input[:] = [names.get(tensor, tensor) for tensor in inputs]
         todo += [op_of(tensor) for tensor in inputs if tensor not in names]
-    written: bytes = graph_def.SerializeToString()
-    return written
+    return graph_def.SerializeToString()

@@ -34,8 +34,7 @@ def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpC
 
 def bodies_of(answer: Answer) -> Mapping[str, Any]:
     """{attribute: what becomes of the function that it names} of an op that runs functions."""
-    bodies: Mapping[str, Any] = getattr(answer, "bodies", {})
-    return bodies
+    return getattr(answer, "bodies", {})
 
 
 def _keyed(

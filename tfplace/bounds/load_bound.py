@@ -143,8 +143,7 @@ def least_costs(seconds: FloatArray, weights: DualWeights) -> FloatArray:
     """f8[N]: min_k w_k seconds[n, k] of each op, what it takes at least of the weighted devices."""
     with np.errstate(invalid="ignore"):  # a weight of 0 times inf
         cost = np.where(np.isinf(seconds), np.inf, weights.per_second * seconds)
-    least: FloatArray = cost.min(axis=1)
-    return least
+    return cost.min(axis=1)
 
 
 def may_fit(load: Load) -> bool:

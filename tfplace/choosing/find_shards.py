@@ -375,5 +375,4 @@ class ShardSearch:
 def _work_of_devices(problem: Problem) -> list[float]:
     """[W] seconds on each working device of all ops that have a kernel on every one of them."""
     seconds = problem.op_seconds[:, working_devices(problem)]
-    total: list[float] = seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
-    return total
+    return seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()

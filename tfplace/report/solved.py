@@ -38,7 +38,7 @@ def solved_to_json(
         problem.device_memory_bytes.tolist(),
         strict=True,
     )
-    found: dict[str, Any] = plain(
+    return plain(
         {
             "schema_version": SCHEMA_VERSION,
             "tfplace_version": __version__,
@@ -69,7 +69,6 @@ def solved_to_json(
             "placement": placement,
         }
     )
-    return found
 
 
 def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console) -> None:
