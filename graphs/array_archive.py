@@ -68,8 +68,7 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
     with archive.open(info) as member:
         _require_content(member, info)
     with archive.open(info) as member:
-        array: np.ndarray = np.lib.format.read_array(member, allow_pickle=False)
-        return array
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _require_content(member: IO[bytes], info: zipfile.ZipInfo) -> None:

@@ -62,6 +62,15 @@ class Device:
         """The host part of the address, or the network card; empty on this host."""
         return self.address.rpartition(":")[0] or self.network
 
+    @property
+    def task(self) -> str:
+        return task_of(self.name)
+
+
+def task_of(device_name: str) -> str:
+    """The task of a device, as "/job:worker/task:1"; empty where its name has none."""
+    return device_name.partition("/device:")[0]
+
 
 @dataclasses.dataclass(frozen=True)
 class TransferWork:

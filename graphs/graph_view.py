@@ -12,6 +12,7 @@ from graphs.errors import FetchError, ModelError
 from graphs.function_library import library_of
 from graphs.host.did_you_mean import nearest
 from graphs.names import op_of, source_of
+from graphs.reached import reached
 
 
 class GraphView:
@@ -58,29 +59,14 @@ class GraphView:
         for fetch in fetches:
             if op_of(fetch) not in self.nodes:
                 self.check_tensor(fetch, "fetch")
-        pending = [op_of(fetch) for fetch in fetches]
-        reached = dict.fromkeys(pending)
-        while pending:
-            name = pending.pop()
-            if name in fed:
-                continue
-            for source in self.nodes[name].input:
-                op = op_of(source)
-                if op not in reached:
-                    reached[op] = None
-                    pending.append(op)
-        return reached
+        return reached(
+            map(op_of, fetches),
+            lambda name: () if name in fed else map(op_of, self.nodes[name].input),
+        )
 
     def descendants(self, ops: Iterable[str]) -> set[str]:
         """`ops` and everything that uses or waits for them, directly or not."""
-        pending = list(ops)
-        reached = set(pending)
-        while pending:
-            for user in self.users[pending.pop()]:
-                if user not in reached:
-                    reached.add(user)
-                    pending.append(user)
-        return reached
+        return set(reached(ops, self.users.__getitem__))
 
     def variable_of(self, tensor: str) -> str:
         """The variable op whose handle or reference a tensor is; empty for any other tensor."""

@@ -7,7 +7,7 @@ In the main graph an input is "op" (output 0), "op:1" or "^op" (control). In a f
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Container, Mapping
 from typing import Any, NamedTuple
 
 SHARD = re.compile(r"/shard_(\d+)_*(?=/|$)")
@@ -69,6 +69,18 @@ def parse_input(name: str) -> InputName:
 def op_of(name: str) -> str:
     """The op of an input, fetch or feed name, in a main graph or a function body."""
     return name.lstrip("^").partition(":")[0]
+
+
+def tensor_of(name: str) -> str:
+    """ "op:i" of a data input's name in a main graph."""
+    return parse_input(name).tensor
+
+
+def free_name(wanted: str, taken: Container[str]) -> str:
+    """The name, with underscores behind it where it is taken."""
+    while wanted in taken:
+        wanted += "_"
+    return wanted
 
 
 def with_index(tensor: str) -> str:

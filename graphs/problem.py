@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from graphs.cluster import task_of
 from graphs.executor_model import ExecutorModel
 from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 
@@ -63,16 +64,19 @@ class Problem:
         return len(self.device_names)
 
     @property
+    def num_groups(self) -> int:
+        """Units that can be placed apart: colocation groups and single ops."""
+        group = self.graph.colocation_group
+        return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
+
+    @property
     def device_tasks(self) -> list[str]:
-        """[D] the task of each device, as "/job:worker/task:1"; empty where it has none."""
-        return [name.partition("/device:")[0] for name in self.device_names]
+        """[D] the task of each device; see `task_of`."""
+        return [task_of(name) for name in self.device_names]
 
     def usable_bytes(self) -> FloatArray:
         """f8[D]: memory minus reserve; a peak above it is infeasible."""
-        usable: FloatArray = self.device_memory_bytes.astype(np.float64) * (
-            1.0 - self.memory_reserve
-        )
-        return usable
+        return self.device_memory_bytes.astype(np.float64) * (1.0 - self.memory_reserve)
 
     def allowed(self) -> npt.NDArray[np.bool_]:
         """bool[N, D], read-only: where an op may lie, by kernel and pin, its group's too.

@@ -16,9 +16,10 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
-from graphs.host.child import connect_to_parent
 from graphs.host.freed_memory import give_back
+from graphs.host.parent import connect_to_parent
 from graphs.names import op_of, with_index
+from graphs.reached import reached
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
 from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
@@ -191,15 +192,10 @@ def _saver(graph: tf.Graph, variables: Iterable[Variable]) -> Any:
 def _table_initializers(graph: tf.Graph, init_ops: Iterable[str]) -> list[tf.Operation]:
     """Finds the ops that fill lookup tables, which must run at each load; variables are saved."""
     initializers = list(v1.get_collection(v1.GraphKeys.TABLE_INITIALIZERS))
-    pending = [graph.get_operation_by_name(op_of(name)) for name in init_ops]
-    seen = set(pending)
-    while pending:
-        op = pending.pop()
+    starts = [graph.get_operation_by_name(op_of(name)) for name in init_ops]
+    for op in reached(starts, lambda op: [*op.control_inputs, *(t.op for t in op.inputs)]):
         if op.type.startswith(("InitializeTable", "LookupTableImport")) and op not in initializers:
             initializers.append(op)
-        sources = {*op.control_inputs, *(tensor.op for tensor in op.inputs)} - seen
-        seen |= sources
-        pending.extend(sources)
     return initializers
 
 

@@ -9,7 +9,7 @@ copy of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.conditionals import opened_branches
@@ -43,18 +43,6 @@ def opened_callees(node: Any, library: Mapping[str, Any]) -> tuple[str, ...]:
     return () if kept_whole(node, library[callee]) else (callee,)
 
 
-def references(node: Any, library: Mapping[str, Any]) -> Iterator[str]:
-    """All functions of the library that a node names: as its op or in an attribute."""
-    if node.op in library:
-        yield node.op
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func" and value.func.name in library:
-            yield value.func.name
-        elif kind == "list":
-            yield from (func.name for func in value.list.func if func.name in library)
-
-
 class CallGraph:
     """The bodies of a GraphDef by the functions' names; the main graph is called ""."""
 
@@ -67,8 +55,7 @@ class CallGraph:
 
     def body(self, function: str) -> Sequence[Any]:
         """The NodeDefs of a function, or of the main graph for ""."""
-        nodes: Sequence[Any] = self.library[function].node_def if function else self._main
-        return nodes
+        return self.library[function].node_def if function else self._main
 
     def nodes(self, function: str) -> Mapping[str, Any]:
         """{name: NodeDef} of a body."""

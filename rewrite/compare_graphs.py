@@ -101,7 +101,7 @@ def _same_nodes(function: str, given: Any, placed: Any) -> None:
             f"comparing {function or 'the main graph'!r}: {len(given)} ops became {len(placed)}"
         )
     for before, after in zip(given, placed, strict=True):
-        if before != after and _bytes(before) != _bytes(after):
+        if not same_content(before, after):
             raise RewriteError(
                 f"comparing {op_path(function, before.name)!r}: more than its device changed"
             )
@@ -130,8 +130,7 @@ def _same_gradients(given: Any, placed: Any, copies: Mapping[str, str]) -> None:
 def _equal(given: Any, placed: Any, name: str) -> bool:
     if getattr(given, name) == getattr(placed, name):
         return True
-    one, other = (_only(message, name) for message in (given, placed))
-    return _bytes(one) == _bytes(other)
+    return same_content(*(_only(message, name) for message in (given, placed)))
 
 
 def _only(message: Any, name: str) -> Any:
@@ -144,10 +143,12 @@ def _only(message: Any, name: str) -> Any:
     return result
 
 
-def _bytes(message: Any) -> bytes:
-    """What can be compared where a message holds a NaN, which equals nothing."""
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content
+def same_content(one: Any, other: Any) -> bool:
+    """Whether two messages are equal; a NaN in both of them is."""
+    if one == other:
+        return True
+    content = [message.SerializeToString(deterministic=True) for message in (one, other)]
+    return bool(content[0] == content[1])
 
 
 def _edges(node: Any) -> tuple[list[str], frozenset[str]]:
@@ -156,7 +157,7 @@ def _edges(node: Any) -> tuple[list[str], frozenset[str]]:
 
 
 def _same_attribute(given: Any, placed: Any, calls: Mapping[str, str]) -> bool:
-    if given == placed or _bytes(given) == _bytes(placed):
+    if same_content(given, placed):
         return True
     if given.WhichOneof("value") != "func" or placed.WhichOneof("value") != "func":
         return False

@@ -169,8 +169,7 @@ def serialized(message: Any, doing: str, advice: str) -> bytes:
             f"{doing}: its graph takes {size} bytes, and a protocol buffer has at most 2 GiB; "
             f"{advice}"
         )
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content
+    return message.SerializeToString(deterministic=True)
 
 
 def _write_saved_model(saved_model: Any, made: Path) -> None:
@@ -221,8 +220,7 @@ def _graph_file(
         for node in result.node:
             node.device = device_of_op.get(node.name, "")
         result = AddOrder(known_order(result, order))(result).graph_def
-    content: bytes = result.SerializeToString(deterministic=True)
-    return content
+    return result.SerializeToString(deterministic=True)
 
 
 def _write_extra(made: Path, extra_files: Mapping[str, bytes], graph: bytes) -> None:

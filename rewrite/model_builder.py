@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError
-from graphs.host.child import AskedChild, ChildError
+from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import ClearDevices

@@ -16,6 +16,7 @@ from graphs import op_types
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
+from graphs.reached import reached
 
 LEAST_NODES = 40_000
 """Of fewer nodes TensorFlow takes in all in a few seconds."""
@@ -118,14 +119,8 @@ def import_order(nodes: Sequence[Any]) -> list[int] | None:
 
 def _ancestors(nodes: Mapping[str, Any], ops: Iterable[str]) -> set[str]:
     """Ops, and everything that they read or wait for, of those that are in the graph."""
-    found: set[str] = set()
-    todo = list(ops)
-    while todo:
-        op = todo.pop()
-        if op in nodes and op not in found:
-            found.add(op)
-            todo += [op_of(name.removeprefix("^")) for name in nodes[op].input]
-    return found
+    found = reached(ops, lambda op: map(op_of, nodes[op].input) if op in nodes else ())
+    return found.keys() & nodes.keys()
 
 
 def _keep_beside(node: Any, stands_for: Mapping[str, str]) -> None:

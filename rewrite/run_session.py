@@ -19,16 +19,13 @@ ASSIGN_SCOPE = "tfplace_assign"
 _RANDOM_SCALE = 0.05
 
 
-def initialize(
-    session: Any, initialization: Initialization, variables: Sequence[Variable], seed: int = 0
-) -> None:
+def initialize(session: Any, initialization: Initialization, variables: Sequence[Variable]) -> None:
     """Runs the init ops, restores the checkpoint, and fills what neither of them covers.
 
     Args:
       session: with the graph that the names are of.
       initialization: what to run and to feed.
       variables: all of the graph; those named random_variables get N(0, 0.05) values.
-      seed: of these.
     """
     if initialization.init_ops:
         assets = {with_index(name): path for name, path in initialization.asset_feeds.items()}
@@ -38,7 +35,7 @@ def initialize(
         prefix = {with_index(initialization.filename_tensor): initialization.checkpoint_prefix}
         restore_op = op_of(initialization.restore_op)
         session.run(session.graph.get_operation_by_name(restore_op), prefix)
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     uncovered = [v for v in variables if v.name in initialization.random_variables]
     write_variables(session, uncovered, {v.op: _random_value(v, rng) for v in uncovered})
 
@@ -98,5 +95,4 @@ def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any
                     if handle.dtype == tf.resource
                     else tf.raw_ops.Identity(input=handle)
                 )
-    values: dict[str, Any] = session.run(reads) if reads else {}
-    return values
+    return session.run(reads) if reads else {}

@@ -2,15 +2,14 @@
 
 from collections.abc import Container
 
+from graphs.names import free_name
+
 _WHOLE_SUFFIX = "_whole"
 
 
 def whole_signature(name: str, signatures: Container[str]) -> str:
     """The signature of a split step's unsplit one, NAME_whole, beside a model's own signatures."""
-    whole = f"{name}{_WHOLE_SUFFIX}"
-    while whole in signatures:
-        whole += "_"
-    return whole
+    return free_name(f"{name}{_WHOLE_SUFFIX}", signatures)
 
 
 def run_signature(mode: str) -> str:

@@ -19,13 +19,13 @@ from typing import Any
 
 from graphs.errors import ModelError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.function_library import rename_references
+from graphs.function_library import referred_functions, rename_references
+from graphs.reached import reached
 from rewrite.annotate_devices import device_of_place, known_places
 from rewrite.call_graph import (
     CallGraph,
     mark_as_copy,
     opened_callees,
-    references,
 )
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
@@ -109,7 +109,7 @@ class _Planner:
         for name in devices:
             if not callees.keys().isdisjoint(opened_callees(nodes[name], self.calls.library)):
                 continue  # a conditional whose branches have devices of their own
-            for function in references(nodes[name], self.calls.library):
+            for function in referred_functions([nodes[name]], self.calls.library):
                 if self._touches_reached(function):
                     bodies[function] = self._free_variant(function)
                     units.add(name)
@@ -127,13 +127,11 @@ class _Planner:
     def _touches_reached(self, function: str) -> bool:
         """Whether the function, or what it refers to, also is a body that gets devices."""
         if function not in self._touches:
-            pending, seen = [function], {function}
-            while pending:
-                for node in self.calls.body(pending.pop()):
-                    new = set(references(node, self.calls.library)) - seen
-                    seen |= new
-                    pending.extend(new)
-            self._touches[function] = not seen.isdisjoint(self.reached)
+            referred = reached(
+                [function],
+                lambda name: referred_functions(self.calls.body(name), self.calls.library),
+            )
+            self._touches[function] = not referred.keys().isdisjoint(self.reached)
         return self._touches[function]
 
     def _free_variant(self, function: str) -> _Variant:
@@ -142,8 +140,7 @@ class _Planner:
             self._free[function] = None
             bodies = {
                 callee: self._free_variant(callee)
-                for node in self.calls.body(function)
-                for callee in references(node, self.calls.library)
+                for callee in referred_functions(self.calls.body(function), self.calls.library)
                 if self._touches_reached(callee)
             }
             self._free[function] = self._shared(_Variant(function, True, {}, {}, bodies, set()))

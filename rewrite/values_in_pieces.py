@@ -19,6 +19,7 @@ from typing import Any
 import tensorflow as tf
 
 from graphs.names import op_of
+from graphs.reached import reached
 from graphs.source_model import Initialization, Variable
 from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys
 
@@ -147,11 +148,4 @@ def _num_bytes(variable: Variable) -> int:
 
 def _ancestors(ops: Iterable[Any]) -> set[Any]:
     """Ops, and everything that they read or wait for."""
-    found: set[Any] = set()
-    todo = list(ops)
-    while todo:
-        op = todo.pop()
-        if op not in found:
-            found.add(op)
-            todo += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
-    return found
+    return set(reached(ops, lambda op: [*op.control_inputs, *(t.op for t in op.inputs)]))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError
-from graphs.host.child import ChildError, ask_child
+from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import bodies

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import psutil
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import Parent
 from graphs.names import with_index
 from rewrite.agreement import OutputAgreement, max_abs_diff
 from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
@@ -36,7 +33,6 @@ from rewrite.verify_messages import (
 
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 300
-_WATCH_SECONDS = 0.05
 # TensorFlow puts a traceback of the model's own code before what happened.
 _NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "File ", "Traceback", "Node:", "==")
 _NO_VALUE = re.compile(r"(?:Could not find variable|uninitialized value) (\S+?)\.?(?:\s|$)")
@@ -45,25 +41,18 @@ Values = dict[str, np.ndarray]
 
 def main(argv: Sequence[str]) -> None:
     """Receives a VerifyRequest; sends ChecksSoFar before each run and at the end."""
-    connection, _ = connect_to_parent(argv)
-    request: VerifyRequest = connection.recv()
+    parent = Parent(argv)
+    request: VerifyRequest = parent.request
     if not request.target:
         _split_cpu(request.num_cpus)
     tf.config.set_soft_device_placement(True)
     runner = _Runner(request)
     outcomes: list[CheckOutcome] = []
-    sending = threading.Lock()
 
-    def send(runs_placed: bool = False) -> None:
-        with sending:
-            connection.send(ChecksSoFar(outcomes, runs_placed))
+    def tell(runs_placed: bool = False) -> None:
+        parent.tell(ChecksSoFar(outcomes, runs_placed))
 
-    def send_last(why: str) -> None:
-        sending.acquire()  # for good: what the other thread sent next would hide why it ended
-        connection.send(ChecksSoFar(outcomes, ended=why))
-
-    if request.memory_bytes is not None:
-        end_above(request.memory_bytes, send_last)
+    parent.end_above(request.memory_bytes, lambda why: ChecksSoFar(outcomes, ended=why))
     end, longest = time.monotonic() + request.budget_seconds, 0.0
     for check in request.checks:
         began = time.monotonic()
@@ -71,9 +60,9 @@ def main(argv: Sequence[str]) -> None:
             why = f"the {request.budget_seconds:g} s for comparing were used up"
             outcomes.append(CheckOutcome(check.label, "left_out", why))
             continue
-        outcomes.append(_outcome(runner, check, send))
+        outcomes.append(_outcome(runner, check, tell))
         longest = max(longest, time.monotonic() - began)
-    send()
+    tell()
 
 
 def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> CheckOutcome:
@@ -117,22 +106,6 @@ def _runs(runner: _Runner, run: ModelRun) -> bool:
     except Exception:  # whatever a user's model raises
         return False
     return True
-
-
-def end_above(memory_bytes: float, tell: Callable[[str], None]) -> None:
-    """Ends this process, after it has told why, as soon as it holds more memory than that.
-
-    A limit of the system's on address space would count what TensorFlow only reserves.
-    """
-    process = psutil.Process()
-
-    def watch() -> None:
-        while process.memory_info().rss <= memory_bytes:
-            time.sleep(_WATCH_SECONDS)
-        tell(f"it held more than {memory_bytes / 2**30:.1f} GiB of memory")
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _split_cpu(count: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 
@@ -48,6 +49,11 @@ def split_step(
         ops.append(Op(f"update{layer}", 0.01, read, (), colocation=layer))
     options = {"num_devices": 3, "latency": 0.001, "bandwidth": 1000.0, **machine}
     return build_problem(ops, Machine(**options))
+
+
+def by_name(problem: Problem, values: IntArray) -> dict[str, int]:
+    """{op: its value}, of values i4[N] such as a placement."""
+    return dict(zip(problem.graph.op_names, values.tolist(), strict=True))
 
 
 def _hosts_from(layer: int, hosts: Mapping[int, Sequence[int]]) -> list[tuple[int, list[int]]]:

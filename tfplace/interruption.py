@@ -1,9 +1,9 @@
 """Ctrl-C and SIGTERM: the first asks for what is known so far, the second gives up.
 
-Work is held or raising. While it is held, the first signal is only noted; where it is raising, the
-signal ends it at once with `Interrupted`, which whoever can go on without that work catches. The
-second signal raises a plain KeyboardInterrupt everywhere, and what comes after that is ignored, so
-that nothing disturbs the cleaning up.
+A block of code runs in one of two modes. Under `held`, the first signal is only noted. Under
+`raising`, it raises `Interrupted` at once, which is caught by a caller that can go on without the
+block's result. The second signal raises a plain KeyboardInterrupt in either mode; later ones are
+ignored, so that nothing disturbs the cleaning up.
 """
 
 from __future__ import annotations
@@ -101,14 +101,14 @@ class Interruption:
     def unless_seen_in_time(
         self, work: Callable[[], Result], otherwise: Result, seconds: float
     ) -> Result:
-        """The same for compiled code, which hears no signal: it runs in a thread.
+        """The same for compiled code, which no signal can interrupt: it runs in a thread.
 
-        Where a signal comes or the time is over, nobody waits for that thread any more.
+        After a signal, or so many seconds, the thread is no longer waited for.
         """
         return self.unless_seen_by(InThread(work), otherwise, seconds)
 
     def unless_seen_by(self, begun: InThread[Result], otherwise: Result, seconds: float) -> Result:
-        """The same of work that goes on in a thread already, from now on for so many seconds."""
+        """The same for work that a thread has begun already; waits so many seconds from now."""
         end = time.monotonic() + seconds
         with contextlib.suppress(Interrupted), self.raising():
             while begun.is_alive() and time.monotonic() < end:

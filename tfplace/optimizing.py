@@ -7,19 +7,12 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from graphs.flat_graph import Origin
-from graphs.host.uncollected import uncollected
-from graphs.host.whole_file import write_whole
-from graphs.op_graph import IntArray
-from graphs.problem_file import write_problem
 from graphs.source_model import SourceModel
-from rewrite.emit import EXTRA_DIRECTORY, emit
-from rewrite.emit_forms import PYTHON, tags_of, write_forms
 from rewrite.model_builder import BuiltModel, ModelBuilder
 from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
@@ -46,19 +39,17 @@ from tfplace.choosing.proof import Emitted, prove
 from tfplace.choosing.time_choice import comparison_seconds
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
-from tfplace.output_paths import writable, write_files
+from tfplace.output_paths import writable
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
 from tfplace.preparing.options import AUTO, OptimizeOptions, require_outputs
 from tfplace.preparing.prepare import PreparedModel, prepare
 from tfplace.preparing.written_devices import loading_needs
 from tfplace.progress import Phases, Progress
-from tfplace.report.explaining.explained import explain
-from tfplace.report.files import placement_files, report_files
-from tfplace.report.of_run import FinishedRun, report_of
+from tfplace.report.files import write_placed, write_report
+from tfplace.report.of_run import FinishedRun
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
-from tfplace.simulation.simulated import Simulated
 
 TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
@@ -208,7 +199,7 @@ class _Run:
         self.progress.say("writing the placed model")
         with BegunProof(prepared, interruption) as begun:
             with self.progress.working():
-                devices = _write(prepared, options, chosen, placed, made, built)
+                devices = write_placed(prepared, options, chosen, placed, made, built)
             self.phases.begin("prove")
             order, left = prepared.order_edges(chosen), self._left(REPORTING_SECONDS)
             emitted = Emitted(chosen, made, decided.timings is not None, built, order)
@@ -226,7 +217,7 @@ class _Run:
             decided.rounds,
             decided.has_forgotten,
         )
-        return _write_report(prepared, options, run, placed, made)
+        return write_report(prepared, options, run, placed, made)
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
@@ -334,43 +325,6 @@ def _reading(prepared: PreparedModel, phases: Phases) -> float:
     """What reading and pricing the step has taken, but for timing its ops."""
     seconds, timing = phases.seconds(), prepared.timed.seconds if prepared.timed else 0.0
     return seconds["read"] + max(seconds["price"] - timing, 0.0)
-
-
-@uncollected()
-def _write(
-    prepared: PreparedModel,
-    options: OptimizeOptions,
-    chosen: IntArray,
-    placed: Simulated,
-    made: Path,
-    built: BuiltModel | None,
-) -> Mapping[Origin, str]:
-    """Writes the placed model and what belongs to its placement; returns the devices written."""
-    keep = options.problem.keep_devices
-    devices = prepared.devices_to_write(chosen, keep)
-    files = placement_files(prepared, chosen, placed, PYTHON in options.emit)
-    emit(prepared.source, devices, made, files, built, prepared.order_edges(chosen))
-    return devices
-
-
-def _write_report(
-    prepared: PreparedModel,
-    options: OptimizeOptions,
-    run: FinishedRun,
-    placed: Simulated,
-    made: Path,
-) -> Report:
-    """Writes report and pages beside the placed model, and what else was asked for."""
-    explained = explain(placed)
-    report = report_of(prepared, options, run, explained)
-    write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
-    write_forms(made, tags_of(prepared.source), options.emit)
-    if options.dump_problem is not None:
-        write_whole(
-            options.dump_problem,
-            lambda file: write_problem(file, placed.problem, placed.device_of_op),
-        )
-    return report
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

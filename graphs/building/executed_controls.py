@@ -105,8 +105,7 @@ def _waits_at_the_end(graph: OpGraph) -> BoolArray:
 
 def _is_control(graph: OpGraph) -> BoolArray:
     """bool[U]."""
-    is_control: BoolArray = graph.tensor_output[graph.use_tensor] < 0
-    return is_control
+    return graph.tensor_output[graph.use_tensor] < 0
 
 
 def _is_implied(graph: OpGraph, controls: LongArray) -> BoolArray:

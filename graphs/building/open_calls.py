@@ -6,7 +6,7 @@ Outputs of calls keep the calls' names here, and nothing is pruned; flatten.py d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -23,7 +23,7 @@ from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode, no_op, pat
 from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
-from graphs.names import data_inputs, with_index
+from graphs.names import data_inputs, free_name, with_index
 
 UNIT_OPS = {
     "While": "a loop",
@@ -118,9 +118,9 @@ class CallOpener:
             )
         path = name + self._suffix(call.node.name, callee, body)
         inner = self._paths_in(callee)
-        self.output_control[name] = f"{path}/{_free('output_control', inner)}"
+        self.output_control[name] = f"{path}/{free_name('output_control', inner)}"
         if call.controls:
-            gate = self._gate[path] = f"{path}/{_free('input_control', inner)}"
+            gate = self._gate[path] = f"{path}/{free_name('input_control', inner)}"
             self.raw[gate] = RawNode(
                 no_op(gate), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
             )
@@ -253,12 +253,6 @@ class _BodyScope:
             else:
                 controls.append(f"{self.path}/{name}")
         return inputs, controls
-
-
-def _free(name: str, taken: Collection[str]) -> str:
-    while name in taken:
-        name += "_"
-    return name
 
 
 def substituted(node: Any, call: Any) -> Any:

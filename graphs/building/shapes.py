@@ -68,6 +68,21 @@ class TensorProperties:
     bounds: Sequence[TensorSpec] = ()
     first: LongArray | None = None
 
+    def shape(self, tensor: str) -> Shape:
+        """Of a tensor, by its name as an input of a main graph."""
+        source = parse_input(tensor)
+        return self.shape_of[source.op][source.output]
+
+    def dtype(self, tensor: str) -> str:
+        """Name of a tensor's dtype."""
+        source = parse_input(tensor)
+        return self.dtype_of[source.op][source.output]
+
+    def num_bytes(self, tensor: str) -> int:
+        """Bytes of a tensor."""
+        source = parse_input(tensor)
+        return self.bytes_of[source.op][source.output]
+
 
 def infer(flat: FlatGraph) -> TensorProperties:
     """Infers every tensor of the flat graph, its feeds taken at their complete shapes.
@@ -110,8 +125,7 @@ def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec
         output = f"{node.name}:0"
         if node.op not in _VALUE_DEPENDENT_OPS or output not in unknown:
             continue
-        source = parse_input(node.input[0])
-        shape = properties.shape_of[source.op][source.output]
+        shape = properties.shape(node.input[0])
         if shape is None or min(shape, default=0) < 0:
             continue
         bound = (num_elements(shape), len(shape)) if node.op == "Where" else shape

@@ -18,7 +18,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE, called_function, library_of
-from graphs.names import data_inputs, op_of, parse_input, source_of
+from graphs.names import data_inputs, op_of, source_of
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import placeholder
 
@@ -146,8 +146,6 @@ def _argument(
         handle.name = name
         del handle.input[:]
         return handle, None
-    source = parse_input(tensor)
-    dtype = properties.dtype_of[source.op][source.output]
-    shape = properties.shape_of[source.op][source.output]
+    dtype, shape = properties.dtype(tensor), properties.shape(tensor)
     spec = None if shape is None else TensorSpec(f"{name}:0", dtype, shape)
     return placeholder(name, dtype, shape), spec

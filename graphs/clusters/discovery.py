@@ -1,8 +1,7 @@
 """Finds the cluster that `--cluster` means: this host, a named one, a file, workers, or TF_CONFIG.
 
-The figures of devices that are present are read from the operating system and from TensorFlow.
-Neither knows the memory bandwidth of CPUs and the links; these have the defaults below until
-`tfplace calibrate` measures them.
+The figures of devices that are present are those of `this_host`. The links have the defaults below
+until `tfplace calibrate` measures them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,21 +18,11 @@ import numpy as np
 from graphs.cluster import Cluster, Device
 from graphs.clusters import named_clusters
 from graphs.clusters.cluster_file import read_cluster
+from graphs.clusters.this_host import local_gpus, this_cpu
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean
-from graphs.pricing.grappler_costs import list_devices
 
 OTHER_FORMS = ("local", "workers:N", "gpu_split:N", "tf_config")
-
-CORE_BYTES_PER_SECOND = 10e9
-"""About the memory bandwidth that one core reaches."""
-HOST_BYTES_PER_SECOND = 100e9
-"""About the most that all cores of a host reach together."""
-
-CPU_EFFICIENCY = 0.9
-"""Measured on one EPYC core: unrolled LSTM training steps reached 0.91 to 1.04 of the ideal at
-64 flops per cycle and 10 GB/s (`tfplace/docs/decisions/008-prices-without-a-run.md`). Traced times
-replace it wherever ops can be run."""
 
 LOOPBACK = (2e9, 0.3e-3)
 """Bytes per second and latency of TensorFlow's gRPC between processes of one host: 4 MB take
@@ -89,9 +77,9 @@ def local_cluster() -> Cluster:
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")
-    devices = [_this_cpu("/device:CPU:0", os.sched_getaffinity(0))]
+    devices = [this_cpu("/device:CPU:0", len(os.sched_getaffinity(0)))]
     if gpus:
-        devices += _local_gpus(len(gpus))
+        devices += local_gpus(len(gpus))
     return _uniform("local", devices, *PCIE)
 
 
@@ -106,7 +94,7 @@ def workers_cluster(count: str) -> Cluster:
             f"finding cluster 'workers:{count}': {count!r} is no number of workers; "
             "wanted a form like workers:2"
         )
-    one_core = _this_cpu("", [0])
+    one_core = this_cpu("", 1)
     memory = one_core.memory_bytes // int(count)
     devices = [
         dataclasses.replace(
@@ -185,7 +173,7 @@ def tf_config_cluster(text: str) -> Cluster:
             f"{where}: {type(error).__name__}: {error}; wanted "
             '{"cluster": {"worker": ["host:port", ...]}, ...}'
         ) from error
-    here = _this_cpu("", os.sched_getaffinity(0))
+    here = this_cpu("", len(os.sched_getaffinity(0)))
     devices = [
         dataclasses.replace(
             here,
@@ -212,90 +200,6 @@ def _addresses(value: Any) -> Sequence[str]:
 
 def _job_rank(job: str) -> tuple[int, str]:
     return (_JOB_ORDER.index(job) if job in _JOB_ORDER else len(_JOB_ORDER), job)
-
-
-def _this_cpu(name: str, cores: Sequence[int] | set[int]) -> Device:
-    number = len(cores)
-    return Device(
-        name=name,
-        type="CPU",
-        memory_bytes=_memory_bytes(),
-        efficiency=CPU_EFFICIENCY,
-        architecture=_cpu_architecture(),
-        cores=number,
-        frequency_mhz=_frequency_mhz(),
-        bandwidth_bytes_per_second=min(number * CORE_BYTES_PER_SECOND, HOST_BYTES_PER_SECOND),
-        source="this host's /proc; memory bandwidth assumed",
-    )
-
-
-def _local_gpus(count: int) -> list[Device]:
-    gpus = [device for device in list_devices() if device.properties.type == "GPU"]
-    if len(gpus) != count:
-        raise ClusterError(
-            f"looking at this host's GPUs: TensorFlow lists {count}, but Grappler could read the "
-            f"figures of {len(gpus)}; describe them in a cluster file (--cluster=FILE.json)"
-        )
-    return [
-        Device(
-            name=f"/device:GPU:{i}",
-            type="GPU",
-            memory_bytes=int(device.properties.memory_size),
-            efficiency=_gpu_efficiency(device.properties.environment["architecture"]),
-            architecture=device.properties.environment["architecture"],
-            cores=int(device.properties.num_cores),
-            frequency_mhz=int(device.properties.frequency),
-            bandwidth_bytes_per_second=float(device.properties.bandwidth) * 1e3,
-            source=f"CUDA's properties of this host's {device.properties.model}",
-        )
-        for i, device in enumerate(gpus)
-    ]
-
-
-def _gpu_efficiency(architecture: str) -> float:
-    """The efficiency of the named clusters' GPU of this or the next older compute capability."""
-    known = {
-        device.architecture: device.efficiency
-        for name in named_clusters.names()
-        for device in named_clusters.named(name).devices
-        if device.type == "GPU"
-    }
-    older = [a for a in known if _version(a) <= _version(architecture)]
-    return known[max(older or known, key=_version)]
-
-
-def _version(architecture: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", architecture))
-
-
-def _memory_bytes() -> int:
-    """The host's memory, or the control group's limit where that is lower."""
-    text = pathlib.Path("/proc/meminfo").read_text(encoding="ascii")
-    match = re.search(r"^MemTotal:\s+(\d+) kB", text, re.MULTILINE)
-    if match is None:
-        raise ClusterError("looking at this host: /proc/meminfo has no MemTotal")
-    total = int(match.group(1)) * 1024
-    limit = pathlib.Path("/sys/fs/cgroup/memory.max")
-    if limit.exists() and (text := limit.read_text(encoding="ascii").strip()).isdigit():
-        total = min(total, int(text))
-    return total
-
-
-def _frequency_mhz() -> int:
-    match = re.search(r"^cpu MHz\s*:\s*([\d.]+)", _cpuinfo(), re.MULTILINE)
-    return round(float(match.group(1))) if match else Device.frequency_mhz
-
-
-def _cpu_architecture() -> str:
-    flags = set(" ".join(re.findall(r"^(?:flags|Features)\s*:(.*)$", _cpuinfo(), re.M)).split())
-    for flag, name in (("avx512f", "avx512"), ("avx2", "avx2"), ("avx", "avx"), ("sse2", "sse")):
-        if flag in flags:
-            return name
-    return "neon" if "asimd" in flags else ""
-
-
-def _cpuinfo() -> str:
-    return pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
 
 
 def _uniform(name: str, devices: Sequence[Device], rate: float, latency: float) -> Cluster:

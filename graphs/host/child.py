@@ -3,19 +3,15 @@
 A child is `python -P -m graphs.host.dies_with_parent PARENT_PID MODULE ARGUMENTS`. It leads a
 session of its own, so that it gets no signals of the terminal, and it dies with the thread that
 started it, even when that one is killed. One that needs TensorFlow is forked by `fork_server`
-where that is possible, and dies with this process. `start_child` and `ask_child` talk to it
-through an inherited pipe, in messages that are pickled.
+where that is possible, and dies with this process. We talk to it through an inherited pipe, in
+messages that are pickled; its own end of that is `graphs.host.parent`.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import os
-import pickle
-import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -28,29 +24,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from graphs.host.fork_server import ForkedProcess, ForkServer
+from graphs.host.how_it_ended import cause_in, end_cause, file_tail
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-_TAIL_BYTES = 2000
 _LOOK_SECONDS = 0.5
-_PIPE_BYTES = 32_768
-"""A pipe takes so much and more, though nobody reads it yet."""
-_REQUEST = "request.pickle"
 _STACK_TRACE_BYTES = 20_000  # TensorFlow puts the trace of a failed check after what failed
-_EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
-
-
-class ChildError(Exception):
-    """A child crashed, failed or took too long; the message says which.
-
-    Attributes:
-      last_message: the last that it sent before; None if it sent nothing.
-      is_timeout: whether it took too long.
-    """
-
-    def __init__(self, message: str, last_message: Any = None, is_timeout: bool = False) -> None:
-        super().__init__(message)
-        self.last_message = last_message
-        self.is_timeout = is_timeout
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,134 +84,6 @@ class Child:
     def last_words(self) -> str:
         """The line on stderr that tells best why the child ended."""
         return cause_in(file_tail(self.stderr, _STACK_TRACE_BYTES))
-
-
-def cause_in(stderr: str) -> str:
-    """The line that tells best why a process ended, of what it wrote to stderr.
-
-    That is a failed check of C++, else the last exception of Python, else the last line. Where
-    TensorFlow has a graph's execution fail, the exception has the op's own error further down,
-    before the op's name in [[ ]].
-    """
-    said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
-    for line in said:
-        if "Check failed" in line:
-            return line.strip()
-    raised = [i for i, line in enumerate(said) if _EXCEPTION.match(line)]
-    if not raised:
-        return said[-1].strip() if said else "it said nothing"
-    for before, line in itertools.pairwise(said[raised[-1] :]):
-        own, names_op, _ = line.partition("[[{{node")
-        if names_op:
-            return own.strip() or before.strip()
-    return said[raised[-1]]
-
-
-class _InFile:
-    """What lies in a file, pickled: it is read and removed where this is received."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _read, (self._path,)
-
-
-def _read(path: str) -> Any:
-    content = Path(path).read_bytes()
-    os.unlink(path)
-    return pickle.loads(content)
-
-
-class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
-    """A child that gets one request and sends its answer; it ends with the block.
-
-    It begins at once with what it does before it receives anything, such as its imports. It may
-    send what it knows so far, too: its last message is the answer. It runs in an empty folder that
-    goes with it.
-    """
-
-    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
-        """Starts `python -m module`, whose `main` calls `connect_to_parent` first.
-
-        Args:
-          module: what runs.
-          environment: as for `start_process`.
-        """
-        self._folder = tempfile.TemporaryDirectory(prefix="tfplace_")
-        try:
-            self._child = start_child(module, (), self._folder.name, environment)
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
-    def ask(self, request: Any) -> None:
-        """Sends the request, which can be pickled, and doesn't wait until it is received.
-
-        A long one lies in a file: the pipe would be full of it while the child still starts.
-        """
-        content = pickle.dumps(request)
-        if len(content) > _PIPE_BYTES:
-            path = Path(self._folder.name, _REQUEST)
-            path.write_bytes(content)
-            request = _InFile(str(path))
-        with contextlib.suppress(ConnectionError):  # `answer` says how it ended
-            self._child.connection.send(request)
-
-    def answer(self, timeout_seconds: float) -> Any:
-        """Waits for the child's end.
-
-        Raises:
-          ChildError: the child was killed, ended with another status than 0, sent nothing or took
-            longer than that.
-        """
-        deadline = time.monotonic() + timeout_seconds
-        answer = status = None
-        child = self._child
-        try:
-            while True:
-                answer = child.receive(deadline - time.monotonic())
-        except TimeoutError:
-            pass
-        except EOFError:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                status = child.process.wait(max(0.0, deadline - time.monotonic()))
-        last_words = child.last_words()
-        if status is None:
-            raise ChildError(f"it took more than {timeout_seconds:g} s", answer, is_timeout=True)
-        if status or answer is None:
-            cause = f"it was {end_cause(status)}" if status < 0 else "it failed"
-            raise ChildError(f"{cause}: {last_words}", answer)
-        return answer
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it hasn't ended yet."""
-        return self._child.process.poll() is None
-
-    def close(self) -> None:
-        """Kills the child where it still runs; may be called twice."""
-        self._child.end()
-        self._folder.cleanup()
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
-    """Runs `python -m module`, which receives the request and sends its answer.
-
-    Args:
-      module: its `main` calls `connect_to_parent` first.
-      request: what can be pickled.
-      timeout_seconds: from the request to the end of the child, which is killed then.
-
-    Raises:
-      ChildError: see AskedChild.answer.
-    """
-    with AskedChild(module) as child:
-        child.ask(request)
-        return child.answer(timeout_seconds)
 
 
 def start_child(
@@ -296,16 +146,6 @@ def _server_for(environment: Mapping[str, str]) -> ForkServer | None:
     return _server if _server.can_fork(environment) else None
 
 
-def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:
-    """In a child: opens the pipe.
-
-    Returns:
-      The pipe and the arguments that are the module's own.
-    """
-    descriptor, *arguments = argv
-    return Connection(int(descriptor)), arguments
-
-
 def start_process(
     module: str,
     arguments: Sequence[str] = (),
@@ -345,15 +185,3 @@ def child_environment() -> dict[str, str]:
         # A process that takes all of a GPU's memory leaves nothing to the others.
         "TF_FORCE_GPU_ALLOW_GROWTH": os.environ.get("TF_FORCE_GPU_ALLOW_GROWTH", "true"),
     }
-
-
-def end_cause(status: int) -> str:
-    """A returncode in words: "killed by SIGSEGV", "status 3"."""
-    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-
-
-def file_tail(file: IO[bytes], num_bytes: int = _TAIL_BYTES, begin: int = 0) -> str:
-    """The last bytes of a file, and none before `begin`, as text."""
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(begin, size - num_bytes))
-    return file.read().decode(errors="replace")

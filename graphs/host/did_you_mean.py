@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def nearest(word: str, known: Iterable[str], count: int = 3) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """ "; nearest: 'a', 'b'", the known words most like `word`, or an empty string."""
-    matches = difflib.get_close_matches(word, list(known), n=count, cutoff=0.5)
+    matches = difflib.get_close_matches(word, list(known), n=3, cutoff=0.5)
     return f"; nearest: {', '.join(map(repr, matches))}" if matches else ""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
-from graphs.names import op_of, parse_input
+from graphs.names import op_of
 from graphs.source_model import TensorSpec
 
 Arrays = dict[str, np.ndarray]
@@ -107,7 +107,6 @@ def _wanted_columns(graph_def: Any, properties: TensorProperties, indices: Tenso
     for node in graph_def.node:
         if node.op != "SparseTensorDenseMatMul" or op_of(node.input[0]) != op_of(indices.tensor):
             continue
-        dense = parse_input(node.input[3])
-        rows = properties.shape_of[dense.op][dense.output] or (0,)
+        rows = properties.shape(node.input[3]) or (0,)
         columns = max(rows[0], 0) or columns
     return columns

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from graphs import op_types
 from graphs.loading.element_flow import ElementFlow
-from graphs.names import parse_input, source_of
+from graphs.names import op_of, source_of
 from graphs.tensor_protos import Shape, shape_of
 
 _SEGMENT_OPS = frozenset({"UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMean"})
@@ -97,11 +97,11 @@ class IndexRanges:
 
     def _shape(self, tensor: str) -> Shape:
         """The shape of a tensor; of a resource, the shape of its variable."""
-        source = parse_input(source_of(tensor, self._nodes, op_types.HANDLE))
-        producer = self._nodes[source.op]
+        source = source_of(tensor, self._nodes, op_types.HANDLE)
+        producer = self._nodes[op_of(source)]
         if producer.op == "VarHandleOp":
             return shape_of(producer.attr["shape"].shape)
-        return self._flow.properties.shape_of[producer.name][source.output]
+        return self._flow.properties.shape(source)
 
 
 def _size(shape: Sequence[int] | None, axis: int) -> int | None:

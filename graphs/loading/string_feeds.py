@@ -119,8 +119,7 @@ def _example(features: Mapping[str, tuple[int, int]], rng: np.random.Generator) 
         else:
             words = rng.integers(0, FEATURE_LIMIT, count).tolist()
             feature.bytes_list.value.extend(str(word).encode() for word in words)
-    content: bytes = example.SerializeToString(deterministic=True)
-    return content
+    return example.SerializeToString(deterministic=True)
 
 
 def _picture(rng: np.random.Generator) -> bytes:
@@ -128,8 +127,7 @@ def _picture(rng: np.random.Generator) -> bytes:
     import tensorflow as tf
 
     pixels = rng.integers(0, 256, (_PICTURE_SIZE, _PICTURE_SIZE, 3)).astype(np.uint8)
-    content: bytes = tf.io.encode_jpeg(pixels).numpy()
-    return content
+    return tf.io.encode_jpeg(pixels).numpy()
 
 
 def _base64(rng: np.random.Generator) -> bytes:
@@ -142,5 +140,4 @@ def _tensor(kind: int, rng: np.random.Generator) -> bytes:
     import tensorflow as tf
 
     value = tf.cast(tf.constant(rng.integers(0, FEATURE_LIMIT, 2)), tf.as_dtype(kind))
-    content: bytes = tf.io.serialize_tensor(value).numpy()
-    return content
+    return tf.io.serialize_tensor(value).numpy()

@@ -185,8 +185,7 @@ def _memory_share(work: OpWork, op_of_node: IntArray, num_ops: int, device: Devi
     moving = work.memory_bytes / (device.bandwidth_bytes_per_second / device.slots)
     waiting = np.where(work.memory_bytes > CACHE_BYTES, moving, 0.0)
     whole = np.bincount(op_of_node, work.flops / flops_per_second(device) + moving, num_ops)
-    share: FloatArray = np.bincount(op_of_node, waiting, num_ops) / np.maximum(whole, 1e-30)
-    return share
+    return np.bincount(op_of_node, waiting, num_ops) / np.maximum(whole, 1e-30)
 
 
 def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray:

@@ -20,7 +20,7 @@ from graphs.building.same_shapes import without_same
 from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.host.child import ChildError, ask_child
+from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.op_graph import FloatArray
 from graphs.source_model import TensorSpec

@@ -17,7 +17,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import connect_to_parent
 
 PACKAGES = ("tensorflow", "tensorflow.python", "tensorflow.python.grappler")
 

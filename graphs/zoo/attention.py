@@ -36,9 +36,9 @@ def projected(network: Network, name: str, states: Any, width: int) -> Any:
         return network.dense(states, width, _STDDEV)
 
 
-def layer_norm(network: Network, name: str, states: Any) -> Any:
+def layer_norm(network: Network, states: Any) -> Any:
     """(x - mean) / sqrt(variance + ε) · scale + offset over each row."""
-    with tf.name_scope(name):
+    with tf.name_scope("norm"):
         scale = network.constant_weights("scale", [states.shape[-1]], 1.0)
         offset = network.constant_weights("offset", [states.shape[-1]])
         mean, variance = tf.nn.moments(states, [-1], keepdims=True)

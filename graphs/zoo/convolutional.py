@@ -33,14 +33,14 @@ def convolution(
     return tf.nn.conv2d(images, weights, strides=stride, padding=padding)
 
 
-def batch_norm(network: Network, images: Any, epsilon: float = 1e-3) -> Any:
+def batch_norm(network: Network, images: Any) -> Any:
     """Batch normalisation with scale and offset; the step updates the moving averages."""
     with tf.name_scope("batch_norm"):
         channels = [images.shape[3]]
         scale = network.constant_weights("scale", channels, 1.0)
         offset = network.constant_weights("offset", channels)
         outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
-            images, scale, offset, epsilon=epsilon
+            images, scale, offset, epsilon=1e-3
         )
         for name, batch_value, initial in (
             ("moving_mean", mean, 0.0),

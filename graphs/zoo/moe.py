@@ -44,7 +44,7 @@ def build(settings: Mapping[str, int]) -> Network:
                 states, imbalance = _layer(network, states, bias, settings)
                 balance.append(imbalance)
         with network.part(0), tf.name_scope("softmax"):
-            states = attention.layer_norm(network, "norm", states)
+            states = attention.layer_norm(network, states)
             logits = attention.projected(network, "words", states, vocab_size)
             loss = cross_entropy(logits, tf.reshape(targets, [-1]))
             loss += _BALANCE_WEIGHT * tf.add_n(balance)
@@ -57,10 +57,10 @@ def _layer(
 ) -> tuple[Any, Any]:
     """States f4[B·T, H] after the layer, and how unevenly it used its experts."""
     with tf.name_scope("attention"):
-        normed = attention.layer_norm(network, "norm", states)
+        normed = attention.layer_norm(network, states)
         states += attention.self_attention(network, normed, bias, settings["batch_size"])
     with tf.name_scope("mixture"):
-        normed = attention.layer_norm(network, "norm", states)
+        normed = attention.layer_norm(network, states)
         grouped = tf.reshape(normed, [settings["batch_size"], settings["num_steps"], -1])
         combine, imbalance = _gates(network, grouped, settings["num_experts"])
         outputs = _experts(network, grouped, combine, settings["inner_size"])

@@ -95,5 +95,4 @@ def embedded_steps(
         [vocab_size, hidden_size],
         lambda: tf.random.truncated_normal([vocab_size, hidden_size], stddev=0.1),
     )
-    steps: Sequence[Any] = tf.unstack(tf.gather(table, tokens), axis=1)
-    return steps
+    return tf.unstack(tf.gather(table, tokens), axis=1)

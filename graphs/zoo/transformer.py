@@ -50,16 +50,16 @@ def _embedded(network: Network, words: Any, tokens: Any, segments: Any) -> Any:
     positions = network.weights("positions", [max(_MAX_STEPS, num_steps), hidden_size], 0.02)
     states = tf.gather(words, tokens) + tf.gather(kinds, segments) + positions[:num_steps]
     states = tf.reshape(states, [batch_size * num_steps, hidden_size])
-    return attention.layer_norm(network, "norm", states)
+    return attention.layer_norm(network, states)
 
 
 def _layer(network: Network, states: Any, bias: Any, batch_size: int) -> Any:
     with tf.name_scope("attention"):
         context = attention.self_attention(network, states, bias, batch_size)
-        states = attention.layer_norm(network, "norm", states + context)
+        states = attention.layer_norm(network, states + context)
     with tf.name_scope("feed_forward"):
         outputs = attention.feed_forward(network, states, 4 * states.shape[-1])
-        return attention.layer_norm(network, "norm", states + outputs)
+        return attention.layer_norm(network, states + outputs)
 
 
 def _masked_loss(network: Network, states: Any, words: Any, settings: Mapping[str, int]) -> Any:
@@ -75,7 +75,7 @@ def _masked_loss(network: Network, states: Any, words: Any, settings: Mapping[st
         masked = tf.nn.gelu(
             attention.projected(network, "transform", masked, settings["hidden_size"])
         )
-        masked = attention.layer_norm(network, "norm", masked)
+        masked = attention.layer_norm(network, masked)
         logits = tf.matmul(masked, network.read(words), transpose_b=True)
         bias = network.constant_weights("output_bias", [settings["vocab_size"]])
         return cross_entropy(tf.nn.bias_add(logits, bias), tf.reshape(labels, [-1]))

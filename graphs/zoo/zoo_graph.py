@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from graphs.errors import UsageError
+from graphs.reached import reached
 from graphs.source_model import TensorSpec
 from graphs.zoo import catalogue
 
@@ -70,16 +71,9 @@ def build(name: str, size: str = "published", **options: int | str) -> ZooGraph:
 
 def step_ops(zoo_graph: ZooGraph) -> set[str]:
     """The names of the ops that a training step needs, through data and control edges."""
-    graph = zoo_graph.graph
-    pending = [graph.get_operation_by_name(zoo_graph.train_op)]
-    needed = {pending[0].name}
-    while pending:
-        op = pending.pop()
-        for producer in [tensor.op for tensor in op.inputs] + list(op.control_inputs):
-            if producer.name not in needed:
-                needed.add(producer.name)
-                pending.append(producer)
-    return needed
+    train_op = zoo_graph.graph.get_operation_by_name(zoo_graph.train_op)
+    needed = reached([train_op], lambda op: [t.op for t in op.inputs] + list(op.control_inputs))
+    return {op.name for op in needed}
 
 
 def op_table(

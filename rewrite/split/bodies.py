@@ -14,7 +14,7 @@ from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
-from graphs.names import op_of, parse_input, with_index
+from graphs.names import op_of, tensor_of
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import placeholder
 from rewrite.split.known_values import KnownValues
@@ -68,7 +68,7 @@ class Body:
         """Where a tensor comes from, through ops that pass on what they get."""
         nodes = self.flat.nodes
         while nodes[op_of(tensor)].op == "Identity":
-            tensor = with_index(parse_input(nodes[op_of(tensor)].input[0]).tensor)
+            tensor = tensor_of(nodes[op_of(tensor)].input[0])
         return tensor
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphs import op_types
-from graphs.names import data_inputs
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.decide import Decisions
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS
@@ -25,7 +25,6 @@ from rewrite.split.rules.elementwise import additive, elementwise
 from rewrite.split.rules.table import RULES
 from rewrite.split.split_body import SplitBody
 from rewrite.split.states import WHOLE, Sharded, State
-from rewrite.split.step_tensors import tensor_name
 
 _EACH_AXIS = frozenset("Slice Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Fill".split())
 Values = Callable[[str], np.ndarray | None]
@@ -46,16 +45,11 @@ def of_bounded_sizes(flat: Any, first: Decisions, second: Decisions) -> set[str]
         flat.graph_def.node,
         (first.batch, second.batch),
         tuple(each.values.value for each in both),
-        tuple(lambda t, each=each: _shape(each, t) for each in both),  # type: ignore[misc]
+        tuple(each.properties.shape for each in both),
         tuple(each.answer_of_op for each in both),
         first.state_of_tensor,
     )
     return graph.found({}, set())
-
-
-def _shape(decisions: Decisions, tensor: str) -> Shape:
-    op, _, index = tensor.partition(":")
-    return decisions.properties.shape_of[op][int(index)]
 
 
 class _Graph:
@@ -91,7 +85,7 @@ class _Graph:
         found: set[str] = set()
         behind: set[str] = set()  # what these make
         for node in self._nodes:
-            data = [tensor_name(name) for name in data_inputs(node)]
+            data = [tensor_of(name) for name in data_inputs(node)]
             outputs = [f"{node.name}:{i}" for i in range(self._num_outputs(node.name))]
             self._mark(node, data, outputs)
             answer = self._answers[0][node.name]
@@ -200,7 +194,7 @@ def _has_another_size(body: SplitBody, batch: int) -> bool:
             continue
         data = data_inputs(node)
         for position, entries in answer.shape_inputs.items():
-            value = facts.value(tensor_name(data[position]))
+            value = facts.value(tensor_of(data[position]))
             for entry, state in entries.items():
                 if value is None or value.reshape(-1)[entry] not in (-1, state.size(batch)):
                     return True

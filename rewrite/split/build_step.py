@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of
+from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
@@ -21,7 +21,7 @@ from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
 from rewrite.split.states import WHOLE, Partial, Sharded, shard_sizes
-from rewrite.split.step_tensors import StepTensors, tensor_name
+from rewrite.split.step_tensors import StepTensors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +205,7 @@ class _Builder:
     def _with_known_width(self, node: Any, inputs: list[str]) -> None:
         """Has TensorFlow know as much of input 0 as it wants to."""
         if wants_known_width(node, self._known):
-            tensor = tensor_name(data_inputs(node)[0])
+            tensor = tensor_of(data_inputs(node)[0])
             shape, dtype = self.tensors.shape(tensor), self.tensors.dtype(tensor)
             inputs[0] = of_known_width(self.writer, inputs[0], shape, dtype)
 
@@ -214,7 +214,7 @@ class _Builder:
         first = sum(shard_sizes(self.decisions.batch, self.num_shards)[:shard])
         if not first:
             return part
-        dtype = self.tensors.dtype(tensor_name(tensor))
+        dtype = self.tensors.dtype(tensor_of(tensor))
         start = self.writer.shared_const(np.array(rows.size(first), dtype), shard)
         name = f"{op_of(tensor)}/rows/shard_{shard}"
         return self.writer.op("Sub", name, [part, start], T=dtype)
@@ -224,7 +224,7 @@ class _Builder:
         names: list[str] = []
         controls = self._controls(node, None)
         for index, name in enumerate(data_inputs(node)):
-            tensor, answer = tensor_name(name), self._known(f"{node.name}:{index}")
+            tensor, answer = tensor_of(name), self._known(f"{node.name}:{index}")
             assert answer is not None
             state = self.decisions.state_of_tensor[tensor]
             rank = len(self.tensors.shape(tensor))
@@ -245,11 +245,11 @@ class _Builder:
         return all(self._known(f"{node.name}:{i}") is not None for i in range(count))
 
     def _known(self, name: str) -> np.ndarray | None:
-        return self.decisions.values.value(tensor_name(name))
+        return self.decisions.values.value(tensor_of(name))
 
     def _reads_parts(self, node: Any) -> bool:
         states = self.decisions.state_of_tensor
-        return any(states[tensor_name(name)] != WHOLE for name in data_inputs(node))
+        return any(states[tensor_of(name)] != WHOLE for name in data_inputs(node))
 
     def _weighted(self, tensor: str, part: str, shard: int) -> str:
         """The average over a part, times the part's share of the batch."""

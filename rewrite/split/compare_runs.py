@@ -12,7 +12,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.host.child import ChildError, ask_child
+from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import with_index
 from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs_messages import (
@@ -42,8 +42,7 @@ def compare_runs(request: CompareRequest, seconds: float) -> RunsCompared:
     if size > _MOST_BYTES:
         return RunsCompared(why_not=f"its graph has {size / 2**30:.1f} GiB")
     try:
-        answer: RunsCompared = ask_child(_CHILD, request, seconds)
-        return answer
+        return ask_child(_CHILD, request, seconds)
     except ChildError as error:
         before = error.last_message
         phase = before.phase if before is not None else ""
@@ -62,7 +61,6 @@ def request_of(
     sizes: Sequence[int],
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
-    start: Mapping[str, np.ndarray],
     memory_bytes: float | None,
 ) -> CompareRequest:
     """What is run.
@@ -72,14 +70,12 @@ def request_of(
       sizes: entries of the batch in each shard.
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
-      start: {variable's op: value}, as far as they are known.
       memory_bytes: of the child; None for no limit.
     """
     return CompareRequest(
         StepRun(flat.graph_def.SerializeToString(), tuple(flat.fetches), {}),
         StepRun(step.graph_def.SerializeToString(), tuple(step.fetches), exact),
         {with_index(name): array for name, array in feeds.items()},
-        start,
         _NUM_STEPS,
         sizes,
         copied_tensors(flat, properties, decisions, step, sizes),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import Parent
 from rewrite.split.compare_runs_messages import CompareRequest, CopiedTensor, RunsCompared
 from rewrite.split.numpy_parts import combined, join
 from rewrite.split.states import Partial, Sharded
@@ -24,28 +23,16 @@ from rewrite.split.wide_agreement import (
     most_apart,
 )
 from rewrite.split.wide_session import WideStep, nudged, random_start
-from rewrite.verify_child import end_above
 
 Values = dict[str, np.ndarray]
 
 
 def main(argv: Sequence[str]) -> None:
     """Receives a CompareRequest; sends RunsCompared, and before each phase what it is."""
-    connection, _ = connect_to_parent(argv)
-    request: CompareRequest = connection.recv()
-    sending = threading.Lock()
-
-    def send(message: RunsCompared) -> None:
-        with sending:
-            connection.send(message)
-
-    def send_last(why: str) -> None:
-        sending.acquire()  # for good: what the other thread sent next would hide why it ended
-        connection.send(RunsCompared(why_not=why))
-
-    if request.memory_bytes is not None:
-        end_above(request.memory_bytes, send_last)
-    send(compare(request, lambda phase: send(RunsCompared(phase=phase))))
+    parent = Parent(argv)
+    request: CompareRequest = parent.request
+    parent.end_above(request.memory_bytes, lambda why: RunsCompared(why_not=why))
+    parent.tell(compare(request, lambda phase: parent.tell(RunsCompared(phase=phase))))
 
 
 def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsCompared:
@@ -107,7 +94,7 @@ def _finite_run(given: WideStep, request: CompareRequest) -> tuple[Values, Value
     best: tuple[Values, Values] | None = None
     fewest = 0
     for is_signed in (True, False):
-        start = random_start(given.variables, request.start, is_signed)
+        start = random_start(given.variables, is_signed)
         values = _run(given, request, request.given.fetches, start)
         bad = sum(not is_finite(value) for value in values.values())
         if best is None or bad < fewest:

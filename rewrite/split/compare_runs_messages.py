@@ -48,7 +48,6 @@ class CompareRequest:
       given: the unsplit step.
       split: the split one; its fetches are those of the other, in their order.
       feeds: {tensor "op:i": array} of every step.
-      start: {variable's op: value}; others get random ones.
       num_steps: how often each is run.
       sizes: entries of the batch in each shard.
       copied: {tensor of the unsplit step: what it is in the split one}, by which the first op that
@@ -59,7 +58,6 @@ class CompareRequest:
     given: StepRun
     split: StepRun
     feeds: Mapping[str, np.ndarray]
-    start: Mapping[str, np.ndarray]
     num_steps: int
     sizes: Sequence[int]
     copied: Mapping[str, CopiedTensor]

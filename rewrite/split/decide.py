@@ -8,7 +8,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of, with_index
 from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
@@ -250,7 +250,7 @@ def _state(view: OpView, answer: Answer, index: int) -> State:
 def _view(facts: Facts, batch: int, states: Mapping[str, State], node: Any) -> OpView:
     inputs = []
     for name in data_inputs(node):
-        tensor = with_index(parse_input(name).tensor)
+        tensor = tensor_of(name)
         inputs.append(
             InputView(
                 # An input that comes later closes a loop, which is a unit.

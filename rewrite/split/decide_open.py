@@ -9,14 +9,13 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of
+from graphs.names import data_inputs, op_of, tensor_of
 from graphs.source_model import TensorSpec
 from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import at_far_size, larger_step, of_another_size
 from rewrite.split.op_view import Split
 from rewrite.split.states import Sharded, State
-from rewrite.split.step_tensors import tensor_name
 
 DIFFERS = "what becomes of it is not the same for every batch size"
 ROWS_BY_NUMBER = "its row numbers depend on where in the batch a shard begins, of any batch size"
@@ -136,11 +135,11 @@ def _difference(node: Any, first: Decisions, second: Decisions) -> str:
     for position, entries in one.shape_inputs.items():
         for entry, state in entries.items():
             for at in (first, second):
-                value = at.values.value(tensor_name(data[position]))
+                value = at.values.value(tensor_of(data[position]))
                 size = None if value is None else int(value.reshape(-1)[entry])
                 if size not in (-1, state.size(at.batch)):
                     return DIFFERS
-    tensors = [*map(tensor_name, data), *(f"{node.name}:{i}" for i in range(len(one.outputs)))]
+    tensors = [*map(tensor_of, data), *(f"{node.name}:{i}" for i in range(len(one.outputs)))]
     for tensor, each in zip(tensors, (*one.inputs, *one.outputs), strict=True):
         if _is_open_elsewhere(tensor, each, first.properties, second.properties):
             return OTHER_DIMENSION
@@ -153,8 +152,7 @@ def _is_open_elsewhere(
     """Whether a tensor whose parts are taken apart by their shape has no such fixed shape."""
     if not isinstance(state, Sharded) or state.outer == 1:
         return False
-    op, _, index = tensor.partition(":")
-    shapes = [each.shape_of[op][int(index)] or () for each in (properties, other)]
+    shapes = [each.shape(tensor) or () for each in (properties, other)]
     return [s for a, s in enumerate(shapes[0]) if a != state.axis] != [
         s for a, s in enumerate(shapes[1]) if a != state.axis
     ]

@@ -14,11 +14,11 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.decide import decide
 from rewrite.split.norm_formulas import backward, forward
 from rewrite.split.norm_ops import Images, NewOps
-from rewrite.split.norm_pairs import GRADIENTS, NORMS, op_of_input, pairs, users_of_tensors
+from rewrite.split.norm_pairs import GRADIENTS, NORMS, pairs, users_of_tensors
 from rewrite.split.op_view import attr_of
 from rewrite.split.rules.norms import is_across, norm, norm_gradient
 from rewrite.split.rules.table import RULES, Rule
@@ -111,14 +111,14 @@ class _Rewriting:
     def _name(self, name: str) -> str:
         if name.startswith("^"):
             return name
-        tensor = with_index(parse_input(name).tensor)
+        tensor = tensor_of(name)
         return self.replaced.get(tensor, name)
 
     def _take_apart(self, node: Any, origin: Origin) -> None:
         inputs = [self._name(name) for name in data_inputs(node)]
         controls = [name for name in node.input if name.startswith("^")]
-        op, output = op_of_input(node, 0)
-        shape, dtype = self.properties.shape_of[op][output], self.properties.dtype_of[op][output]
+        images = node.input[0]
+        shape, dtype = self.properties.shape(images), self.properties.dtype(images)
         assert shape is not None
         for table in (self.shape_of, self.dtype_of, self.bytes_of):
             del table[node.name]  # type: ignore[attr-defined]

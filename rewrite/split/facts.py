@@ -15,7 +15,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_facts import Element, complete_list
 from rewrite.split.one_op import may_run, one_op
@@ -84,7 +84,7 @@ class Facts:
 
     def complete(self, node: Any) -> None:
         """Learns what there is to know of the outputs of an op, of that of its inputs."""
-        inputs = [with_index(parse_input(n).tensor) for n in data_inputs(node)]
+        inputs = [tensor_of(n) for n in data_inputs(node)]
         if node.op == "VariableShape":
             self._variable_shape(node, inputs[0])
         elif any(self.dtype(tensor) == "variant" for tensor in inputs) or "TensorList" in node.op:

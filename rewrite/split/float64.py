@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from graphs.building.op_outputs import op_definition, output_offsets
-from graphs.function_library import library_of
+from graphs.function_library import library_of, named_functions
 from rewrite.split.wide_formulas import FORMULAS, written_out
 from rewrite.split.wide_types import (
     argument_types,
@@ -121,7 +121,7 @@ class _Body:
             self._fix_seed(wide)
         if wide.op == "Const":
             self._widen_value(wide)
-        if wide.op in self._after or _calls(wide):
+        if wide.op in self._after or any(named_functions(wide)):
             widen_types(wide)
         return wide, self._casts(wide)
 
@@ -174,10 +174,6 @@ class _Body:
         if not self._function and node.name in self._exact:
             value = np.asarray(self._exact[node.name])
         tensor.CopyFrom(tf.make_tensor_proto(value))
-
-
-def _calls(node: Any) -> bool:
-    return any(v.WhichOneof("value") == "func" or v.list.func for v in node.attr.values())
 
 
 def _full(name: str, function: str) -> str:

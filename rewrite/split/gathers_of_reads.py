@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of
+from graphs.names import data_inputs, free_name, op_of
 from rewrite.split.merge_reads import (
     Variable,
     uses_of_variables,
@@ -94,9 +94,7 @@ def _of_read(node: Any, taken: set[str]) -> list[Any]:
     import tensorflow as tf
 
     def made(op: str, name: str, inputs: list[str]) -> Any:
-        while name in taken:
-            name += "_"
-        return type(node)(op=op, name=name, device=node.device, input=inputs)
+        return type(node)(op=op, name=free_name(name, taken), device=node.device, input=inputs)
 
     read = made(_READ, f"{node.name}/table", [node.input[0]])
     read.attr["dtype"].CopyFrom(node.attr["dtype"])

@@ -12,7 +12,7 @@ import numpy as np
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, parse_input
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
@@ -57,8 +57,7 @@ def _of_shapes(flat: FlatGraph, properties: TensorProperties) -> dict[str, np.nd
         if node.op not in SHAPE_OPS:
             continue
         for index, name in enumerate(data_inputs(node)):
-            source = parse_input(name)
-            shape = properties.shape_of[source.op][source.output]
+            shape = properties.shape(name)
             if shape is None or min(shape, default=0) < 0:
                 continue
             dtype = np.dtype(properties.dtype_of[node.name][index])
@@ -86,7 +85,7 @@ def _computed(
             values[f"{node.name}:0"] = tf.make_ndarray(node.attr["value"].tensor)
             continue
         sources = [parse_input(n) for n in data_inputs(node)]
-        tensors = [with_index(source.tensor) for source in sources]
+        tensors = [source.tensor for source in sources]
         if not all(
             s.op in folded or t in known or t in values
             for s, t in zip(sources, tensors, strict=True)

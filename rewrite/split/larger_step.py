@@ -11,11 +11,10 @@ from typing import Any
 from graphs.building.shapes import TensorProperties, infer_known
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs
+from graphs.names import data_inputs, tensor_of
 from graphs.source_model import TensorSpec
 from rewrite.split.decide import Decisions
 from rewrite.split.states import Sharded
-from rewrite.split.step_tensors import tensor_name
 
 _MORE_ELEMENTS = 1
 _FAR, _FAR_REMAINDER = 32, 5
@@ -111,7 +110,7 @@ def of_another_size(
         return found
     batch, properties = far
     for node in flat.graph_def.node:
-        tensors = {tensor_name(name) for name in data_inputs(node)}
+        tensors = {tensor_of(name) for name in data_inputs(node)}
         for index, shape in enumerate(properties.shape_of[node.name]):
             state = decisions.state_of_tensor.get(f"{node.name}:{index}")
             if not isinstance(state, Sharded) or shape is None or len(shape) <= state.axis:

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.list_facts import Element
 from rewrite.split.op_case import CaseInput, Shape
 from rewrite.split.op_view import Split
 from rewrite.split.states import WHOLE, Listed, State
 
 _LENGTH = 4
-"""Of what is not known before the run."""
+"""The size that is made up for a dimension that is not known before the run."""
 
 
 def list_input(known: Any, node: Any, tensor: str, state: State, sizes: Sequence[int]) -> CaseInput:
@@ -57,11 +57,9 @@ def of_rows(state: State) -> State:
 
 def _element_shape(known: Any, node: Any, state: State, sizes: Sequence[int]) -> Shape:
     """The shape of a list's elements where an op says it; what it leaves open is made up."""
-    inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+    inputs = [tensor_of(name) for name in data_inputs(node)]
     if node.op in ("TensorListSetItem", "TensorListPushBack"):
-        op, _, index = inputs[-1].partition(":")
-        shape: Shape = known.properties.shape_of[op][int(index)]
-        return shape
+        return known.properties.shape(inputs[-1])
     said = None
     if node.op in ("TensorListReserve", "EmptyTensorList"):
         said = known.values.value(inputs[0])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.function_library import reached_functions
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.op_view import Split
 from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State, can_be_cut
 
@@ -22,7 +22,7 @@ def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> s
     """Why a shard can't run a function on its own; empty where it can."""
     for node in split.body.flat.graph_def.node:
         answer = split.answers[node.name]
-        states = [split.states[_tensor(name)] for name in data_inputs(node)]
+        states = [split.states[tensor_of(name)] for name in data_inputs(node)]
         if not has_no_effect(node, library):
             return f"its body has side effects or draws random numbers ({node.op})"
         if isinstance(answer, Split):
@@ -72,7 +72,3 @@ def _is_known(split: SplitBody, node: Any) -> bool:
     return count > 0 and all(
         split.facts.value(f"{node.name}:{i}") is not None for i in range(count)
     )
-
-
-def _tensor(name: str) -> str:
-    return with_index(parse_input(name).tensor)

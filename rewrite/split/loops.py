@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs import op_types
-from graphs.names import data_inputs, parse_input, with_index
+from graphs.names import data_inputs, tensor_of
 from rewrite.split.bodies import Argument, functions_of, handed_on
 from rewrite.split.branches import branches_answer
 from rewrite.split.facts import Facts, joined_shape
@@ -42,7 +42,7 @@ def function_answer(analysis: Analysis, facts: Facts, scope: str, view: OpView) 
     if not functions:
         why = facts.flat.unit_reason.get(node.name)
         return StayWhole(f"it is part of {why}" if why else TENSORFLOW_1)
-    inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+    inputs = [tensor_of(name) for name in data_inputs(node)]
     first = 1 if node.op in op_types.CONDITIONALS else 0
     if first and view.inputs[0].state != WHOLE:
         return StayWhole("the branch that it takes depends on the data that is cut")
@@ -135,7 +135,7 @@ def _same(given: Given, after: Given) -> bool:
 
 def _learn(facts: Facts, node: Any, given: Given, body: SplitBody) -> None:
     """Notes what is known of a loop's outputs."""
-    inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+    inputs = [tensor_of(name) for name in data_inputs(node)]
     for position, tensor in enumerate(body.body.outputs):
         output = f"{node.name}:{position}"
         argument, element = given.arguments[position], given.elements[position]

@@ -19,7 +19,7 @@ _CHOSEN = frozenset(
 )
 _SHAPED = frozenset("ExpandDims Identity Reshape Squeeze".split())
 _LEAST = 2
-"""A split batch has at least as many entries."""
+"""The fewest entries that a split batch has."""
 
 
 def marks_of(

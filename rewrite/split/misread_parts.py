@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import Sharded, State
 
@@ -57,4 +57,4 @@ def would_be_misread(
 
 
 def _first_input(node: Any) -> str:
-    return with_index(parse_input(data_inputs(node)[0]).tensor)
+    return tensor_of(data_inputs(node)[0])

@@ -20,7 +20,7 @@ from rewrite.split.states import Sharded, State
 _WIDE = 512
 """Smaller sizes stay."""
 _NARROW = range(256, _WIDE, 16)
-"""What the sizes become: even ones, as they mostly were."""
+"""What wide sizes become: even numbers, as most wide sizes are."""
 _MOST_SIZES = 8
 """A known input of more elements holds something else than sizes."""
 

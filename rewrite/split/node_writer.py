@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from graphs.names import free_name
+
 
 @dataclasses.dataclass(frozen=True)
 class TakenNames:
@@ -41,9 +43,7 @@ class NodeWriter:
 
     def free_name(self, wanted: str) -> str:
         """A name like the one wanted that no op has; it is taken from now on."""
-        name = wanted
-        while name in self._taken:
-            name += "_"
+        name = free_name(wanted, self._taken)
         self._taken.add(name)
         return name
 
@@ -132,5 +132,4 @@ class NodeWriter:
 def _number(dtype: Any) -> int:
     import tensorflow as tf
 
-    number: int = tf.as_dtype(dtype).as_datatype_enum
-    return number
+    return tf.as_dtype(dtype).as_datatype_enum

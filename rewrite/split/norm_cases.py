@@ -14,7 +14,7 @@ from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
@@ -77,8 +77,7 @@ def _bare(node: Any) -> bytes:
     for name, value in node.attr.items():
         if not name.startswith("_"):
             bare.attr[name].CopyFrom(value)
-    written: bytes = bare.SerializeToString(deterministic=True)
-    return written
+    return bare.SerializeToString(deterministic=True)
 
 
 def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str, str]:
@@ -104,7 +103,7 @@ def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str,
 
 
 def _tensor(name: str) -> str:
-    return name if name.startswith("^") else with_index(parse_input(name).tensor)
+    return name if name.startswith("^") else tensor_of(name)
 
 
 def _groups(fused: FlatGraph, chosen: set[str]) -> dict[str, list[str]]:
@@ -173,14 +172,13 @@ def _fed(
     """What the ops read from outside: the tensor, its shape, cut to fewer images, and dtype."""
     for op in sorted(ops, key=list(fused.nodes).index):
         for name in data_inputs(fused.nodes[op]):
-            source = parse_input(name)
-            if source.op in ops:
+            if op_of(name) in ops:
                 continue
-            shape = tuple(properties.shape_of[source.op][source.output] or ())
+            shape = tuple(properties.shape(name) or ())
             if len(shape) > 1:
                 each = math.prod(shape[1:])
                 shape = (min(shape[0], max(2, MOST_ELEMENTS // each)), *shape[1:])
-            yield with_index(source.tensor), (shape, properties.dtype_of[source.op][source.output])
+            yield tensor_of(name), (shape, properties.dtype(name))
 
 
 def _cut_out(
@@ -209,5 +207,4 @@ def _cut_out(
         inputs = [_tensor(each) for each in data_inputs(node)]
         node.input[:] = [names.get(tensor, tensor) for tensor in inputs]
         todo += [op_of(tensor) for tensor in inputs if tensor not in names]
-    written: bytes = graph_def.SerializeToString()
-    return written
+    return graph_def.SerializeToString()

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.names import free_name
 from rewrite.split.op_view import attr_of
 
 Shape = tuple[int, ...]
@@ -63,8 +64,7 @@ class NewOps:
         return f"{name}:0"
 
     def _free(self, name: str) -> str:
-        while name in self.taken:
-            name += "_"
+        name = free_name(name, self.taken)
         self.taken.add(name)
         return name
 

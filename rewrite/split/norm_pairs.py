@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from typing import Any
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import parse_input, with_index
+from graphs.names import tensor_of
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
@@ -24,7 +23,7 @@ def pairs(
     chosen = set()
     for name in wanted:
         node = flat.nodes[name]
-        shape = properties.shape_of[op_of_input(node, 0)[0]][op_of_input(node, 0)[1]]
+        shape = properties.shape(node.input[0])
         if node.op not in NORMS or shape is None or min(shape) < 1:
             continue
         readers, is_apart = _readers_of_reserved(flat, users, name)
@@ -33,19 +32,13 @@ def pairs(
     return chosen
 
 
-def op_of_input(node: Any, position: int) -> tuple[str, int]:
-    """The op and its output that an op reads."""
-    source = parse_input(node.input[position])
-    return source.op, source.output
-
-
 def users_of_tensors(flat: FlatGraph) -> dict[str, list[tuple[str, int]]]:
     """{"op:i": [(op that reads it, as which input)]}; fetches are read by ""."""
     users: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for node in flat.graph_def.node:
         for position, name in enumerate(node.input):
             if not name.startswith("^"):
-                users[with_index(parse_input(name).tensor)].append((node.name, position))
+                users[tensor_of(name)].append((node.name, position))
     for fetch in flat.fetches:
         if ":" in fetch:
             users[fetch].append(("", 0))

@@ -68,5 +68,4 @@ def combined(terms: Sequence[np.ndarray], combine: str) -> np.ndarray:
     """
     if len({term.shape for term in terms}) > 1:
         raise ValueError(f"the terms have the shapes {[term.shape for term in terms]}")
-    result: np.ndarray = functools.reduce(_COMBINE[combine], terms)
-    return result
+    return functools.reduce(_COMBINE[combine], terms)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, tensor_of, with_index
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole, is_open
 from rewrite.split.rules.elementwise import additive, broadcast, elementwise
@@ -61,7 +61,7 @@ def parts_on_demand(
             if is_split and position in answer.shape_inputs:  # type: ignore[union-attr]
                 continue
             read = answer.inputs[position] if is_split else WHOLE  # type: ignore[union-attr]
-            wanted[with_index(parse_input(name).tensor)].add(read)
+            wanted[tensor_of(name)].add(read)
     return found
 
 
@@ -104,12 +104,11 @@ def _elementwise(
 ) -> Split | None:
     """At most one input has to be cut, and that is no larger than what would be cut."""
     inputs = tuple(_cut_like(each.shape or (), result, state) for each in view.inputs)
-    cut = [
-        parse_input(name)
+    sizes = [
+        properties.num_bytes(name)
         for name, own in zip(view.node.input, inputs, strict=False)
         if own != WHOLE
     ]
-    sizes = [properties.bytes_of[source.op][source.output] for source in cut]
     if len(sizes) > 1 or sum(sizes) > properties.bytes_of[view.node.name][0]:
         return None
     return Split(inputs, (state,))

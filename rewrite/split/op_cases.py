@@ -11,7 +11,8 @@ from typing import Any
 
 from graphs import op_types
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input, source_of, with_index
+from graphs.function_library import named_functions
+from graphs.names import data_inputs, parse_input, source_of, tensor_of
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide import Decisions
 from rewrite.split.list_cases import list_input, lists_made, of_rows
@@ -33,8 +34,7 @@ def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpC
 
 def bodies_of(answer: Answer) -> Mapping[str, Any]:
     """{attribute: what becomes of the function that it names} of an op that runs functions."""
-    bodies: Mapping[str, Any] = getattr(answer, "bodies", {})
-    return bodies
+    return getattr(answer, "bodies", {})
 
 
 def _keyed(
@@ -77,7 +77,7 @@ def _case(
     name: str,
     sizes: tuple[int, ...],
 ) -> OpCase:
-    library = flat.graph_def.library if _calls(bare) else None
+    library = flat.graph_def.library if any(named_functions(bare)) else None
     return OpCase(
         name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes, sizes,
         answer.is_mean, library,
@@ -93,20 +93,19 @@ def _inputs(
 ) -> Iterator[CaseInput]:
     names, properties = data_inputs(node), decisions.properties
     for position, (name, state) in enumerate(zip(names, answer.inputs, strict=True)):
-        source = parse_input(name)
-        dtype = properties.dtype_of[source.op][source.output]
+        dtype = properties.dtype(name)
         if dtype == "resource":
             yield _handle(flat, name, state)
             continue
         if dtype == "variant":
-            yield list_input(decisions, node, with_index(source.tensor), state, sizes)
+            yield list_input(decisions, node, tensor_of(name), state, sizes)
             continue
-        value = decisions.values.value(with_index(source.tensor))
+        value = decisions.values.value(tensor_of(name))
         sizes_at = answer.shape_inputs.get(position, {}) if value is not None else {}
         if value is not None and "float" in dtype and not (value.size == 1 and value.all()):
             value = None  # random numbers prove more than zeros, and are alike for many ops
-        shape = properties.shape_of[source.op][source.output]
-        yield CaseInput(shape, dtype, state, value, sizes_at, rows=answer.row_inputs.get(position))
+        shape, rows = properties.shape(name), answer.row_inputs.get(position)
+        yield CaseInput(shape, dtype, state, value, sizes_at, rows=rows)
 
 
 def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
@@ -128,9 +127,3 @@ def _bare(node: Any) -> Any:
         if not name.startswith("_") or name == "_kernel":
             bare.attr[name].CopyFrom(value)
     return bare
-
-
-def _calls(node: Any) -> bool:
-    return any(
-        value.WhichOneof("value") == "func" or value.list.func for value in node.attr.values()
-    )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphs.building.op_outputs import op_definition
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.meanings import Meaning
@@ -109,7 +109,7 @@ class OpChecks:
                 first = 0 if rows is None else rows.size(sum(self._reading.sizes[:shard]))
                 self._reads(here.name, new, old, state, shard, first)
                 continue
-            value = self._decisions.values.value(with_index(parse_input(old).tensor))
+            value = self._decisions.values.value(tensor_of(old))
             found = self._reading.said(new)
             wanted = None if value is None else of_shard(value, entries, self._reading.sizes[shard])
             if not same_array(found, wanted):
@@ -122,7 +122,7 @@ class OpChecks:
         self, reader: str, new: str, old: str, state: State, shard: int | None, first_row: int = 0
     ) -> None:
         """An input is the tensor that it was, whole or the part of a shard."""
-        tensor = with_index(parse_input(old).tensor)
+        tensor = tensor_of(old)
         wanted = Meaning(tensor)
         if state != WHOLE:
             assert shard is not None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphs import op_types
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.body_reading import BodyReading
 from rewrite.split.meanings import Meaning
@@ -149,7 +149,7 @@ class _BodyChecks:
 
     def reads(self, reader: str, new: str, old: str, state: State) -> None:
         """Raises RewriteError unless an input is the tensor that it was, or the shard's part."""
-        tensor = with_index(parse_input(old).tensor)
+        tensor = tensor_of(old)
         have = self._split.states[tensor]
         found = self._reading.value(new)
         if state == WHOLE and not isinstance(found, Meaning):
@@ -166,7 +166,7 @@ class _BodyChecks:
 
     def _says(self, reader: str, new: str, old: str, entries: Any) -> None:
         """Raises RewriteError unless an input holds the sizes of the shard."""
-        value = self._split.facts.value(with_index(parse_input(old).tensor))
+        value = self._split.facts.value(tensor_of(old))
         size = self._reading.sizes[self._shard]
         wanted = None if value is None else of_shard(value, entries, size)
         if not same_array(self._reading.number(new), wanted):

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from graphs.host.child import AskedChild, ChildError
+from graphs.host.asked_child import AskedChild, ChildError
 from graphs.host.freed_memory import give_back
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel

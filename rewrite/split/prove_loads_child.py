@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import Parent
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
-from rewrite.verify_child import end_above
 
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 300
@@ -17,13 +16,12 @@ _MESSAGE_LENGTH = 300
 
 def main(argv: Sequence[str]) -> None:
     """Receives a LoadRequest; sends LoadedModels before it loads and at the end."""
-    connection, _ = connect_to_parent(argv)
-    request: LoadRequest = connection.recv()
-    if request.memory_bytes is not None:
-        end_above(request.memory_bytes, lambda why: connection.send(LoadedModels(ended=why)))
+    parent = Parent(argv)
+    request: LoadRequest = parent.request
+    parent.end_above(request.memory_bytes, lambda why: LoadedModels(ended=why))
     tf.config.set_soft_device_placement(True)
-    connection.send(LoadedModels(loads_written=True))
-    connection.send(loaded_models(request))
+    parent.tell(LoadedModels(loads_written=True))
+    parent.tell(loaded_models(request))
 
 
 def loaded_models(request: LoadRequest) -> LoadedModels:

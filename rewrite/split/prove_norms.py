@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.host.child import AskedChild, ChildError
+from graphs.host.asked_child import AskedChild, ChildError
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_cases import NormCase, norm_cases
 

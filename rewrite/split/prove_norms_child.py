@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import Parent
 from rewrite.split.norm_cases import NormCase
 from rewrite.split.prove_norms import NormsAnswer, NormsRequest
 from rewrite.split.prove_ops_child import difference
-from rewrite.verify_child import end_above
 
 v1 = tf.compat.v1
 _TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
@@ -24,22 +23,13 @@ _MESSAGE_LENGTH = 200
 
 def main(argv: Sequence[str]) -> None:
     """Receives a NormsRequest; sends NormsAnswer before each case and at the end."""
-    connection, _ = connect_to_parent(argv)
-    request: NormsRequest = connection.recv()
-    sending, answer = threading.Lock(), NormsAnswer()
-
-    def send_last(why: str) -> None:
-        sending.acquire()  # for good: what the other thread sent next would hide why it ended
-        connection.send(NormsAnswer(answer.proven, answer.differing, answer.not_proven, ended=why))
-
-    if request.memory_bytes is not None:
-        end_above(request.memory_bytes, send_last)
+    parent, answer = Parent(argv), NormsAnswer()
+    request: NormsRequest = parent.request
+    parent.end_above(request.memory_bytes, lambda why: dataclasses.replace(answer, ended=why))
     for case in request.cases:
-        with sending:
-            connection.send(answer)
+        parent.tell(answer)
         answer = with_case(answer, case)
-    with sending:
-        connection.send(answer)
+    parent.tell(answer)
 
 
 def with_case(answer: NormsAnswer, case: NormCase) -> NormsAnswer:

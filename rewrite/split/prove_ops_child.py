@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import Parent
 from rewrite.split.case_graph import CaseGraph
 from rewrite.split.numpy_parts import combined, join
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
 from rewrite.split.states import Partial, Sharded, State
-from rewrite.verify_child import end_above
 
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 200
@@ -28,23 +26,14 @@ _FAILURES = (ValueError, TypeError, tf.errors.OpError)
 
 def main(argv: Sequence[str]) -> None:
     """Receives a ProveOpsRequest; sends OutcomesSoFar before each batch and at the end."""
-    connection, _ = connect_to_parent(argv)
-    request: ProveOpsRequest = connection.recv()
+    parent = Parent(argv)
+    request: ProveOpsRequest = parent.request
     done: list[list[CaseOutcome]] = []
-    sending = threading.Lock()
-
-    def send_last(why: str) -> None:
-        sending.acquire()  # for good: what the other thread sent next would hide why it ended
-        connection.send(OutcomesSoFar(done, ended=why))
-
-    if request.memory_bytes is not None:
-        end_above(request.memory_bytes, send_last)
+    parent.end_above(request.memory_bytes, lambda why: OutcomesSoFar(done, ended=why))
     for batch in request.batches:
-        with sending:
-            connection.send(OutcomesSoFar(done))
+        parent.tell(OutcomesSoFar(done))
         done.append(outcomes_of(batch))
-    with sending:
-        connection.send(OutcomesSoFar(done))
+    parent.tell(OutcomesSoFar(done))
 
 
 def outcomes_of(batch: Sequence[OpCase]) -> list[CaseOutcome]:

@@ -98,7 +98,6 @@ def prove_split(
     num_shards: int,
     limits: ProofLimits,
     feeds: Mapping[str, np.ndarray] | None = None,
-    start: Mapping[str, np.ndarray] | None = None,
     ops: OpsProof | None = None,
 ) -> SplitProof:
     """Proves a split step: op by op, by its structure, and by runs of two whole steps.
@@ -111,8 +110,6 @@ def prove_split(
       num_shards: M.
       limits: of time and memory.
       feeds: {tensor: array} to run with; None for random ones that fit.
-      start: {variable's op: value} to begin with, such as a model's own initial values; variables
-        that are not there get random ones.
       ops: what was proven of its ops; None to prove it here.
 
     Returns:
@@ -132,8 +129,7 @@ def prove_split(
         feeds = feeds_of_opened(flat, properties, flat.feeds, seed=0)
     sizes = shard_sizes(decisions.batch, num_shards)
     request = request_of(
-        flat, properties, decisions, step, sizes, joints.exact, feeds, start or {},
-        limits.memory_bytes,
+        flat, properties, decisions, step, sizes, joints.exact, feeds, limits.memory_bytes,
     )  # fmt: skip
     compared = compare_runs(request, limits.run_seconds)
     return _proof(ops, joints, compared, _run_text(compared), _differing(compared))

@@ -14,13 +14,14 @@ opened by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from graphs.building.flatten import flatten
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of
+from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
@@ -127,7 +128,7 @@ class _Pairing:
         """What an op of the step waits for, it waits for in the written model."""
         for name, there in self.partner.items():
             wanted = {self.partner[each] for each in _waits(self.step, name) if each in self.step}
-            missing = wanted - set(_waits(self.written, there))
+            missing = wanted - _waits(self.written, there)
             if missing:
                 raise RewriteError(
                     f"reading the written step: {there!r} no longer waits for {min(missing)!r}"
@@ -140,20 +141,12 @@ class _Pairing:
                 raise RewriteError(f"reading the written step: it runs {name!r}, too")
 
 
-def _waits(nodes: Mapping[str, Any], name: str) -> Iterator[str]:
+def _waits(nodes: Mapping[str, Any], name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
     skipped = PASSING | ORDERING
-    todo = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
-    seen: set[str] = set()
-    while todo:
-        op = todo.pop()
-        if op in seen:
-            continue
-        seen.add(op)
-        if nodes[op].op in skipped:
-            todo += [op_of(each) for each in nodes[op].input]
-        elif nodes[op].op != "Const":
-            yield op
+    edges = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
+    ops = reached(edges, lambda op: map(op_of, nodes[op].input) if nodes[op].op in skipped else ())
+    return {op for op in ops if nodes[op].op not in skipped | {"Const"}}
 
 
 def _is_edge(nodes: Mapping[str, Any], name: str) -> bool:

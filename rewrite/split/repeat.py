@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import WHOLE, Partial, State
 
@@ -57,8 +57,7 @@ def repeated_ops(
         if any(source.output < 0 for source in sources):
             continue
         terms = [
-            isinstance(states[with_index(s.tensor)], Partial)
-            and properties.bytes_of[s.op][s.output] <= MOST_BYTES
+            isinstance(states[s.tensor], Partial) and properties.num_bytes(s.tensor) <= MOST_BYTES
             for s in sources
         ]
         is_fixed = bool(sources) and all(s.op in fixed for s in sources)

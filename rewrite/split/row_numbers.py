@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.names import parse_input, with_index
+from graphs.names import tensor_of
 from rewrite.split.facts import Facts
 from rewrite.split.op_view import attr_of
 
@@ -25,7 +25,7 @@ def block_of_rows(facts: Facts, tensor: str, batch: int) -> int:
     node = facts.flat.nodes.get(added.partition(":")[0])
     if node is None or node.op not in ("Add", "AddV2"):
         return 0
-    terms = [with_index(parse_input(name).tensor) for name in node.input[:2]]
+    terms = [tensor_of(name) for name in node.input[:2]]
     for rows, starts in (terms, terms[::-1]):
         block = _step(facts, rows, starts, batch)
         if block and any(_gathers(facts, each, rows, block) for each in facts.flat.graph_def.node):
@@ -36,7 +36,7 @@ def block_of_rows(facts: Facts, tensor: str, batch: int) -> int:
 def _behind(facts: Facts, tensor: str, passing: tuple[str, ...]) -> str:
     """The tensor before the ops that hand it on."""
     while (node := facts.flat.nodes.get(tensor.partition(":")[0])) and node.op in passing:
-        tensor = with_index(parse_input(node.input[0]).tensor)
+        tensor = tensor_of(node.input[0])
     return tensor
 
 
@@ -58,7 +58,7 @@ def _gathers(facts: Facts, node: Any, rows: str, block: int) -> bool:
         return False
     if node.name in facts.flat.unit_of_node:
         return False
-    given, read, at = (with_index(parse_input(name).tensor) for name in node.input[:3])
+    given, read, at = (tensor_of(name) for name in node.input[:3])
     shape, axis = facts.shape(given), facts.value(at)
     if shape is None or axis is None:
         return False

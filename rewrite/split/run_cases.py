@@ -7,7 +7,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-from graphs.host.child import AskedChild, ChildError, ask_child
+from graphs.host.asked_child import AskedChild, ChildError, ask_child
 from rewrite.split.op_case import OpCase
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
 from rewrite.split.smaller_case import smaller_cases

@@ -10,7 +10,8 @@ from typing import Any
 
 from graphs import op_types
 from graphs.function_library import library_of
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input
+from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
@@ -52,14 +53,10 @@ def _is_same(one: Any, other: Any) -> bool:
 def _reached(graph_def: Any, fetches: Sequence[str]) -> dict[str, Any]:
     """{op that running the fetches runs: its node; None where it is missing}."""
     nodes = {node.name: node for node in graph_def.node}
-    todo = list({op_of(fetch) for fetch in fetches})
-    reached: dict[str, Any] = {}
-    while todo:
-        name = todo.pop()
-        if name not in reached:
-            reached[name] = nodes.get(name)
-            todo += [op_of(each) for each in reached[name].input] if name in nodes else ()
-    return reached
+    ops = reached(
+        map(op_of, fetches), lambda name: map(op_of, nodes[name].input) if name in nodes else ()
+    )
+    return {name: nodes.get(name) for name in ops}
 
 
 def origin(nodes: Mapping[str, Any], tensor: str) -> str:
@@ -67,7 +64,7 @@ def origin(nodes: Mapping[str, Any], tensor: str) -> str:
     source = parse_input(tensor)
     for _ in nodes:
         if nodes[source.op].op not in PASSING:
-            return with_index(source.tensor)
+            return source.tensor
         source = parse_input(data_inputs(nodes[source.op])[source.output])
     raise RewriteError(f"reading the written step: {tensor!r} is handed on in a circle")
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from graphs.names import data_inputs
+from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split
@@ -76,7 +77,7 @@ def _sizes(shape: Any) -> list[int] | None:
 
 def _same_attributes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one.keys() == other.keys() and all(
-        mine == other[key] or _bytes(mine) == _bytes(other[key]) for key, mine in one.items()
+        same_content(mine, other[key]) for key, mine in one.items()
     )
 
 
@@ -85,9 +86,3 @@ def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
     if one is None or other is None:
         return False
     return one.dtype == other.dtype and np.array_equal(one, other)
-
-
-def _bytes(message: Any) -> bytes:
-    """What can be compared where a message holds a NaN."""
-    content: bytes = message.SerializeToString(deterministic=True)
-    return content

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from graphs.building.op_outputs import output_names
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.body_shapes import BodyShapes
 from rewrite.split.function_body import as_body, output_name
@@ -87,7 +87,7 @@ class ShardBody:
 
     def _add(self, node: Any) -> None:
         answer = self.split.answers[node.name]
-        inputs = [with_index(parse_input(name).tensor) for name in data_inputs(node)]
+        inputs = [tensor_of(name) for name in data_inputs(node)]
         if isinstance(answer, Split):
             self._add_copy(node, answer, inputs)
         elif node.op in SHAPE_OPS | LIST_SHAPE_OPS and self._is_of_parts(node, inputs):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs import op_types
-from graphs.names import op_of
+from graphs.names import free_name, op_of
 from graphs.tensor_protos import shape_proto
 from rewrite.split.body_shapes import (
     NUMBERS,
@@ -135,8 +135,7 @@ class ShardFunctions:
     def _named(self, function: Any, wanted: str) -> str:
         content = function.SerializeToString(deterministic=True)
         if content not in self._made:
-            while wanted in self._names:
-                wanted += "_"
+            wanted = free_name(wanted, self._names)
             self._names.add(wanted)
             self._made[content] = wanted
             function.signature.name = wanted

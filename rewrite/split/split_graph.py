@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of, with_index
+from graphs.names import free_name, op_of, with_index
+from graphs.reached import reached
 from rewrite.split.build_step import SplitStep
 
 WHOLE_SCOPE = "whole"
@@ -126,13 +127,11 @@ def _moved(
     for name, reads in shared.items():
         for each in reads:
             readers[each].add(name)
-    todo = list(moved)
-    while todo:
-        name = todo.pop()
-        more = readers[name] | loops.get(flat.unit_of_node.get(name, ""), set())
-        todo += more - moved
-        moved |= more
-    return moved
+    return set(
+        reached(
+            moved, lambda name: readers[name] | loops.get(flat.unit_of_node.get(name, ""), set())
+        )
+    )
 
 
 def _bare(node: Any) -> Any:
@@ -145,10 +144,8 @@ def _bare(node: Any) -> Any:
 
 def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     """A scope like the one wanted that no op is called by or lies in."""
-    scope, taken = WHOLE_SCOPE, {name.partition("/")[0] for name in (*originals, *made)}
-    while scope in taken:
-        scope += "_"
-    return scope
+    taken = {name.partition("/")[0] for name in (*originals, *made)}
+    return free_name(WHOLE_SCOPE, taken)
 
 
 def _redirect(node: Any, whole_name: Mapping[str, str]) -> None:

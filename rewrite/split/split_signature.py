@@ -9,7 +9,7 @@ from typing import Any
 from graphs.building.op_outputs import output_names
 from graphs.errors import ModelError
 from graphs.function_library import called_function, library_of
-from graphs.names import data_inputs, op_of, parse_input, with_index
+from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from rewrite.signature_key import whole_signature
 from rewrite.split.build_step import SplitStep
 from rewrite.split.function_body import as_body
@@ -125,11 +125,8 @@ def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:
     taken = set(short.values())
     for name in names:
         if name not in short:
-            free = name
-            while free in taken:
-                free += "_"
-            taken.add(free)
-            short[name] = free
+            short[name] = free_name(name, taken)
+            taken.add(short[name])
     return short
 
 
@@ -153,9 +150,7 @@ def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added:
     """Calls the unsplit step from the main graph, for a signature of its own."""
     taken = {node.name for node in meta_graph.graph_def.node}
     own = copy.deepcopy(next(n for n in meta_graph.graph_def.node if n.name == call.name))
-    own.name = f"{added}_call"
-    while own.name in taken:
-        own.name += "_"
+    own.name = free_name(f"{added}_call", taken)
     if "f" in own.attr:
         own.attr["f"].func.name = function
     else:

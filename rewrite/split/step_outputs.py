@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Container
 
 from graphs.building.op_outputs import output_dtype
 from graphs.function_library import library_of
-from graphs.names import with_index
+from graphs.names import free_name, with_index
 from graphs.source_model import SourceModel
 from rewrite.split.split_signature import signature_call
 
@@ -33,16 +32,9 @@ def with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
     for op, most in highest.items():
         count = len(call.attr["Tout"].list.type) if call is not None else most + 1
         for number in range(count):
-            name = _free(f"{_OUTPUT}{len(outputs)}", nodes)
+            name = free_name(f"{_OUTPUT}{len(outputs)}", nodes)
             identity = graph_def.node.add(op="Identity", name=name, input=[f"{op}:{number}"])
             identity.attr["T"].type = output_dtype(nodes[op], library, number)
             outputs[name] = f"{op}:{number}"
     fetches = [f"{name}:0" for name in outputs] + [f for f in source.fetches if ":" not in f]
     return outputs, dataclasses.replace(source, graph_def=graph_def, fetches=tuple(fetches))
-
-
-def _free(name: str, taken: Container[str]) -> str:
-    """A name like the one wanted that is not taken."""
-    while name in taken:
-        name += "_"
-    return name

@@ -192,6 +192,5 @@ class StepReading:
     def _whole(self, tensor: str) -> Whole:
         import tensorflow as tf
 
-        op, _, index = tensor.partition(":")
-        dtype = tf.as_dtype(self._properties.dtype_of[op][int(index)])
-        return Whole(self._properties.shape_of[op][int(index)], dtype.as_datatype_enum)
+        dtype = tf.as_dtype(self._properties.dtype(tensor))
+        return Whole(self._properties.shape(tensor), dtype.as_datatype_enum)

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import op_of, parse_input, with_index
+from graphs.names import op_of, tensor_of
 from rewrite.split.across_shards import AcrossShards, Way
 from rewrite.split.decide import Decisions
 from rewrite.split.homes import Homes
@@ -60,7 +60,7 @@ class StepTensors:
 
     def whole(self, name: str) -> str:
         """The name of the whole tensor; its parts are joined or combined once."""
-        tensor = tensor_name(name)
+        tensor = tensor_of(name)
         if tensor not in self._whole:
             state = self._state_of_tensor[tensor]
             if state == WHOLE:  # it comes later, and closes a loop of TensorFlow 1
@@ -76,7 +76,7 @@ class StepTensors:
 
     def parts(self, name: str, state: State) -> Sequence[str]:
         """The name of what each shard's copy reads."""
-        tensor = tensor_name(name)
+        tensor = tensor_of(name)
         if state == WHOLE:
             return self._whole_for_each(tensor)
         if (tensor, state) not in self._parts:
@@ -104,25 +104,21 @@ class StepTensors:
     def _handed_on(self, tensor: str) -> list[str]:
         whole, way = self.whole(tensor), None
         if self._is_large(tensor) and self._across.ring:
-            home = self._homes.of_read(op_of(tensor), self._num_bytes(tensor))
+            home = self._homes.of_read(op_of(tensor), self._properties.num_bytes(tensor))
             way = Way(home, self._rows_of_blocks(tensor))
         name, dtype = _named(tensor, "relayed"), self.dtype(tensor)
         return self._across.handed_on(whole, name, dtype, self._num_shards, way)
 
     def _is_large(self, tensor: str) -> bool:
         """Whether it takes longer to send than a message takes to arrive."""
-        return self._num_bytes(tensor) > MOST_BYTES
-
-    def _num_bytes(self, tensor: str) -> int:
-        op, _, index = tensor.partition(":")
-        return self._properties.bytes_of[op][int(index)]
+        return self._properties.num_bytes(tensor) > MOST_BYTES
 
     def _rows_of_blocks(self, tensor: str) -> Sequence[int]:
         """The rows of a very large tensor in blocks; () for other tensors.
 
         Only in a step of one batch size: how many rows there are might follow from it.
         """
-        num_bytes, shape = self._num_bytes(tensor), self.shape(tensor)
+        num_bytes, shape = self._properties.num_bytes(tensor), self.shape(tensor)
         if self._is_open or num_bytes <= MOST_AT_ONCE or not shape or shape[0] < 2:
             return ()
         count = min(-(-num_bytes // BLOCK_BYTES), shape[0])
@@ -131,15 +127,13 @@ class StepTensors:
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Of the whole tensor, for the batch size that the step is placed for."""
-        op, _, index = tensor.partition(":")
-        shape = self._properties.shape_of[op][int(index)]
+        shape = self._properties.shape(tensor)
         assert shape is not None
         return shape
 
     def dtype(self, tensor: str) -> str:
         """Name of its dtype."""
-        op, _, index = tensor.partition(":")
-        return self._properties.dtype_of[op][int(index)]
+        return self._properties.dtype(tensor)
 
     def _joined(self, tensor: str, state: Sharded, parts: Sequence[str]) -> str:
         self.counts["join"] += 1
@@ -210,15 +204,12 @@ class StepTensors:
         It leaves before all else does. Parts that are cut first would wait behind the weights that
         are sent meanwhile.
         """
-        is_sent = self._across.ring and MOST_BYTES < self._num_bytes(tensor) <= MOST_COPIED
+        is_sent = (
+            self._across.ring and MOST_BYTES < self._properties.num_bytes(tensor) <= MOST_COPIED
+        )
         is_input = tensor in self._inputs and state.outer == 1
         name, way = _named(tensor, "relayed"), Way(home=0) if is_sent and is_input else None
         return self._across.handed_on(whole, name, self.dtype(tensor), self._num_shards, way)
-
-
-def tensor_name(name: str) -> str:
-    """ "op:i" of an input's name."""
-    return with_index(parse_input(name).tensor)
 
 
 def _apart(shape: Sequence[int], state: Sharded) -> list[int]:

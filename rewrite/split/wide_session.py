@@ -81,7 +81,7 @@ def _fitting(tensor: Any, array: np.ndarray) -> np.ndarray:
 
 
 def random_start(
-    variables: Mapping[str, tuple[Any, tuple[int, ...]]], given: Arrays, is_signed: bool
+    variables: Mapping[str, tuple[Any, tuple[int, ...]]], is_signed: bool
 ) -> dict[str, np.ndarray]:
     """Values of variables that keep numbers in a step of the size that they begin with.
 
@@ -99,7 +99,7 @@ def random_start(
         else:
             value = rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
             value = value if is_signed else np.abs(value) / np.sqrt(np.prod(shape[:-1]))
-        start[name] = np.asarray(given.get(name, value)).astype(dtype.as_numpy_dtype)
+        start[name] = np.asarray(value).astype(dtype.as_numpy_dtype)
     return start
 
 

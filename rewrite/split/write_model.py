@@ -43,8 +43,7 @@ def whole_name(source: SourceModel) -> str:
 def _own_signatures(source: SourceModel) -> Mapping[str, Any]:
     if source.meta_graph_def is None:
         return {}
-    signatures: Mapping[str, Any] = source.meta_graph_def.signature_def
-    return signatures
+    return source.meta_graph_def.signature_def
 
 
 def written(

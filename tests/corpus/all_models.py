@@ -3,6 +3,7 @@
 from tests.corpus import (  # noqa: F401
     control_flow,
     keras_models,
+    serving_testdata,
     tables_and_strings,
     tensorflow1,
     tensorflow2,

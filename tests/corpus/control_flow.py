@@ -5,14 +5,9 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tests.corpus.entry import model
+from tests.corpus.saving import save, serve
 
 _X = [tf.TensorSpec([None, 3], tf.float32, name="x")]
-
-
-def save(module, folder, **signatures):
-    """Saves a module with these of its methods as signatures."""
-    tf.saved_model.save(module, str(folder / "1"), signatures or None)
-    return str(folder / "1")
 
 
 class Weights(tf.Module):
@@ -32,8 +27,7 @@ def while_loop(folder):
                 x = tf.tanh(x @ self.w) + 1.0
             return {"y": x}
 
-    module = Loop()
-    return save(module, folder, serving_default=module.f)
+    return serve(Loop(), folder)
 
 
 @model()
@@ -49,8 +43,7 @@ def while_loop_of_data(folder):
                 count += 1
             return {"y": x, "count": count}
 
-    module = Loop()
-    return save(module, folder, serving_default=module.f)
+    return serve(Loop(), folder)
 
 
 @model()
@@ -90,8 +83,7 @@ def nested_loops_and_conditions(folder):
                 x = self.inner(x) + tf.cast(i, tf.float32)
             return {"y": x, "once": self.inner(x)}
 
-    module = Nest()
-    return save(module, folder, serving_default=module.f)
+    return serve(Nest(), folder)
 
 
 @model()
@@ -106,8 +98,7 @@ def cond_case_and_switch(folder):
             pairs = [(n > 5, lambda: b + 1.0), (n < 2, lambda: b - 1.0)]
             return {"y": tf.case(pairs, default=lambda: b)}
 
-    module = Branches()
-    return save(module, folder, serving_default=module.f)
+    return serve(Branches(), folder)
 
 
 @model()
@@ -119,8 +110,7 @@ def map_fn_scan_and_foldl(folder):
             scanned = tf.scan(lambda a, row: a * 0.5 + row, mapped)
             return {"y": tf.foldl(lambda a, row: a + row, scanned)}
 
-    module = Maps()
-    return save(module, folder, serving_default=module.f)
+    return serve(Maps(), folder)
 
 
 @model()
@@ -130,8 +120,7 @@ def vectorized_map(folder):
         def f(self, x):
             return {"y": tf.vectorized_map(lambda row: tf.linalg.matvec(self.w, row), x)}
 
-    module = Maps()
-    return save(module, folder, serving_default=module.f)
+    return serve(Maps(), folder)
 
 
 @model()
@@ -144,8 +133,7 @@ def tensor_arrays(folder):
                 rows = rows.write(i, x[i] * tf.cast(i, tf.float32))
             return {"y": rows.stack() @ self.w}
 
-    module = Arrays()
-    return save(module, folder, serving_default=module.f)
+    return serve(Arrays(), folder)
 
 
 @model()
@@ -164,8 +152,7 @@ def variable_changed_in_loop(folder):
                     self.count.assign_add(i)
             return {"count": self.count.read_value()}
 
-    module = Counter()
-    return save(module, folder, serving_default=module.f)
+    return serve(Counter(), folder)
 
 
 @model()
@@ -178,8 +165,7 @@ def assertions_and_prints(folder):
             tf.print("sum", tf.reduce_sum(x), output_stream="file:///dev/null")
             return {"y": x @ self.w}
 
-    module = Asserting()
-    return save(module, folder, serving_default=module.f)
+    return serve(Asserting(), folder)
 
 
 @model()

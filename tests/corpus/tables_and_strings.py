@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from tests.corpus.control_flow import save
 from tests.corpus.entry import model
+from tests.corpus.saving import save, serve
 
 _TEXT = [tf.TensorSpec([None], tf.string, name="text")]
 
@@ -46,8 +46,7 @@ def two_tables_one_asset(folder):
             scores = tf.gather(self.embedding, ids) @ tf.transpose(self.embedding)
             return {"scores": scores, "best": self.to_word.lookup(tf.argmax(scores, 1))}
 
-    module = Words()
-    return save(module, folder, serving_default=module.f)
+    return serve(Words(), folder)
 
 
 @model()
@@ -82,8 +81,7 @@ def dense_hash_table(folder):
         def f(self, key):
             return {"y": self.table.lookup(key) * 2.0}
 
-    module = Table()
-    return save(module, folder, serving_default=module.f)
+    return serve(Table(), folder)
 
 
 @model()
@@ -103,8 +101,7 @@ def strings(folder):
                 "ngrams": tf.strings.ngrams(tf.strings.bytes_split(text), 2).to_tensor(""),
             }
 
-    module = Strings()
-    return save(module, folder, serving_default=module.f)
+    return serve(Strings(), folder)
 
 
 @model()
@@ -128,8 +125,7 @@ def parse_examples(folder):
                 "ids": parsed["ids"].row_lengths(),
             }
 
-    module = Parser()
-    return save(module, folder, serving_default=module.f)
+    return serve(Parser(), folder)
 
 
 @model()
@@ -150,8 +146,7 @@ def decode_images(folder):
             images = tf.map_fn(decode, jpeg, tf.float32)
             return {"y": tf.nn.conv2d(images, self.kernel, 1, "VALID")}
 
-    module = Images()
-    return save(module, folder, serving_default=module.f)
+    return serve(Images(), folder)
 
 
 @model()
@@ -165,8 +160,7 @@ def tensors_through_strings(folder):
             again = tf.io.parse_tensor(tf.io.decode_base64(coded), tf.float32)
             return {"y": tf.ensure_shape(again, [None, 3]) * 2.0, "coded": coded}
 
-    module = Codec()
-    return save(module, folder, serving_default=module.f)
+    return serve(Codec(), folder)
 
 
 @model()
@@ -233,5 +227,4 @@ def dense_features(folder):
         def f(self, age, job, town):
             return {"y": self.out(self.features({"age": age, "job": job, "town": town}))}
 
-    module = Model()
-    return save(module, folder, serving_default=module.f)
+    return serve(Model(), folder)

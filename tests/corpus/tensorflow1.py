@@ -7,16 +7,9 @@ import tensorflow as tf
 from tensorflow.python.ops import control_flow_v2_toggles
 
 from tests.corpus.entry import model
+from tests.corpus.saving import save_session, serve_session
 
 v1 = tf.compat.v1
-
-
-def _save(session, folder, inputs, outputs, **more):
-    signature = v1.saved_model.predict_signature_def(inputs, outputs)
-    builder = v1.saved_model.Builder(str(folder / "1"))
-    builder.add_meta_graph_and_variables(session, ["serve"], {"serving_default": signature}, **more)
-    builder.save()
-    return str(folder / "1")
 
 
 def _v1_loops(build):
@@ -48,7 +41,7 @@ def reference_variables_momentum(folder):
         train = v1.train.MomentumOptimizer(rate, 0.9).minimize(loss, step, name="train_op")
         v1.add_to_collection("train_op", train)
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"x": x}, {"logits": logits})
+        return serve_session(session, folder, {"x": x}, {"logits": logits})
 
 
 @model()
@@ -64,7 +57,7 @@ def partitioned_variables(folder):
         )
         y = tf.nn.embedding_lookup(table, ids, name="y")
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"ids": ids}, {"y": y})
+        return serve_session(session, folder, {"ids": ids}, {"y": y})
 
 
 @model()
@@ -76,7 +69,7 @@ def v1_while_loop(folder):
             lambda i, _: i < 4, lambda i, y: (i + 1, tf.tanh(y @ w) + x), (tf.constant(0), x)
         )
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"x": x}, {"y": y})
+        return serve_session(session, folder, {"x": x}, {"y": y})
 
     return _v1_loops(build)
 
@@ -99,7 +92,7 @@ def v1_trained_dynamic_rnn(folder):
         train = v1.train.AdagradOptimizer(0.1).minimize(loss, name="train_op")
         v1.add_to_collection("train_op", train)
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"x": x}, {"states": states})
+        return serve_session(session, folder, {"x": x}, {"states": states})
 
     return _v1_loops(build)
 
@@ -112,7 +105,7 @@ def v1_cond(folder):
         w = v1.get_variable("w", initializer=3.0, use_resource=False)
         y = v1.cond(big, lambda: x * w, lambda: tf.cond(x[0] > 0, lambda: x, lambda: -x))
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"x": x, "big": big}, {"y": y})
+        return serve_session(session, folder, {"x": x, "big": big}, {"y": y})
 
     return _v1_loops(build)
 
@@ -128,7 +121,7 @@ def v1_while_in_functions(folder):
         )
         y = tf.cond(tf.reduce_sum(y) > 0, lambda: y, lambda: y * 0.5)
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"x": x}, {"y": y})
+        return serve_session(session, folder, {"x": x}, {"y": y})
 
 
 @model()
@@ -164,12 +157,7 @@ def estimator_export(folder):
                 {"examples": examples}, {"probabilities": scores, "logits": logits}
             ),
         }
-        builder = v1.saved_model.Builder(str(folder / "1"))
-        builder.add_meta_graph_and_variables(
-            session, ["serve"], signatures, main_op=v1.tables_initializer()
-        )
-        builder.save()
-    return str(folder / "1")
+        return save_session(session, folder, signatures, main_op=v1.tables_initializer())
 
 
 @model()
@@ -211,7 +199,7 @@ def v1_queue_input(folder):
         queue = v1.FIFOQueue(10, [tf.float32], shapes=[[2, 3]])
         with tf.control_dependencies([queue.enqueue(x)]):
             y = tf.identity(queue.dequeue() * 2.0, name="y")
-        return _save(session, folder, {"x": x}, {"y": y})
+        return serve_session(session, folder, {"x": x}, {"y": y})
 
 
 @model(not_compared=["does not currently support the 'shared_name' attr"])
@@ -221,7 +209,7 @@ def v1_one_shot_iterator(folder):
         x = v1.placeholder(tf.float32, [None], name="x")
         numbers = v1.data.make_one_shot_iterator(tf.data.Dataset.range(100).repeat()).get_next()
         y = x + tf.cast(numbers, tf.float32)
-        return _save(session, folder, {"x": x}, {"y": y})
+        return serve_session(session, folder, {"x": x}, {"y": y})
 
 
 @model()
@@ -231,7 +219,9 @@ def v1_initializable_iterator(folder):
         dataset = tf.data.Dataset.range(100).map(lambda i: tf.cast(i, tf.float32) * 0.5).batch(2)
         iterator = v1.data.make_initializable_iterator(dataset)
         y = x + tf.reduce_sum(iterator.get_next())
-        return _save(session, folder, {"x": x}, {"y": y}, main_op=tf.group(iterator.initializer))
+        return serve_session(
+            session, folder, {"x": x}, {"y": y}, main_op=tf.group(iterator.initializer)
+        )
 
 
 @model(not_compared=["SymbolicGradient"])
@@ -252,7 +242,7 @@ def defun_in_v1_graph(folder):
         x = v1.placeholder(tf.float32, [None], name="x")
         y = cube(x) + square(x)
         slope = tf.gradients(y, x)[0]
-        return _save(session, folder, {"x": x}, {"y": y, "slope": slope})
+        return serve_session(session, folder, {"x": x}, {"y": y, "slope": slope})
 
 
 @model(not_compared=["it differs between two runs"])
@@ -264,7 +254,7 @@ def stateful_random(folder):
         y = x + v1.get_variable("w", initializer=np.ones(4, np.float32)) * seeded
         z = tf.nn.dropout(x, rate=0.5)
         session.run(v1.global_variables_initializer())
-        return _save(session, folder, {"x": x}, {"seeded": y, "unseeded": z})
+        return serve_session(session, folder, {"x": x}, {"seeded": y, "unseeded": z})
 
 
 @model()
@@ -287,11 +277,7 @@ def devices_of_a_lost_cluster(folder):
         graph = v1.get_default_graph()
         session.run(graph.get_operation_by_name("w/Assign"))
         saver = v1.train.Saver({"w": graph.get_tensor_by_name("w:0")})
-        builder = v1.saved_model.Builder(str(folder / "1"))
-        builder.add_meta_graph_and_variables(
-            session, ["serve"], {"serving_default": signature}, saver=saver
-        )
-        builder.save()
+        save_session(session, folder, {"serving_default": signature}, saver=saver)
     return str(_with_devices(folder / "1", {"w": "/job:ps/task:3", "y": "/job:worker/task:7"}))
 
 
@@ -320,7 +306,7 @@ def complex_and_half(folder):
             "brain": b * b,
             "int": i + i,
         }
-        return _save(session, folder, {"x": x, "h": h, "b": b, "i": i}, outputs)
+        return serve_session(session, folder, {"x": x, "h": h, "b": b, "i": i}, outputs)
 
 
 @model()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from tests.corpus.control_flow import Weights, save
+from tests.corpus.control_flow import Weights
 from tests.corpus.entry import model
+from tests.corpus.saving import save, serve
 
 _X = [tf.TensorSpec([None, 3], tf.float32, name="x")]
 
@@ -22,8 +23,7 @@ def jit_compiled(folder):
         def f(self, x):
             return {"y": self.inner(x) + self.inner(x + 1.0)}
 
-    module = Compiled()
-    return save(module, folder, serving_default=module.f)
+    return serve(Compiled(), folder)
 
 
 @model()
@@ -44,8 +44,7 @@ def noinline_and_implements(folder):
         def f(self, x):
             return {"y": self.inner(x) + self.other(x)}
 
-    module = Kept()
-    return save(module, folder, serving_default=module.f)
+    return serve(Kept(), folder)
 
 
 @model()
@@ -97,8 +96,7 @@ def captured_tensors(folder):
             y = x @ self.w + self.bias
             return {"y": y, "name": tf.gather(self.names, tf.argmax(y, 1))}
 
-    module = Captures()
-    return save(module, folder, serving_default=module.f)
+    return serve(Captures(), folder)
 
 
 @model()
@@ -111,8 +109,7 @@ def signature_with_defaults(folder):
         def f(self, x, scale=default):
             return {"y": x @ self.w * scale}
 
-    module = Defaults()
-    return save(module, folder, serving_default=module.f)
+    return serve(Defaults(), folder)
 
 
 @model()
@@ -217,8 +214,7 @@ def dataset_in_function(folder):
                 total += batch @ self.w
             return {"y": total, "sum": dataset.reduce(0.0, lambda s, b: s + tf.reduce_sum(b))}
 
-    module = Data()
-    return save(module, folder, serving_default=module.f)
+    return serve(Data(), folder)
 
 
 @model()
@@ -233,8 +229,7 @@ def stateless_and_generator_random(folder):
             stateless = tf.random.stateless_normal(tf.shape(x), [1, 2])
             return {"stateless": x + stateless, "drawn": x + self.generator.normal(tf.shape(x))}
 
-    module = Random()
-    return save(module, folder, serving_default=module.f)
+    return serve(Random(), folder)
 
 
 @model(refused="Python code of the process that made the model")
@@ -244,8 +239,7 @@ def py_function(folder):
         def f(self, x):
             return {"y": tf.py_function(lambda a: a * 2.0, [x @ self.w], tf.float32)}
 
-    module = Python()
-    return save(module, folder, serving_default=module.f)
+    return serve(Python(), folder)
 
 
 @model(refused="Python code of the process that made the model")
@@ -255,8 +249,7 @@ def numpy_function(folder):
         def f(self, x):
             return {"y": tf.numpy_function(lambda a: np.sort(a, 0), [x @ self.w], tf.float32)}
 
-    module = Python()
-    return save(module, folder, serving_default=module.f)
+    return serve(Python(), folder)
 
 
 @model(not_compared=["signature ragged, empty batch"])
@@ -289,8 +282,7 @@ def ragged_inside(folder):
             words = tf.strings.split(text, " ")
             return {"count": words.row_lengths(), "longest": words.to_tensor("")[:, :1]}
 
-    module = Ragged()
-    return save(module, folder, serving_default=module.f)
+    return serve(Ragged(), folder)
 
 
 @model()
@@ -305,8 +297,7 @@ def sparse_inside(folder):
             sparse = tf.sparse.from_dense(ids)
             return {"y": tf.nn.embedding_lookup_sparse(self.table, sparse, None, combiner="sum")}
 
-    module = Sparse()
-    return save(module, folder, serving_default=module.f)
+    return serve(Sparse(), folder)
 
 
 @model()
@@ -324,8 +315,7 @@ def quantised(folder):
             )
             return {"y": per_channel, "q": tf.cast(q, tf.int32)}
 
-    module = Quantised()
-    return save(module, folder, serving_default=module.f)
+    return serve(Quantised(), folder)
 
 
 @model()
@@ -343,8 +333,7 @@ def unused_branches(folder):
             tf.sin(x)
             return {"y": x @ self.w @ self.twin}
 
-    module = Unused()
-    return save(module, folder, serving_default=module.f)
+    return serve(Unused(), folder)
 
 
 @model()
@@ -392,5 +381,4 @@ def aliased_and_nested_modules(folder):
                 x = layer(x)
             return {"y": x}
 
-    module = Stack()
-    return save(module, folder, serving_default=module.f)
+    return serve(Stack(), folder)

@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 
-from graphs.host.child import connect_to_parent, start_child
+from graphs.host.child import start_child
+from graphs.host.parent import connect_to_parent
 
 _BURST_SECONDS = 0.05
 """The mean of its bursts; they and the pauses between them are exponentially distributed."""

@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.errors import ModelError, OutputError, PlacementError
 from graphs.flat_graph import Origin
-from graphs.host.child import ChildError, ask_child
+from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
 from rewrite import emit as emit_module

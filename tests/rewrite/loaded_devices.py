@@ -10,7 +10,7 @@ import sys
 
 import tensorflow as tf
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import connect_to_parent
 
 v1 = tf.compat.v1
 

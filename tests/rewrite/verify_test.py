@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import ModelError
-from graphs.host.child import ChildError
+from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import connect_to_parent
 from tests.rival.models import MODELS
 from tests.rival.ways import MULTI_WORKER, ONE, TFPLACE, Prepare
 from tfplace.measurement.worker import keep_freed_memory

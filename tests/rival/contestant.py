@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from graphs.host.child import Child, start_child
 from graphs.op_graph import FloatArray
 from tests.rival.ways import MULTI_WORKER, Prepare
+from tfplace.measurement.workers import free_addresses
 
 _PREPARE_SECONDS, _STEP_SECONDS = 150.0, 30.0
 
@@ -36,7 +36,7 @@ class Contestant(contextlib.AbstractContextManager["Contestant"]):
             is for a process that only calls tfplace's workers.
         """
         self.way = way
-        addresses = _free_addresses(len(cores)) if way == MULTI_WORKER else []
+        addresses = free_addresses(len(cores)) if way == MULTI_WORKER else []
         each = [[core] for core in cores] if way == MULTI_WORKER else [cores]
         self._children: list[Child] = []
         try:
@@ -97,11 +97,3 @@ class Contestant(contextlib.AbstractContextManager["Contestant"]):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-
-def _free_addresses(number: int) -> list[str]:
-    with contextlib.ExitStack() as stack:
-        listeners = [stack.enter_context(socket.socket()) for _ in range(number)]
-        for listener in listeners:
-            listener.bind(("127.0.0.1", 0))
-        return [f"127.0.0.1:{listener.getsockname()[1]}" for listener in listeners]

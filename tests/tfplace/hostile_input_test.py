@@ -42,7 +42,7 @@ def _changed(change):
     return make
 
 
-def _bytes(content):
+def file_of(content):
     return lambda path: path.write_bytes(content)
 
 
@@ -171,21 +171,21 @@ MODELS = {
     "no file": (lambda path: None, "no such file"),
     "empty directory": (lambda path: path.mkdir(), "has none of saved_model.pb"),
     "fifo": (os.mkfifo, "no file or directory"),
-    "empty": (_bytes(b""), "the file is empty"),
-    "random": (_bytes(np.random.default_rng(3).bytes(4000)), "reading model"),
-    "zeros": (_bytes(bytes(4000)), "of no known format"),
-    "truncated": (_bytes(WHOLE[:-7]), "cut off"),
-    "bit-flipped tag": (_bytes(bytes([WHOLE[0] ^ 0x40]) + WHOLE[1:]), "reading model"),
-    "length beyond the end": (_bytes(b"\x0a\xff\xff\xff\xff\x07abc"), "cut off"),
-    "endless varint": (_bytes(b"\xff" * 100), "reading model"),
-    "gzip": (_bytes(gzip.compress(WHOLE)), "unpack it"),
-    "pickle": (_bytes(b"\x80\x04\x95" + bytes(50)), "pickle"),
-    "zip of something": (_bytes(zipped(["a.txt"])), "no Keras model"),
-    "keras without content": (_bytes(zipped(["config.json", "metadata.json"])), "eras"),
-    "hdf5 without content": (_bytes(b"\x89HDF\r\n\x1a\n" + bytes(500)), "eras"),
-    "text that ends": (_bytes(b'node { name: "a" op: '), "an error at"),
-    "deep text": (_bytes(_nested_text(5000)), "nested too deep"),
-    "text, not UTF-8": (_bytes(b'node { name: "\xff\xfe" op: "NoOp" }'), "an error at"),
+    "empty": (file_of(b""), "the file is empty"),
+    "random": (file_of(np.random.default_rng(3).bytes(4000)), "reading model"),
+    "zeros": (file_of(bytes(4000)), "of no known format"),
+    "truncated": (file_of(WHOLE[:-7]), "cut off"),
+    "bit-flipped tag": (file_of(bytes([WHOLE[0] ^ 0x40]) + WHOLE[1:]), "reading model"),
+    "length beyond the end": (file_of(b"\x0a\xff\xff\xff\xff\x07abc"), "cut off"),
+    "endless varint": (file_of(b"\xff" * 100), "reading model"),
+    "gzip": (file_of(gzip.compress(WHOLE)), "unpack it"),
+    "pickle": (file_of(b"\x80\x04\x95" + bytes(50)), "pickle"),
+    "zip of something": (file_of(zipped(["a.txt"])), "no Keras model"),
+    "keras without content": (file_of(zipped(["config.json", "metadata.json"])), "eras"),
+    "hdf5 without content": (file_of(b"\x89HDF\r\n\x1a\n" + bytes(500)), "eras"),
+    "text that ends": (file_of(b'node { name: "a" op: '), "an error at"),
+    "deep text": (file_of(_nested_text(5000)), "nested too deep"),
+    "text, not UTF-8": (file_of(b'node { name: "\xff\xfe" op: "NoOp" }'), "an error at"),
     "cycle": (_changed(lambda g: g.node[1].input.__setitem__(0, "z")), "something to run"),
     "op that uses itself": (_changed(lambda g: g.node[1].input.append("^y")), "cycle"),
     "two ops of one name": (_changed(lambda g: g.node.add().CopyFrom(g.node[1])), "same name"),

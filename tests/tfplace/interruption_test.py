@@ -15,6 +15,7 @@ from tfplace import optimizing as optimize_module
 from tfplace.choosing import baselines, find_placement, proof
 from tfplace.cli import main
 from tfplace.interruption import Interrupted, interruptible
+from tfplace.report import files
 
 
 def interrupt(number=signal.SIGINT):
@@ -197,14 +198,14 @@ def test_the_proof_needs_no_second_build(run, monkeypatch):
 
 
 def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, capsys):
-    emit = optimize_module.emit  # type: ignore[attr-defined]
+    emit = files.emit  # type: ignore[attr-defined]
 
     def interrupted_twice(*arguments):
         emit(*arguments)
         interrupt()
         interrupt()
 
-    monkeypatch.setattr(optimize_module, "emit", interrupted_twice)
+    monkeypatch.setattr(files, "emit", interrupted_twice)
     assert run() == (5, None)
     assert capsys.readouterr().err == "tfplace: error: interrupted; nothing was written\n"
     assert list(tmp_path.iterdir()) == []

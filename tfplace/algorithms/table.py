@@ -54,8 +54,7 @@ def _learner(module: str, name: str, takes_start: bool = False) -> Maker:
 
     def policy(instance: Instance, seed: int, start: IntArray | None) -> Policy:
         options = {"start": start} if takes_start else {}
-        made: Policy = _imported(module, name)(instance.problem, seed=seed, **options)
-        return made
+        return _imported(module, name)(instance.problem, seed=seed, **options)
 
     return policy
 
@@ -72,8 +71,7 @@ def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
         starts = [*split_starts(instance, seed), *one_shot_starts(instance, seed)]
         if placements:
             starts.insert(0, lambda: np.array(placements, dtype=np.int32))
-        made: Policy = _imported(module, name)(instance.problem, seed, starts)
-        return made
+        return _imported(module, name)(instance.problem, seed, starts)
 
     return policy
 
@@ -214,8 +212,7 @@ def policy_of(name: str, instance: Instance, seed: int, start: IntArray | None) 
 
 def annealing_from(problem: Problem, seed: int, placements: IntArray) -> Policy:
     """Annealing inside the simulator that begins with given placements i4[B, N] alone."""
-    made: Policy = _imported("annealing.policy", "Multilevel")(problem, seed, [lambda: placements])
-    return made
+    return _imported("annealing.policy", "Multilevel")(problem, seed, [lambda: placements])
 
 
 def one_shot(name: str, instance: Instance, seed: int) -> IntArray:

@@ -35,7 +35,7 @@ from tfplace.bounds.number_range import NumberRange
 from tfplace.bounds.step_roles import StepRoles, step_roles
 
 MOST_CUTS, MOST_OPS = 12, 400_000
-"""Of ranges in two; fewer where a step's ops, as often as they are looked at, come to more."""
+"""How often a range is cut in two, at most, and how many ops all these bounds may visit."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,7 +21,7 @@ from tfplace.grouping.copies import WHOLE
 from tfplace.grouping.quotient import BoolArray, fastest_seconds
 
 MOST_BARRIERS = 24
-"""Of more so many are taken, evenly along the step's longest path."""
+"""Where there are more, so many are used, evenly spaced along the step's longest path."""
 _BITS = 64
 
 

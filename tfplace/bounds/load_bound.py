@@ -86,7 +86,7 @@ def dual_value(load: Load, weights: DualWeights) -> tuple[float, FloatArray, Flo
     return value, seconds, placed_bytes
 
 
-def best_weights(load: Load, max_cuts: int = MAX_CUTS) -> tuple[float, list[DualWeights]]:
+def best_weights(load: Load) -> tuple[float, list[DualWeights]]:
     """The best bound found, in seconds, and all weights tried on the way, the best ones first."""
     total = float(load.seconds[np.isfinite(load.seconds)].sum())
     most = MAX_BYTE_WEIGHT * total / max(float(load.room_bytes.min()), 1.0)
@@ -94,7 +94,7 @@ def best_weights(load: Load, max_cuts: int = MAX_CUTS) -> tuple[float, list[Dual
     weights = DualWeights(np.full(num_classes, 1.0 / load.slots.sum()), np.zeros(num_classes))
     tried: list[tuple[float, DualWeights]] = []
     cuts: list[FloatArray] = []
-    for _ in range(max_cuts):
+    for _ in range(MAX_CUTS):
         value, seconds, placed_bytes = dual_value(load, weights)
         tried.append((value, weights))
         cuts.append(np.concatenate([seconds, placed_bytes - load.room_bytes]))
@@ -143,8 +143,7 @@ def least_costs(seconds: FloatArray, weights: DualWeights) -> FloatArray:
     """f8[N]: min_k w_k seconds[n, k] of each op, what it takes at least of the weighted devices."""
     with np.errstate(invalid="ignore"):  # a weight of 0 times inf
         cost = np.where(np.isinf(seconds), np.inf, weights.per_second * seconds)
-    least: FloatArray = cost.min(axis=1)
-    return least
+    return cost.min(axis=1)
 
 
 def may_fit(load: Load) -> bool:

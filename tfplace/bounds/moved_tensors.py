@@ -1,4 +1,4 @@
-"""What a split step's shards use of each other's hosts: tensors in families, one of each shard."""
+"""The tensors of a split step that may cross between hosts, in families of one for each shard."""
 
 from __future__ import annotations
 

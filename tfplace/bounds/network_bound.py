@@ -36,9 +36,9 @@ from tfplace.bounds.sites import Site, sites_of
 from tfplace.bounds.step_roles import StepRoles
 
 LEAST_SHARE = 0.05
-"""A batch that is sent in this share of the bound that there is, raises it by little."""
+"""A batch that is sent in less than this share of the bound known so far raises it by little."""
 LEAST_FAMILY = 1e-3
-"""Tensors that are sent in this share of it are not counted."""
+"""Tensors that are sent in less than this share of it are not counted."""
 
 
 def network_bound(

@@ -18,7 +18,7 @@ from tfplace.bounds.moved_tensors import Family
 from tfplace.grouping.quotient import BoolArray
 
 MOST_TIMES = 8.0
-"""No more than so many times the bound that there is, is looked for."""
+"""The new bound is sought up to so many times the one known so far."""
 Cell = tuple[int, int]
 """The last barrier before something, and the first after it."""
 

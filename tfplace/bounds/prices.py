@@ -27,7 +27,7 @@ from tfplace.bounds.step_roles import Role, StepRoles
 from tfplace.grouping.quotient import BoolArray
 
 ROUNDING = 1e-9
-"""Of a price: lines are taken so much lower, and prices to be convex that are so near it."""
+"""Relative error that a price may have: lines are lowered by it, and it breaks no convexity."""
 
 
 @dataclasses.dataclass(frozen=True)

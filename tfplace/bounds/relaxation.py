@@ -138,8 +138,7 @@ def least_hold(problem: Problem) -> FloatArray:
     rate = problem.link_bytes_per_second
     if problem.executor is not None:
         rate = wire(problem.executor, problem.link_latency, rate)[1]
-    hold: FloatArray = size / rate[apart].max()
-    return hold
+    return size / rate[apart].max()
 
 
 def one_at_a_time(problem: Problem, inward: bool) -> bool:

@@ -75,5 +75,4 @@ def _thresholds(values: FloatArray) -> FloatArray:
 
 def _sum_above(table: np.ndarray) -> np.ndarray:
     """Each cell's sum over all cells that are not below it in either index."""
-    summed: np.ndarray = table[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]
-    return summed
+    return table[::-1, ::-1].cumsum(axis=0).cumsum(axis=1)[::-1, ::-1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -57,7 +57,6 @@ def baseline_candidates(
     evaluator: Evaluator,
     budget_seconds: float,
     seed: int,
-    on_name: Callable[[str], None] = lambda name: None,
 ) -> list[Candidate]:
     """The best placement of each baseline; an infeasible one says why.
 
@@ -68,7 +67,6 @@ def baseline_candidates(
       evaluator: the simulator.
       budget_seconds: of the whole search; annealing gets a small share of it.
       seed: for annealing.
-      on_name: told which baseline begins.
 
     Raises:
       Interrupted: a signal came before a placement that runs was known.
@@ -77,7 +75,6 @@ def baseline_candidates(
     began = time.monotonic()
     with interruptible() as interruption:
         for name in NAMES:
-            on_name(name)
             left = budget_seconds - (time.monotonic() - began)
             best_so_far = best_of(candidates)
             if name == "given":  # one evaluation, so that Ctrl-C always finds something

@@ -41,9 +41,9 @@ CONTEST_SHARE = 0.45
 """Of the time for real runs, at most; rounds and the comparison with given and single have the
 rest."""
 CONTEST_SECONDS = 6.0
-"""Of steps, five of each whatever they take: in twice as long, no time was left for rounds."""
+"""Of steps, at most, unless five of each take longer; twice as many left rounds no time."""
 CLOSE = 1.3
-"""Other numbers are timed whose predicted step takes at most so many times as long as the best."""
+"""Another number of shards is timed if its predicted step is at most so many times the best one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +54,7 @@ class _Rival:
     candidate: Candidate
 
     def choice(self) -> Choice:
-        """It is chosen; one device only if that is the prediction's choice, too."""
+        """This placement as what is written; but the prediction where that or one device won."""
         predicted = self.found.choice()
         is_same = np.array_equal(self.candidate.device_of_op, predicted.candidate.device_of_op)
         if is_same or self.candidate.name == SINGLE:
@@ -189,9 +189,10 @@ def _fastest(
 
 
 def _least(rivals: Sequence[_Rival], medians: Sequence[float]) -> _Rival | None:
-    """By more than a tie the fastest, else the unsplit step; its best where none could be timed.
+    """The fastest rival if it wins by more than a tie; otherwise, the unsplit step.
 
-    It is the smallest graph, so that it may still be compared with one device. None: there is none.
+    Where none could be timed, the unsplit step's best: its graph is the smallest, so that it may
+    still be compared with one device. None where there is no unsplit step.
     """
     least = min(medians)
     if not math.isfinite(least):

@@ -33,7 +33,7 @@ LEAST_TRIALS = 100
 LEAST_SECONDS_PER_OP, MOST_SECONDS = 5e-5, 30.0
 NONE = Limits(0.0, 0)
 ABOUT = 0.05
-"""Of the most that a device has to do: devices differ by more, or do about as much."""
+"""Devices whose work differs by less than this share of the busiest one's count as equally busy."""
 
 
 @dataclasses.dataclass(frozen=True)

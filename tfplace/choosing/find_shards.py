@@ -43,17 +43,15 @@ from tfplace.choosing.shard_counts import (
     smaller_count,
     why_not,
 )
-from tfplace.choosing.shards_found import ShardsFound
+from tfplace.choosing.shards_found import NumbersFound, ShardsFound
 from tfplace.choosing.shared_budget import SharedBudget
 from tfplace.choosing.split_estimate import least_steps
-from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.choosing.unsplit_baselines import Unsplit
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare
-from tfplace.preparing.steps_read import StepsRead
 from tfplace.progress import Progress
 from tfplace.search.search import Limits, Stage
 from tfplace.search.trial_log import SearchResult
@@ -62,28 +60,24 @@ from tfplace.simulation.simulated import simulated
 FIRST_SHARE = 0.06
 """Of the budget, for the first search of each number of shards."""
 MOST_SHARE, FOR_EACH_DEVICE = 0.5, 0.75
-"""Of the budget, by when another number's first search has to begin: the best one needs the rest.
-A shard for each device is so often the best that it may take longer."""
+"""Shares of the budget after which no other number's first search begins, since the best number
+needs the rest; FOR_EACH_DEVICE holds for one shard a device, which is often the best."""
 PROMISING, PROMISED_SECONDS = 4.0, 30.0
-"""Where the work of a shard for each device takes so many times less than the best unsplit step,
-reading it may take the budget and so much longer, whatever was used: no other search gains that."""
+"""If one shard a device promises, by its work alone, a step that is PROMISING times faster than the
+best unsplit one, reading it may take the whole budget and PROMISED_SECONDS more: no other search
+gains as much."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
 LOOK_SHARE, MOST_LOOKS = 0.05, 2
-"""Before a number is read that a better unsplit step would rule out, that step is searched on, for
-so much of the budget, so often."""
+"""If a better unsplit step would rule a number out, the unsplit step is searched for LOOK_SHARE of
+the budget before that number is read; MOST_LOOKS times at most."""
 
 SERVED = "not tried: it serves batches of any size; split, it takes none smaller than its shards"
 
 
 class ShardSearch:
-    """One search over numbers of shards.
-
-    Attributes:
-      tried: the numbers that were searched, with their problems.
-      skipped: the others.
-    """
+    """One search over numbers of shards."""
 
     def __init__(
         self,
@@ -102,8 +96,7 @@ class ShardSearch:
           progress: is told what goes on.
           reading_seconds: what reading and pricing the step as it is took.
         """
-        self.tried: list[ShardsFound] = []
-        self.skipped: list[TriedShards] = []
+        self._numbers = NumbersFound()
         self._whole, self._options, self._trained = prepared, options, trained
         self._progress = progress
         self._reading = ReadingTime(reading_seconds)
@@ -117,13 +110,14 @@ class ShardSearch:
         Args:
           decided: called with the problem that gets the last and longest search.
         """
+        numbers = self._numbers
         self._first(1, self._whole)
-        if self._is_interrupted() or not self._is_any_known():
+        if numbers.is_interrupted or not numbers.is_any_known:
             self._long = None
         num_devices = len(working_devices(self._whole.problem))
-        if num_devices > 1 and self._whole.serves_any_batch and self._is_any_known():
-            counts = shard_counts(num_devices)
-            self.skipped = [TriedShards(shards, reason=SERVED) for shards in counts]
+        if num_devices > 1 and self._whole.serves_any_batch and numbers.is_any_known:
+            for shards in shard_counts(num_devices):
+                self._skip(shards, SERVED)
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
             first = first_count(_work_of_devices(self._whole.problem))
@@ -131,67 +125,56 @@ class ShardSearch:
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
             self._try_others(first, least)
-        if self._options.problem.order != NONE and not self._is_any_known():
+        if self._options.problem.order != NONE and not numbers.is_any_known:
             self._try_in_turn()
-        best = min(each.step_seconds for each in self.tried)
-        self.tried.sort(key=lambda each: each.step_seconds)
-        close = [each for each in self.tried if each.step_seconds <= best * CLOSE][:MOST_CLOSE]
-        if len(close) > 1:
-            for each in close:
+        best, *others = numbers.fastest_first()
+        close = [each for each in others if each.step_seconds <= best.step_seconds * CLOSE]
+        if close:
+            for each in (best, *close)[:MOST_CLOSE]:
                 self._longer(each, SECOND_SHARE)
-        winner = self._winner()
+        winner = numbers.winner
         decided(winner.prepared)
         order = wanted_order(self._options.problem, self._whole.is_present)
         self._longer(winner, 1.0, order)
-        winner = self._winner()
-        told = self._told(winner)
+        told = self._told(numbers.winner)
         return told.prepared, told.searched
 
     def others(self) -> list[Found]:
         """What was found for other numbers than the best, the fastest first, if it can run."""
-        winner = self._winner()
-        others = [each for each in self.tried if each is not winner]
-        others.sort(key=lambda each: each.step_seconds)
-        return [self._told(each) for each in others if math.isfinite(each.step_seconds)]
+        winner = self._numbers.winner
+        return [
+            self._told(each)
+            for each in self._numbers.fastest_first()
+            if each is not winner and math.isfinite(each.step_seconds)
+        ]
 
     def _told(self, tried: ShardsFound) -> Found:
         """What was found for a number of shards, and what is told of all numbers."""
-        told = sorted([*(each.told() for each in self.tried), *self.skipped], key=_by_shards)
         unsplit = None
         if tried.shards > 1:
-            known = next(each.searched for each in self.tried if each.shards == 1)
+            known = self._numbers.unsplit.searched
             everything = [*known.candidates, *known.fewer]
             unsplit = Unsplit(self._whole.problem, known.baselines, everything)
         searched = dataclasses.replace(
             tried.searched,
-            shards=told,
+            shards=self._numbers.told(),
             data_parallel=self._data_parallel,
             unsplit=unsplit,
             beside=self._budget.beside(tried.searched.result),
         )
-        return Found(dataclasses.replace(tried.prepared, steps_read=self._read()), searched)
+        steps_read = self._numbers.steps_read()
+        return Found(dataclasses.replace(tried.prepared, steps_read=steps_read), searched)
 
-    def _read(self) -> StepsRead | None:
-        """All steps that were read; None where none is split."""
-        steps = {each.shards: each.prepared for each in self.tried}
-        batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
-        if not batches:
-            return None
-        problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
-        is_priced = all(each.costs.source == "analytic" for each in steps.values())
-        return StepsRead(batches[0], problems, is_priced)
-
-    def _winner(self) -> ShardsFound:
-        limit = min(each.step_seconds for each in self.tried) * (1.0 + TIE)
-        tied = [each for each in self.tried if each.step_seconds <= limit]
-        return min(tied, key=lambda each: each.shards)
+    def _skip(self, shards: int, reason: str) -> None:
+        self._numbers.skipped.append(TriedShards(shards, reason=reason))
 
     def _try_others(self, first: int, least: Mapping[int, float]) -> None:
         """Tries other numbers, from the number of devices on, while there is time."""
         num_devices, num_looks = len(working_devices(self._whole.problem)), 0
-        while not self._is_interrupted():
-            steps = {each.shards: each.step_seconds for each in self.tried}
-            passed = [each.shards for each in self.skipped]
+        numbers = self._numbers
+        while not numbers.is_interrupted:
+            steps = {shards: each.step_seconds for shards, each in numbers.found.items()}
+            passed = [each.shards for each in numbers.skipped]
             shards = next_count(num_devices, steps, passed, first)
             if shards is None:
                 return
@@ -203,7 +186,7 @@ class ShardSearch:
             hopeless = why_not(shards, steps, passed, least)
             reason = hopeless or self._reading.too_long(shards, left)
             if reason:
-                self.skipped.append(TriedShards(shards, reason=reason))
+                self._skip(shards, reason)
                 if promises:  # then the most that can be read
                     first = max((each for each in least if 1 < each < shards), default=first)
                 elif shards == first and not hopeless:
@@ -221,7 +204,7 @@ class ShardSearch:
         passed: Sequence[int],
         least: Mapping[int, float],
     ) -> bool:
-        """Whether a number is not worth a try if the unsplit step is as fast as it may be."""
+        """Whether a number would not be worth a try if the unsplit step came down to its bound."""
         if self._long is None or self._options.max_trials is not None or 1 not in least:
             return False
         hoped = {**steps, 1: min(steps[1], least[1])}
@@ -242,31 +225,27 @@ class ShardSearch:
 
         However long the first of them takes: without it there is nothing to search on.
         """
-        for each in self.tried[1:]:
-            self._put_in_order(each)
+        numbers = self._numbers
+        for shards in list(numbers.found)[1:]:
+            self._put_in_order(shards)
         counts = [
-            count
-            for count in counts_that_may_fit(self.tried[0])
-            if all(each.shards != count for each in self.tried)
+            count for count in counts_that_may_fit(numbers.unsplit) if count not in numbers.found
         ]
         too_long: list[int] = []
         for number, shards in enumerate(counts):
-            if self._is_any_known() or self._is_interrupted():
+            if numbers.is_any_known or numbers.is_interrupted:
                 break
             if number and self._reading.too_long(shards, self._budget.left):
                 too_long = counts[number:]
                 break
-            self.skipped = [each for each in self.skipped if each.shards != shards]
+            numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
             self._try(shards)
-            if self.tried[-1].shards == shards:
-                self._put_in_order(self.tried[-1])
-        require_one_that_fits(self.tried, too_long)
+            if shards in numbers.found:
+                self._put_in_order(shards)
+        require_one_that_fits(list(numbers.found.values()), too_long)
 
-    def _put_in_order(self, tried: ShardsFound) -> None:
-        self.tried[self.tried.index(tried)] = found_in_order(tried)
-
-    def _is_any_known(self) -> bool:
-        return any(math.isfinite(each.step_seconds) for each in self.tried)
+    def _put_in_order(self, shards: int) -> None:
+        self._numbers.found[shards] = found_in_order(self._numbers.found[shards])
 
     def _try(self, shards: int) -> None:
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
@@ -277,12 +256,11 @@ class ShardSearch:
         try:
             prepared = self._meanwhile(work)
         except TfplaceError as error:
-            reason = f"can't be split so: {str(error).splitlines()[0]}"
-            self.skipped.append(TriedShards(shards, reason=reason))
+            self._skip(shards, f"can't be split so: {str(error).splitlines()[0]}")
             return
         self._reading.note(shards, time.monotonic() - began)
         if prepared is None:
-            self.skipped.append(TriedShards(shards, reason="not tried: interrupted"))
+            self._skip(shards, "not tried: interrupted")
             return
         limited = at_most(prepared, self._options.max_devices)
         self._first(shards, limited)
@@ -298,8 +276,8 @@ class ShardSearch:
         """The unsplit step's long search, which begins with what needs no search."""
         best = best_of(baselines)
         start = None if best is None else best.device_of_op
-        self._long = LongSearch(self._whole, self._options.seed, start)
-        return [self._long.first_stage(self._left_of_long)]
+        self._long = LongSearch(self._whole, self._options.seed, start, self._left_of_long)
+        return [self._long.first_stage()]
 
     def _meanwhile(self, work: Callable[[], Result]) -> Result | None:
         """What `work` returns, None after a signal; the unsplit step's long search goes on beside.
@@ -310,17 +288,16 @@ class ShardSearch:
             if self._long is None or self._options.max_trials is not None:
                 with interruptible() as interruption:
                     return interruption.unless_seen(work, None)
-            answer, result = self._long.beside(work, self._left_of_long().budget_seconds)
+            answer, result = self._long.beside(work)
         self._note_long(result)
         return answer
 
     def _look(self, seconds: float) -> None:
-        """So much more of the long search, on all cores."""
+        """Goes on with the long search for so many seconds, on all cores."""
         assert self._long is not None
         end = time.monotonic() + seconds
         with self._progress.working():
-            left = self._left_of_long().budget_seconds
-            found = self._long.until(lambda: time.monotonic() >= end, left)
+            found = self._long.until(lambda: time.monotonic() >= end)
         self._note_long(found)
 
     def _left_of_long(self) -> Limits:
@@ -332,7 +309,7 @@ class ShardSearch:
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
         self._budget.note(1, result)
-        unsplit = next(each for each in self.tried if each.shards == 1)
+        unsplit = self._numbers.unsplit
         found = unsplit.searched
         candidates = list(found.candidates)
         if (best := result.best) is not None:
@@ -342,12 +319,12 @@ class ShardSearch:
         if result.interrupted:
             told = dataclasses.replace(told, interrupted=True)
         found = dataclasses.replace(found, candidates=candidates, result=told)
-        self.tried[self.tried.index(unsplit)] = dataclasses.replace(unsplit, searched=found)
+        self._numbers.found[1] = dataclasses.replace(unsplit, searched=found)
 
     def _first(self, shards: int, prepared: PreparedModel) -> None:
         """The first search of a number, which begins with what the unsplit step's has found."""
         known = []
-        if self.tried and (found := self.tried[0].searched.best) is not None:
+        if shards > 1 and (found := self._numbers.unsplit.searched.best) is not None:
             projected = for_all_shards(prepared.problem, self._whole.problem, found.device_of_op)
             outcome = simulated(prepared.problem, projected).outcome
             known.append(Candidate("the unsplit placement, for all shards", projected, outcome))
@@ -362,7 +339,7 @@ class ShardSearch:
             prepared, options, self._trained, None, self._progress, known=known, stages=stages
         )
         self._budget.note(shards, found_now.result)
-        self.tried.append(ShardsFound(shards, prepared, found_now))
+        self._numbers.found[shards] = ShardsFound(shards, prepared, found_now)
         for each in found_now.baselines:
             if each.name == DATA_PARALLEL:
                 self._data_parallel = as_data_parallel(prepared.problem, each)
@@ -375,7 +352,7 @@ class ShardSearch:
           share: of what is left.
           order: the search for it that comes afterwards has its part of what is left, too.
         """
-        if self._is_interrupted():
+        if self._numbers.is_interrupted:
             return
         limits = budget_beside_order(with_order(tried.prepared, order), self._options)
         options, stages = self._budget.part(limits, share), None
@@ -392,18 +369,10 @@ class ShardSearch:
             tried.prepared, options, self._trained, None, self._progress, earlier, stages=stages
         )
         self._budget.note(tried.shards, searched.result)
-        self.tried[self.tried.index(tried)] = dataclasses.replace(tried, searched=searched)
-
-    def _is_interrupted(self) -> bool:
-        return any(each.searched.result.interrupted for each in self.tried)
+        self._numbers.found[tried.shards] = dataclasses.replace(tried, searched=searched)
 
 
 def _work_of_devices(problem: Problem) -> list[float]:
-    """Seconds of all ops that any of the devices which work is spread over could do, on each."""
+    """[W] seconds on each working device of all ops that have a kernel on every one of them."""
     seconds = problem.op_seconds[:, working_devices(problem)]
-    total: list[float] = seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
-    return total
-
-
-def _by_shards(tried: TriedShards) -> int:
-    return tried.shards
+    return seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()

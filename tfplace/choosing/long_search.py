@@ -53,54 +53,52 @@ class Annealing(Protocol):
 class LongSearch:
     """One annealing in pieces: first_stage, then any number of the others, last_stages."""
 
-    def __init__(self, prepared: PreparedModel, seed: int, start: IntArray | None) -> None:
+    def __init__(
+        self,
+        prepared: PreparedModel,
+        seed: int,
+        start: IntArray | None,
+        left: Callable[[], Limits],
+    ) -> None:
         """Has not begun.
 
         Args:
           prepared: the unsplit step.
           seed: of the annealing.
           start: i4[N] the best that is known without a search, or None.
+          left: what the annealing would have to its end, from the moment of the call on.
         """
         made: Annealing = policy_of(NAME, prepared.instance, seed, start)  # type: ignore[assignment]
-        self._policy, self._problem = made, prepared.problem
+        self._policy, self._problem, self._left = made, prepared.problem, left
 
-    def first_stage(self, left: Callable[[], Limits]) -> Stage:
-        """Its beginning, as a stage of a short search.
-
-        Args:
-          left: what the annealing would have to its end; trials before this stage has used any.
-        """
-        policy = _Beginning(self._policy, left)
+    def first_stage(self) -> Stage:
+        """Its beginning, as a stage of a short search."""
+        policy = _Beginning(self._policy, self._left)
         return Stage(NAME, lambda start: policy)
 
-    def beside(
-        self, work: Callable[[], Result], seconds: float
-    ) -> tuple[Result | None, SearchResult]:
+    def beside(self, work: Callable[[], Result]) -> tuple[Result | None, SearchResult]:
         """What `work` returns, None where a signal came before; and what was found meanwhile.
 
-        Args:
-          work: runs in a thread.
-          seconds: what the annealing would have to its end.
+        `work` runs in a thread.
         """
         running: InThread[Result | None] = InThread(work)
         with interruptible() as interruption:
-            found = self.until(lambda: not running.is_alive(), seconds, in_turn=True)
+            found = self.until(lambda: not running.is_alive(), in_turn=True)
             return interruption.unless_seen_by(running, None, math.inf), found
 
-    def until(
-        self, is_over: Callable[[], bool], seconds: float, in_turn: bool = False
-    ) -> SearchResult:
+    def until(self, is_over: Callable[[], bool], in_turn: bool = False) -> SearchResult:
         """Goes on for a while.
 
         Args:
           is_over: ends it.
-          seconds: what the annealing would have to its end.
           in_turn: whether it is to keep to one core.
         """
         self._policy.go_on(in_turn)
         policy = _Until(self._policy, is_over)
         evaluator = SimulatingEvaluator(self._problem)
-        return search([Stage(NAME, lambda start: policy)], evaluator, Limits(seconds))
+        return search(
+            [Stage(NAME, lambda start: policy)], evaluator, Limits(self._left().budget_seconds)
+        )
 
     def last_stages(self, known: object) -> list[Stage]:
         """The rest of it, as the stages of a search, whatever is known by then."""
@@ -125,7 +123,7 @@ class _Until:
 
 
 class _Beginning(_Until):
-    """One for which the search that asks it is only the beginning."""
+    """A PacedPolicy that paces itself for more time than the search that asks it has."""
 
     def __init__(self, policy: Annealing, left: Callable[[], Limits]) -> None:
         super().__init__(policy, lambda: False)

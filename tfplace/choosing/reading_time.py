@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 class ReadingTime:
-    """Expected by what the last step that was read took."""
+    """What reading a step will take, estimated from the last one that was read."""
 
     def __init__(self, unsplit_seconds: float) -> None:
-        """Begins.
+        """Knows the unsplit step only.
 
         Args:
           unsplit_seconds: what reading and pricing the step as it is took.

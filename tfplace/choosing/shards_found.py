@@ -1,4 +1,4 @@
-"""What a search over numbers of shards keeps of one number."""
+"""What a search over numbers of shards keeps of each number."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import dataclasses
 import math
 
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.preparing.prepare import PreparedModel
+from tfplace.preparing.steps_read import StepsRead
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -30,6 +32,57 @@ class ShardsFound:
         step = self.step_seconds
         reason = "" if math.isfinite(step) else "no placement was found that can run"
         return TriedShards(self.shards, _finite(step), _finite(single), reason)
+
+
+class NumbersFound:
+    """All numbers of shards that a search came by.
+
+    Attributes:
+      found: {number of shards: what was found for it}; 1, the unsplit step, comes first.
+      skipped: the numbers that were not tried.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[int, ShardsFound] = {}
+        self.skipped: list[TriedShards] = []
+
+    @property
+    def unsplit(self) -> ShardsFound:
+        return self.found[1]
+
+    @property
+    def is_interrupted(self) -> bool:
+        return any(each.searched.result.interrupted for each in self.found.values())
+
+    @property
+    def is_any_known(self) -> bool:
+        """Whether anything was found that can run."""
+        return any(math.isfinite(each.step_seconds) for each in self.found.values())
+
+    @property
+    def winner(self) -> ShardsFound:
+        """The fastest; of equals the one with the fewest shards."""
+        limit = min(each.step_seconds for each in self.found.values()) * (1.0 + TIE)
+        tied = [shards for shards, each in self.found.items() if each.step_seconds <= limit]
+        return self.found[min(tied)]
+
+    def fastest_first(self) -> list[ShardsFound]:
+        return sorted(self.found.values(), key=lambda each: each.step_seconds)
+
+    def told(self) -> list[TriedShards]:
+        """All of them for the report, by number."""
+        told = [*(each.told() for each in self.found.values()), *self.skipped]
+        return sorted(told, key=lambda each: each.shards)
+
+    def steps_read(self) -> StepsRead | None:
+        """All steps that were read, the fastest first; None where none is split."""
+        steps = {each.shards: each.prepared for each in self.fastest_first()}
+        batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
+        if not batches:
+            return None
+        problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
+        is_priced = all(each.costs.source == "analytic" for each in steps.values())
+        return StepsRead(batches[0], problems, is_priced)
 
 
 def _finite(seconds: float) -> float | None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 import time
 
-import numpy as np
-
 from graphs.constraints import require_possible
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
@@ -139,9 +137,3 @@ def _search(
             return Searched(baselines, candidates, result)
         fewer = on_fewer_devices(problem, candidates, reserve, options.seed)
     return without_idle_devices(problem, Searched(baselines, candidates, result, fewer))
-
-
-def num_groups(problem: Problem) -> int:
-    """Units that can be placed apart: colocation groups and single ops."""
-    group = problem.graph.colocation_group
-    return int((group < 0).sum()) + len(np.unique(group[group >= 0]))

@@ -20,9 +20,9 @@ TIE = 0.01
 IDLE = 0.05
 """A device that works for less than this share of the step does next to nothing."""
 MOST_OPS, LEAST_PAIRS = 5_000_000, 8
-"""So many ops are simulated to find devices that can be spared, a second or two, half of what is
-left for each device: of more pairs of devices those that send each other most, and so many pairs
-in any case."""
+"""Ops that are simulated, in all, to find devices that can be spared; it takes a second or two. For
+each device that is given up, at most half of those that are left: pairs of devices that send each
+other most are tried first, and LEAST_PAIRS in any case."""
 
 
 def simplest(problem: Problem, candidates: Sequence[Candidate]) -> Candidate:

@@ -37,7 +37,7 @@ from tfplace.progress import Progress
 COMPARED_STEPS = 14
 """Steps of each placement: the first, those that warm up, those that count."""
 STEPS_ALONE = 20
-"""Where all of them are one placement, there is nothing to decide."""
+"""Steps where given, single and placed are one placement, so that there is nothing to decide."""
 MOST_TRIED = 5
 """Placements of the rounds that a report lists by name."""
 

@@ -16,13 +16,14 @@ from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, t
 
 if TYPE_CHECKING:
     from tfplace.progress import Progress
+    from tfplace.runs.bench.grid import Grid
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
     from tfplace.output_paths import writable
     from tfplace.progress import progress_for
-    from tfplace.runs.bench.grid import Grid, read_rows
+    from tfplace.runs.bench.grid import read_rows
     from tfplace.runs.bench.run_cells import BenchRun, num_failed
     from tfplace.runs.executors.by_name import executor_for
 
@@ -44,18 +45,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         executor_for(values.executor, values.ray_address) as (executor, capacity),
         progress.working(),
     ):
-        grid = Grid(
-            models=split_names(values.models, "--models"),
-            clusters=split_names(values.clusters, "--clusters"),
-            algorithms=names,
-            seeds=whole_numbers(split_names(values.seeds, "--seeds"), "--seeds"),
-            max_trials=values.max_trials,
-            budget_seconds=values.budget_seconds,
-            memory_reserve=values.memory_reserve,
-            shards=shards,
-            order=values.order,
-            parallel=values.parallel or capacity or len(os.sched_getaffinity(0)),
-        )
+        grid = _grid(values, names, shards, capacity or len(os.sched_getaffinity(0)))
         tell = functools.partial(_tell, progress)
         bench = BenchRun(grid, values.output, earlier, executor, tell)
         bench.run(grid.parallel)
@@ -76,6 +66,24 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             EXIT_BAD_INPUT,
         )
     return 0
+
+
+def _grid(values: flags.FlagValues, algorithms: Sequence[str], shards: int, capacity: int) -> Grid:
+    """What the flags ask for, as many cells at once as the executor can run where none says."""
+    from tfplace.runs.bench.grid import Grid
+
+    return Grid(
+        models=split_names(values.models, "--models"),
+        clusters=split_names(values.clusters, "--clusters"),
+        algorithms=algorithms,
+        seeds=whole_numbers(split_names(values.seeds, "--seeds"), "--seeds"),
+        max_trials=values.max_trials,
+        budget_seconds=values.budget_seconds,
+        memory_reserve=values.memory_reserve,
+        shards=shards,
+        order=values.order,
+        parallel=values.parallel or capacity,
+    )
 
 
 def _check_order(order: str, shards: int) -> None:

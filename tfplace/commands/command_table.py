@@ -184,5 +184,4 @@ def run_command(name: str, arguments: Sequence[str], values: flags.FlagValues) -
     """
     if name != "batch":  # its jobs are processes, each with a --verbosity of its own
         quiet_tensorflow(values.verbosity)
-    status: int = importlib.import_module(f"tfplace.commands.{name}").run(arguments, values)
-    return status
+    return importlib.import_module(f"tfplace.commands.{name}").run(arguments, values)

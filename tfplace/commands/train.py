@@ -15,6 +15,7 @@ from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
     from tfplace.algorithms.learned.training.checkpoint import Checkpoint
+    from tfplace.algorithms.learned.training.training import TrainingResult
 
 TRAINING_FILE = "training.npz"
 
@@ -44,7 +45,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     def keep(checkpoint: Checkpoint) -> None:
         if kept is not None:
-            write_checkpoint(str(kept), checkpoint, overwrite=True)
+            write_checkpoint(str(kept), checkpoint)
 
     progress = progress_for(values.verbosity)
     with (
@@ -54,21 +55,13 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         if start is not None:
             progress.say(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
         result = train(recipe, limits, start, progress.say, CONFIG, keep)
-        write_checkpoint(values.output, result.checkpoint, overwrite=True)
-    checkpoint = result.checkpoint
-    facts: dict[str, Any] = {
-        "output": values.output,
-        **dataclasses.asdict(checkpoint.recipe),
-        "episodes": checkpoint.episodes,
-        "seconds": checkpoint.seconds,
-        "held_out": checkpoint.held_out,
-        "interrupted": result.interrupted,
-    }
+        write_checkpoint(values.output, result.checkpoint)
+    facts = _facts(values.output, result)
     if text_output(values, facts):
         print("\n".join(_lines(facts)))
     if result.interrupted:
         return failed(
-            f"training a policy: interrupted after {checkpoint.episodes:,} episodes; the policy "
+            f"training a policy: interrupted after {facts['episodes']:,} episodes; the policy "
             f"so far is in {values.output}",
             EXIT_INTERRUPTED,
         )
@@ -91,6 +84,18 @@ def _latest(output: str, kept: Path | None) -> Checkpoint | None:
     return max(
         map(read_checkpoint, paths), key=lambda checkpoint: checkpoint.episodes, default=None
     )
+
+
+def _facts(output: str, result: TrainingResult) -> dict[str, Any]:
+    checkpoint = result.checkpoint
+    return {
+        "output": output,
+        **dataclasses.asdict(checkpoint.recipe),
+        "episodes": checkpoint.episodes,
+        "seconds": checkpoint.seconds,
+        "held_out": checkpoint.held_out,
+        "interrupted": result.interrupted,
+    }
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

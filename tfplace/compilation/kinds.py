@@ -1,4 +1,4 @@
-"""The kinds of problems, each with machine code of its own, and the parts that this comes in."""
+"""The kinds of problems, each with machine code of its own, and the parts of that code."""
 
 from __future__ import annotations
 

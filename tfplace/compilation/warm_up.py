@@ -15,7 +15,7 @@ import numpy as np
 
 from graphs.cluster import Cluster, Device
 from graphs.executor_model import ExecutorModel
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import connect_to_parent
 from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.problem import Problem
 from tfplace.algorithms.annealing.local_search import LocalSearch

@@ -25,6 +25,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.clusters.this_host import processor
+
 DOCS = Path(__file__).parent
 ROOT = DOCS.parents[1]
 
@@ -167,13 +169,12 @@ def session(lines: Sequence[str], root: Path) -> dict[str, Any]:
 
 def origin_of(root: Path) -> dict[str, Any]:
     """What a result file says of the machine and the code that made it."""
-    processor = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=root, capture_output=True, text=True
     ).stdout.strip()
     cores = len(os.sched_getaffinity(0))
     return {
-        "machine": f"{cores} cores of {processor[1] if processor else 'an unknown processor'}",
+        "machine": f"{cores} cores of {processor() or 'an unknown processor'}",
         "commit": commit,
         "transcribed": False,
     }

@@ -215,8 +215,7 @@ def _counts(cell: Mapping[str, Any]) -> bool:
 def _known_bounds() -> Sequence[Bound]:
     if not RESULT.exists():
         return []
-    bounds: Sequence[Bound] = json.loads(RESULT.read_text(encoding="utf-8")).get("bounds", [])
-    return bounds
+    return json.loads(RESULT.read_text(encoding="utf-8")).get("bounds", [])
 
 
 def _keep(cells: Sequence[Mapping[str, Any]], bounds: Sequence[Bound] | None = None) -> None:

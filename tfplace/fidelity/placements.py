@@ -171,8 +171,7 @@ def _borders(share: float, num_devices: int) -> np.ndarray:
 def _shares_before(layer: IntArray, position: np.ndarray) -> np.ndarray:
     """f8[layers]: the share of all seconds that a layer and those before it take."""
     own = np.bincount(layer, weights=np.diff(position, prepend=0.0))
-    shares: np.ndarray = np.cumsum(own) - own / 2
-    return shares
+    return np.cumsum(own) - own / 2
 
 
 def _random(problem: Problem, seed: int) -> Iterator[PlacementToJudge]:

@@ -195,8 +195,7 @@ def _least_ranks(rank: IntArray | None, grouping: Grouping) -> IntArray | None:
 
 def _byte_sums(amounts: LongArray, grouping: Grouping) -> LongArray:
     """i8[G]; sums in f8 are exact up to 2**53 bytes."""
-    sums: LongArray = group_sums(amounts, grouping).astype(np.int64)
-    return sums
+    return group_sums(amounts, grouping).astype(np.int64)
 
 
 @compiled

@@ -54,10 +54,7 @@ def roles(graph: OpGraph) -> LongArray:
     inputs, outputs = np.zeros_like(own), np.zeros_like(own)
     np.add.at(inputs, target, _hashed(own[source] ^ size, 3))
     np.add.at(outputs, source, _hashed(own[target] ^ size, 4))
-    found: LongArray = np.unique(
-        own ^ _hashed(inputs, 5) ^ _hashed(outputs, 6), return_inverse=True
-    )[1]
-    return found
+    return np.unique(own ^ _hashed(inputs, 5) ^ _hashed(outputs, 6), return_inverse=True)[1]
 
 
 def _hashed(words: _WordArray, salt: int) -> _WordArray:

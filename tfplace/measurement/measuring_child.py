@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import connect_to_parent
 from graphs.op_graph import FloatArray
 from tfplace.measurement.allocator import peaks_of_devices
 from tfplace.measurement.device_name import device_key

@@ -15,7 +15,8 @@ from typing import Any
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import gpu_split_bytes
 from graphs.errors import ClusterError
-from graphs.host.child import Child, file_tail, start_child
+from graphs.host.child import Child, start_child
+from graphs.host.how_it_ended import file_tail
 from graphs.placement import Infeasible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import StepLimits

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from graphs.host.child import connect_to_parent
+from graphs.host.parent import connect_to_parent
 from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, peak_bytes
 
 # mallopt's parameters (malloc.h of glibc) and their values here: blocks of up to 32 MiB, the most

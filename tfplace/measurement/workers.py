@@ -120,7 +120,7 @@ def start_workers(
     for _ in range(_NUM_ATTEMPTS):  # a free port may be taken before the worker binds it
         if failures and time.monotonic() >= deadline:
             break
-        addresses = _free_addresses(num_workers)
+        addresses = free_addresses(num_workers)
         with contextlib.ExitStack() as ends:
             children = []
             for task in range(num_workers):
@@ -141,7 +141,7 @@ def start_workers(
     )
 
 
-def _free_addresses(num_workers: int) -> list[str]:
+def free_addresses(num_workers: int) -> list[str]:
     """Loopback addresses with ports that are free now, all different."""
     with contextlib.ExitStack() as stack:
         listeners = [stack.enter_context(socket.socket()) for _ in range(num_workers)]

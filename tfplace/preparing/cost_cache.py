@@ -154,8 +154,7 @@ def _read(path: Path) -> dict[str, npt.NDArray[np.generic]]:
 
 def _description(path: Path) -> Mapping[str, str]:
     try:
-        described: Mapping[str, str] = json.loads(str(_read(path)[_DESCRIPTION]))
-        return described
+        return json.loads(str(_read(path)[_DESCRIPTION]))
     except _UNREADABLE:
         return {}
 

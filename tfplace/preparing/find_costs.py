@@ -8,13 +8,12 @@ import dataclasses
 import hashlib
 import logging
 import os
-import re
 import time
-from pathlib import Path
 
 import numpy as np
 
 from graphs.cluster import Cluster
+from graphs.clusters.this_host import processor
 from graphs.flat_graph import FlatGraph
 from graphs.op_graph import FloatArray
 from graphs.placement import Infeasible
@@ -179,6 +178,4 @@ def _processor(address: str) -> str:
     """This host's processor; of another host only its name is known."""
     if address:
         return address.rpartition(":")[0]
-    text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    model = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return f"{model.group(1) if model else 'unknown'}, {os.cpu_count()} cores"
+    return f"{processor() or 'unknown'}, {os.cpu_count()} cores"

@@ -118,12 +118,6 @@ class PreparedModel(LoadedModel):
             devices = {**devices, **kept_beside_the_run(self.source.graph_def, self.flat, names)}
         return written_devices(devices, self.cluster)
 
-    @property
-    def num_groups(self) -> int:
-        """Units that can be placed apart: colocation groups and single ops."""
-        group = self.problem.graph.colocation_group
-        return int((group < 0).sum()) + len(np.unique(group[group >= 0]))
-
 
 def _nobody(source: SourceModel) -> None:
     """Told of a model, does nothing."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 
 from graphs.cluster import Cluster, Device
@@ -30,12 +30,6 @@ def _hosts(devices: Sequence[Device]) -> list[str]:
 
     Tasks of one device each and without addresses are processes on this host.
     """
-    tasks = [device.name.partition("/device:")[0] for device in devices]
-    on_task: dict[str, int] = defaultdict(int)
-    for task in tasks:
-        on_task[task] += 1
-    is_host = max(on_task.values()) > 1
-    return [
-        device.host or (task if is_host else "")
-        for device, task in zip(devices, tasks, strict=True)
-    ]
+    devices_of_task = Counter(device.task for device in devices)
+    is_host = max(devices_of_task.values()) > 1
+    return [device.host or (device.task if is_host else "") for device in devices]

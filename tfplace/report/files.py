@@ -1,21 +1,68 @@
-"""The files beside the emitted model, in assets.extra/tfplace/ (the contract, section 3)."""
+"""Writes the placed model, and the files beside it in assets.extra/tfplace/ (contract, 3)."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphs.flat_graph import Origin
+from graphs.host.uncollected import uncollected
+from graphs.host.whole_file import write_whole
 from graphs.op_graph import IntArray
+from graphs.problem_file import write_problem
+from rewrite.emit import EXTRA_DIRECTORY, emit
+from rewrite.emit_forms import PYTHON, tags_of, write_forms
+from rewrite.model_builder import BuiltModel
+from tfplace.output_paths import write_files
+from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel
-from tfplace.report.explaining.explained import Explained
+from tfplace.report.explaining.explained import Explained, explain
 from tfplace.report.html.page import html_report
+from tfplace.report.of_run import FinishedRun, report_of
 from tfplace.report.placement_script import placement_script
 from tfplace.report.report import Report
 from tfplace.simulation.simulated import Simulated
 from tfplace.simulation.timeline import chrome_trace
+
+
+@uncollected()
+def write_placed(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    chosen: IntArray,
+    placed: Simulated,
+    made: Path,
+    built: BuiltModel | None,
+) -> Mapping[Origin, str]:
+    """Writes the placed model and what belongs to its placement; returns the devices written."""
+    devices = prepared.devices_to_write(chosen, options.problem.keep_devices)
+    files = placement_files(prepared, chosen, placed, PYTHON in options.emit)
+    emit(prepared.source, devices, made, files, built, prepared.order_edges(chosen))
+    return devices
+
+
+def write_report(
+    prepared: PreparedModel,
+    options: OptimizeOptions,
+    run: FinishedRun,
+    placed: Simulated,
+    made: Path,
+) -> Report:
+    """Writes report and pages beside the placed model, and what else was asked for."""
+    explained = explain(placed)
+    report = report_of(prepared, options, run, explained)
+    write_files(made / EXTRA_DIRECTORY, report_files(report, explained))
+    write_forms(made, tags_of(prepared.source), options.emit)
+    if options.dump_problem is not None:
+        write_whole(
+            options.dump_problem,
+            lambda file: write_problem(file, placed.problem, placed.device_of_op),
+        )
+    return report
 
 
 def placement_files(

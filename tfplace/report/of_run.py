@@ -26,7 +26,7 @@ from tfplace.report.machine_facts import machine_facts
 from tfplace.report.report import Measured, Report
 from tfplace.report.split_facts import any_split_facts, split_facts
 from tfplace.search.trial_log import SearchResult
-from tfplace.simulation.prediction import best_of_prediction, prediction_of
+from tfplace.simulation.prediction import Best
 from tfplace.version import __version__
 
 
@@ -65,7 +65,7 @@ def report_of(
 ) -> Report:
     """The report of one run."""
     searched, choice, proof = run.searched, run.choice, run.proof
-    best = best_of_prediction(prediction_of(explained.placed))
+    best = Best.of(explained.placed)
     bound, estimate = proof.lower_bound_seconds, run.data_parallel
     baselines = searched.reported_baselines(prepared.problem)
     if estimate is not None:
@@ -139,7 +139,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "mode": source.mode,
         "step_origin": source.step_origin,
         "num_ops": prepared.problem.num_ops,
-        "num_groups": prepared.num_groups,
+        "num_groups": prepared.problem.num_groups,
         "trainable_bytes": source.trainable_bytes,
         "guessed": list(source.guessed),
         "matched": list(prepared.matched),

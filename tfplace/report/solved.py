@@ -8,13 +8,13 @@ from rich.console import Console
 
 from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.by_devices import by_devices
-from tfplace.choosing.solve import Solved, SolveOptions, num_groups
+from tfplace.choosing.solve import Solved, SolveOptions
 from tfplace.report.of_run import search_facts
 from tfplace.report.report import SCHEMA_VERSION, plain
 from tfplace.report.sentences import bound_text
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_report import print_prediction
-from tfplace.simulation.prediction import best_of_prediction, prediction_of
+from tfplace.simulation.prediction import Best, prediction_of
 from tfplace.units_text import seconds_text
 from tfplace.version import __version__
 
@@ -31,14 +31,14 @@ def solved_to_json(
       placement: the file with the placement, or None.
     """
     problem, searched, bound = solved.problem, solved.searched, solved.lower_bound_seconds
-    best = best_of_prediction(prediction_of(solved.placed))
+    best = Best.of(solved.placed)
     devices = zip(
         problem.device_names,
         problem.device_types,
         problem.device_memory_bytes.tolist(),
         strict=True,
     )
-    found: dict[str, Any] = plain(
+    return plain(
         {
             "schema_version": SCHEMA_VERSION,
             "tfplace_version": __version__,
@@ -47,7 +47,7 @@ def solved_to_json(
             "problem": {
                 "path": path,
                 "num_ops": problem.num_ops,
-                "num_groups": num_groups(problem),
+                "num_groups": problem.num_groups,
             },
             "cluster": {
                 "communication": problem.communication,
@@ -69,7 +69,6 @@ def solved_to_json(
             "placement": placement,
         }
     )
-    return found
 
 
 def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
-from tfplace.simulation.simulated import Simulated, simulated
+from tfplace.simulation.simulated import Simulated
 from tfplace.simulation.simulator import Simulator
 
 
@@ -48,11 +48,6 @@ class Prediction:
     order: Mapping[str, Any] | None = None
 
 
-def predict(problem: Problem, device_of_op: IntArray) -> Prediction:
-    """Predicts a placement i4[N], feasible or not."""
-    return prediction_of(simulated(problem, device_of_op))
-
-
 def prediction_of(placed: Simulated) -> Prediction:
     """What was simulated, by the devices' names."""
     names = placed.problem.device_names
@@ -81,18 +76,6 @@ def placements_per_second(problem: Problem, device_of_op: IntArray, repeat: int)
     return repeat / (time.perf_counter() - began)
 
 
-def best_of_prediction(prediction: Prediction) -> Best:
-    """A prediction as the report's `best`."""
-    return Best(
-        step_seconds=np.inf if prediction.step_seconds is None else prediction.step_seconds,
-        peak_bytes=prediction.peak_bytes,
-        ops_per_device=prediction.ops_per_device,
-        busy_share=prediction.busy_share,
-        transfers=prediction.transfers,
-        transfer_bytes=prediction.transfer_bytes,
-    )
-
-
 @dataclasses.dataclass(frozen=True)
 class Best:
     """The placement that was written.
@@ -112,3 +95,15 @@ class Best:
     busy_share: Mapping[str, float]
     transfers: int
     transfer_bytes: int
+
+    @classmethod
+    def of(cls, placed: Simulated) -> Best:
+        """The same of a placement that was simulated; inf seconds where it can't run."""
+        return cls(
+            step_seconds=placed.outcome.step_seconds,
+            peak_bytes=placed.peak_bytes,
+            ops_per_device=placed.ops_per_device,
+            busy_share=placed.busy_share,
+            transfers=placed.num_transfers,
+            transfer_bytes=placed.transfer_bytes,
+        )

@@ -84,8 +84,7 @@ class Simulator:
         """This thread's own."""
         if not hasattr(self._of_thread, "scratch"):
             self._of_thread.scratch = new_scratch(self.arrays)
-        scratch: Scratch = self._of_thread.scratch
-        return scratch
+        return self._of_thread.scratch
 
     def schedule(self, device_of_op: IntArray) -> Schedule:
         """When each op runs and each tensor moves; under an executor's first order.

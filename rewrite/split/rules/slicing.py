@@ -41,7 +41,7 @@ def strided_slice(view: OpView) -> Answer:
     shape, result = view.inputs[0].shape, view.output_shapes[0]
     if shape is None or result is None:
         return UNKNOWN_SHAPE
-    spec = _strides(view, 1, shape)
+    spec = _strides(view, shape)
     if spec is None:
         return UNKNOWN_AXES
     rows, outs, ends = spec
@@ -59,7 +59,7 @@ def strided_slice_gradient(view: OpView) -> Answer:
     result = view.output_shapes[0]
     if result is None:
         return UNKNOWN_SHAPE
-    spec = _strides(view, 1, result)
+    spec = _strides(view, result)
     if spec is None:
         return UNKNOWN_AXES
     rows, outs, ends = spec
@@ -75,16 +75,15 @@ def strided_slice_gradient(view: OpView) -> Answer:
 
 
 def _strides(
-    view: OpView, first: int, shape: tuple[int, ...]
+    view: OpView, shape: tuple[int, ...]
 ) -> tuple[list[str | None], list[str | None], dict[int, int]] | None:
     """Labels of what is sliced and of the slice; {axis: entry of `end` that names its size}.
 
     Args:
-      view: an op with begin, end and strides at `first` and behind it.
-      first: the position of begin.
+      view: an op whose inputs 1, 2 and 3 are begin, end and strides.
       shape: of what is sliced.
     """
-    begin, end, strides = (view.inputs[first + i].value for i in range(3))
+    begin, end, strides = (each.value for each in view.inputs[1:4])
     if begin is None or end is None or strides is None:
         return None
     mask = {name: view.attr(f"{name}_mask").i for name in

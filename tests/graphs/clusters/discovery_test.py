@@ -115,7 +115,7 @@ def _one_gpu(monkeypatch):
     properties.properties.environment["architecture"] = "3.7"
     shown = {"GPU": [object()], "CPU": [object()]}
     monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind: shown[kind])
-    monkeypatch.setattr("graphs.clusters.discovery.list_devices", lambda: [properties])
+    monkeypatch.setattr("graphs.clusters.this_host.list_devices", lambda: [properties])
 
 
 def test_one_gpu_beside_the_cpu(monkeypatch):

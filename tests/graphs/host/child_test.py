@@ -11,31 +11,10 @@ import threading
 
 import pytest
 
-from graphs.host.child import (
-    AskedChild,
-    ChildError,
-    ask_child,
-    cause_in,
-    child_environment,
-    connect_to_parent,
-    start_child,
-    start_process,
-)
+from graphs.host.child import child_environment, start_child, start_process
+from graphs.host.parent import connect_to_parent
 
 MODULE = "tests.graphs.host.child_test"
-_TRACE = "Traceback (most recent call last):\n  File 'a.py', line 3, in f\n    ValueError: quoted\n"
-_OP_FAILED = """errors_impl.NotFoundError: Graph execution error:
-
-Detected at node 'save/RestoreV2' defined at (most recent call last):
-  File "build.py", line 55, in _import
-Node: 'save/RestoreV2'
-Unsuccessful TensorSliceReader constructor: Failed to find any matching files for ck/model
-\t [[{{node save/RestoreV2}}]]
-
-Original stack trace for 'save/RestoreV2':
-  File "build.py", line 55, in _import
-    v1.train.import_meta_graph(meta_graph, clear_devices=True)
-"""
 
 
 def main(argv: list[str]) -> None:
@@ -70,50 +49,6 @@ def child():
     child = start_child(MODULE, ["one", "two"])
     yield child
     child.end()
-
-
-def test_a_child_answers_from_a_folder_of_its_own():
-    answer = ask_child(MODULE, "end", 60)
-    assert answer["asked"] == "end" and answer["arguments"] == []
-    assert not os.path.exists(answer["folder"])
-
-
-def test_a_long_request_arrives_as_it_is_and_leaves_no_file():
-    long = "end" + "x" * 1_000_000
-    answer = ask_child(MODULE, long, 60)
-    assert answer["asked"] == long and answer["files"] == []
-
-
-def test_a_child_has_what_its_environment_is_given():
-    with AskedChild(MODULE, {"TFPLACE_TEST": "here"}) as child:
-        child.ask("end")
-        assert child.answer(60)["of the environment"] == "here"
-
-
-def test_the_last_message_is_the_answer():
-    assert ask_child(MODULE, "twice", 60) == "the last"
-
-
-@pytest.mark.parametrize(
-    ("what", "message", "last"),
-    [
-        ("fail", "it failed: RuntimeError: the last line", "fail"),
-        ("abort", "it was killed by SIGABRT: file.cc:1] Check failed: x", "abort"),
-        ("silence", "it failed: it said nothing", None),
-    ],
-)
-def test_why_a_child_failed_is_said_and_its_last_message_kept(what, message, last):
-    with pytest.raises(ChildError) as caught:
-        ask_child(MODULE, what, 60)
-    error = caught.value
-    assert str(error) == message and not error.is_timeout
-    assert error.last_message == last or error.last_message["asked"] == last
-
-
-def test_a_child_that_hangs_is_ended():
-    with pytest.raises(ChildError, match=r"it took more than 0\.1 s") as caught:
-        ask_child(MODULE, "hang", 0.1)
-    assert caught.value.is_timeout
 
 
 def test_a_conversation_with_a_child(child):
@@ -181,22 +116,3 @@ child.ask("hang", 600), child.receive(600)
 
 if __name__ == "__main__":
     main(sys.argv[1:])
-
-
-@pytest.mark.parametrize(
-    ("stderr", "cause"),
-    [
-        ("", "it said nothing"),
-        ("one\n  two\n\n", "two"),
-        (f"{_TRACE}KeyError: 'x'\n\nwarning: late\n", "KeyError: 'x'"),
-        ("F0000 Check failed: a == b\n*** trace ***\nlast", "F0000 Check failed: a == b"),
-        (
-            _TRACE + _OP_FAILED,
-            "Unsuccessful TensorSliceReader constructor: Failed to find any matching files for "
-            "ck/model",
-        ),
-        (f"{_TRACE}a.b.NotFoundError: 1\nat\nbad [[{{{{node x}}}}]]", "bad"),
-    ],
-)
-def test_the_cause_is_the_line_that_says_why(stderr, cause):
-    assert cause_in(stderr) == cause

@@ -13,14 +13,9 @@ import psutil
 import pytest
 
 from graphs.host import child as child_module
-from graphs.host.child import (
-    begin_to_fork,
-    child_environment,
-    connect_to_parent,
-    start_child,
-    start_process,
-)
+from graphs.host.child import begin_to_fork, child_environment, start_child, start_process
 from graphs.host.fork_server import ForkedProcess, ForkServer
+from graphs.host.parent import connect_to_parent
 
 MODULE = "tests.graphs.host.fork_server_test"
 

@@ -9,17 +9,8 @@ import pytest
 from graphs.errors import ModelError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.load import load
-from graphs.loading.load_options import LoadOptions
 from tests.graphs.loading import model_files
-
-X = np.arange(8, dtype=np.float32).reshape(2, 4)
-TWO = LoadOptions(batch_size=2)
-TWO_TRAIN = LoadOptions(batch_size=2, mode="train")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("models")
+from tests.graphs.loading.load_test import TWO, TWO_TRAIN, X
 
 
 def test_keras_zip_and_hdf5(folder):

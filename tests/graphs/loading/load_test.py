@@ -2,12 +2,10 @@
 
 import shutil
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
-from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.errors import FeedError, FetchError, ModelError
 from graphs.loading.load import load
@@ -15,7 +13,6 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import new_message
 from graphs.source_model import TensorSpec, Variable
 from tests.graphs.loading import model_files
-from tests.graphs.loading.chunked_writer import write_chunked
 
 v1 = tf.compat.v1
 X = np.arange(8, dtype=np.float32).reshape(2, 4)
@@ -23,36 +20,6 @@ Y = np.repeat([[6.0], [22.0]], 3, axis=1)  # X times a w of ones
 TWO = LoadOptions(batch_size=2)
 TWO_INFERENCE = LoadOptions(batch_size=2, mode="inference")
 TWO_TRAIN = LoadOptions(batch_size=2, mode="train")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("models")
-
-
-@pytest.fixture(scope="module")
-def trained_v2(folder):
-    """A TensorFlow 2 SavedModel with serving and training signatures and an asset."""
-    vocabulary = folder / "words.txt"
-    vocabulary.write_text("a\nb\n")
-    model = model_files.TrainedDense(str(vocabulary))
-    path = folder / "trained_v2"
-    signatures = {
-        "serving_default": model.serve,
-        "look_up": model.look_up,
-        "train_step": model.train_step,
-    }
-    tf.saved_model.save(model, str(path), signatures=signatures)
-    return path
-
-
-@pytest.fixture(scope="module")
-def served_v2(folder):
-    """A TensorFlow 2 SavedModel that only serves."""
-    model = model_files.Dense()
-    path = folder / "served_v2"
-    tf.saved_model.save(model, str(path), signatures={"serving_default": model.serve})
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -193,55 +160,6 @@ def test_saved_model_under_another_name(served_v2, folder):
     assert tf.saved_model.load(model.saved_model_dir).w.shape == [4, 3]
 
 
-@pytest.mark.parametrize("brotli", [False, True])
-def test_chunked_saved_model(served_v2, folder, brotli):
-    """The function library and a large constant lie in chunks of their own.
-
-    Files of this writer were read by TensorFlow's own C++ merger once, with equal results.
-    """
-    path = folder / f"chunked_{brotli}"
-    shutil.copytree(served_v2, path)
-    whole = new_message("saved_model")
-    whole.ParseFromString((path / "saved_model.pb").read_bytes())
-    constant = whole.meta_graphs[0].graph_def.node.add(name="large", op="Const")
-    constant.attr["dtype"].type = tf.uint8.as_datatype_enum
-    constant.attr["value"].tensor.dtype = tf.uint8.as_datatype_enum
-    constant.attr["value"].tensor.tensor_shape.dim.add(size=200_000)
-    content = np.random.default_rng(0).bytes(200_000)  # more than two Riegeli blocks
-    base = new_message("saved_model")
-    base.CopyFrom(whole)
-    constant.attr["value"].tensor.tensor_content = content
-    graph = base.meta_graphs[0].graph_def
-    library = graph.library.SerializeToString()
-    graph.ClearField("library")
-    signature = base.meta_graphs[0].signature_def["serving_default"]
-    packed_signature = signature.SerializeToString()
-    signature.Clear()
-    (path / "saved_model.pb").unlink()
-    meta_graph = [2, ("index", 0)]
-    node = [1, ("index", len(graph.node) - 1)]
-    write_chunked(
-        path / "saved_model.cpb",
-        [[base.SerializeToString(), library], [content, packed_signature]],
-        [
-            ([*meta_graph, 2, *node, 5, ("key", "value"), 8, 4], 2),
-            ([*meta_graph, 2, 2], 1),
-            ([*meta_graph, 5, ("key", "serving_default")], 3),
-        ],
-        brotli,
-    )
-    model = load(path, TWO_INFERENCE)
-    assert model.meta_graph_def == whole.meta_graphs[0]
-    ((y,),) = model_files.run(model, {"serving_default_x:0": X})
-    np.testing.assert_array_equal(y, Y)
-    assert tf.saved_model.load(model.saved_model_dir).w.shape == [4, 3]
-    damaged = bytearray((path / "saved_model.cpb").read_bytes())
-    damaged[70_000] ^= 1
-    (path / "saved_model.cpb").write_bytes(damaged)
-    with pytest.raises(ModelError, match="a damaged chunk at byte"):
-        load(path)
-
-
 def test_meta_graph_with_a_checkpoint(checkpointed):
     model = load(checkpointed, TWO)
     assert (model.kind, model.mode, model.step_origin) == (
@@ -301,102 +219,3 @@ def test_what_does_not_exist_is_an_error(served_v2, options, error, message):
     with pytest.raises(error, match=message) as caught:
         load(served_v2, options)
     assert type(caught.value) is error
-
-
-def test_missing_variables_and_assets(trained_v2, folder):
-    path = folder / "incomplete"
-    shutil.copytree(trained_v2, path)
-    shutil.rmtree(path / "assets")
-    with pytest.raises(ModelError, match=r"asset 'words.txt' is missing"):
-        load(path)
-    shutil.rmtree(path / "variables")
-    with pytest.raises(ModelError, match="its variables are missing"):
-        load(path)
-
-
-def test_an_asset_that_nothing_reads_may_be_missing_as_tensorflow_has_it(served_v2, folder):
-    path = folder / "declares_an_asset"
-    shutil.copytree(served_v2, path)
-    saved = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
-    asset = saved.meta_graphs[0].asset_file_def.add(filename="foo.txt")
-    constant = saved.meta_graphs[0].graph_def.node.add(name="no_reader", op="Const")
-    constant.attr["dtype"].type = tf.string.as_datatype_enum
-    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto("foo.txt"))
-    asset.tensor_info.name = "no_reader:0"
-    (path / "saved_model.pb").write_bytes(saved.SerializeToString())
-    model = load(path)
-    assert model.initialization.asset_feeds == {}
-    assert any("'foo.txt', which the model declares, is not in" in note for note in model.guessed)
-
-
-def test_variables_that_are_saved_twice_count_once(folder):
-    class Twice(tf.Module):
-        def __init__(self):
-            super().__init__()
-            self.model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2)])
-            self.optimizer = keras.optimizers.SGD(0.1)
-            self.optimizer.build(self.model.trainable_variables)
-            self.weights = [variable.value for variable in self.model.variables]
-
-        @tf.function(input_signature=[tf.TensorSpec([4, 3], tf.float32)])
-        def train_step(self, x):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(self.model(x) ** 2)
-            weights = self.model.trainable_variables
-            self.optimizer.apply(tape.gradient(loss, weights), weights)
-            return {"loss": loss}
-
-    module = Twice()
-    path = folder / "keras_3_module"
-    tf.saved_model.save(module, path, signatures={"train_step": module.train_step})
-    model = load(path)
-    assert sum(variable.trainable for variable in model.variables) > 2
-    assert model.trainable_bytes == (3 * 2 + 2) * 4
-
-
-def test_a_checkpoint_beside_a_meta_graph_is_found_from_other_folders(folder, monkeypatch):
-    graph = tf.Graph()
-    with graph.as_default(), v1.Session() as session:
-        v1.get_variable("v", [2], initializer=v1.ones_initializer(), use_resource=True)
-        saver = v1.train.Saver()
-        session.run(v1.global_variables_initializer())
-        saver.save(session, str(folder / "ck" / "model"))
-    monkeypatch.chdir(folder)
-    model = load("ck/model.meta", LoadOptions(fetch=("v/Read/ReadVariableOp:0",)))
-    assert model.initialization.checkpoint_prefix == str(folder / "ck" / "model")
-
-
-def test_iterators_are_started_and_tables_are_filled(folder):
-    graph = tf.Graph()
-    with graph.as_default():
-        dataset = tf.data.Dataset.range(3).map(lambda i: tf.cast(i, tf.float32)).repeat()
-        number = v1.data.make_initializable_iterator(dataset).get_next()
-        keys = v1.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
-        row = v1.lookup.StaticHashTable(keys, -1).lookup(tf.constant("b"))
-        v = v1.get_variable("v", [], initializer=v1.ones_initializer(), use_resource=True)
-        tf.add(v * number, tf.cast(row, tf.float32), name="sum")
-    path = folder / "pipeline.pb"
-    path.write_bytes(graph.as_graph_def().SerializeToString())
-    model = load(path, LoadOptions(fetch=("sum:0",)))
-    assert model.feeds == ()
-    assert set(model.initialization.init_ops) == {
-        "MakeIterator",
-        "v/Assign",
-        next(n.name for n in graph.as_graph_def().node if n.op.startswith("LookupTableImport")),
-    }
-    assert model_files.run(model, {}, times=4) == [[2.0], [3.0], [4.0], [2.0]]
-    nothing = load(path, LoadOptions(fetch=("v/Read/ReadVariableOp:0",)))
-    assert nothing.initialization.init_ops == ("v/Assign",)
-
-
-def test_variables_that_nothing_initialises_are_named(folder):
-    graph, _ = model_files.training_graph(v1.train.GradientDescentOptimizer(0.1))
-    graph_def = graph.as_graph_def()
-    kept = [
-        n for n in graph_def.node if n.name not in ("init", "w/Assign") and "save" not in n.name
-    ]
-    del graph_def.node[:]
-    graph_def.node.extend(kept)
-    path = folder / "uninitialised.pb"
-    path.write_bytes(graph_def.SerializeToString())
-    assert load(path, TWO).initialization.random_variables == ("w",)

@@ -116,7 +116,7 @@ def test_self_attention_with_two_heads() -> None:
 
 def test_layer_norm() -> None:
     states = _array(3, 5)
-    (outputs,), values = _run(lambda network: [attention.layer_norm(network, "norm", states)])
+    (outputs,), values = _run(lambda network: [attention.layer_norm(network, states)])
     normed = (states - states.mean(1, keepdims=True)) / states.std(1, keepdims=True)
     wanted = normed * values["norm/scale"] + values["norm/offset"]
     np.testing.assert_allclose(outputs, wanted, rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from graphs.loading.sniff import sniff
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
 from rewrite.split.summary import summary_of
-from tests.rewrite.split.split_model_test import _emitted
+from tests.rewrite.split.split_model_test import _emitted, _saved
 
 v1 = tf.compat.v1
 FEATURES = 3
@@ -137,6 +137,10 @@ def saved_model_v1(folder):
         builder.add_meta_graph_and_variables(session, ["serve"], {"train_step": signature})
         builder.save()
     return str(folder / "model"), LoadOptions(batch_size=5)
+
+
+def saved_model_v2(folder):
+    return _saved(folder / "given", None), LoadOptions()
 
 
 KINDS = [graph_def, meta_graph, saved_model_v1]

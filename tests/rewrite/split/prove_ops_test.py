@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.shapes import infer
-from graphs.host.child import ChildError
+from graphs.host.asked_child import ChildError
 from rewrite.split import run_cases as running
 from rewrite.split.decide import decide
 from rewrite.split.op_cases import op_cases

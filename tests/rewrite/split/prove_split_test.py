@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building.shapes import infer
-from graphs.host.child import ChildError
+from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.split import compare_runs as comparing
 from rewrite.split import wide_session
@@ -65,7 +65,7 @@ def small():
 def compared(flat, properties, decisions, step, exact):
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
     sizes = shard_sizes(BATCH, 2)
-    return compare(request_of(flat, properties, decisions, step, sizes, exact, feeds, {}, None))
+    return compare(request_of(flat, properties, decisions, step, sizes, exact, feeds, None))
 
 
 def test_all_proofs_of_a_step(small):
@@ -142,7 +142,7 @@ def test_a_run_that_is_ended_was_not_compared(small, monkeypatch):
     flat, properties, decisions = small
     step = build_step(flat, properties, decisions, 2)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
-    request = request_of(flat, properties, decisions, step, (3, 2), {}, feeds, {}, None)
+    request = request_of(flat, properties, decisions, step, (3, 2), {}, feeds, None)
     failures = {
         phase: ChildError("too long", RunsCompared(phase=phase), True)
         for phase in ("running the unsplit step", "running the split step")

@@ -17,12 +17,7 @@ from rewrite.split import prove_written as writing
 from rewrite.split.prove_written import prove_written
 from rewrite.split.same_nodes import has_nodes_of, origin
 from rewrite.split.split_model import split_model
-from tests.rewrite.split.emission_test import graph_def, saved_model_v1
-from tests.rewrite.split.split_model_test import _saved
-
-
-def saved_model_v2(folder):
-    return _saved(folder / "given", None), LoadOptions()
+from tests.rewrite.split.emission_test import graph_def, saved_model_v1, saved_model_v2
 
 
 @pytest.fixture(scope="module", params=[saved_model_v2, saved_model_v1, graph_def])

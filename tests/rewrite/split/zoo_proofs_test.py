@@ -56,9 +56,7 @@ def test_every_op_is_proven_and_two_steps_are_the_same(decided, num_shards):
     joints = prove_joints(flat, properties, decisions, step, num_shards)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
     sizes = shard_sizes(BATCH, num_shards)
-    runs = compare(
-        request_of(flat, properties, decisions, step, sizes, joints.exact, feeds, {}, None)
-    )
+    runs = compare(request_of(flat, properties, decisions, step, sizes, joints.exact, feeds, None))
     assert not runs.differing and not runs.not_compared and not runs.why_not
     assert runs.narrow_ops == {}
     assert runs.max_relative_difference < 1e-11

@@ -63,7 +63,7 @@ class _World:
             "least_steps": lambda whole, axes, counts: self.least,
             "lower_bound_seconds": lambda problem: self.bound,
             "best_of": lambda known: known[0],
-            "LongSearch": lambda whole, seed, start: _Long(self),
+            "LongSearch": lambda whole, seed, start, left: _Long(self, left),
             "at_most": lambda prepared, most: prepared,
             "as_data_parallel": lambda problem, found: f"of {found.device_of_op}",
             "for_all_shards": lambda *each: None,
@@ -110,21 +110,23 @@ class _World:
 class _Long:
     """The unsplit step's long search: what it finds in pieces takes what the test says."""
 
-    def __init__(self, world):
-        self._world = world
+    def __init__(self, world, left):
+        self._world, self._left = world, left
 
-    def beside(self, work, seconds):
-        answer, found = work(), self._found(seconds)
+    def beside(self, work):
+        left = self._left().budget_seconds
+        answer, found = work(), self._found(left)
         return (None if found.interrupted else answer), found
 
-    def until(self, is_over, seconds):
+    def until(self, is_over):
+        left = self._left().budget_seconds
         while not is_over():
             self._world.now += 1.0
         self._world.parts += 1
-        return self._found(seconds)
+        return self._found(left)
 
-    def first_stage(self, left):
-        self._world.left_at_first = left()
+    def first_stage(self):
+        self._world.left_at_first = self._left()
         return "the beginning of the long search"
 
     def last_stages(self, known):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from graphs.problem_file import write_problem
 from tests.builders import Machine, diamond, with_executor
+from tests.tfplace.hostile_input_test import file_of
 from tfplace.cli import main
 
 PROBLEM = with_executor(
@@ -44,10 +45,6 @@ def _with(name, value, index=0):
     return _arrays(**{name: array})
 
 
-def _bytes(content):
-    return lambda path: path.write_bytes(content)
-
-
 def _member(name, content, **kinds):
     """The file with the bytes of one member replaced."""
 
@@ -77,13 +74,13 @@ FILES = {
     "no file": (lambda path: None, "no such file"),
     "a folder": (lambda path: path.mkdir(), "found a folder; wanted an .npz"),
     "a fifo": (lambda path: os.mkfifo(path), "found what is no regular file; wanted an .npz"),
-    "empty": (_bytes(b""), "wanted an .npz"),
-    "text": (_bytes(b"op_names: a, b"), "wanted an .npz"),
-    "random": (_bytes(np.random.default_rng(3).bytes(4000)), "wanted an .npz"),
+    "empty": (file_of(b""), "wanted an .npz"),
+    "text": (file_of(b"op_names: a, b"), "wanted an .npz"),
+    "random": (file_of(np.random.default_rng(3).bytes(4000)), "wanted an .npz"),
     "one array, no archive": (lambda path: np.save(path.open("wb"), np.zeros(3)), "wanted an .npz"),
-    "truncated": (_bytes(WHOLE.getvalue()[:-300]), "wanted an .npz"),
-    "half": (_bytes(WHOLE.getvalue()[: len(WHOLE.getvalue()) // 2]), "wanted an .npz"),
-    "an empty archive": (_bytes(b"PK\x05\x06" + bytes(18)), "lacks op_names"),
+    "truncated": (file_of(WHOLE.getvalue()[:-300]), "wanted an .npz"),
+    "half": (file_of(WHOLE.getvalue()[: len(WHOLE.getvalue()) // 2]), "wanted an .npz"),
+    "an empty archive": (file_of(b"PK\x05\x06" + bytes(18)), "lacks op_names"),
     "a member that is no array": (_member("use_op", b"hello"), "wanted an .npz"),
     "a member without content": (_member("use_op", b""), "wanted an .npz"),
     "a header without end": (_member("use_op", _header("{'descr': '<i4', ")), "wanted an .npz"),

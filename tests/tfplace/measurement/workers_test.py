@@ -144,7 +144,7 @@ def test_a_taken_port_is_an_error_that_says_so(monkeypatch: pytest.MonkeyPatch) 
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        monkeypatch.setattr(workers, "_free_addresses", lambda count: [address])
+        monkeypatch.setattr(workers, "free_addresses", lambda count: [address])
         monkeypatch.setattr(workers, "_NUM_ATTEMPTS", 1)
         with pytest.raises(ClusterError, match=r"worker 0: .*server"):
             start_workers(1)

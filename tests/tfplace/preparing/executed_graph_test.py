@@ -11,7 +11,7 @@ from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.executed_graph import attribute
 
 
-def _nodes(*lines: str) -> list[Any]:
+def node_defs(*lines: str) -> list[Any]:
     """NodeDefs from "name Op input input"."""
     graph = tf.compat.v1.GraphDef()
     for line in lines:
@@ -30,7 +30,7 @@ def _by_name(nodes: Sequence[Any], executed: Sequence[ExecutedNode]) -> dict[str
     return {name: [nodes[i].name for i in indices] for name, indices in found.items()}
 
 
-DENSE = _nodes(
+DENSE = node_defs(
     "x Placeholder",
     "w VarHandleOp",
     "read ReadVariableOp w",
@@ -62,7 +62,7 @@ def test_places_are_those_of_the_executed_list_and_of_what_came_before() -> None
 
 
 def test_a_chain_of_additions_becomes_one_of_a_new_name() -> None:
-    nodes = _nodes(
+    nodes = node_defs(
         "g/a Relu", "g/b Relu", "g/c Relu", "g/d Relu",
         "g/AddN AddN g/a g/b", "g/AddN_1 AddN g/AddN g/c", "g/AddN_2 AddN g/AddN_1 g/d",
         "use Neg g/AddN_2",
@@ -79,7 +79,7 @@ def test_a_chain_of_additions_becomes_one_of_a_new_name() -> None:
 
 def test_folded_constants_and_equal_ops_cost_their_users_nothing() -> None:
     """size and scale are folded into a constant, twin is merged with first."""
-    nodes = _nodes(
+    nodes = node_defs(
         "x Placeholder", "shape Shape x", "size Prod shape", "first Neg x", "twin Neg x",
         "scale Cast size", "mean RealDiv first scale", "other Mul twin scale",
     )  # fmt: skip
@@ -109,7 +109,7 @@ def test_folded_constants_and_equal_ops_cost_their_users_nothing() -> None:
     ],
 )
 def test_names_that_tensorflow_makes(name: str, op: str) -> None:
-    nodes = _nodes("loop While", "net/offset ConcatOffset", "net/conv Conv2D")
+    nodes = node_defs("loop While", "net/offset ConcatOffset", "net/conv Conv2D")
     assert _by_name(nodes, _executed(f"{name} Anything")) == {name: [op]}
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
+from tests.tfplace.preparing.executed_graph_test import node_defs
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import ExecutedNode
 from tfplace.preparing.executed_run import ExecutedRun
@@ -17,15 +17,7 @@ HERE, THERE = "/device:GPU:0", "/device:CPU:0"
 ALONE = np.array([1.0, 1.0, 1.0, 1.0])
 
 
-def _nodes(*lines: str) -> list[Any]:
-    graph = tf.compat.v1.GraphDef()
-    for line in lines:
-        name, op, *inputs = line.split()
-        graph.node.add(name=name, op=op, input=inputs)
-    return list(graph.node)
-
-
-NODES = _nodes("a Relu", "b MatMul a a", "c Add b b", "rare Neg c")
+NODES = node_defs("a Relu", "b MatMul a a", "c Add b b", "rare Neg c")
 
 
 def _trace(*rows: tuple[str, str, float, float]) -> StepTrace:

@@ -10,7 +10,7 @@ from tfplace.choosing.baselines import Baseline
 from tfplace.measurement.timing import Timing
 from tfplace.report.explaining.explained import Explained, explain
 from tfplace.report.report import Measured, Report
-from tfplace.simulation.prediction import best_of_prediction, prediction_of
+from tfplace.simulation.prediction import Best
 from tfplace.simulation.simulated import simulated
 
 
@@ -19,7 +19,7 @@ def made_up(
 ) -> tuple[Report, Explained]:
     """All text of the report is `name`, so that hostile text stands in every place."""
     explained = explain(simulated(problem, np.array(placement, dtype=np.int32)))
-    best = best_of_prediction(prediction_of(explained.placed))
+    best = Best.of(explained.placed)
     devices = [
         {"name": device, "type": kind, "memory_bytes": int(size)}
         for device, kind, size in zip(

@@ -22,7 +22,8 @@ from tfplace.report.text_check import print_check
 from tfplace.report.text_inspection import print_inspection
 from tfplace.report.text_report import print_phases, print_prediction, print_report
 from tfplace.report.text_timings import print_comparison, print_memory
-from tfplace.simulation.prediction import predict
+from tfplace.simulation.prediction import prediction_of
+from tfplace.simulation.simulated import simulated
 
 
 @pytest.fixture
@@ -157,7 +158,9 @@ written   out
 
 def test_a_prediction(printed):
     machine = Machine(2, latency=0.25, bandwidth=4.0, memory=[10**9, 2])
-    prediction = predict(two_towers(machine=machine), np.array([0, 1] * 4 + [0], np.int32))
+    prediction = prediction_of(
+        simulated(two_towers(machine=machine), np.array([0, 1] * 4 + [0], np.int32))
+    )
     expected = """\
 predicted 5.5 s a step
 device         ops  busy  peak   memory

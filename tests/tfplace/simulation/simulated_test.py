@@ -16,7 +16,7 @@ from tests.builders import (
     with_executor,
 )
 from tfplace.simulation.evaluator import SimulatingEvaluator
-from tfplace.simulation.prediction import Prediction, best_of_prediction, predict, prediction_of
+from tfplace.simulation.prediction import Best, Prediction, prediction_of
 from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
 
@@ -64,14 +64,14 @@ def test_a_placement_without_a_kernel_has_no_schedule():
         transfer_bytes=0,
         communication="duplex",
     )
-    assert best_of_prediction(prediction_of(placed)).step_seconds == np.inf
+    assert Best.of(placed).step_seconds == np.inf
 
 
 def test_what_lacks_memory_is_infeasible_but_has_a_schedule():
     placed = simulated(chain(3, size=50, machine=Machine(memory=99)), _devices(0, 0, 0))
     assert isinstance(placed.outcome, Infeasible) and placed.outcome.reason == "memory"
     assert placed.known_schedule().makespan == 3.0
-    assert predict(placed.problem, placed.device_of_op).step_seconds == 3.0
+    assert prediction_of(placed).step_seconds == 3.0
 
 
 def test_with_several_orders_the_outcome_is_the_mean_and_the_schedule_the_firsts():

@@ -79,8 +79,7 @@ def bell(levels: Levels, focus: float, width: float) -> FloatArray:
     """
     num_levels = len(levels.free_row) - 1
     distance = np.arange(num_levels) - focus * (num_levels - 1)
-    weights: FloatArray = np.exp(-((distance / width) ** 2))
-    return weights
+    return np.exp(-((distance / width) ** 2))
 
 
 def choice_limits(
@@ -95,8 +94,7 @@ def choice_limits(
     """
     has_free = np.diff(levels.free_row) > 0
     weights = (level_weights * has_free)[:, None] * np.asarray(kind_weights)
-    limits: FloatArray = np.cumsum(weights.ravel())
-    return limits
+    return np.cumsum(weights.ravel())
 
 
 @compiled_part

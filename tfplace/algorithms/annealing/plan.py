@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 LEAST_REST = 0.01
-"""Of a budget, that is taken to be left where a search goes on that had used up all of it."""
+"""The share of a budget that a continued search counts as left, though it used up all of it."""
 
 
 @dataclasses.dataclass(frozen=True)

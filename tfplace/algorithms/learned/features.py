@@ -161,5 +161,4 @@ def group_features(graph: OpGraph, table: OpTable, grouping: Grouping) -> Featur
 def _log_share(values: FloatArray) -> FloatArray:
     """log(1 + x) over its largest value: 0 to 1."""
     logs = np.log1p(values)
-    shares: FloatArray = logs / max(float(logs.max(initial=0.0)), 1e-12)
-    return shares
+    return logs / max(float(logs.max(initial=0.0)), 1e-12)

@@ -17,7 +17,8 @@ from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy
 from tfplace.algorithms.learned.learning.proposal import GroupedProposal
 from tfplace.algorithms.learned.policies.categorical import Categorical
-from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
+from tfplace.algorithms.learned.policies.distributions import log_prior
+from tfplace.algorithms.learned.sequence_learner import proximal_loss
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.kept import snapshot
@@ -153,11 +154,7 @@ class Post:
         """One plain gradient step up the penalised surrogate, against old log π f4[B, G, D]."""
         with tf.GradientTape() as tape:
             new = tf.broadcast_to(self._policy.log_distributions()[tf.newaxis], old.shape)
-            ratio = proximal.probability_ratio(
-                chosen_log_probs(new, devices), chosen_log_probs(old, devices)
-            )
-            divergence = proximal.kl_divergence(old, new)
-            loss = proximal.penalised_loss(ratio, advantage, divergence, self.config.kl_weight)
+            loss = proximal_loss(new, old, devices, advantage, self.config.kl_weight)
         gradient = tape.gradient(loss, self._policy.logits)
         self._policy.logits.assign_sub(self.config.step_size * gradient)
         return loss

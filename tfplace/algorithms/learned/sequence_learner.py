@@ -13,7 +13,11 @@ from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, policy_gradient_loss
 from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
-from tfplace.algorithms.learned.learning.proximal import kl_divergence
+from tfplace.algorithms.learned.learning.proximal import (
+    kl_divergence,
+    penalised_loss,
+    probability_ratio,
+)
 from tfplace.algorithms.learned.policies.distributions import chosen_log_probs
 from tfplace.algorithms.learned.policies.seq2seq import Seq2Seq, Sequence
 from tfplace.algorithms.learned.tensor import Tensor
@@ -26,6 +30,14 @@ Loss = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 def reinforce_loss(new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor) -> Tensor:
     """REINFORCE's Loss; the old distributions don't matter to it."""
     return policy_gradient_loss(chosen_log_probs(new, devices), advantage)
+
+
+def proximal_loss(
+    new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor, beta: float
+) -> Tensor:
+    """Spotlight's and Post's loss: proximal policy optimisation with a penalty of weight `beta`."""
+    ratio = probability_ratio(chosen_log_probs(new, devices), chosen_log_probs(old, devices))
+    return penalised_loss(ratio, advantage, kl_divergence(old, new), beta)
 
 
 class SequenceLearner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from graphs.op_graph import IntArray
@@ -9,11 +10,10 @@ from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import SpotlightConfig
 from tfplace.algorithms.learned.group_placer import GroupPlacer
-from tfplace.algorithms.learned.learning import proximal
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.cross_entropy import close_to
-from tfplace.algorithms.learned.policies.distributions import chosen_log_probs, log_prior
-from tfplace.algorithms.learned.tensor import Tensor
+from tfplace.algorithms.learned.policies.distributions import log_prior
+from tfplace.algorithms.learned.sequence_learner import proximal_loss
 from tfplace.grouping.grouped_problem import grouped_problem
 from tfplace.search.trial import Proposal
 
@@ -61,15 +61,9 @@ class Spotlight(GroupPlacer):
             frequencies = close_to(devices, self.config.start_epsilon, grouped.allowed)
         prior = log_prior(grouped.allowed, frequencies)
         appraisal = Appraisal(problem, self.config.baseline_decay)
-        super().__init__(grouped, prior, self.config, appraisal, self._loss, seed)
+        loss = functools.partial(proximal_loss, beta=self.config.kl_weight)
+        super().__init__(grouped, prior, self.config, appraisal, loss, seed)
 
     def learn(self, proposal: Proposal, outcomes: Sequence[Outcome]) -> Mapping[str, float]:
         """Ten ascent steps on the batch; returns mean reward, loss and entropy."""
         return self.improve(proposal, outcomes, steps=self.config.ascent_steps)
-
-    def _loss(self, new: Tensor, old: Tensor, devices: Tensor, advantage: Tensor) -> Tensor:
-        ratio = proximal.probability_ratio(
-            chosen_log_probs(new, devices), chosen_log_probs(old, devices)
-        )
-        divergence = proximal.kl_divergence(old, new)
-        return proximal.penalised_loss(ratio, advantage, divergence, self.config.kl_weight)

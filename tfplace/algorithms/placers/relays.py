@@ -1,4 +1,4 @@
-"""Where what is handed on from shard to shard begins: its variable lies beside that shard."""
+"""Finds the first relay of each variable's value: the variable should lie beside it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tfplace.grouping.copies import is_relay
 
 
 def ways_to_relays(problem: Problem, has_bytes: Sequence[bool]) -> Iterator[tuple[int, list[int]]]:
-    """What is handed on from shard to shard: the first op that does, and the way there.
+    """The first relay of each value that goes from shard to shard, and the way to it.
 
     Args:
       problem: of a split step.
       has_bytes: [N] whether an op is of a variable's unit.
 
     Yields:
-      The op that hands on first, and the ops before it, back to the variable's.
+      The relay, and the ops that it reads from, back to one of the variable's unit.
     """
     graph = problem.graph
     hands_on = is_relay(problem)

@@ -44,5 +44,4 @@ def _ring(devices: list[int], seconds: FloatArray) -> list[int]:
     rings = np.hstack([np.full((len(orders), 1), devices[0]), orders])
     length = seconds[rings, np.roll(rings, -1, axis=1)].sum(axis=1)
     is_shortest = length <= length.min() * (1.0 + 1e-9)
-    shortest: list[int] = rings[int(is_shortest.argmax())].tolist()
-    return shortest
+    return rings[int(is_shortest.argmax())].tolist()

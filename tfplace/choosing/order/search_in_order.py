@@ -1,12 +1,12 @@
-"""Searches on where ready ops start by rank: a plan is device and rank.
+"""Searches for placements whose ready ops start by rank: a plan is a device and a rank for each op.
 
-A placement that was annealed for first come, first served has made its peace with that, so that an
-order found afterwards often gains nothing. So the last part of a budget alternates: ranks from the
-best placement so far, and its reads of variables held back as they are in its order; annealing with
-what has the least rank started first; and the order that these ranks give what was found. What
-comes out counts by its simulated edges, like all else. Where a first round has gained nothing and
-the best has no ranks either, the rest goes on without: there a search without order would have the
-better of it.
+A placement that was annealed for first come, first served is good for that order, and an order that
+is found for it afterwards often gains nothing. So the last part of a budget alternates between two
+steps. One takes ranks from the best placement so far, and holds its reads of variables back as its
+order does. The other anneals where the ready op of the least rank starts first, and makes an order
+of these ranks for what it finds. That counts by a simulation with the order's edges, like all else.
+If a first round gains nothing and the best placement has no ranks, the rest of the time goes to a
+search without an order, which does better there.
 """
 
 from __future__ import annotations

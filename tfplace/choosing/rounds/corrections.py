@@ -22,9 +22,9 @@ from graphs.problem import Problem
 from tfplace.simulation.simulator import Simulator
 
 COMMON_SPEED_SPREAD = 0.4
-"""Of all devices of a type together: what other programs take, they take of each."""
+"""Of the log speed that all devices of a type share: other programs slow all of them down."""
 ANOTHER_RUN = 0.5
-"""Of the spreads: by so much what was taught may differ for another model, at another time."""
+"""Share of the spreads by which taught numbers may differ for another model, or at another time."""
 
 
 class ForwardModel:

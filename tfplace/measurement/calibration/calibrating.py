@@ -41,9 +41,9 @@ from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
 
-# Shares of the budget for each stage.
 SURELY_BUSY = 2.0 * BUSY_MACHINE_SHARE
-"""The share of the machine that others use, after which nothing more need be measured."""
+"""If others use this share of the machine, a calibration ends at once."""
+# Shares of the budget for each stage.
 _SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.5, "rule": 0.03, "memory": 0.12}
 
 
@@ -137,18 +137,10 @@ def _measured(
 ) -> Figures:
     """Measures stage after stage, each within its share of the budget."""
     seconds = {stage: share * budget_seconds for stage, share in _SHARES.items()}
-    names = cluster.device_names
-    pairs = list(itertools.permutations(names, 2))
-    device_like, link_like = effort.devices(cluster), effort.links(cluster, pairs)
+    pairs = list(itertools.permutations(cluster.device_names, 2))
+    link_like = effort.links(cluster, pairs)
     measured_pairs = [pair for pair in pairs if link_like[pair] == pair]
-    num_measured = len({*device_like.values()})
-    ops: dict[str, OpFigures] = {}
-    for device in cluster.devices:
-        if device_like[device.name] == device.name:
-            tell(f"timing ops on {device.name}")
-            ops[device.name] = measure_ops(device, prober, seconds["ops"] / num_measured)
-    ops = {name: ops[like] for name, like in device_like.items()}
-
+    ops = _measured_ops(cluster, seconds["ops"], prober, tell, effort)
     known = {pair: MeasuredLink() for pair in pairs}
 
     def link_of(pair: NamePair) -> LinkFigures:
@@ -162,18 +154,16 @@ def _measured(
     trusted = measured_links(cluster, measured_pairs, ops, link_of).for_all(link_like)
     if effort.is_given_up:
         require_quiet(cluster, prober.load.background_share)
-    senders, receivers = {}, {}
     busy_like = effort.busy_links(cluster, pairs)
-    num_busy = len({*busy_like.values()})
-    for pair in pairs:
-        if busy_like[pair] == pair:
-            tell(f"timing what transfers from {pair[0]} to {pair[1]} take of both")
-            of_end = seconds["busy"] / num_busy / 2
-            senders[pair], receivers[pair] = (
-                measure_busy(end, pair, ops[end], effort.busy_counts, prober, of_end)
-                for end in pair
-            )
-    rule = measure_rule(names, prober, seconds["rule"])
+    busy = dict.fromkeys(busy_like.values())
+    senders, receivers = {}, {}
+    for pair in busy:
+        tell(f"timing what transfers from {pair[0]} to {pair[1]} take of both")
+        of_end = seconds["busy"] / len(busy) / 2
+        senders[pair], receivers[pair] = (
+            measure_busy(end, pair, ops[end], effort.busy_counts, prober, of_end) for end in pair
+        )
+    rule = measure_rule(cluster.device_names, prober, seconds["rule"])
     contention = {}
     for host in hosts(cluster):
         tell(f"timing {len(host)} devices at once")
@@ -191,6 +181,24 @@ def _measured(
         rule,
         refused=trusted.refused,
     )
+
+
+def _measured_ops(
+    cluster: Cluster,
+    budget_seconds: float,
+    prober: Prober,
+    tell: Callable[[str], None],
+    effort: Effort,
+) -> dict[str, OpFigures]:
+    """{device: its ops' figures}; of devices that are alike one is measured."""
+    like = effort.devices(cluster)
+    num_measured = len({*like.values()})
+    measured: dict[str, OpFigures] = {}
+    for device in cluster.devices:
+        if like[device.name] == device.name:
+            tell(f"timing ops on {device.name}")
+            measured[device.name] = measure_ops(device, prober, budget_seconds / num_measured)
+    return {name: measured[like[name]] for name in like}
 
 
 def refused_where_busy(figures: Figures, background_share: float | None) -> Figures:

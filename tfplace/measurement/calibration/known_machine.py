@@ -33,10 +33,10 @@ VERSION = 1
 """Counts up when what is kept, or how it is found, changes its meaning."""
 SHORT_STEPS = StepLimits(warmup_steps=1, min_steps=5, max_steps=15, timeout_seconds=10.0)
 SHORT_SECONDS = 5.0
-"""Of steps; processes that start and graphs that are prepared take as long again."""
+"""Spent in steps; starting processes and preparing graphs takes as long again."""
 PROBE_BYTES, PROBE_HOPS = 1 << 16, 9
 FITS_WITHIN = 2.0
-"""A round trip that takes more than so many times as long as what is kept says, or less."""
+"""By what factor a round trip may take longer, or less long, than the kept figures say."""
 
 _log = logging.getLogger("tfplace")
 Tell = Callable[[str], None]

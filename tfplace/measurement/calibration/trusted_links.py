@@ -17,9 +17,9 @@ from tfplace.measurement.calibration.transfer_work import NamePair, kind_of_pair
 
 LEAST_R_SQUARED = 0.9
 MOST_UNSURE = 0.25
-"""Half the width of an interval, as a share of the figure."""
+"""The most that half the width of a figure's interval may be, as a share of the figure."""
 MOST_APART = 100.0
-"""Between links of one kind, both ways among them."""
+"""By what factor figures of links of one kind, in both directions, may differ."""
 REPEATS = 2
 """How often links whose figures can't be trusted are measured again."""
 

@@ -41,13 +41,11 @@ class Gap:
     Attributes:
       start: seconds.
       end: seconds.
-      next_op: the op whose start ends it; -1 for the gap at the end of the step.
       spans: what is waited for, in the order of time; they fill the gap.
     """
 
     start: float
     end: float
-    next_op: int
     spans: Sequence[Span]
 
 
@@ -84,11 +82,11 @@ def _device_time(schedule: Schedule, causes: Causes, device: int) -> DeviceTime:
         start = float(schedule.op_start[op])
         if start > busy_until:
             spans = list(chain_before(causes, schedule, op, busy_until))
-            gaps.append(Gap(busy_until, start, op, spans[::-1]))
+            gaps.append(Gap(busy_until, start, spans[::-1]))
         busy_until = max(busy_until, float(schedule.op_end[op]))
     if busy_until < schedule.makespan:
         left = Span(NOTHING, -1, -1, busy_until, schedule.makespan)
-        gaps.append(Gap(busy_until, schedule.makespan, -1, [left]))
+        gaps.append(Gap(busy_until, schedule.makespan, [left]))
     idle = sum(gap.end - gap.start for gap in gaps)
     return DeviceTime(
         max(schedule.makespan - idle, 0.0), gaps, _summed([s for gap in gaps for s in gap.spans])

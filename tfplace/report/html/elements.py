@@ -25,6 +25,12 @@ def section(name: str, title: str, *parts: str) -> str:
     return f"<section id='{name}'><h2>{text(title)}</h2>\n{body}\n</section>"
 
 
+def paragraph(sentence: str, style: str = "") -> str:
+    """A sentence with a capital and a full stop, of a class of page.css; empty for none."""
+    of_style = f" class='{style}'" if style else ""
+    return f"<p{of_style}>{text(sentence[:1].upper() + sentence[1:])}.</p>" if sentence else ""
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], numbers_from: int = 1) -> str:
     """A table of cells that are HTML already; columns from `numbers_from` on are right-aligned."""
 

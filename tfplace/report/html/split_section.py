@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tfplace.choosing.split_sentence import split_proof_sentence
-from tfplace.report.html.elements import facts, section, table, text
+from tfplace.report.html.elements import facts, paragraph, section, table, text
 from tfplace.report.report import Report
 from tfplace.report.split_facts import split_sentences
 from tfplace.units_text import share_text
@@ -23,7 +23,7 @@ def split_section(report: Report) -> str:
     return section(
         "split",
         "How the step is split",
-        f"<p>{text(_capital(kind['sentence']))}.</p>" if kind else "",
+        paragraph(kind["sentence"]) if kind else "",
         _shares(kind) if kind else "",
         facts(rows),
     )
@@ -38,10 +38,6 @@ def _shares(kind: Mapping[str, Any]) -> str:
         if row["whole"] or any(row["shards"])
     ]
     return table((*head, "whole"), rows)
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]
 
 
 def _cell(share: float) -> str:

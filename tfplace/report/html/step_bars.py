@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tfplace.measurement.timing import Timing
 from tfplace.report.advice import data_parallel_sentence
-from tfplace.report.html.elements import section, table, text
+from tfplace.report.html.elements import paragraph, section, table, text
 from tfplace.report.report import Measured, Report
 from tfplace.report.rounds_facts import rounds_facts
 from tfplace.report.text_timings import same_timings
@@ -40,13 +40,13 @@ def step_bars(report: Report) -> str:
         "times",
         "Step time",
         f"<div role='list'>{''.join(lines)}</div>",
-        _paragraph(report.bound_sentence),
-        _paragraph(data_parallel_sentence(report.baselines)),
-        *(f"<p>{text(_capital(sentence))}.</p>" for sentence in report.advice["sentences"]),
+        paragraph(report.bound_sentence),
+        paragraph(data_parallel_sentence(report.baselines)),
+        *map(paragraph, report.advice["sentences"]),
         _by_devices(report),
-        *(_paragraph(sentence) for _, sentence in rounds_facts(report.rounds)),
+        *(paragraph(sentence) for _, sentence in rounds_facts(report.rounds)),
         _measured(report.measured),
-        _paragraph(report.prediction_sentence),
+        paragraph(report.prediction_sentence),
     )
 
 
@@ -62,11 +62,7 @@ def _by_devices(report: Report) -> str:
         for row in report.by_devices
     ]  # fmt: skip
     head = ("devices at most", "best step found", "devices used", "transfers")
-    return _paragraph(report.needed_sentence) + table(head, rows)
-
-
-def _paragraph(sentence: str) -> str:
-    return f"<p>{text(_capital(sentence))}.</p>" if sentence else ""
+    return paragraph(report.needed_sentence) + table(head, rows)
 
 
 def _row(
@@ -103,7 +99,7 @@ def _measured(measured: Measured | None) -> str:
             f"(95 % interval {low:.2f} to {high:.2f}, runs through {text(measured.through)}): "
             f"{text(measured.verdict)}.</p>"
         )
-    notes = "".join(f"<p class='note'>{text(_capital(note))}.</p>" for note in measured.noise)
+    notes = "".join(paragraph(note, "note") for note in measured.noise)
     head = ("measured", "median", "p10", "p90", "runs")
     return sentence + table(head, rows) + _tried(measured) + notes
 
@@ -126,7 +122,3 @@ def _timing_cells(timing: Timing | str) -> tuple[str, str, str, str]:
     numbers = (timing.median_seconds, timing.p10, timing.p90)
     middle, low, high = (seconds_text(seconds) for seconds in numbers)
     return middle, low, high, str(timing.runs)
-
-
-def _capital(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

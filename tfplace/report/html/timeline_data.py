@@ -42,7 +42,6 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
     runs = np.flatnonzero(schedule.op_end > schedule.op_start)
     ops, short = _longest(runs, schedule.op_end - schedule.op_start, MAX_OPS)
     sent, quick = _longest(np.arange(len(moved.tensor)), moved.arrival - moved.start, MAX_TRANSFERS)
-    maker = graph.tensor_producer[moved.tensor[sent]]
     places = _Places(
         {op: place for place, op in enumerate(ops.tolist())},
         {transfer: place for place, transfer in enumerate(sent.tolist())},
@@ -53,6 +52,15 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
     scopes: dict[str, int] = {}
     shard = shard_of_op(explained.problem)
     num_shards = int(shard.max(initial=-1)) + 1
+    op_columns = {
+        "row": row_of_op[ops].tolist(),
+        "start": _ticks(schedule.op_start[ops], scale),
+        "end": _ticks(schedule.op_end[ops], scale),
+        "name": [_scope_and_name(str(graph.op_names[op]), scopes) for op in ops.tolist()],
+        "type": type_of_op.tolist(),
+        "cause": [_cause(explained, op, places) for op in ops.tolist()],
+        **({"shard": shard[ops].tolist()} if num_shards else {}),
+    }
     return {
         "shards": num_shards,
         "seconds": schedule.makespan,
@@ -62,34 +70,40 @@ def timeline_data(explained: Explained) -> dict[str, Any]:
             for name, colour in zip(explained.names, colours(explained.problem), strict=True)
         ],
         "rows": [*rows, *links],
-        "ops": {
-            "row": row_of_op[ops].tolist(),
-            "start": _ticks(schedule.op_start[ops], scale),
-            "end": _ticks(schedule.op_end[ops], scale),
-            "name": [_scope_and_name(str(graph.op_names[op]), scopes) for op in ops.tolist()],
-            "type": type_of_op.tolist(),
-            "cause": [_cause(explained, op, places) for op in ops.tolist()],
-            **({"shard": shard[ops].tolist()} if num_shards else {}),
-        },
+        "ops": op_columns,
         "types": [str(kind) for kind in types],
-        "transfers": {
-            "row": row_of_transfer[sent].tolist(),
-            "start": _ticks(moved.start[sent], scale),
-            "end": _ticks(moved.arrival[sent], scale),
-            "made": _ticks(schedule.op_end[maker], scale),
-            "name": [
-                _scope_and_name(tensor_name(explained.problem, tensor), scopes)
-                for tensor in moved.tensor[sent].tolist()
-            ],
-            "bytes": moved.bytes[sent].tolist(),
-            "cause": [places.of_op.get(op, -1) for op in maker.tolist()],
-        },
+        "transfers": _transfer_columns(explained, sent, row_of_transfer, scale, places, scopes),
         "waits": _waits(explained, rows, scale, places),
         "runs": [
             *_runs(short, row_of_op, (schedule.op_start, schedule.op_end), scale),
             *_runs(quick, row_of_transfer, (moved.start, moved.arrival), scale),
         ],
         "scopes": list(scopes),
+    }
+
+
+def _transfer_columns(
+    explained: Explained,
+    sent: IntArray,
+    row_of_transfer: IntArray,
+    scale: float,
+    places: _Places,
+    scopes: dict[str, int],
+) -> dict[str, Any]:
+    schedule, problem = explained.schedule, explained.problem
+    moved = schedule.transfers
+    maker = problem.graph.tensor_producer[moved.tensor[sent]]
+    return {
+        "row": row_of_transfer[sent].tolist(),
+        "start": _ticks(moved.start[sent], scale),
+        "end": _ticks(moved.arrival[sent], scale),
+        "made": _ticks(schedule.op_end[maker], scale),
+        "name": [
+            _scope_and_name(tensor_name(problem, tensor), scopes)
+            for tensor in moved.tensor[sent].tolist()
+        ],
+        "bytes": moved.bytes[sent].tolist(),
+        "cause": [places.of_op.get(op, -1) for op in maker.tolist()],
     }
 
 

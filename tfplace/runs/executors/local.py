@@ -14,7 +14,8 @@ from typing import IO
 
 import psutil
 
-from graphs.host.child import file_tail, start_process
+from graphs.host.child import start_process
+from graphs.host.how_it_ended import file_tail
 from tfplace.runs.executors.program import Ended, Program
 from tfplace.units_text import bytes_text
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from graphs.host.child import end_cause
+from graphs.host.how_it_ended import end_cause
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

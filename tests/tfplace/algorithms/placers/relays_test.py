@@ -5,7 +5,7 @@ import pytest
 
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem
-from tests.split_steps import split_step
+from tests.split_steps import by_name, split_step
 from tfplace.algorithms.placers.data_parallel import data_parallel, data_parallel_starts
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -15,10 +15,6 @@ HOST_OF_DEVICE = [0, 0, 0, 1, 1]  # a CPU, then GPUs
 
 def _step(num_shards=4, hosts=HOSTS, **options):
     return split_step(num_shards, 4, hosts=hosts, num_devices=5, **options)
-
-
-def _devices(problem, device_of_op):
-    return dict(zip(problem.graph.op_names, np.asarray(device_of_op).tolist(), strict=True))
 
 
 def _crossing(problem, device_of_op):
@@ -33,7 +29,7 @@ def _crossing(problem, device_of_op):
 @pytest.mark.parametrize("in_order_of_use", [False, True])
 def test_variables_lie_where_they_are_handed_on_first_and_sums_on_their_hosts(in_order_of_use):
     problem = _step()
-    where = _devices(problem, data_parallel(problem, in_order_of_use=in_order_of_use))
+    where = by_name(problem, data_parallel(problem, in_order_of_use=in_order_of_use))
     for layer, home in enumerate((1, 3, 2, 4)):  # one host after the other, then their second GPU
         assert where[f"w{layer}"] == where[f"cast{layer}"] == home
         assert where[f"grad/l{layer}/summed"] == home
@@ -52,7 +48,7 @@ def test_what_is_cut_out_of_a_variable_lies_with_it_though_constants_say_where_i
         read = f"slice/relayed/shard_{shard}"
         ops.append(Op(f"user/shard_{shard}", 1.0, (f"{read}:0",), (2,)))
     problem = build_problem(ops, Machine(num_devices=5))
-    where = _devices(problem, data_parallel(problem))
+    where = by_name(problem, data_parallel(problem))
     assert where["slice"] == where["table"] == 4
 
 

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 
 from graphs.placement import Measurement
-from tests.split_steps import split_step
+from tests.split_steps import by_name, split_step
 from tfplace.algorithms.placers.data_parallel import (
     data_parallel,
     data_parallel_starts,
@@ -21,13 +21,9 @@ from tfplace.simulation.evaluator import SimulatingEvaluator
 FAST_AND_SLOW = (9.0, 1.0, 3.0)  # of a CPU and two GPUs
 
 
-def _devices(problem, device_of_op):
-    return dict(zip(problem.graph.op_names, np.asarray(device_of_op).tolist(), strict=True))
-
-
 def test_a_device_computes_whole_shards_and_sums_lie_with_their_variable():
     problem = split_step(4)
-    where = _devices(problem, data_parallel(problem))
+    where = by_name(problem, data_parallel(problem))
     for op in ("l0", "l1", "grad/l0", "grad/l1"):
         assert [where[f"{op}/shard_{m}"] for m in range(4)] == [1, 2, 1, 2]
     for layer in (0, 1):
@@ -37,8 +33,8 @@ def test_a_device_computes_whole_shards_and_sums_lie_with_their_variable():
 
 def test_variables_are_spread_as_they_are_used_or_the_largest_first():
     problem = split_step(2, num_layers=3)  # of 8, 16 and 24 bytes
-    largest_first = _devices(problem, data_parallel(problem))
-    as_used = _devices(problem, data_parallel(problem, in_order_of_use=True))
+    largest_first = by_name(problem, data_parallel(problem))
+    as_used = by_name(problem, data_parallel(problem, in_order_of_use=True))
     # Of devices that hold as much the last one gets a variable: the input's parts lie on the first.
     assert [largest_first[f"w{layer}"] for layer in range(3)] == [1, 1, 2]
     assert [as_used[f"w{layer}"] for layer in range(3)] == [2, 1, 2]
@@ -64,7 +60,7 @@ def test_equal_devices_have_no_start_twice():
 
 def test_a_pipelines_layers_lie_on_one_device_with_all_shards():
     problem = split_step(3, num_layers=4)
-    where = _devices(problem, pipeline(problem))
+    where = by_name(problem, pipeline(problem))
     for layer in range(4):
         assert len({where[f"l{layer}/shard_{m}"] for m in range(3)}) == 1
         assert where[f"w{layer}"] == where[f"update{layer}"]
@@ -79,7 +75,7 @@ def test_the_unsplit_placement_is_taken_over_for_all_shards():
     unsplit = dataclasses.replace(whole, graph=dataclasses.replace(whole.graph, op_names=names))
     wanted = {"l0": 1, "l1": 2, "grad/l0": 2, "w0": 1, "w1": 2, "update1": 2}
     found = np.array([wanted.get(name, 1) for name in names])
-    where = _devices(problem, for_all_shards(problem, unsplit, found))
+    where = by_name(problem, for_all_shards(problem, unsplit, found))
     assert [where["l1/shard_0"], where["l1/shard_1"], where["w1"]] == [2, 2, 2]
     assert [where["grad/l0/shard_1"], where["grad/l1/shard_1"], where["x/cut"]] == [2, 1, 1]
 

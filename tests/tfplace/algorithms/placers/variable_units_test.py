@@ -3,6 +3,7 @@
 import numpy as np
 
 from tests.builders import Machine, Op, build_problem
+from tests.split_steps import by_name
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
 from tfplace.grouping.copies import shard_of_op
@@ -43,7 +44,7 @@ def adam_step():
 def test_a_weight_and_its_moment_are_one_unit_but_two_weights_are_two():
     problem = adam_step()
     units = variable_units(problem, shard_of_op(problem))
-    unit = dict(zip(problem.graph.op_names, units.tolist(), strict=True))
+    unit = by_name(problem, units)
     for layer in range(2):
         own = {unit[f"{name}{layer}"] for name in ("w", "moment", "summed", "keep", "update")}
         assert own == {unit[f"w{layer}"]}
@@ -53,7 +54,7 @@ def test_a_weight_and_its_moment_are_one_unit_but_two_weights_are_two():
 
 def test_data_parallelism_updates_a_weight_where_it_lies():
     problem = adam_step()
-    where = dict(zip(problem.graph.op_names, data_parallel(problem).tolist(), strict=True))
+    where = by_name(problem, data_parallel(problem))
     for layer in range(2):
         named = ("w", "moment", "summed", "change", "keep", "scaled", "update")
         assert len({where[f"{name}{layer}"] for name in named}) == 1

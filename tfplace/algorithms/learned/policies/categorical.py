@@ -34,8 +34,7 @@ class Categorical(tf.Module):
         """Devices i4[B, G]."""
         logs = self.log_distributions().numpy()
         noise = rng.gumbel(size=(num_samples, *logs.shape))
-        devices: IntArray = np.argmax(logs + noise, axis=-1).astype(np.int32)
-        return devices
+        return np.argmax(logs + noise, axis=-1).astype(np.int32)
 
     def assign(self, frequencies: FloatArray) -> None:
         """Makes π_g the frequencies f8[G, D], which sum to 1 in each row."""

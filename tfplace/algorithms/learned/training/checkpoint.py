@@ -86,11 +86,11 @@ class Checkpoint:
     arrays: Snapshot
 
 
-def write_checkpoint(path: str, checkpoint: Checkpoint, overwrite: bool) -> None:
-    """Writes it, whole or not at all.
+def write_checkpoint(path: str, checkpoint: Checkpoint) -> None:
+    """Writes it over what was there, whole or not at all.
 
     Raises:
-      OutputError: the path is taken or can't be written.
+      OutputError: the path can't be written.
     """
     facts = {
         "kind": KIND,
@@ -104,7 +104,7 @@ def write_checkpoint(path: str, checkpoint: Checkpoint, overwrite: bool) -> None
     content = io.BytesIO()
     text = np.array(json.dumps(facts, allow_nan=False))
     np.savez_compressed(content, allow_pickle=False, facts=text, **checkpoint.arrays)  # type: ignore[arg-type]
-    write_file(path, content.getvalue(), overwrite)
+    write_file(path, content.getvalue(), overwrite=True)
 
 
 def read_checkpoint(name: str) -> Checkpoint:

@@ -19,7 +19,7 @@ from tfplace.cli import main
 @pytest.fixture
 def path(trained, tmp_path):
     name = str(tmp_path / "policy.npz")
-    write_checkpoint(name, trained, overwrite=False)
+    write_checkpoint(name, trained)
     return name
 
 

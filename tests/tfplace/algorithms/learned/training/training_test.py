@@ -35,7 +35,7 @@ def test_a_resumed_training_is_the_one_that_never_stopped(trained, recipe, small
     train(recipe, TrainingLimits(3, 600.0), config=small_config, keep=kept.append)
     assert [checkpoint.episodes for checkpoint in kept] == [1, 2, 3]
     path = str(tmp_path / "half.npz")
-    write_checkpoint(path, kept[1], overwrite=False)  # killed in the third
+    write_checkpoint(path, kept[1])  # killed in the third
     rest = train(recipe, TrainingLimits(4, 600.0), read_checkpoint(path), config=small_config)
     assert rest.checkpoint.arrays.keys() == trained.arrays.keys()
     for name, array in trained.arrays.items():
@@ -88,7 +88,7 @@ def test_a_trained_policy_starts_on_another_graph_and_cluster(trained):
 
 def test_a_policy_makes_auto_placeto(trained, tmp_path):
     path = str(tmp_path / "policy.npz")
-    write_checkpoint(path, trained, overwrite=False)
+    write_checkpoint(path, trained)
     name, checkpoint = algorithm_with_policy("auto", path)
     assert name == "placeto" and checkpoint.recipe == trained.recipe
     assert algorithm_with_policy("auto", None) == ("auto", None)

@@ -1,0 +1,66 @@
+"""A child process's end of the pipe to its parent; see `graphs.host.child`."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import psutil
+
+_WATCH_SECONDS = 0.05
+
+
+class Parent:
+    """Who sent one request, and is told how far the child is: the last message is the answer.
+
+    Attributes:
+      request: what was sent.
+    """
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        """Waits for the request; takes the child's argv."""
+        self._connection, _ = connect_to_parent(argv)
+        self.request: Any = self._connection.recv()
+        self._sending = threading.Lock()
+
+    def tell(self, message: Any) -> None:
+        """Sends a message, which can be pickled."""
+        with self._sending:
+            self._connection.send(message)
+
+    def end_above(self, memory_bytes: float | None, last_message: Callable[[str], Any]) -> None:
+        """Ends this process as soon as it holds more memory than that; None for no limit.
+
+        A limit of the system's on address space would count what TensorFlow only reserves.
+
+        Args:
+          memory_bytes: the limit.
+          last_message: by why the process ends, what is sent before.
+        """
+        if memory_bytes is None:
+            return
+        limit, process = memory_bytes, psutil.Process()
+
+        def watch() -> None:
+            while process.memory_info().rss <= limit:
+                time.sleep(_WATCH_SECONDS)
+            self._sending.acquire()  # for good: what the other thread sent would hide why it ended
+            why = f"it held more than {limit / 2**30:.1f} GiB of memory"
+            self._connection.send(last_message(why))
+            os._exit(0)
+
+        threading.Thread(target=watch, daemon=True).start()
+
+
+def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:
+    """Opens the pipe, in a child.
+
+    Returns:
+      The pipe and the arguments that are the module's own.
+    """
+    descriptor, *arguments = argv
+    return Connection(int(descriptor)), arguments
