@@ -106,6 +106,7 @@ def _check_numbers(path: str, arrays: Arrays) -> None:
     """Quantities that a simulation can't do with."""
     apart = ~np.eye(len(arrays["device_names"]), dtype=bool)
     latency = arrays["link_latency"][apart]
+    finite_latency = _are_seconds(latency) and np.all(np.isfinite(latency))
     wanted: Sequence[tuple[str, object, str]] = (
         (
             "op_seconds",
@@ -113,7 +114,7 @@ def _check_numbers(path: str, arrays: Arrays) -> None:
             f"numbers from 0 to {MOST_SECONDS:g}, or inf",
         ),
         ("device_slots", np.all(arrays["device_slots"] >= 1), "at least 1"),
-        ("link_latency", _are_seconds(latency), f"from 0 to {MOST_SECONDS:g}, or inf"),
+        ("link_latency", finite_latency, f"finite numbers from 0 to {MOST_SECONDS:g}"),
         (
             "link_bytes_per_second",
             np.all(arrays["link_bytes_per_second"][apart] > 0),

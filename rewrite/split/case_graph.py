@@ -12,7 +12,7 @@ import tensorflow as tf
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp, made_up
 from rewrite.split.states import Sharded
-from rewrite.split.wide_types import argument_types, widened
+from rewrite.split.wide_types import argument_types, fill_in_types, widened
 
 v1 = tf.compat.v1
 _DOUBLE_TOLERANCE = 1e-9
@@ -152,10 +152,19 @@ def _computing(case: OpCase) -> tuple[Any, Any]:
     A Cast is run as it is: what it does is to change types. So is what calls functions, and a
     constant.
     """
+    own = _with_types(case.node), _with_types(case.copy)
     if case.node.op in ("Cast", "Const") or case.library is not None or case.is_heavy:
-        return case.node, case.copy
+        return own
     wide = widened(case.node), widened(case.copy)
-    return (case.node, case.copy) if None in wide else wide
+    return own if None in wide else wide
+
+
+def _with_types(node: Any) -> Any:
+    """A copy of an op that says the types, too, that it has by default."""
+    own = v1.NodeDef()
+    own.CopyFrom(node)
+    fill_in_types(own, {})
+    return own
 
 
 def _tolerance(node: Any) -> float:

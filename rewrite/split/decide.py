@@ -162,7 +162,7 @@ class _Analysis:
 
     def _is_never_cut(self, facts: Facts, node: Any, scope: str) -> bool:
         """Whether nothing that a whole op makes is cut again; nothing is in a body."""
-        return bool(scope) or node.name in self._not_cut or _is_in_frames(facts.flat, node)
+        return bool(scope) or node.name in self._not_cut or is_in_frames(facts.flat, node)
 
     def _answer(self, facts: Facts, view: OpView, scope: str) -> Answer:
         node = view.node
@@ -211,7 +211,7 @@ class _Analysis:
         return rule(view)
 
 
-def _is_in_frames(flat: FlatGraph, node: Any) -> bool:
+def is_in_frames(flat: FlatGraph, node: Any) -> bool:
     """Whether an op is part of a loop or conditional of TensorFlow 1, which stays whole."""
     return node.name in flat.unit_of_node and not functions_of(node, flat.library)
 

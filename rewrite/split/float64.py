@@ -170,7 +170,8 @@ class _Body:
         tensor = node.attr["value"].tensor
         if node.attr["dtype"].type == tensor.dtype:
             return
-        value = tf.make_ndarray(tensor).astype(np.float64)
+        value = tf.make_ndarray(tensor)
+        value = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
         if not self._function and node.name in self._exact:
             value = np.asarray(self._exact[node.name])
         tensor.CopyFrom(tf.make_tensor_proto(value))

@@ -72,8 +72,9 @@ class OpChecks:
         self._waits(node, here, shard)
 
     def _waits(self, node: Any, here: Any, shard: int | None) -> None:
-        """The same control edges."""
+        """The same control edges, besides those from the assertion that the batch is no refusal."""
         controls = {name for name in here.input if name.startswith("^")}
+        controls -= {f"^{name}" for name in self._reading.asserts}
         waits = {name[1:] for name in node.input if name.startswith("^")}
         if controls != {f"^{op}" for wait in waits for op in self._ops_for(wait, shard)}:
             raise RewriteError(f"reading {here.name!r} of the split step: it waits for other ops")

@@ -37,7 +37,13 @@ class WholeTensor:
 
 
 class ShardShapes(Protocol):
-    """Tensors of a split step that hold sizes; all are "op:i"."""
+    """Tensors of a split step that hold sizes; all are "op:i".
+
+    Attributes:
+      refusal: the assertion that the batch has an entry for each shard; empty where it has.
+    """
+
+    refusal: str
 
     def cut_sizes(self, inner: int) -> str:
         """i4[M] how many elements of the batch's dimension each shard gets."""
@@ -70,6 +76,8 @@ class ShardShapes(Protocol):
 
 class FixedShapes:
     """Of a step that takes one batch size: constants."""
+
+    refusal = ""
 
     def __init__(self, writer: NodeWriter, batch: int, num_shards: int):
         self._writer = writer
@@ -139,6 +147,7 @@ class OpenShapes:
         )  # fmt: skip
         asserted.attr["T"].list.type.extend([7, 3])  # a string, an int32
         asserted.attr["summarize"].i = 3
+        self.refusal = asserted.name
         self._sizes = op(
             "FloorDiv", "split/sizes", [rounded, parts, f"^{asserted.name}"], T=np.int32
         )

@@ -79,7 +79,7 @@ class StepToSplit:
         """
         self.source = source
         self._opened: tuple[Mapping[str, str], FlatGraph] | None = None
-        self._readings: dict[bool, _Readings] = {}
+        self._readings: dict[tuple[object, ...], _Readings] = {}
 
     def split(
         self,
@@ -92,8 +92,7 @@ class StepToSplit:
 
         Args:
           num_shards: M, at least 2.
-          batch_axes: {input: which axis is its batch}, as far as the user named them; the same in
-            all calls.
+          batch_axes: {input: which axis is its batch}, as far as the user named them.
           sums_in_turn, place_of_shard: see Decisions.
 
         Raises:
@@ -146,11 +145,11 @@ class StepToSplit:
             self._opened = _opened(source)
         outputs, flat = self._opened
         step = gathers_of_reads(flat) if ring_of(place_of_shard) else flat
-        is_other = step is not flat
-        if is_other not in self._readings:
-            told = told_batch_axes(source, flat.feeds, batch_axes or {})
-            self._readings[is_other] = _Readings(step, outputs, _open_axes(own, flat.feeds), told)
-        return self._readings[is_other]
+        told = told_batch_axes(source, flat.feeds, batch_axes or {})
+        key = step is flat, *sorted(told.items())
+        if key not in self._readings:
+            self._readings[key] = _Readings(step, outputs, _open_axes(own, flat.feeds), told)
+        return self._readings[key]
 
 
 def split_model(

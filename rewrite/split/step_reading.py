@@ -29,6 +29,7 @@ class StepReading:
       copies: {op: its copies, one per shard}.
       stands_in: {op that asks for a shape: the ops that say it in its place, one per output}.
       reader: what it has met of joins, sums and cuts.
+      asserts: the ops that refuse a batch with too few entries.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class StepReading:
         self.reader = JointReader(self.sizes, self._whole)
         self._meanings: dict[str, list[Value]] = {}
         self._said: dict[str, str] = {}
-        self._asserts: set[str] = set()
+        self.asserts: set[str] = set()
         self._awaited: set[str] = set()
         for node in flat.graph_def.node:
             self._find(node)
@@ -68,8 +69,8 @@ class StepReading:
         for node in graph_def.node:
             if node.name not in known or node.name in self.stands_in:
                 self._read_joint(node)
-        if not self._asserts <= self._awaited:
-            raise RewriteError(f"reading a split step: nothing waits for {min(self._asserts)!r}")
+        if not self.asserts <= self._awaited:
+            raise RewriteError(f"reading a split step: nothing waits for {min(self.asserts)!r}")
 
     def meaning(self, name: str) -> Value:
         """What an input stands for: a tensor of the unsplit step, or a number.
@@ -147,7 +148,7 @@ class StepReading:
         inputs = [self._value(name) for name in data_inputs(node)]
         self._awaited.update(name[1:] for name in controls)
         if node.op in ("Assert", "NoOp"):
-            self._asserts.update({node.name} if node.op == "Assert" else ())
+            self.asserts.update({node.name} if node.op == "Assert" else ())
             return
         is_late = any(self._get(name[1:]).op != "Assert" for name in controls)
         if is_late and node.name not in self._said:

@@ -17,20 +17,18 @@ _RANDOM = re.compile(
 
 
 @functools.cache
-def _types() -> tuple[frozenset[int], int]:
-    """The narrow float types, and float64."""
+def _wide_of_narrow() -> Mapping[int, int]:
+    """{narrow type: float64 or, of a complex one, complex128}, references included."""
     from tensorflow.core.framework import types_pb2 as types
 
-    narrow = {types.DT_FLOAT, types.DT_HALF, types.DT_BFLOAT16}
-    return frozenset(narrow | {number + 100 for number in narrow}), types.DT_DOUBLE
+    wide = dict.fromkeys((types.DT_FLOAT, types.DT_HALF, types.DT_BFLOAT16), types.DT_DOUBLE)
+    wide[types.DT_COMPLEX64] = types.DT_COMPLEX128
+    return wide | {number + 100: other + 100 for number, other in wide.items()}
 
 
 def wide_type(number: int) -> int:
-    """A type's number; float64's for float32, float16 and bfloat16, references included."""
-    narrow, wide = _types()
-    if number not in narrow:
-        return number
-    return wide + 100 if number > 100 else wide
+    """A type's number; float64's or complex128's for narrower ones."""
+    return _wide_of_narrow().get(number, number)
 
 
 def widen_types(message: Any) -> None:

@@ -296,5 +296,21 @@ def test_what_changes_from_run_to_run_is_not_compared():
     assert value == ComparedValue("a", max_abs_diff=0.0, is_equal=True, is_random=True)
 
 
+@pytest.mark.parametrize(
+    ("loss", "moved", "is_random"),
+    [
+        (2.0, 3e-5, True),  # dropout moved it further than it happened to between the two runs
+        (1.0, 3e-5, False),  # nothing here is random
+        (2.0, 0.5, False),  # no dropout moves it so far
+    ],
+)
+def test_what_dropout_moves_a_little_is_random_too(loss, moved, is_random):
+    first = {"loss": np.float32([1.0]), "average": np.float32([1.0])}
+    second = {"loss": np.float32([loss]), "average": np.float32([1.0 + 9e-6])}
+    placed = {"loss": np.float32([1.0]), "average": np.float32([1.0 + moved])}
+    _, value = compared(first, second, placed, OutputAgreement())
+    assert (value.is_equal, value.is_random) == (False, is_random)
+
+
 def test_reports_are_written_beside_the_model(tf2):
     assert Path(tf2.path, "assets.extra/tfplace/report.json").read_bytes() == b"{}"

@@ -155,7 +155,8 @@ def least_seconds(fans: Fans, ways: Ways) -> float:
 
     def is_enough(seconds: float) -> bool:
         inside = np.maximum(seconds - fans.outside, 1e-300)
-        devices = np.ceil(fans.work / inside * (1.0 - 1e-9))
+        with np.errstate(over="ignore"):  # work that never ends inside asks for inf devices
+            devices = np.ceil(fans.work / inside * (1.0 - 1e-9))
         sent = (devices - 1.0).clip(min=0.0) * fans.hold
         if devices.max() > ways.num_devices or (ways.is_single and sent.max() > seconds):
             return False

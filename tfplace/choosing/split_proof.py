@@ -134,10 +134,11 @@ def _limits(run: Decision, seconds: float) -> ProofLimits:
     free = psutil.virtual_memory().available / 2
     if run.limits is None:
         return ProofLimits(OPS_SECONDS, 0.0, free, run.why)
-    most = min(run.limits.all_seconds, max(seconds, 0.0))
-    return ProofLimits(
-        OPS_SECONDS, most if math.isfinite(most) else 600.0, run.limits.memory_bytes or free
-    )
+    # With --verify=run it was asked for, however much time is left.
+    asked = math.isinf(run.limits.all_seconds)
+    most = run.limits.seconds if asked else min(run.limits.all_seconds, max(seconds, 0.0))
+    why = "the time that there was for it was used up"
+    return ProofLimits(OPS_SECONDS, most, run.limits.memory_bytes or free, why)
 
 
 def _ops(split: SplitModel, limits: ProofLimits, begun: BegunCases | None) -> OpsProof:

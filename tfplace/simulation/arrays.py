@@ -30,7 +30,7 @@ class SimulationArrays(NamedTuple):
       persistent_bytes: i8[N].
       start_bytes: i8[N] what an op allocates when it starts: temp and all outputs.
       end_bytes: i8[N] what its end frees at once: temp and outputs that nobody uses.
-      slots: i4[D].
+      slots: i4[D]; not more than all items that could take one.
       latency: f8[D, D] seconds; with an executor of the wire alone (rule 9).
       bandwidth: f8[D, D] bytes per second; as latency.
       channels: i4[D, D, 2]; -1 where the link holds none.
@@ -112,7 +112,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         persistent_bytes=graph.op_persistent_bytes.astype(np.int64),
         start_bytes=graph.op_temp_bytes + outputs,
         end_bytes=graph.op_temp_bytes + unused,
-        slots=problem.device_slots.astype(np.int32),
+        slots=np.minimum(problem.device_slots, queue_room.sum()).astype(np.int32),
         latency=latency,
         bandwidth=bandwidth,
         channels=np.ascontiguousarray(problem.link_channels, dtype=np.int32),

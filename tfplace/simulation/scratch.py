@@ -117,7 +117,8 @@ def _scratch(
 ) -> Scratch:
     num_ops, num_devices = arrays.op_seconds.shape
     num_holders = len(arrays.producer) * num_devices if tracks_memory else 0
-    num_running = int(arrays.slots.sum())
+    num_items = int(arrays.queue_room.sum())
+    num_running = min(int(arrays.slots.sum()), num_items)
     num_copies = arrays.most_transfers if tracks_memory else 0
     num_logged = arrays.most_transfers if logs else 0
     return Scratch(
@@ -130,7 +131,7 @@ def _scratch(
         memory=np.zeros(num_devices, dtype=np.int64),
         peak=np.zeros(num_devices, dtype=np.int64),
         channel_free=np.zeros(arrays.num_channels),
-        ready=np.empty(int(arrays.queue_room.sum()), dtype=np.int64),
+        ready=np.empty(num_items, dtype=np.int64),
         ready_row=np.zeros(num_devices, dtype=np.int32),
         ready_count=np.zeros(num_devices, dtype=np.int32),
         op_start=np.empty(num_ops),

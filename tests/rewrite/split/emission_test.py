@@ -11,6 +11,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_split import ProofLimits, prove_split
+from rewrite.split.refused_batch import have_effects_wait
 from rewrite.split.split_model import split_model
 from rewrite.split.summary import summary_of
 from tests.rewrite.split.split_model_test import _emitted, _saved
@@ -92,6 +93,59 @@ def test_loops_and_norms_of_any_batch_size(tmp_path):
         [*one.weights, *one.others], [*other.weights, *other.others], strict=True
     ):
         np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-5)
+
+
+class Counting(tf.Module):
+    """A step that counts its runs, whatever the batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = tf.Variable(tf.ones([FEATURES, 2]))
+        self.count = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def train_step(self, x):
+        """One step of gradient descent."""
+        self.count.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ self.weight)))
+        self.weight.assign_sub(tape.gradient(loss, self.weight))
+        return {"loss": loss}
+
+
+def test_a_batch_that_is_refused_changes_nothing(tmp_path):
+    module = Counting()
+    spec = tf.TensorSpec([None, FEATURES], tf.float32)
+    step = tf.function(module.train_step, input_signature=[spec])
+    given = str(tmp_path / "given")
+    tf.saved_model.save(module, given, signatures={"train_step": step})
+    _, emitted = _emitted(given, tmp_path / "split", 3)
+    loaded = tf.saved_model.load(emitted)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="signature train_step_whole"):
+        loaded.signatures["train_step"](x=tf.ones([2, FEATURES]))
+    assert loaded.count.numpy() == 0
+    loaded.signatures["train_step_whole"](x=tf.ones([2, FEATURES]))
+    loaded.signatures["train_step"](x=tf.ones([3, FEATURES]))
+    assert loaded.count.numpy() == 2
+
+
+def test_what_has_an_effect_waits_for_the_refusal():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [None], "x")
+        v1.Assert(tf.size(x) > 2, ["few"], name="refusal")
+        counter = v1.get_variable("counter", shape=[], use_resource=False)
+        counter.assign_add(1.0, name="count")
+        random = tf.random.uniform([2], name="draw")
+        variable = v1.get_variable("resource", shape=[], use_resource=True)
+        variable.assign_add(1.0, name="add", read_value=False)
+        tf.identity(random, "plain")
+        tf.random.uniform([2], name="bound")
+    graph_def = graph.as_graph_def()
+    refusal = next(node.name for node in graph_def.node if node.op == "Assert")
+    have_effects_wait(graph_def, refusal, {}, lambda node: node.name.startswith("bound"))
+    waits = {node.name for node in graph_def.node if f"^{refusal}" in node.input}
+    assert {"count", "add"} <= waits and "plain" not in waits
+    assert {name for name in waits if name.startswith(("draw", "bound"))} == {"draw/RandomUniform"}
+    assert not {"x", "counter", "resource", refusal} & waits
 
 
 def classifier():

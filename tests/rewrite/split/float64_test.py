@@ -75,6 +75,17 @@ def test_functions_with_ops_that_have_no_outputs():
     check_same_in_float64(graph, fetches, {"x:0": np.ones(2, np.float32)})
 
 
+def test_complex_numbers_are_of_two_float64():
+    x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
+    with tf.Graph().as_default() as graph:
+        inputs = v1.placeholder(tf.float32, x.shape, "x")
+        turned = tf.complex(inputs, tf.sin(inputs)) * tf.constant(0.6 + 0.8j, tf.complex64)
+        loss = tf.reduce_sum(tf.abs(tf.signal.ifft(turned)) ** 2)
+        fetches = [tf.math.real(turned).name, tf.gradients(loss, inputs)[0].name]
+    wide = check_same_in_float64(graph, fetches, {"x:0": x})
+    assert not set(wide.narrow_ops) & {"Complex", "Real", "Imag", "Mul", "ComplexAbs"}
+
+
 def test_what_a_type_is_where_an_op_leaves_it_out():
     with tf.Graph().as_default() as graph:
         _ = v1.placeholder(tf.float32, (2,), "x") + tf.raw_ops.StatelessRandomUniform(
@@ -98,8 +109,8 @@ def test_types_that_an_op_may_not_have_stay_narrow():
 
 def check_same_in_float64(graph, fetches, feeds):
     values = []
-    wide = to_float64(graph.as_graph_def()).graph_def
-    for graph_def, dtype in ((graph.as_graph_def(), np.float32), (wide, np.float64)):
+    made = to_float64(graph.as_graph_def())
+    for graph_def, dtype in ((graph.as_graph_def(), np.float32), (made.graph_def, np.float64)):
         with tf.Graph().as_default() as loaded, v1.Session(graph=loaded) as session:
             v1.import_graph_def(graph_def, name="")
             fed = {name: array.astype(dtype) for name, array in feeds.items()}
@@ -107,3 +118,4 @@ def check_same_in_float64(graph, fetches, feeds):
             assert all(value.dtype == dtype for value in values[-1])
     for one, other in zip(*values, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    return made

@@ -63,6 +63,13 @@ def test_least_seconds_by_hand() -> None:
     assert least_seconds(Fans(*np.zeros((3, 0))), Ways(9, 1, 1, is_single=True)) == 0.0
 
 
+@pytest.mark.filterwarnings("error")
+def test_seconds_as_long_as_a_problem_may_say() -> None:
+    # 2e15 s of work cannot be done in the least that is above 0: more than any count of devices.
+    fans = Fans(np.array([2e15]), np.array([2e15]), np.array([1.0]))
+    assert least_seconds(fans, Ways(2, 1, 2, is_single=True)) > 2e15
+
+
 def test_one_device_sends_nothing() -> None:
     assert (
         _bound(build_problem([Op("a", 1.0, (), (8,)), Op("b", 1.0, ("a:0",))], Machine(1))) == 0.0

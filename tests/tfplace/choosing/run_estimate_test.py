@@ -50,6 +50,11 @@ def test_auto_takes_no_longer_than_is_left_of_the_time_for_all():
     assert decide(CHEAP, "run", 60.0, 8 * GIB, seconds_left=-1.0).limits is not None
 
 
+def test_a_quick_run_is_not_ended_before_what_auto_may_spend():
+    assert decide(RunEstimate(2.0, GIB), "auto", 3.0, 8 * GIB).limits.seconds == 20.0
+    assert decide(RunEstimate(2.0, GIB), "auto", 200.0, 8 * GIB).limits.seconds == 50.0
+
+
 def test_an_estimate_holds_the_start_of_tensorflow_and_both_models():
     """Three ops of 1 s on a CPU, trained for two steps by both models."""
     problem = dataclasses.replace(chain(3), device_types=["CPU"] * chain(3).num_devices)

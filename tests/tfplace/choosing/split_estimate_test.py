@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from graphs import zoo
+from rewrite.split.split_model import StepToSplit
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
 from tfplace.choosing.split_estimate import least_steps
@@ -47,6 +48,6 @@ def test_nothing_is_said_of_timed_ops_or_of_what_cannot_be_split(options):
     whole = prepare(options)
     timed = dataclasses.replace(whole.costs, source="measured")
     assert least_steps(dataclasses.replace(whole, costs=timed), None, COUNTS) == {}
-    made_up = dataclasses.replace(whole.source, origins={})
-    assert least_steps(dataclasses.replace(whole, source=made_up), None, COUNTS) == {}
+    made_up = StepToSplit(dataclasses.replace(whole.source, origins={}))
+    assert least_steps(dataclasses.replace(whole, to_split=made_up), None, COUNTS) == {}
     assert least_steps(whole, {"no_such_input": 0}, COUNTS) == {}

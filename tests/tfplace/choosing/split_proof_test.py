@@ -19,6 +19,7 @@ from rewrite.split.prove_ops import NotProven
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import OutcomesSoFar
 from rewrite.split.prove_split import SplitProof
+from rewrite.verify import RunLimits
 from tests.builders import Op, build_problem
 from tests.rewrite.split.child_here import ChildHere
 from tests.rewrite.split.prove_ops_test import BegunChild
@@ -52,6 +53,20 @@ def prepared(split):
     """What is begun of: a step, and a problem whose bound is three seconds."""
     problem = build_problem([Op("a", 1.0), Op("b", 2.0, ("a:0",))])
     return SimpleNamespace(problem=problem, unlimited=None, split=split)
+
+
+@pytest.mark.parametrize(
+    ("limits", "left", "run_seconds"),
+    [
+        (RunLimits(), -5.0, 600.0),  # --verify=run asks for it, however late it is
+        (RunLimits(seconds=20.0, all_seconds=20.0), 12.0, 12.0),
+        (RunLimits(seconds=20.0, all_seconds=20.0), -5.0, 0.0),
+    ],
+)
+def test_how_long_whole_steps_may_run(limits, left, run_seconds):
+    found = split_proof._limits(Decision(limits), left)
+    assert found.run_seconds == run_seconds
+    assert found.why_no_run == "the time that there was for it was used up"
 
 
 def proven(emitted, directory=None, is_loaded=False, seconds=-5.0):

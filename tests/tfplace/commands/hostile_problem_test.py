@@ -120,6 +120,7 @@ FILES = {
         _arrays(tensor_bytes=np.full(4, 2**63 + 5, np.uint64)), "wanted none beyond"
     ),
     "latency that is NaN": (_with("link_latency", np.nan, 1), "link_latency has to be"),
+    "endless latency": (_with("link_latency", np.inf, 1), "link_latency has to be finite"),
     "negative latency": (_with("link_latency", -1.0, 1), "link_latency has to be"),
     "no bandwidth": (_with("link_bytes_per_second", 0.0, 1), "more than 0"),
     "a channel too far": (_with("link_channels", 2**31 - 1, 2), "link_channels has values"),

@@ -47,6 +47,14 @@ def solved(problem, tmp_path, capsys, *words):
     return json.loads(capsys.readouterr().out), *read_problem(best)
 
 
+def test_slots_without_end_take_no_memory(tmp_path, capsys):
+    problem = build_problem(
+        [Op(f"op{index}", 1.0) for index in range(5)], Machine(2, slots=2**31 - 1)
+    )
+    found, _, _ = solved(problem, tmp_path, capsys)
+    assert found["best"]["step_seconds"] == 1.0
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_reference_simulator_confirms_a_solution(seed, tmp_path, capsys):
     problem = random_problem(np.random.default_rng(seed), 30)
