@@ -23,6 +23,13 @@ def set_item(handle, index, item):
     return raw.TensorListSetItem(input_handle=handle, index=index, item=item)
 
 
+def grown(x):
+    """A list of no elements that an item at place 2 makes longer."""
+    return raw.TensorListSetItem(
+        input_handle=reserved(0), index=2, item=x, resize_if_index_out_of_bounds=True
+    )
+
+
 def stack(handle, count=-1):
     return raw.TensorListStack(
         input_handle=handle, element_shape=SHAPE, element_dtype=tf.float32, num_elements=count
@@ -79,6 +86,7 @@ CASES = {
     "sum of lists": lambda x: stack(added(x)),
     "zeros": lambda x: stack(tf.zeros_like(set_item(reserved(1), 0, x))),
     "resized": lambda x: stack(raw.TensorListResize(input_handle=pushed(x), size=3)),
+    "shape of what has grown": lambda x: x * tf.cast(tf.shape(stack(grown(x)))[0], tf.float32),
     "length": lambda x: x * tf.cast(raw.TensorListLength(input_handle=pushed(x)), tf.float32),
 }
 
