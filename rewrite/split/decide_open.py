@@ -60,6 +60,7 @@ def decide_open(
             _cut_at_one_size(flat, first, second)
             or of_another_size(flat, first, far)
             or of_bounded_sizes(flat, first, second)
+            or _cut_though_open_elsewhere(flat, first, second)
         )
         if not_the_batch:
             not_cut |= not_the_batch
@@ -112,6 +113,22 @@ def _cut_at_one_size(flat: FlatGraph, first: Decisions, second: Decisions) -> se
         and any(
             first.state_of_tensor[f"{node.name}:{i}"] != second.state_of_tensor[f"{node.name}:{i}"]
             for i in range(len(first.properties.dtype_of[node.name]))
+        )
+    }
+
+
+def _cut_though_open_elsewhere(flat: FlatGraph, first: Decisions, second: Decisions) -> set[str]:
+    """Whole ops whose outputs no part could be taken of; see OTHER_DIMENSION."""
+    return {
+        node.name
+        for node in flat.graph_def.node
+        if not isinstance(first.answer_of_op[node.name], Split)
+        and any(
+            _is_open_elsewhere(
+                tensor, first.state_of_tensor[tensor], first.properties, second.properties
+            )
+            for index in range(len(first.properties.dtype_of[node.name]))
+            for tensor in (f"{node.name}:{index}",)
         )
     }
 

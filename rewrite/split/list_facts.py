@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rewrite.split.op_view import Shape, is_open
+from rewrite.split.op_view import Shape, attr_of, is_open
 
 _ELEMENT_READERS = {
     "TensorListGetItem": (0, 0),
@@ -75,7 +75,9 @@ def complete_list(facts: TensorFacts, node: Any, inputs: Sequence[str]) -> None:
         shape = facts.shape(inputs[0])
         facts.elements[output] = Element() if shape is None else _rows(shape)
     elif node.op == "TensorListSetItem":  # what is left out is read as zeros
-        item = Element(facts.shape(inputs[-1]), length=first.length)
+        may_grow = attr_of(node, "resize_if_index_out_of_bounds").b
+        length = None if may_grow else first.length
+        item = Element(facts.shape(inputs[-1]), length=length)
         facts.elements[output] = joined(first, item)
     elif node.op == "TensorListPushBack":
         facts.elements[output] = joined(first, _as_element(facts, inputs[-1]))

@@ -83,4 +83,5 @@ def _decided_at(
     )
     if others.answer_of_op != answers or others.state_of_tensor != decisions.state_of_tensor:
         return None
-    return properties, dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)
+    others = dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)
+    return others.properties, others

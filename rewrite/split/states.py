@@ -32,6 +32,12 @@ class Sharded:
         """The size of the dimension in the tensor, or in a part that has `batch` entries."""
         return self.outer * batch * self.inner
 
+    def blocks_of(self, shape: tuple[int, ...] | None, batch: int) -> Sharded | None:
+        """How a tensor is cut that has some blocks of this one; None where it has none."""
+        unit = batch * self.inner
+        size = 0 if shape is None or self.axis >= len(shape) else shape[self.axis]
+        return dataclasses.replace(self, outer=size // unit) if size > 0 == size % unit else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Partial:

@@ -138,7 +138,11 @@ class StepReading:
         return self.nodes[name]
 
     def _is_replaced(self, node: Any) -> bool:
-        """Whether something else says what an op says of a shape."""
+        """Whether something else says what an op says of a shape, which is known."""
+        count = len(self._properties.dtype_of[node.name])
+        said = [self._decisions.values.value(f"{node.name}:{i}") for i in range(count)]
+        if any(each is None for each in said):
+            return False
         here = self.nodes.get(node.name)
         return here is None or here.op != node.op or here.input[:] != node.input[:]
 

@@ -98,6 +98,11 @@ LISTED = "; `tfplace optimize --help` lists them"
             "model.pb`",
         ),
         (
+            ["devices", "a"],
+            f"{LINE}: `tfplace devices` takes no argument, found 1 argument: a; try `tfplace "
+            "devices`",
+        ),
+        (
             ["devices", "a", "b"],
             f"{LINE}: `tfplace devices` takes no argument, found 2 arguments: a b; try `tfplace "
             "devices`",

@@ -79,9 +79,10 @@ def parse(
     except (flags.Error, OSError, ValueError) as error:  # absl has no error of its own for some
         raise UsageError(f"{doing}: {one_line(str(error))}; {remedy}") from None
     if len(arguments) != bool(command.argument):
+        several = "arguments" if len(arguments) != 1 else "argument"
         raise UsageError(
             f"reading the command line: `tfplace {name}` takes {command.argument or 'no argument'},"
-            f" found {len(arguments)} arguments{': ' * bool(arguments)}{' '.join(arguments)}; try "
+            f" found {len(arguments)} {several}{': ' * bool(arguments)}{' '.join(arguments)}; try "
             f"`{command.examples[0]}`"
         )
     return arguments, values

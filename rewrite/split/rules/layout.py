@@ -10,7 +10,7 @@ from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole, is_open, whole_inputs
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes, broadcast
 from rewrite.split.rules.reductions import UNKNOWN_AXES, known_axes
-from rewrite.split.states import Partial, Sharded
+from rewrite.split.states import WHOLE, Partial, Sharded, State
 
 NOT_APART = StayWhole("it spreads the batch over several dimensions")
 
@@ -98,22 +98,69 @@ def unpack(view: OpView) -> Answer:
 
 def concat(view: OpView) -> Answer:
     """ConcatV2: the last input names the axis."""
-    return _along(view, len(view.inputs) - 1)
+    return _or_blocks(view, _along(view, len(view.inputs) - 1), len(view.inputs) - 1)
 
 
 def concat_v1(view: OpView) -> Answer:
     """Concat: the first input names the axis."""
-    return _along(view, 0)
+    return _or_blocks(view, _along(view, 0), 0)
+
+
+def _or_blocks(view: OpView, answer: Answer, position: int) -> Answer:
+    """Batches one behind another are blocks of one axis: two views of an image, real and made."""
+    value, given = view.inputs[position].value, list(view.inputs)
+    if isinstance(answer, Split) or value is None or not view.sharded:
+        return answer
+    given.pop(position)
+    first = view.inputs[view.sharded[0]].state
+    assert isinstance(first, Sharded)
+    if first.axis != int(value) % len(view.output_shapes[0] or ()):
+        return answer
+    states: list[State] = []
+    num_blocks = {True: 0, False: 0}  # of what is cut already, and of what is whole
+    for each in given:
+        state = first.blocks_of(each.shape, view.batch)
+        if state is None or each.state not in (WHOLE, state):
+            return answer
+        num_blocks[each.state == state] += state.outer
+        states.append(state)
+    if num_blocks[False] > num_blocks[True]:  # a long queue beside a batch
+        return answer
+    states.insert(position, WHOLE)
+    return Split(tuple(states), (dataclasses.replace(first, outer=sum(num_blocks.values())),))
 
 
 def split(view: OpView) -> Answer:
     """Split: input 0 names the axis, input 1 is cut."""
-    return _along(view, 0)
+    answer = _along(view, 0)
+    return answer if isinstance(answer, Split) else _in_blocks(view, answer, 0, 1)
 
 
 def split_v(view: OpView) -> Answer:
     """SplitV: input 2 names the axis, input 1 the sizes."""
-    return _along(view, 2, parameters=(1, 2))
+    answer = _along(view, 2, parameters=(1, 2))
+    if isinstance(answer, Split):
+        return answer
+    answer = _in_blocks(view, answer, 2, 0)
+    if not isinstance(answer, Split):
+        return answer
+    sizes = {i: state for i, state in enumerate(answer.outputs) if isinstance(state, Sharded)}
+    return dataclasses.replace(answer, shape_inputs={1: sizes})
+
+
+def _in_blocks(view: OpView, otherwise: Answer, position: int, cut: int) -> Answer:
+    """Takes batches apart that lie one behind another."""
+    value, state = view.inputs[position].value, view.inputs[cut].state
+    if value is None or not isinstance(state, Sharded):
+        return otherwise
+    outputs: list[State] = []
+    for shape in view.output_shapes:
+        blocks = state.blocks_of(shape, view.batch)
+        if blocks is None or blocks.axis != int(value) % len(shape or ()):
+            return otherwise
+        outputs.append(blocks)
+    inputs = tuple(state if i == cut else WHOLE for i in range(len(view.inputs)))
+    return Split(inputs, tuple(outputs))
 
 
 def _along(view: OpView, position: int, parameters: tuple[int, ...] = ()) -> Answer:
@@ -132,10 +179,14 @@ def _along(view: OpView, position: int, parameters: tuple[int, ...] = ()) -> Ans
 
 
 def tile(view: OpView) -> Answer:
-    """Tile: axes that are not repeated are apart."""
+    """Tile: axes that are not repeated are apart; a batch that is repeated makes more blocks."""
     shape, multiples = view.inputs[0].shape, view.inputs[1].value
     if shape is None or multiples is None:
         return UNKNOWN_AXES
+    state = view.inputs[0].state
+    if isinstance(state, Sharded) and (count := int(multiples[state.axis])) > 1:
+        more = dataclasses.replace(state, outer=state.outer * count)
+        return Split((state, *whole_inputs(view)[1:]), (more,))
     labels: Labels = [
         x if int(multiples[axis]) == 1 else None for axis, x in enumerate(axes(len(shape)))
     ]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Split
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
 from rewrite.split.rules.reductions import UNKNOWN_AXES
-from rewrite.split.states import Sharded
+from rewrite.split.states import WHOLE, Sharded
 
 
 def slice_(view: OpView) -> Answer:
@@ -21,7 +22,32 @@ def slice_(view: OpView) -> Answer:
     kept = [int(begin[a]) == 0 and shape[a] == result[a] for a in range(len(shape))]
     labels: Labels = [x if kept[a] else None for a, x in enumerate(axes(len(shape)))]
     answer = split_by_factors(view, Factors([labels, None, None], [labels], adds_up=True))
-    return _with_shapes(answer, {2: 0})
+    state = view.inputs[0].state
+    if isinstance(answer, Split) or not isinstance(state, Sharded):
+        return _with_shapes(answer, {2: 0})
+    first = int(begin[state.axis])
+    taken = _blocks(state, first, first + result[state.axis], view.batch)
+    if taken is None:
+        return answer
+    before, blocks = taken
+    numbers = {
+        position: {state.axis: each} for position, each in ((1, before), (2, blocks)) if each
+    }
+    return Split((state, WHOLE, WHOLE), (blocks,), numbers)
+
+
+def _blocks(
+    state: Sharded, begin: int, end: int, batch: int
+) -> tuple[Sharded | None, Sharded] | None:
+    """What lies before a range of the axis that is cut, and the range; None if it cuts a block.
+
+    An axis that holds several batches, one behind another, can be taken apart again.
+    """
+    unit = batch * state.inner
+    if begin % unit or end % unit or not 0 <= begin < end <= state.size(batch):
+        return None
+    before = dataclasses.replace(state, outer=begin // unit) if begin else None
+    return before, dataclasses.replace(state, outer=(end - begin) // unit)
 
 
 def _with_shapes(answer: Answer, output_of_input: Mapping[int, int]) -> Answer:
@@ -44,14 +70,34 @@ def strided_slice(view: OpView) -> Answer:
     spec = _strides(view, shape)
     if spec is None:
         return UNKNOWN_AXES
-    rows, outs, ends = spec
-    answer = split_by_factors(view, Factors([rows, None, None, None], [outs], adds_up=True))
+    factors = Factors([spec.rows, None, None, None], [spec.outs], adds_up=True)
+    answer = split_by_factors(view, factors)
+    state = view.inputs[0].state
+    if not isinstance(answer, Split) and isinstance(state, Sharded):
+        return _strided_blocks(view, spec, state) or answer
     if not isinstance(answer, Split) or not isinstance(answer.inputs[0], Sharded):
         return answer
-    end = ends.get(answer.inputs[0].axis)
+    end = spec.ends.get(answer.inputs[0].axis)
     if end is None:  # the mask says that the end doesn't count
         return answer
     return dataclasses.replace(answer, shape_inputs={2: {end: answer.inputs[0]}})
+
+
+def _strided_blocks(view: OpView, spec: _Strides, state: Sharded) -> Split | None:
+    """The first or the second of two batches that lie one behind another."""
+    taken = spec.ranges.get(state.axis)
+    found = taken and _blocks(state, taken.begin, taken.end, view.batch)
+    if not taken or not found:
+        return None
+    before, blocks = found
+    numbers: dict[int, dict[int, Sharded]] = {}
+    if before is not None:
+        numbers[1] = {taken.entry: before}
+    if not view.attr("end_mask").i >> taken.entry & 1:
+        end = dataclasses.replace(state, outer=blocks.outer + (before.outer if before else 0))
+        numbers[2] = {taken.entry: end}
+    result = dataclasses.replace(blocks, axis=taken.axis)
+    return Split((state, WHOLE, WHOLE, WHOLE), (result,), numbers)
 
 
 def strided_slice_gradient(view: OpView) -> Answer:
@@ -62,22 +108,69 @@ def strided_slice_gradient(view: OpView) -> Answer:
     spec = _strides(view, result)
     if spec is None:
         return UNKNOWN_AXES
-    rows, outs, ends = spec
-    answer = split_by_factors(view, Factors([None, None, None, None, outs], [rows], adds_up=True))
+    factors = Factors([None, None, None, None, spec.outs], [spec.rows], adds_up=True)
+    answer = split_by_factors(view, factors)
+    if not isinstance(answer, Split) and (of_blocks := _gradient_of_blocks(view, spec, result)):
+        return of_blocks
     if not isinstance(answer, Split) or not isinstance(answer.outputs[0], Sharded):
         return answer
     state = answer.outputs[0]
     shapes = {0: {state.axis: state}}
-    end = ends.get(state.axis)
+    end = spec.ends.get(state.axis)
     if end is not None:
         shapes[2] = {end: state}
     return dataclasses.replace(answer, shape_inputs=shapes)
 
 
-def _strides(
-    view: OpView, shape: tuple[int, ...]
-) -> tuple[list[str | None], list[str | None], dict[int, int]] | None:
-    """Labels of what is sliced and of the slice; {axis: entry of `end` that names its size}.
+def _gradient_of_blocks(view: OpView, spec: _Strides, result: tuple[int, ...]) -> Split | None:
+    """Zeros where the batches lie that were not taken."""
+    state = view.inputs[4].state
+    if not isinstance(state, Sharded):
+        return None
+    [axis] = [a for a, each in spec.ranges.items() if each.axis == state.axis] or [-1]
+    whole = dataclasses.replace(state, axis=axis).blocks_of(result, view.batch)
+    if whole is None:
+        return None
+    taken = spec.ranges[axis]
+    found = _blocks(whole, taken.begin, taken.end, view.batch)
+    if found is None:
+        return None
+    before, blocks = found
+    numbers = {0: {axis: whole}}
+    if before is not None:
+        numbers[1] = {taken.entry: before}
+    if not view.attr("end_mask").i >> taken.entry & 1:
+        end = dataclasses.replace(blocks, outer=blocks.outer + (before.outer if before else 0))
+        numbers[2] = {taken.entry: end}
+    return Split((WHOLE, WHOLE, WHOLE, WHOLE, state), (whole,), numbers)
+
+
+class _Range(NamedTuple):
+    """Which part of an axis is sliced, in steps of one; `entry` says so, the slice's `axis` is."""
+
+    entry: int
+    axis: int
+    begin: int
+    end: int
+
+
+class _Strides(NamedTuple):
+    """What a strided slice does with each axis.
+
+    Attributes:
+      rows, outs: labels of what is sliced and of the slice.
+      ends: {axis that is taken whole: entry of `end` that names its size}.
+      ranges: {axis of which a part is taken: that part}.
+    """
+
+    rows: list[str | None]
+    outs: list[str | None]
+    ends: dict[int, int]
+    ranges: dict[int, _Range]
+
+
+def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
+    """What it does with each axis; None where that is not known.
 
     Args:
       view: an op whose inputs 1, 2 and 3 are begin, end and strides.
@@ -91,6 +184,7 @@ def _strides(
     rows: list[str | None] = [f"d{a}" for a in range(len(shape))]
     outs: list[str | None] = []
     ends: dict[int, int] = {}
+    ranges: dict[int, _Range] = {}
     axis = 0
     for entry in range(len(begin)):
         if mask["ellipsis"] >> entry & 1:
@@ -109,19 +203,33 @@ def _strides(
             is_all = is_all and (is_end_open or int(end[entry]) >= shape[axis])
             if not is_all or int(strides[entry]) != 1:
                 rows[axis] = None
+                if int(strides[entry]) == 1:
+                    start = 0 if mask["begin"] >> entry & 1 else int(begin[entry])
+                    stop = shape[axis] if is_end_open else min(int(end[entry]), shape[axis])
+                    ranges[axis] = _Range(entry, len(outs), start, stop)
             elif not is_end_open:
                 ends[axis] = entry
             outs.append(rows[axis])
             axis += 1
     outs.extend(rows[axis:])
-    return rows, outs, ends
+    return _Strides(rows, outs, ends, ranges)
 
 
 def pad(view: OpView) -> Answer:
-    """Pad, PadV2, MirrorPad: axes that are not padded are apart."""
+    """Pad, PadV2, MirrorPad: axes that are not padded are apart; so are batches beside others."""
     shape, paddings = view.inputs[0].shape, view.inputs[1].value
     if shape is None or paddings is None:
         return UNKNOWN_AXES
+    state = view.inputs[0].state
+    if isinstance(state, Sharded) and "Mirror" not in view.node.op:
+        added = [int(each) for each in paddings[state.axis]]
+        unit = view.batch * state.inner
+        if any(added) and not any(each % unit or each < 0 for each in added):
+            blocks = [dataclasses.replace(state, outer=each // unit) for each in added]
+            numbers = {2 * state.axis + i: each for i, each in enumerate(blocks) if each.outer}
+            more = dataclasses.replace(state, outer=state.outer + sum(b.outer for b in blocks))
+            whole = (WHOLE,) * (len(view.inputs) - 1)
+            return Split((state, *whole), (more,), {1: numbers})
     labels: Labels = [
         x if not paddings[axis].any() else None for axis, x in enumerate(axes(len(shape)))
     ]

@@ -19,6 +19,7 @@ STEPS = {
     "all pairs": ([1, 1], lambda x, a: a @ x / tf.reduce_sum(a, 1, keepdims=True)),
     "two of each": ([2], lambda x, a: tf.reshape(a, [-1, 2]) * x),
     "twice": ([2], lambda x, a: a[:, None] * tf.concat([x, x], 0)),
+    "pairs of two views": ([2], lambda x, a: a * tf.matmul(twice(x), twice(x), transpose_b=True)),
 }
 """{what: (the second input's axes as multiples of the batch, a loss's terms)}."""
 
@@ -67,6 +68,10 @@ def sum_of(rows):
     return lambda y: tf.reduce_sum(tf.slice(y, [0, 0], [rows, 2]), 0)
 
 
+def twice(x):
+    return tf.concat([x, x * 2.0], 0)
+
+
 BOUNDED = {
     "the first rows of a larger batch": lambda x, n: x[:9],
     "the first rows of a much larger batch": lambda x, n: x[:20],
@@ -85,6 +90,12 @@ BOUNDED = {
     "as many as of never so many": lambda x, n: x[: tf.shape(x[: tf.minimum(n, 300)])[0]],
     "never so many in a loop": lambda x, n: looped(x, lambda y: tf.reduce_sum(y[:300], 0)),
     "at most so many in a loop": lambda x, n: looped(x, lambda y: tf.reduce_sum(y[:20], 0)),
+    "behind the first of few": lambda x, n: twice(x)[tf.maximum(n, 4) :],
+    "a part of two batches": lambda x, n: tf.split(twice(x), [tf.maximum(n, 4), -1], 0)[0],
+    "as many zeros, or four": lambda x, n: tf.pad(x, [[tf.maximum(n, 4), 0], [0, 0]]) + 0.5,
+    "as many ones, or four": lambda x, n: tf.concat([x, tf.ones([tf.maximum(n, 4), 2])], 0),
+    "as many ones as placed for": lambda x, n: tf.concat([x, tf.ones([BATCH, 2])], 0),
+    "thrice if there are few": lambda x, n: tf.tile(x, [tf.where(n < 4, 3, 2), 1]),
     "told to a loop": lambda x, n: looped(x, sum_of(tf.minimum(n, 20))),
 }
 """{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 3, 25 or 320."""
@@ -115,6 +126,9 @@ REGULAR = {
     "a part that is all": lambda x, n: x[: n * 2 // 2],
     "once": lambda x, n: tf.tile(x, [n // tf.maximum(n, 1), 1]),
     "apart and together": lambda x, n: tf.reshape(tf.reshape(x, [n * 2, 1]), [n * 2 // 2, 2]),
+    "the second batch": lambda x, n: twice(x)[n:],
+    "the first batch": lambda x, n: tf.split(twice(x), [n, n], 0)[0],
+    "ones behind": lambda x, n: tf.concat([x, tf.ones([n, 2])], 0)[:n],
     "nothing too few": lambda x, n: tf.pad(x, [[0, tf.maximum(0, 1 - n)], [0, 0]]),
 }
 """{what: rows that are the batch's at every size}."""

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from rewrite.split.list_elements import ListElements
 from rewrite.split.op_view import Split
+from rewrite.split.prove_joints import prove_joints
 from rewrite.split.states import WHOLE, Listed, Sharded
 from tests.rewrite.split.run_step import run, split_step
 from tests.rewrite.split.traced_steps import flat_step
@@ -21,6 +22,13 @@ def reserved(count):
 
 def set_item(handle, index, item):
     return raw.TensorListSetItem(input_handle=handle, index=index, item=item)
+
+
+def grown(x):
+    """A list of no elements that an item at place 2 makes longer."""
+    return raw.TensorListSetItem(
+        input_handle=reserved(0), index=2, item=x, resize_if_index_out_of_bounds=True
+    )
 
 
 def stack(handle, count=-1):
@@ -79,6 +87,7 @@ CASES = {
     "sum of lists": lambda x: stack(added(x)),
     "zeros": lambda x: stack(tf.zeros_like(set_item(reserved(1), 0, x))),
     "resized": lambda x: stack(raw.TensorListResize(input_handle=pushed(x), size=3)),
+    "shape of what has grown": lambda x: x * tf.cast(tf.shape(stack(grown(x)))[0], tf.float32),
     "length": lambda x: x * tf.cast(raw.TensorListLength(input_handle=pushed(x)), tf.float32),
 }
 
@@ -92,6 +101,7 @@ def test_lists_of_parts_hold_the_parts(name):
     assert all(isinstance(decisions.answer_of_op[node.name], Split) for node in lists)
     whole, parts = (run(each.graph_def, each.fetches, feeds)[0] for each in (flat, split))
     np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
+    prove_joints(flat, decisions.properties, decisions, split, 3)
 
 
 def test_a_list_that_something_needs_whole_stays_whole():

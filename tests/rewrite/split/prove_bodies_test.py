@@ -23,7 +23,7 @@ from rewrite.split.prove_sizes import other_sizes, prove_sizes
 from rewrite.split.states import WHOLE
 from tests.rewrite.mutations import of_nodes
 from tests.rewrite.split.loops_test import BATCH, BODIES, loop_step, lstm
-from tests.rewrite.split.traced_steps import FEATURES, keras_step
+from tests.rewrite.split.traced_steps import FEATURES, flat_step, keras_step
 
 NUM_MUTATIONS = 60
 NUM_SHARDS = 3
@@ -58,6 +58,19 @@ def test_what_is_built_is_proven(built):
     proof = prove_sizes(flat, properties, decisions, step, NUM_SHARDS, seconds=60.0)
     assert (proof.joins, proof.sums, proof.cuts) == (step.num_joins, step.num_sums, step.num_cuts)
     assert proof.batches == ([5, 7] if decisions.is_open else [5])
+
+
+def test_what_a_loop_makes_of_two_batches_is_proven_at_several_sizes():
+    def step(x):
+        both = tf.concat([x, -x], 0)
+        return tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, tf.tanh(y)), (0, both))[1]
+
+    flat = flat_step(step, [tf.TensorSpec((None, FEATURES), tf.float32, "x")], BATCH)
+    properties = infer(flat)
+    decisions = decide_open(flat, properties, BATCH, {"x:0": 0}, {"x:0": [0]})
+    built = build_step(flat, decisions.properties, decisions, NUM_SHARDS)
+    proof = prove_sizes(flat, decisions.properties, decisions, built, NUM_SHARDS, seconds=60.0)
+    assert (proof.joins, proof.batches) == (1, [5, 7])
 
 
 def test_every_op_of_its_bodies_is_proven(built):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from rewrite.split.decide import decide
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
 from rewrite.split.prove_ops import NotProven, begun_ops, prove_ops
-from rewrite.split.prove_ops_child import outcomes_of
+from rewrite.split.prove_ops_child import compared, outcomes_of
 from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded
 from tests.rewrite.split.more_rules_test import CASES as MORE_CASES
@@ -112,6 +113,25 @@ def test_a_wrong_answer_is_found(name):
     changed = dataclasses.replace(decisions, answer_of_op=answers)
     cases = [case for case in op_cases(flat, changed, 2) if case.name == op]
     assert outcomes_of(cases)[0].differs
+
+
+@pytest.mark.parametrize(("output", "is_compared"), [(0, True), (2, True), (3, False), (4, False)])
+def test_what_a_kernel_never_writes_is_not_compared(output, is_compared):
+    images = np.zeros((BATCH, 2, 2, 3), np.float32)
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, images.shape, "x0")
+        ones = tf.ones([3])
+        normed = tf.raw_ops.FusedBatchNormV3(
+            x=x, scale=ones, offset=ones, mean=ones, variance=ones, is_training=False
+        )
+    flat = flat_graph(graph, {"x0:0": images}, [normed.y.name])
+    decisions = decide(flat, infer(flat), BATCH, {"x0:0": 0})
+    [case] = [c for c in op_cases(flat, decisions, 2) if c.node.op == "FusedBatchNormV3"]
+    whole = [images, *np.zeros((5, 3), np.float32)]
+    parts = [[images[:3], *whole[1:]], [images[3:], *whole[1:]]]
+    whole[output] = whole[output] + 1e31
+    outcome = compared(SimpleNamespace(case=case, tolerance=1e-5), whole, parts)
+    assert bool(outcome.differs) == is_compared
 
 
 def test_alike_ops_are_proven_once_and_in_a_child():

@@ -112,7 +112,43 @@ CASES = {
     "stack": ([X, Y], [0, 0], lambda x, y: tf.stack([x, y], 1), True),
     "unstack": ([X], [0], lambda x: tf.unstack(x, axis=1)[2], True),
     "concatenate": ([X, Y], [0, 0], lambda x, y: tf.concat([x, y], -1), True),
-    "concatenate across": ([X, Y], [0, 0], lambda x, y: tf.concat([x, y], 0), False),
+    "batches one behind another": ([X, Y], [0, 0], lambda x, y: tf.concat([x, y], 0), True),
+    "batches beside constants": ([X, Y], [0, 0], lambda x, y: tf.concat([x, Y * 1.0, y], 0), True),
+    "a batch and fewer rows": ([X], [0], lambda x: tf.concat([x, Y[:4]], 0), False),
+    "a batch and a queue": ([X], [0], lambda x: tf.concat([x, Y, Y], 0), False),
+    "batches of two rows each": (
+        [X, Y], [0, 0], lambda x, y: tf.concat([tf.repeat(x, 2, 0), tf.repeat(y, 2, 0)], 0), True,
+    ),
+    "batches taken apart": (
+        [X, Y], [0, 0], lambda x, y: tf.split(tf.concat([x, y], 0), 2, 0)[1], True,
+    ),
+    "batches in unequal parts": (
+        [X, Y], [0, 0],
+        lambda x, y: tf.split(tf.concat([x, y, x], 0), [BATCH, 2 * BATCH], 0)[1], True,
+    ),
+    "batches in parts of batches": (
+        [X, Y], [0, 0], lambda x, y: tf.split(tf.concat([x, y], 0), [4, 6], 0)[1], False,
+    ),
+    "the second batch": (
+        [X, Y], [0, 0], lambda x, y: tf.slice(tf.concat([x, y, x], 0), [5, 1], [5, 2]), True,
+    ),
+    "the last batches": ([X, Y], [0, 0], lambda x, y: tf.concat([x, y, x], 0)[BATCH:, 1:], True),
+    "the first batches": (
+        [X, Y], [0, 0], lambda x, y: tf.concat([x, y, x], 0)[:, None][: 2 * BATCH], True,
+    ),
+    "the second of three": (
+        [X, Y], [0, 0], lambda x, y: tf.concat([x, y, x], 0)[BATCH : 2 * BATCH, 2], True,
+    ),
+    "half of a batch more": (
+        [X, Y], [0, 0], lambda x, y: tf.concat([x, y], 0)[: BATCH + 2], False,
+    ),
+    "zeros before and behind": (
+        [X], [0], lambda x: tf.pad(x, [[BATCH, 2 * BATCH], [0, 1]]), True,
+    ),
+    "mirrored before": (
+        [X], [0], lambda x: tf.pad(x, [[BATCH, 0], [0, 0]], "SYMMETRIC"), False,
+    ),
+    "a batch repeated": ([X], [0], lambda x: tf.tile(x, [3, 2]), True),
     "split": ([X], [0], lambda x: tf.split(x, 2, 1)[1], True),
     "slice": ([X], [0], lambda x: tf.slice(x, [0, 1], [BATCH, 2]), True),
     "slice across": ([X], [0], lambda x: tf.slice(x, [1, 0], [3, 4]), False),
