@@ -66,7 +66,7 @@ class TensorProperties:
     bytes_of: Mapping[str, list[int]]
     unknown: list[str]
     bounds: Sequence[TensorSpec] = ()
-    first: LongArray | None = None
+    first: LongArray | None = dataclasses.field(default=None, compare=False)
 
     def shape(self, tensor: str) -> Shape:
         """Of a tensor, by its name as an input of a main graph."""

@@ -8,11 +8,12 @@ generator draw, so that the same batch given to the unsplit step would train dif
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.names import op_of
+from graphs.reached import reached
 from rewrite.split.local import has_no_effect
 
 
@@ -33,7 +34,8 @@ def have_effects_wait(
         read[node.name] = [op_of(name.removeprefix("^")) for name in node.input]
         for name in read[node.name]:
             readers[name].append(node.name)
-    settled = _reached(refusal, readers) | _reached(refusal, read)
+    before = reached([refusal], lambda name: read.get(name, ()))
+    settled = before | reached([refusal], lambda name: readers.get(name, ()))
     for node in graph_def.node:
         if node.name not in settled and has_effect(node, library) and not is_bound(node):
             node.input.append(f"^{refusal}")
@@ -49,12 +51,3 @@ def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
     return any(each.is_ref for each in definition.input_arg) and any(
         each.is_ref for each in definition.output_arg
     )
-
-
-def _reached(start: str, neighbours: Mapping[str, Iterable[str]]) -> set[str]:
-    reached, left = {start}, [start]
-    while left:
-        new = set(neighbours.get(left.pop(), ())) - reached
-        reached |= new
-        left += new
-    return reached

@@ -127,7 +127,9 @@ def _gradient_of_blocks(view: OpView, spec: _Strides, result: tuple[int, ...]) -
     state = view.inputs[4].state
     if not isinstance(state, Sharded):
         return None
-    [axis] = [a for a, each in spec.ranges.items() if each.axis == state.axis] or [-1]
+    axis = next((a for a, each in spec.ranges.items() if each.axis == state.axis), None)
+    if axis is None:
+        return None
     whole = dataclasses.replace(state, axis=axis).blocks_of(result, view.batch)
     if whole is None:
         return None

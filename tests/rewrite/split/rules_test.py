@@ -164,6 +164,12 @@ CASES = {
             shape=tf.constant([BATCH, 4]), begin=tf.constant([0, 1]), end=tf.constant([0, 3]),
             strides=tf.constant([1, 1]), dy=g, begin_mask=1, end_mask=1), True,
     ),
+    "gradient of every other row": (
+        [floats(BATCH, 2 * BATCH)], [0],
+        lambda g: raw.StridedSliceGrad(
+            shape=tf.constant([2 * BATCH, 2 * BATCH]), begin=tf.constant([0, 0]),
+            end=tf.constant([2 * BATCH, 2 * BATCH]), strides=tf.constant([2, 1]), dy=g), False,
+    ),
     "pad": ([X], [0], lambda x: tf.pad(x, [[0, 0], [1, 2]]), True),
     "pad across": ([X], [0], lambda x: tf.pad(x, [[1, 0], [0, 0]]), False),
     "tile": ([X], [0], lambda x: tf.tile(x, [1, 2]), True),
