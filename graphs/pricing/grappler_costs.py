@@ -65,10 +65,11 @@ def estimate(flat: FlatGraph, properties: TensorProperties) -> OpWork:
     """
     graph_def, first = flat.graph_def, properties.first
     feeds = [*(spec for spec in flat.feeds if spec.shape is not None), *properties.bounds]
-    if first is None:
+    own = np.arange(len(graph_def.node))
+    if first is None or (first == own).all():  # control edges, too, hold a loop's constants in it
         return _estimate(graph_def, feeds, properties)
     work = _estimate(without_same(graph_def, first), feeds, properties)
-    row = np.cumsum(first == np.arange(len(first)))[first] - 1
+    row = np.cumsum(first == own)[first] - 1
     return OpWork(work.flops[row], work.memory_bytes[row], work.notes)
 
 

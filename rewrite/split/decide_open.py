@@ -119,16 +119,17 @@ def _cut_at_one_size(flat: FlatGraph, first: Decisions, second: Decisions) -> se
 
 def _cut_though_open_elsewhere(flat: FlatGraph, first: Decisions, second: Decisions) -> set[str]:
     """Whole ops whose outputs no part could be taken of; see OTHER_DIMENSION."""
+    outputs = {
+        f"{name}:{index}": name
+        for name, dtypes in first.properties.dtype_of.items()
+        if name in first.answer_of_op and not isinstance(first.answer_of_op[name], Split)
+        for index in range(len(dtypes))
+    }
     return {
-        node.name
-        for node in flat.graph_def.node
-        if not isinstance(first.answer_of_op[node.name], Split)
-        and any(
-            _is_open_elsewhere(
-                tensor, first.state_of_tensor[tensor], first.properties, second.properties
-            )
-            for index in range(len(first.properties.dtype_of[node.name]))
-            for tensor in (f"{node.name}:{index}",)
+        name
+        for tensor, name in outputs.items()
+        if _is_open_elsewhere(
+            tensor, first.state_of_tensor[tensor], first.properties, second.properties
         )
     }
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from graphs.host.parent import Parent
 from rewrite.split.case_graph import CaseGraph
+from rewrite.split.norm_pairs import NORMS
 from rewrite.split.numpy_parts import combined, join
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp
@@ -22,8 +23,8 @@ from rewrite.split.states import Partial, Sharded, State
 v1 = tf.compat.v1
 _MESSAGE_LENGTH = 200
 _CHUNK = 2**22
-_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _FIRST_RESERVED = 3
+"""The first output of a batch normalisation that only its gradient in training reads."""
 _FAILURES = (ValueError, TypeError, tf.errors.OpError)
 
 
@@ -133,7 +134,7 @@ def compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> Ca
 
 def _is_never_written(node: Any, output: int) -> bool:
     """Whether the kernel leaves an output as the memory was: training keeps something in it."""
-    return node.op in _NORMS and output >= _FIRST_RESERVED and not attr_of(node, "is_training").b
+    return node.op in NORMS and output >= _FIRST_RESERVED and not attr_of(node, "is_training").b
 
 
 def _together(case: OpCase, state: State, parts: list[np.ndarray]) -> list[np.ndarray]:

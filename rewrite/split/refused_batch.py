@@ -7,13 +7,11 @@ generator draw, so that the same batch given to the unsplit step would train dif
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
-from graphs.names import op_of
-from graphs.reached import reached
+from graphs.graph_view import GraphView
 from rewrite.split.local import has_no_effect
 
 
@@ -28,14 +26,8 @@ def have_effects_wait(
       library: {function: its definition}.
       is_bound: whether an op can't wait for one of the step: it lies in the frame of a loop.
     """
-    readers: dict[str, list[str]] = defaultdict(list)
-    read: dict[str, list[str]] = {}
-    for node in graph_def.node:
-        read[node.name] = [op_of(name.removeprefix("^")) for name in node.input]
-        for name in read[node.name]:
-            readers[name].append(node.name)
-    before = reached([refusal], lambda name: read.get(name, ()))
-    settled = before | reached([refusal], lambda name: readers.get(name, ()))
+    view = GraphView(graph_def)
+    settled = view.descendants([refusal]).union(view.ancestors([refusal]))
     for node in graph_def.node:
         if node.name not in settled and has_effect(node, library) and not is_bound(node):
             node.input.append(f"^{refusal}")

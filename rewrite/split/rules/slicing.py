@@ -89,15 +89,19 @@ def _strided_blocks(view: OpView, spec: _Strides, state: Sharded) -> Split | Non
     found = taken and _blocks(state, taken.begin, taken.end, view.batch)
     if not taken or not found:
         return None
-    before, blocks = found
-    numbers: dict[int, dict[int, Sharded]] = {}
-    if before is not None:
-        numbers[1] = {taken.entry: before}
-    if not view.attr("end_mask").i >> taken.entry & 1:
-        end = dataclasses.replace(state, outer=blocks.outer + (before.outer if before else 0))
-        numbers[2] = {taken.entry: end}
-    result = dataclasses.replace(blocks, axis=taken.axis)
-    return Split((state, WHOLE, WHOLE, WHOLE), (result,), numbers)
+    result = dataclasses.replace(found[1], axis=taken.axis)
+    return Split((state, WHOLE, WHOLE, WHOLE), (result,), _begin_and_end(view, taken.entry, *found))
+
+
+def _begin_and_end(
+    view: OpView, entry: int, before: Sharded | None, blocks: Sharded
+) -> dict[int, dict[int, Sharded]]:
+    """{input: {entry: the blocks that it counts}} of where blocks begin and end, as far as said."""
+    numbers = {} if before is None else {1: {entry: before}}
+    if not view.attr("end_mask").i >> entry & 1:
+        end = dataclasses.replace(blocks, outer=blocks.outer + (before.outer if before else 0))
+        numbers[2] = {entry: end}
+    return numbers
 
 
 def strided_slice_gradient(view: OpView) -> Answer:
@@ -137,13 +141,7 @@ def _gradient_of_blocks(view: OpView, spec: _Strides, result: tuple[int, ...]) -
     found = _blocks(whole, taken.begin, taken.end, view.batch)
     if found is None:
         return None
-    before, blocks = found
-    numbers = {0: {axis: whole}}
-    if before is not None:
-        numbers[1] = {taken.entry: before}
-    if not view.attr("end_mask").i >> taken.entry & 1:
-        end = dataclasses.replace(blocks, outer=blocks.outer + (before.outer if before else 0))
-        numbers[2] = {taken.entry: end}
+    numbers = {0: {axis: whole}, **_begin_and_end(view, taken.entry, *found)}
     return Split((WHOLE, WHOLE, WHOLE, WHOLE, state), (whole,), numbers)
 
 
