@@ -25,6 +25,9 @@ from rewrite.split.rules.segments import SEGMENTS
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Listed, Place, Sharded, State, can_be_cut
 
+LEFT_WHOLE = "its weights would take longer to send than what it reads and makes of the batch"
+"""Why an op is whole that was asked to be, though it could be split."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Decisions:
@@ -63,6 +66,11 @@ class Decisions:
     not_cut: Collection[str] = ()
 
     @property
+    def num_left_whole(self) -> int:
+        """How many ops are whole that could be split."""
+        return sum(isinstance(a, StayWhole) and a.outputs != () for a in self.answer_of_op.values())
+
+    @property
     def takes_any_batch(self) -> bool:
         """Whether the batch itself may have any size."""
         return any(a in self.open_axes.get(feed, ()) for feed, a in self.axis_of_feed.items())
@@ -76,6 +84,7 @@ def decide(
     kept_whole: Mapping[str, str] | None = None,
     rules: Mapping[str, Rule] = RULES,
     not_cut: Collection[str] = (),
+    left_whole: Collection[str] = (),
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -87,8 +96,9 @@ def decide(
       kept_whole: {op that must not be split: why}.
       rules: {op type: its rule}.
       not_cut: whole ops whose outputs have no parts, though they look as if they had the batch.
+      left_whole: ops that are not split, though they may be: what they make is cut again.
     """
-    analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut)
+    analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut, left_whole)
     values = KnownValues(flat, properties)
     fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
     while True:  # ends: what is known of a list only grows
@@ -127,9 +137,10 @@ class _Analysis:
         kept_whole: Mapping[str, str],
         rules: Mapping[str, Rule],
         not_cut: Collection[str],
+        left_whole: Collection[str],
     ):
         self.batch = batch
-        self._not_cut = not_cut
+        self._not_cut, self._left_whole = not_cut, frozenset(left_whole)
         self._kept_whole = kept_whole
         self._rules = rules
         self.elements = ListElements()
@@ -173,6 +184,8 @@ class _Analysis:
             answer = self._by_rule(facts, view, scope)
         if isinstance(answer, Split) and (why := _why_not(view, answer)):
             answer = StayWhole(why)
+        if not scope and node.name in self._left_whole and may_be_left_whole(answer):
+            answer = StayWhole(LEFT_WHOLE, answer.outputs)
         if isinstance(answer, StayWhole) and not scope and answer.reason:
             answer = self._first_cause(node.name, answer)
         if isinstance(answer, StayWhole) and not (scope and node.op in LIST_SHAPE_OPS):
@@ -232,11 +245,22 @@ def _why_not(view: OpView, answer: Split) -> str:
     return ""
 
 
+def may_be_left_whole(answer: Answer) -> bool:
+    """Whether an op that is split may as well be one: it runs no function and holds no list."""
+    if not isinstance(answer, Split) or answer.bodies or answer.is_repeated:
+        return False
+    return not any(isinstance(state, Listed) for state in (*answer.inputs, *answer.outputs))
+
+
 def _state(view: OpView, answer: Answer, index: int) -> State:
     """Of an output. What a whole op makes of parts is cut again, where it still has the batch."""
     if isinstance(answer, Split):
         return answer.outputs[index]
     shape = view.output_shapes[index]
+    if answer.outputs:
+        state = answer.outputs[index]
+        is_cut = isinstance(state, Sharded) and can_be_cut(shape, state, view.batch)
+        return state if is_cut else WHOLE
     if shape is None or len(shape) < 2 or "float" not in view.output_dtypes[index]:
         return WHOLE
     for position in view.sharded:

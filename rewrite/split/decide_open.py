@@ -30,6 +30,7 @@ def decide_open(
     axis_of_feed: Mapping[str, int],
     open_axes: Mapping[str, Sequence[int]],
     kept_whole: Mapping[str, str] | None = None,
+    left_whole: Collection[str] = (),
 ) -> Decisions | None:
     """Decides twice, at two sizes of everything that is open, and keeps what agrees.
 
@@ -39,7 +40,8 @@ def decide_open(
     no longer the batch's.
 
     Args:
-      flat, properties, batch, axis_of_feed, kept_whole: as for `decide`, at one batch size.
+      flat, properties, batch, axis_of_feed, kept_whole, left_whole: as for `decide`, at one batch
+        size.
       open_axes: {fed tensor: its axes of any size}.
 
     Returns:
@@ -52,7 +54,9 @@ def decide_open(
     other_flat, other_properties = larger
     kept_whole, not_cut = dict(kept_whole or {}), set[str]()
     far = at_far_size(flat, batch, axis_of_feed, open_axes) if more else None
-    decided = functools.partial(decide, axis_of_feed=axis_of_feed, kept_whole=kept_whole)
+    decided = functools.partial(
+        decide, axis_of_feed=axis_of_feed, kept_whole=kept_whole, left_whole=left_whole
+    )
     while True:
         first = decided(flat, properties, batch, not_cut=not_cut)
         second = decided(other_flat, other_properties, batch + more, not_cut=not_cut)

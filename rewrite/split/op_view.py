@@ -123,11 +123,14 @@ class StayWhole:
     """An op stays one op; its inputs are joined or summed.
 
     Attributes:
-      reason: why it can't be split, a sentence that a person understands; empty where nothing
+      reason: why it is not split, a sentence that a person understands; empty where nothing
         that it reads is split.
+      outputs: of an op that could be split: the states that its outputs would have; what is
+        sharded among them is cut for ops that read parts. Empty for all others.
     """
 
     reason: str = ""
+    outputs: tuple[State, ...] = ()
 
 
 Answer = Split | StayWhole

@@ -44,7 +44,10 @@ def repeated_ops(
     fixed: set[str] = set()  # constants, and what is computed of them: TensorFlow folds it
     for node in flat.graph_def.node:
         name = node.name
-        if isinstance(answers[name], Split) or name in kept_whole or name in flat.unit_of_node:
+        answer = answers[name]
+        if isinstance(answer, Split) or answer.outputs:  # that was left whole
+            continue
+        if name in kept_whole or name in flat.unit_of_node:
             continue
         if not _is_small(node, properties):
             continue

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -87,6 +87,7 @@ class StepToSplit:
         batch_axes: Mapping[str, int] | None = None,
         sums_in_turn: bool = False,
         place_of_shard: Sequence[Place] = (),
+        left_whole: Collection[str] = (),
     ) -> SplitModel:
         """Splits it.
 
@@ -94,13 +95,14 @@ class StepToSplit:
           num_shards: M, at least 2.
           batch_axes: {input: which axis is its batch}, as far as the user named them.
           sums_in_turn, place_of_shard: see Decisions.
+          left_whole: see decide.
 
         Raises:
           UsageError: the step can't be split into so many parts, or is not in the model.
         """
         source, own = self.source, _own_graph(self.source)
         readings = self._read(own, batch_axes, place_of_shard)
-        flat, properties, decisions = readings.best(num_shards)
+        flat, properties, decisions = readings.best(num_shards, frozenset(left_whole))
         decisions = dataclasses.replace(
             decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
         )
@@ -124,17 +126,21 @@ class StepToSplit:
         )
 
     def decisions(
-        self, batch_axes: Mapping[str, int] | None = None, place_of_shard: Sequence[Place] = ()
+        self,
+        batch_axes: Mapping[str, int] | None = None,
+        place_of_shard: Sequence[Place] = (),
+        left_whole: Collection[str] = (),
     ) -> Decisions:
         """What would become of each op, into however many shards it were split.
 
         Args:
-          batch_axes, place_of_shard: see split.
+          batch_axes, place_of_shard, left_whole: see split.
 
         Raises:
           UsageError: the step can't be split, or is not in the model.
         """
-        return self._read(_own_graph(self.source), batch_axes, place_of_shard).best(2)[2]
+        readings = self._read(_own_graph(self.source), batch_axes, place_of_shard)
+        return readings.best(2, frozenset(left_whole))[2]
 
     def _read(
         self, own: Any, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
@@ -238,9 +244,9 @@ class _Readings:
         self._properties = infer_known(self.fused)
         self._open_axes = open_axes
         self._axes = candidates(flat.feeds, open_axes, told)
-        self._decided: dict[int, _Decided] = {}
+        self._decided: dict[tuple[int, frozenset[str]], _Decided] = {}
 
-    def best(self, num_shards: int) -> _Decided:
+    def best(self, num_shards: int, left_whole: frozenset[str]) -> _Decided:
         """The reading that splits most, of those with so large a batch.
 
         Raises:
@@ -249,19 +255,22 @@ class _Readings:
         if not self._axes or self._axes[0][0] < num_shards:
             raise self._too_small(num_shards)
         possible = [i for i, (batch, _) in enumerate(self._axes) if batch >= num_shards]
-        return max((self._at(i) for i in possible), key=lambda each: _num_split(each[2]))
+        read = (self._at(i, left_whole) for i in possible)
+        return max(read, key=lambda each: _num_split(each[2]))
 
-    def _at(self, number: int) -> _Decided:
-        if number not in self._decided:
+    def _at(self, number: int, left_whole: frozenset[str]) -> _Decided:
+        if (number, left_whole) not in self._decided:
             batch, axes = self._axes[number]
             step, tensors = decompose_norms(self.fused, self._properties, batch, axes)
             kept_whole, decisions = dict.fromkeys(self.outputs, AN_OUTPUT), None
             if self._open_axes:
-                decisions = decide_open(step, tensors, batch, axes, self._open_axes, kept_whole)
+                decisions = decide_open(
+                    step, tensors, batch, axes, self._open_axes, kept_whole, left_whole
+                )
             if decisions is None:
-                decisions = decide(step, tensors, batch, axes, kept_whole)
-            self._decided[number] = step, tensors, decisions
-        return self._decided[number]
+                decisions = decide(step, tensors, batch, axes, kept_whole, left_whole=left_whole)
+            self._decided[number, left_whole] = step, tensors, decisions
+        return self._decided[number, left_whole]
 
     def _too_small(self, num_shards: int) -> UsageError:
         feeds, axes = self.fused.feeds, self._axes

@@ -43,9 +43,7 @@ class DataParallel(Baseline):
 
 def data_parallel_candidate(prepared: PreparedModel, seed: int = 0) -> Candidate | None:
     """The placement for a step that is split into as many shards as devices compute; else None."""
-    if prepared.split is None:
-        return None
-    if prepared.split.num_shards != len(working_devices(prepared.problem)):
+    if not _is_split_for_all(prepared):
         return None
     placement = one_shot(NAME, prepared.instance, seed)[0]
     return Candidate(NAME, placement, simulated(prepared.problem, placement).outcome)
@@ -81,13 +79,13 @@ def data_parallel_baseline(
     num_shards = len(working_devices(prepared.problem))
     if prepared.source.mode != "train" or num_shards < 2:
         return None
-    if prepared.split is None or prepared.split.num_shards != num_shards:
+    if not _is_split_for_all(prepared):
         if seconds <= 0.0:
             return DataParallel(None, False, "not tried: no time was left", {}, num_shards)
         searched, num_kinds = prepared, len({*prepared.problem.device_types})
         limit = min(seconds, TRACE_SECONDS) / num_kinds
         try:
-            split = dataclasses.replace(options, num_shards=num_shards)
+            split = dataclasses.replace(options, num_shards=num_shards, left_whole=())
             is_timed = searched.costs.source != "analytic"
             prepared = prepare(split, is_timed, trace_seconds=limit, unsplit=prepared)
             problem = _on_the_same_devices(corrected(prepared.problem), searched)
@@ -99,6 +97,14 @@ def data_parallel_baseline(
         prepared = dataclasses.replace(prepared, problem=problem)
     candidate = data_parallel_candidate(prepared, options.seed)
     return None if candidate is None else as_data_parallel(prepared.problem, candidate)
+
+
+def _is_split_for_all(prepared: PreparedModel) -> bool:
+    """Whether every device that computes has a shard, with a copy of all that can be split."""
+    split = prepared.split
+    if split is None or split.decisions.num_left_whole:
+        return False
+    return split.num_shards == len(working_devices(prepared.problem))
 
 
 def _on_the_same_devices(problem: Problem, searched: PreparedModel) -> Problem:

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.find_placement import Searched, find_placement
 from tfplace.choosing.found import Found
+from tfplace.choosing.left_whole import ops_left_whole
 from tfplace.choosing.long_search import LongSearch, Result
 from tfplace.choosing.order.in_turn import (
     counts_that_may_fit,
@@ -103,6 +104,7 @@ class ShardSearch:
         self._budget = SharedBudget(options)
         self._data_parallel: DataParallel | None = None
         self._long: LongSearch | None = None  # of the unsplit step
+        self._left_whole: Collection[str] = ()
 
     def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
         """The problem and the placements of the number that is best, of equals the fewest shards.
@@ -215,7 +217,8 @@ class ShardSearch:
         axes = self._options.problem.batch_axes
 
         def work() -> Mapping[int, float]:
-            least = least_steps(self._whole, axes, counts)
+            self._left_whole = ops_left_whole(self._whole, axes)
+            least = least_steps(self._whole, axes, counts, self._left_whole)
             return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
 
         return self._meanwhile(work) or {}
@@ -249,7 +252,9 @@ class ShardSearch:
 
     def _try(self, shards: int) -> None:
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
-        options = dataclasses.replace(self._options.problem, num_shards=shards)
+        options = dataclasses.replace(
+            self._options.problem, num_shards=shards, left_whole=self._left_whole
+        )
         began = time.monotonic()
         is_timed = self._whole.costs.source != "analytic"
         work = functools.partial(prepare, options, trace=is_timed, unsplit=self._whole)

@@ -10,7 +10,7 @@ does it in less than all devices together.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -23,12 +23,31 @@ from rewrite.split.op_view import Split
 from rewrite.split.states import Partial, Whole
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
+from tfplace.grouping.quotient import BoolArray
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.shard_hosts import places_of_shards
 
 
+@dataclasses.dataclass(frozen=True)
+class Copies:
+    """What copies take of ops that are split.
+
+    Attributes:
+      is_split: bool[N] which ops get copies.
+      fixed: f8[N, D] seconds that each copy takes for whatever it moves in full.
+      least: f8[N, D] seconds that a copy takes at least.
+    """
+
+    is_split: BoolArray
+    fixed: FloatArray
+    least: FloatArray
+
+
 def least_steps(
-    prepared: PreparedModel, batch_axes: Mapping[str, int] | None, counts: Sequence[int]
+    prepared: PreparedModel,
+    batch_axes: Mapping[str, int] | None,
+    counts: Sequence[int],
+    left_whole: Collection[str] = (),
 ) -> Mapping[int, float]:
     """{number of shards: seconds}; empty where ops were timed, or the step can't be split.
 
@@ -36,29 +55,26 @@ def least_steps(
       prepared: the unsplit step.
       batch_axes: what the user said of its inputs.
       counts: the numbers.
+      left_whole: ops that stay one op, though they could be split.
     """
     if prepared.costs.source != "analytic":
         return {}
     try:
         places = places_of_shards(prepared.cluster, max(counts))
-        decisions = prepared.to_split.decisions(batch_axes, places)
+        decisions = prepared.to_split.decisions(batch_axes, places, left_whole)
     except TfplaceError:  # reading it says why
         return {}
     problem = prepared.problem
-    is_split, fixed, least = _copies(prepared, decisions)
-    own = problem.op_seconds
+    copies, own = copies_of(prepared, decisions), problem.op_seconds
     found = {}
     for count in counts:
-        copies = np.maximum(own + (count - 1) * fixed, count * least)
-        found[count] = _spread(problem, np.where(is_split[:, None], copies, own))
+        together = np.maximum(own + (count - 1) * copies.fixed, count * copies.least)
+        found[count] = _spread(problem, np.where(copies.is_split[:, None], together, own))
     return found
 
 
-def _copies(
-    prepared: PreparedModel, decisions: Decisions
-) -> tuple[np.ndarray, FloatArray, FloatArray]:
-    """bool[N] which ops get copies; f8[N, D] what one takes for whatever it moves in full, and at
-    least."""
+def copies_of(prepared: PreparedModel, decisions: Decisions) -> Copies:
+    """What each op's copies take of what it takes itself; its price is computed, not timed."""
     graph, own = prepared.problem.graph, prepared.problem.op_seconds
     answers = decisions.answer_of_op
     is_split = np.array([isinstance(answers.get(name), Split) for name in graph.op_names], bool)
@@ -70,7 +86,7 @@ def _copies(
         fixed[:, d] = kernel_seconds(nothing, num_bytes, ~launches, device)
         least[:, d] = kernel_seconds(nothing, nothing, launches, device)
     priced = np.where(np.isfinite(own), own, 0.0)  # no copy takes longer than the whole op
-    return is_split, np.minimum(fixed, priced), np.minimum(least, priced)
+    return Copies(is_split, np.minimum(fixed, priced), np.minimum(least, priced))
 
 
 def _bytes_in_full(graph: OpGraph, decisions: Decisions) -> FloatArray:

@@ -85,7 +85,9 @@ def load_model(
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     if options.num_shards > 1:
         in_order = options.order != "none"
-        split = to_split.split(options.num_shards, options.batch_axes, in_order, place_of_shard)
+        split = to_split.split(
+            options.num_shards, options.batch_axes, in_order, place_of_shard, options.left_whole
+        )
         source = split.source
         on_split(source)
     # A made training step has rewritten the model's conditionals: their ops are not the model's.

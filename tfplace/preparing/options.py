@@ -6,7 +6,7 @@ The contract (`tfplace/docs/contract.md`), section 2, lists them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from graphs.errors import UsageError
 from graphs.loading.load_options import LoadOptions
@@ -42,6 +42,7 @@ class ProblemOptions:
       order: "edges" for control edges that say what starts first, "none", or "auto": where
         num_shards is not 1 and the devices are not here.
       batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
+      left_whole: ops that stay one op in a split step, though they could be split.
     """
 
     model: str
@@ -58,6 +59,7 @@ class ProblemOptions:
     num_shards: int = 1
     batch_axes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     order: str = "none"
+    left_whole: Collection[str] = frozenset()
 
 
 LEAST_SECONDS_TO_CALIBRATE = 30.0

@@ -12,12 +12,19 @@ from tfplace.algorithms.placers.host_cpus import with_barriers_on_cpus
 from tfplace.algorithms.placers.legal import distinct, legal, working_devices
 from tfplace.algorithms.placers.relays import ways_to_relays
 from tfplace.algorithms.placers.rings import in_a_ring
-from tfplace.algorithms.placers.variable_units import variable_bytes, variable_units
+from tfplace.algorithms.placers.variable_units import (
+    variable_bytes,
+    variable_units,
+    with_their_layers,
+)
 from tfplace.grouping.copies import shard_of_op
 
 
 def data_parallel(
-    problem: Problem, device_of_shard: Sequence[int] | None = None, in_order_of_use: bool = False
+    problem: Problem,
+    device_of_shard: Sequence[int] | None = None,
+    in_order_of_use: bool = False,
+    with_layers: bool = False,
 ) -> IntArray:
     """i4[N]: shard m's ops on working device m, variables spread over the devices by bytes.
 
@@ -31,6 +38,7 @@ def data_parallel(
       device_of_shard: where each shard lies instead.
       in_order_of_use: whether variables are spread as the step comes to need them, so that what is
         needed first comes from all devices; else the largest first, which balances better.
+      with_layers: whether whole ops that work on the batch lie with the weights that they read.
     """
     devices = working_devices(problem)
     shard = shard_of_op(problem)
@@ -38,7 +46,10 @@ def data_parallel(
         device_of_shard = _shards_in_turn(problem, shard)
     home = np.append(np.array(device_of_shard, dtype=np.int32), -1)  # of shard -1: not known yet
     wanted = home[shard]
-    _spread_variables(problem, shard, wanted, devices, in_order_of_use)
+    unit = variable_units(problem, shard)
+    if with_layers:
+        unit = with_their_layers(problem, shard, unit)
+    _spread_variables(problem, shard, unit, wanted, devices, in_order_of_use)
     graph = problem.graph
     source = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(source, kind="stable")[::-1]
@@ -71,6 +82,7 @@ def data_parallel_starts(problem: Problem, seed: int = 0) -> IntArray:
     in_turn, by_speed = _shards_in_turn(problem, devices=ring), shards_by_speed(problem, ring)
     ways = [in_turn] if by_speed == in_turn else [in_turn, by_speed]
     forms = [data_parallel(problem, shards, order) for shards in ways for order in (False, True)]
+    forms += [data_parallel(problem, shards, True, with_layers=True) for shards in ways]
     plain = [] if in_turn == _shards_in_turn(problem) else [data_parallel(problem)]
     return distinct([*plain, *forms, *(with_barriers_on_cpus(problem, form) for form in forms)])
 
@@ -110,6 +122,7 @@ def _shards_in_turn(
 def _spread_variables(
     problem: Problem,
     shard: IntArray,
+    unit: LongArray,
     wanted: IntArray,
     devices: IntArray,
     in_order_of_use: bool,
@@ -119,7 +132,6 @@ def _spread_variables(
     Of equals the last device, so that the largest does not lie beside the input's parts, which the
     first one sends before it computes. What is handed on from shard to shard lies where it begins.
     """
-    unit = variable_units(problem, shard)
     num_bytes = variable_bytes(problem, unit)
     order = np.argsort(-num_bytes, kind="stable")
     if in_order_of_use:

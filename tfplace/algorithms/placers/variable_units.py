@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from graphs.op_graph import IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.grouping.quotient import BoolArray
+from tfplace.algorithms.placers.legal import working_devices
+from tfplace.grouping.quotient import BoolArray, fastest_seconds
 
 _SMALL_BYTES = 64
 """Learning rates, counters and norms, which all updates read and which bind none to another."""
@@ -42,6 +45,50 @@ def variable_units(problem: Problem, shard_of_op: IntArray) -> LongArray:
     edges = coo_array((np.ones(len(ends[0])), ends), shape=(size, size))
     _, unit_of_group = connected_components(edges, directed=False)
     return np.asarray(unit_of_group, dtype=np.int64)[group]
+
+
+def with_their_layers(problem: Problem, shard_of_op: IntArray, unit_of_op: LongArray) -> LongArray:
+    """i8[N]: the units, joined by whole ops that work on the batch with the weights that they read.
+
+    Such an op lies where the largest whole tensor that it reads comes from; if that is a weight, so
+    does what has made the others, which makes a unit of the layers of one expert of a mixture. A
+    unit takes in no other one if both together have more than a device's share of that work.
+
+    Args:
+      problem: of a split step, its ops are in a topological order.
+      shard_of_op: i4[N] which shard an op works for; -1 for an op that is whole.
+      unit_of_op: i8[N] see variable_units.
+    """
+    graph = problem.graph
+    has_variables = (variable_bytes(problem, unit_of_op) > 0)[unit_of_op]
+    label = np.where(has_variables, unit_of_op, -1).tolist()
+    seconds = np.where(shard_of_op < 0, fastest_seconds(problem, problem.allowed()), 0.0)
+    most = float(seconds.sum()) / len(working_devices(problem))
+    work, parent = np.zeros(len(label)), np.arange(len(label))
+
+    def root(unit: int) -> int:
+        while parent[unit] != unit:
+            unit = parent[unit] = parent[parent[unit]]
+        return unit
+
+    source, target, num_bytes = graph.op_edges()
+    counts = (shard_of_op[source] < 0) & (shard_of_op[target] < 0) & (num_bytes > _SMALL_BYTES)
+    uses = np.flatnonzero(counts & ~has_variables[target])
+    uses = uses[np.lexsort((-num_bytes[uses], target[uses]))]
+    for op, group in itertools.groupby(uses.tolist(), key=target.__getitem__):
+        makers = [maker for maker in source[list(group)].tolist() if label[maker] >= 0]
+        if not makers:
+            continue
+        label[op] = own = root(label[makers[0]])
+        work[own] += seconds[op]
+        for other in {root(label[maker]) for maker in makers if has_variables[makers[0]]} - {own}:
+            if work[own] + work[other] <= most:
+                parent[other] = own
+                work[own] += work[other]
+    return np.array(
+        [unit if own < 0 else root(own) for own, unit in zip(label, unit_of_op, strict=True)],
+        dtype=np.int64,
+    )
 
 
 def variable_bytes(problem: Problem, unit_of_op: LongArray) -> LongArray:
