@@ -56,6 +56,21 @@ def read_placement(
     return result
 
 
+def ops_left_whole(path: str) -> frozenset[str]:
+    """The ops of a split step's placement that have one device, not one for each copy.
+
+    A step that could be split further is so split as it was when the file was written. No op where
+    a file names no copies, which is an unsplit step's.
+
+    Raises:
+      PlacementError: no such file, or no JSON object of strings.
+    """
+    names = _read_entries(path)
+    copies = {name for name in names if f"/{_SHARD}" in name}
+    originals = {name.partition(f"/{_SHARD}")[0] for name in copies}
+    return frozenset(names.keys() - copies - originals) if copies else frozenset()
+
+
 def placement_text(path: str, num_ops: int) -> str:
     """What a person is told of a placement file that was read: also how much it leaves open."""
     num_named = len(_read_entries(path))

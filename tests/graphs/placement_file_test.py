@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphs.errors import PlacementError
-from graphs.placement_file import placement_text, read_placement
+from graphs.placement_file import ops_left_whole, placement_text, read_placement
 
 NAMES = ("a", "b/c", "d")
 DEVICES = ("/device:CPU:0", "/device:GPU:0")
@@ -73,3 +73,10 @@ def test_how_many_ops_a_file_names_is_said_where_it_leaves_some_open(tmp_path):
 def test_a_missing_file_is_told(tmp_path):
     with pytest.raises(PlacementError, match="no such file"):
         read_placement(str(tmp_path / "none.json"), NAMES, DEVICES, np.zeros(3, np.int32))
+
+
+def test_ops_of_a_split_step_that_are_named_without_copies_were_left_whole(tmp_path):
+    split = {"a/shard_0": DEVICES[0], "a/shard_1": DEVICES[1], "b/c": DEVICES[0], "d": DEVICES[0]}
+    assert ops_left_whole(write(tmp_path, json.dumps(split))) == {"b/c", "d"}
+    whole = {"a": DEVICES[0], "b/c": DEVICES[0]}
+    assert ops_left_whole(write(tmp_path, json.dumps(whole))) == frozenset()

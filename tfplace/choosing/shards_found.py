@@ -77,12 +77,12 @@ class NumbersFound:
     def steps_read(self) -> StepsRead | None:
         """All steps that were read, the fastest first; None where none is split."""
         steps = {each.shards: each.prepared for each in self.fastest_first()}
-        batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
-        if not batches:
+        splits = [each.split.decisions for each in steps.values() if each.split is not None]
+        if not splits:
             return None
         problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
         is_priced = all(each.costs.source == "analytic" for each in steps.values())
-        return StepsRead(batches[0], problems, is_priced)
+        return StepsRead(splits[0].batch, problems, is_priced, splits[0].num_left_whole)
 
 
 def _finite(seconds: float) -> float | None:

@@ -12,6 +12,7 @@ from graphs.errors import UsageError
 from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
+from graphs.placement_file import ops_left_whole
 from rewrite.split.batch_axes import read_batch_axes
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
 
@@ -28,6 +29,7 @@ def problem_options(
 
     Raises:
       UsageError: a flag says nothing that could be meant, or nothing to this command.
+      PlacementError: --placement names no placement file, and the step is split as it says.
     """
     shards = num_shards(shards_asked(values), searches_shards)
     batch_axes = read_batch_axes(_of(values, "batch_axis", []))
@@ -36,6 +38,7 @@ def problem_options(
             f"reading --batch_axis={values.batch_axis[0]}: it says how a step is split, found "
             "--shards=1, which leaves it whole; give --shards a number above 1, or no --batch_axis"
         )
+    placement = _of(values, "placement", None)
     return ProblemOptions(
         model=model,
         load=load_options(values),
@@ -51,6 +54,7 @@ def problem_options(
         num_shards=shards,
         order=_of(values, "order", "none"),
         batch_axes=batch_axes,
+        left_whole=ops_left_whole(placement) if placement and shards > 1 else frozenset(),
     )
 
 

@@ -29,6 +29,7 @@ def bound_of(model: str, cluster: str, description: Mapping[str, Any] | None = N
     """
     from tfplace.algorithms.placers.legal import working_devices
     from tfplace.bounds.any_split import any_split_bounds, least_of
+    from tfplace.choosing.left_whole import ops_left_whole
     from tfplace.choosing.shard_counts import shard_counts
     from tfplace.preparing.options import AUTO, ProblemOptions
     from tfplace.preparing.prepare import prepare
@@ -43,16 +44,19 @@ def bound_of(model: str, cluster: str, description: Mapping[str, Any] | None = N
         subprocess.run([sys.executable, "-P", "-m", "tfplace", "graph", *words], check=True)
         options = ProblemOptions(graph, cluster=where, num_shards=AUTO, order="edges")
         whole = prepare(options)
-        steps, batch = {1: whole.problem}, 0
         most = len(working_devices(whole.problem))
-        for count in (each for each in shard_counts(most) if each <= most):
-            split = dataclasses.replace(options, num_shards=count)
-            read = prepare(split, trace=False, unsplit=whole)
-            assert read.split is not None
-            steps[count], batch = read.problem, read.split.decisions.batch
+        bounds = []
+        for left in {frozenset[str](), ops_left_whole(whole, {})}:  # the least holds for both ways
+            steps, batch = {1: whole.problem}, 0
+            for count in (each for each in shard_counts(most) if each <= most):
+                split = dataclasses.replace(options, num_shards=count, left_whole=left)
+                read = prepare(split, trace=False, unsplit=whole)
+                assert read.split is not None
+                steps[count], batch = read.problem, read.split.decisions.batch
+            bounds += any_split_bounds(steps, batch)
     return {
         "model": model,
         "cluster": cluster,
         "shards": sorted(steps),
-        "lower_bound_seconds": least_of(any_split_bounds(steps, batch)),
+        "lower_bound_seconds": least_of(bounds),
     }

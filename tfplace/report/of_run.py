@@ -102,7 +102,11 @@ def report_of(
         rounds=run.rounds,
         seconds_by_phase=run.seconds_by_phase,
         split=split_facts(prepared.split),
-        any_split=any_split_facts(proof.any_split, best.step_seconds),
+        any_split=any_split_facts(
+            proof.any_split,
+            best.step_seconds,
+            0 if prepared.steps_read is None else prepared.steps_read.left_whole,
+        ),
         order=order_facts(prepared, choice.candidate.device_of_op),
         parallelism=kind,
         shards_tried=searched.shards,

@@ -16,7 +16,7 @@ from tfplace.choosing.tried_shards import TriedShards
 from tfplace.measurement.timing import Timing
 from tfplace.preparing.written_devices import LoadingNeeds
 from tfplace.report.sentences import (
-    ANY_SPLIT,
+    any_split_text,
     apart_text,
     bound_text,
     needed_text,
@@ -101,7 +101,8 @@ class Report:
         """
         step, split = self.best.step_seconds, self.split
         if self.any_split is not None:
-            return bound_text(step, self.any_split["lower_bound_seconds"], ANY_SPLIT)
+            of = any_split_text(self.any_split["left_whole"])
+            return bound_text(step, self.any_split["lower_bound_seconds"], of)
         of = f" of the step in {split['shards']} shards" if split is not None else ""
         return bound_text(step, self.lower_bound_seconds, of)
 

@@ -21,8 +21,14 @@ FAR_APART = 2.0
 """Prediction and measurement that differ by this factor are said to."""
 
 
-ANY_SPLIT = " of the step in any number of shards"
-"""Of what the placements are that a bound for all splits holds for."""
+def any_split_text(left_whole: int) -> str:
+    """Of what the placements are that a bound for all splits holds for.
+
+    Args:
+      left_whole: how many ops stay whole in all of them, though they could be split.
+    """
+    besides = f", {left_whole:,} ops left whole" if left_whole else ""
+    return f" of the step in any number of shards{besides}"
 
 
 def bound_text(step_seconds: float, lower_bound_seconds: float | None, of: str = "") -> str:

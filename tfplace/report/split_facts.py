@@ -36,14 +36,23 @@ def split_facts(split: SplitModel | None) -> Mapping[str, Any] | None:
     }
 
 
-def any_split_facts(bounds: Sequence[RangeBound], step_seconds: float) -> Mapping[str, Any] | None:
-    """What no number of shards can beat; None where several were not tried."""
+def any_split_facts(
+    bounds: Sequence[RangeBound], step_seconds: float, left_whole: int = 0
+) -> Mapping[str, Any] | None:
+    """What no number of shards can beat; None where several were not tried.
+
+    Args:
+      bounds: of numbers of shards, which split the same ops.
+      step_seconds: of what was found.
+      left_whole: how many ops could be split that are not.
+    """
     least = least_of(bounds)
     if not least:
         return None
     return {
         "lower_bound_seconds": least,
         "gap": step_seconds / least - 1.0,
+        "left_whole": left_whole,
         "ranges": [dataclasses.asdict(each) for each in bounds],
     }
 
