@@ -125,9 +125,12 @@ class StayWhole:
     Attributes:
       reason: why it can't be split, a sentence that a person understands; empty where nothing
         that it reads is split.
+      opened: {attribute that names a function: SplitBody}, by which the shapes of what it makes
+        are known.
     """
 
     reason: str = ""
+    opened: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
 
 
 Answer = Split | StayWhole

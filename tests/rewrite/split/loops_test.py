@@ -133,6 +133,23 @@ def test_loops_by_hand(name):
     assert_the_same(flat, 3)
 
 
+def test_a_loop_that_reads_one_time_step_after_the_other():
+    weight = tf.Variable(tf.ones((FEATURES, FEATURES)), name="weight")
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            _, y = tf.while_loop(
+                lambda i, _: i < STEPS, lambda i, y: (i + 1, tf.tanh(y @ weight + x[:, i])),
+                (0, tf.zeros([tf.shape(x)[0], FEATURES])),
+            )  # fmt: skip
+            loss = tf.reduce_mean(y)
+        weight.assign_sub(tape.gradient(loss, weight))
+        return loss
+
+    spec = tf.TensorSpec((BATCH, STEPS, FEATURES), tf.float32, "x")
+    assert_the_same(flat_step(step, [spec], BATCH), 2)
+
+
 REFUSED = {
     "statistics of the batch": (
         lambda y, w: (y - tf.reduce_mean(y, 0)) @ w,
