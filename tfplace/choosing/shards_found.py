@@ -75,10 +75,10 @@ class NumbersFound:
         return sorted(told, key=lambda each: each.shards)
 
     def steps_read(self) -> StepsRead | None:
-        """All steps that were read, the fastest first; None where none is split."""
+        """All steps that were read, the fastest first; None where none is split, or not alike."""
         steps = {each.shards: each.prepared for each in self.fastest_first()}
         batches = [each.split.decisions.batch for each in steps.values() if each.split is not None]
-        if not batches:
+        if len(set(batches)) != 1:  # of inputs, or of what a step takes its inputs apart into
             return None
         problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
         is_priced = all(each.costs.source == "analytic" for each in steps.values())
