@@ -47,7 +47,8 @@ def candidates(
 
     An axis of any size is more likely the batch than one of a fixed size, and a first one of any
     size is it for certain; the first axis is more likely than a later one, and a size that most
-    inputs share than another; of equally likely sizes that of larger inputs (a seed is no batch).
+    inputs share than another; of equally likely sizes that of larger inputs. Two whole numbers are
+    a seed, no batch, unless there is nothing else.
 
     Args:
       feeds: what is fed, with complete shapes.
@@ -56,7 +57,8 @@ def candidates(
     """
     sizes: Counter[int] = Counter()
     elements: Counter[int] = Counter()
-    for spec in feeds:
+    seeds = [spec for spec in feeds if _is_seed(spec, open_axes, told)]
+    for spec in [spec for spec in feeds if spec not in seeds] or feeds:
         shape = spec.shape or ()
         axes = [told[spec.tensor]] if spec.tensor in told else range(min(len(shape), 2))
         for axis in axes:
@@ -81,6 +83,13 @@ def candidates(
         found = _of_any_size(found, open_axes)
     # A size that fewer inputs have than the likeliest one is no batch of this step.
     return [each for each in found if len(each[1]) >= len(found[0][1])]
+
+
+def _is_seed(
+    spec: TensorSpec, open_axes: Mapping[str, Sequence[int]], told: Mapping[str, int]
+) -> bool:
+    is_said = spec.tensor in open_axes or spec.tensor in told
+    return "int" in spec.dtype and tuple(spec.shape or ()) == (2,) and not is_said
 
 
 def _of_any_size(

@@ -117,6 +117,7 @@ class Facts:
                 continue
             number: Any = {"Rank": len(shape), "Size": int(np.prod(shape))}.get(node.op, shape)
             value = np.array(number, self.dtype_of[node.name][index])
+            self.learn_shape(f"{node.name}:{index}", value.shape)
             self.learn_value(f"{node.name}:{index}", value)
 
     def _is_incomplete(self, node: Any, inputs: Sequence[str]) -> bool:

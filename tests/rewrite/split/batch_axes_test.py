@@ -57,6 +57,15 @@ def test_of_equally_likely_sizes_that_of_larger_inputs_is_the_batch():
     assert candidates(feeds, {}, {})[0] == (7, {"x:0": 0})
 
 
+def test_two_seeds_are_no_batch_of_two():
+    seeds = [TensorSpec(f"seed_{name}:0", "int32", (2,)) for name in "ab"]
+    feeds = [*seeds, TensorSpec("x:0", "float32", (7, 5))]
+    assert candidates(feeds, {}, {})[0] == (7, {"x:0": 0})
+    labels = [TensorSpec("y:0", "int64", (2,)), TensorSpec("x:0", "float32", (2, 5))]
+    assert candidates(labels, {}, {})[0] == (2, {"y:0": 0, "x:0": 0})
+    assert candidates(seeds[:1], {}, {}) == [(2, {"seed_a:0": 0})]
+
+
 def test_an_input_has_one_batch_axis():
     assert read_batch_axes(["a=b=1", "y=-1", "y=-1"]) == {"a=b": 1, "y": -1}
     with pytest.raises(UsageError, match="'y=0': found y=-1 before; wanted one axis"):
@@ -123,16 +132,18 @@ def test_a_step_that_takes_its_inputs_apart_into_batches(how, tmp_path):
 
 
 def test_of_two_axes_that_along_which_more_work_is_split(tmp_path):
-    """Noise is drawn along an image's rows as well, but its filters don't work along them."""
+    """Many small ops work on an image's rows, but its filters don't work along them."""
     module = tf.Module()
     module.filter = tf.Variable(tf.ones((3, 3, 3, 3)), name="filter")
 
     def step(x):
-        noisy = x * 0.9 + tf.random.stateless_normal(tf.shape(x), [1, 2]) * 0.1
         with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(tf.nn.conv2d(noisy, module.filter, 1, "SAME") - x))
+            loss = tf.reduce_mean(tf.square(tf.nn.conv2d(x, module.filter, 1, "SAME") - x))
         module.filter.assign_sub(0.1 * tape.gradient(loss, module.filter))
-        return {"loss": loss}
+        rows = tf.reduce_mean(x, [0, 2, 3])
+        for change in (tf.tanh, tf.sin, tf.square, tf.exp, tf.cos, tf.abs, tf.sigmoid, tf.atan):
+            rows = change(rows)
+        return {"loss": loss, "rows": rows}
 
     step = tf.function(step, input_signature=[tf.TensorSpec([7, 4, 4, 3], tf.float32)])
     tf.saved_model.save(module, str(tmp_path), signatures={"train_step": step})

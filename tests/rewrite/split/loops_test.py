@@ -85,9 +85,22 @@ def test_recurrent_networks(library, layers, batch, num_shards):
     assert split.num_joins == 0
 
 
-@pytest.mark.parametrize("library", [tf_keras, keras], ids=["tf_keras", "keras"])
-def test_any_batch_size(library):
-    flat = keras_step(library, lstm(library), None, BATCH)
+def convolutional_lstm(library):
+    layers = library.layers
+    return [
+        layers.Reshape((STEPS, FEATURES, 1, 1)),
+        layers.ConvLSTM2D(1, 2, padding="same"),
+        layers.Flatten(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("library", "layers"),
+    [(tf_keras, lstm), (keras, lstm), (keras, convolutional_lstm)],
+    ids=["tf_keras", "keras", "keras convolutions"],
+)
+def test_any_batch_size(library, layers):
+    flat = keras_step(library, layers(library), None, BATCH)
     open_axes = {spec.tensor: [0] for spec in flat.feeds}
     axes = dict.fromkeys(open_axes, 0)
     properties = infer(flat)
