@@ -80,8 +80,14 @@ class IndexRanges:
         """The size of the dimension that an input of a node indexes."""
         if node.op == "OneHot" and position == 0:
             return self._values.scalar(node.input[1])
+        if position == 2 and node.op == "CTCLoss":  # the last class is the blank
+            classes = _size(self._shape(node.input[0]), -1)
+            return None if classes is None else classes - 1
         if position != 1:
             return None
+        if node.op in ("GatherNd", "ResourceGatherNd"):
+            places, shape = self._shape(node.input[1]), self._shape(node.input[0])
+            return min(shape[: places[-1]], default=None) if places and shape else None
         if node.op in _INDEX_ROWS:
             return _size(self._shape(node.input[0]), 0)
         if node.op in _INDEX_CLASSES:

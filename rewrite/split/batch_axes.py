@@ -6,9 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from graphs.building.shapes import TensorProperties
 from graphs.errors import UsageError
+from graphs.flat_graph import FlatGraph
 from graphs.host.did_you_mean import nearest
-from graphs.names import op_of, with_index
+from graphs.names import data_inputs, op_of, with_index
 from graphs.source_model import TensorSpec
 
 NO_AXIS = -1
@@ -45,7 +47,8 @@ def candidates(
 
     An axis of any size is more likely the batch than one of a fixed size, and a first one of any
     size is it for certain; the first axis is more likely than a later one, and a size that most
-    inputs share than another; of equally likely sizes that of larger inputs (a seed is no batch).
+    inputs share than another; of equally likely sizes that of larger inputs. Two whole numbers are
+    a seed, no batch, unless there is nothing else.
 
     Args:
       feeds: what is fed, with complete shapes.
@@ -54,7 +57,8 @@ def candidates(
     """
     sizes: Counter[int] = Counter()
     elements: Counter[int] = Counter()
-    for spec in feeds:
+    seeds = [spec for spec in feeds if _is_seed(spec, open_axes, told)]
+    for spec in [spec for spec in feeds if spec not in seeds] or feeds:
         shape = spec.shape or ()
         axes = [told[spec.tensor]] if spec.tensor in told else range(min(len(shape), 2))
         for axis in axes:
@@ -81,6 +85,13 @@ def candidates(
     return [each for each in found if len(each[1]) >= len(found[0][1])]
 
 
+def _is_seed(
+    spec: TensorSpec, open_axes: Mapping[str, Sequence[int]], told: Mapping[str, int]
+) -> bool:
+    is_said = spec.tensor in open_axes or spec.tensor in told
+    return "int" in spec.dtype and tuple(spec.shape or ()) == (2,) and not is_said
+
+
 def _of_any_size(
     found: list[tuple[int, dict[str, int]]], open_axes: Mapping[str, Sequence[int]]
 ) -> list[tuple[int, dict[str, int]]]:
@@ -95,6 +106,33 @@ def _of_any_size(
     if not any(is_open(axes, (0,)) for _, axes in found):
         return found
     return [each for each in found if is_open(each[1], tuple(each[1].values()))]
+
+
+def small_batches(
+    flat: FlatGraph, properties: TensorProperties, batch: int, axis_of_feed: Mapping[str, int]
+) -> list[int]:
+    """Sizes of the batches that a step takes its inputs apart into, one of which may be split.
+
+    Gradients are accumulated so: `tf.split(x, 4)`, `x[i * 8 : (i + 1) * 8]`, or
+    `tf.reshape(x, [4, 8, -1])` and a loop.
+    """
+    axes = {op_of(tensor): axis for tensor, axis in axis_of_feed.items()}
+    first = next(iter(axes.values()))
+    found: set[int] = set()
+    for node in flat.graph_def.node:
+        given = next((name for name in data_inputs(node) if op_of(name) in axes), "")
+        axis = axes.get(op_of(given), first)
+        shapes = [shape or () for shape in properties.shape_of[node.name]]
+        if given and node.op == "Identity":
+            axes[node.name] = axis
+        elif given and node.op == "Reshape" and axis + 1 < len(shapes[0]):
+            if math.prod(shapes[0][axis : axis + 2]) == batch:
+                found.add(shapes[0][axis + 1])
+        elif node.op in ("Split", "SplitV") or (given and node.op in ("Slice", "StridedSlice")):
+            taken = properties.shape(data_inputs(node)[node.op == "Split"]) or ()
+            is_of_all = axis < len(taken) and taken[axis] == batch
+            found.update(shape[axis] for shape in shapes if is_of_all and axis < len(shape))
+    return sorted((s for s in found if 1 < s < batch and batch % s == 0), reverse=True)
 
 
 def _axis(spec: TensorSpec, size: int, open_axes: Sequence[int], told: Mapping[str, int]) -> int:

@@ -27,6 +27,8 @@ from rewrite.split.split_body import SplitBody
 from rewrite.split.states import WHOLE, Sharded, State
 
 _EACH_AXIS = frozenset("Slice Pad PadV2 MirrorPad MirrorPadGrad Tile BroadcastTo Fill".split())
+_ADDED = frozenset("Add AddV2 Cast ExpandDims Identity Reshape".split())
+"""What lies between the numbers of the batch's entries and the row numbers that count by them."""
 Values = Callable[[str], np.ndarray | None]
 Shapes = Callable[[str], Shape]
 
@@ -58,6 +60,7 @@ class _Graph:
     Attributes:
       marks: {tensor whose value is known: which of its elements are no straight line}.
       shaped: tensors whose sizes may not be what they seem.
+      counted: numbers that a run decides, to which marked ones are added.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class _Graph:
         self._values, self._shapes = values, shapes
         self.marks: dict[str, np.ndarray] = {}
         self.shaped: set[str] = set()
+        self.counted: set[str] = set()
 
     def found(self, marks: Mapping[str, np.ndarray], shaped: set[str]) -> set[str]:
         """See of_bounded_sizes.
@@ -88,11 +92,13 @@ class _Graph:
             data = [tensor_of(name) for name in data_inputs(node)]
             outputs = [f"{node.name}:{i}" for i in range(self._num_outputs(node.name))]
             self._mark(node, data, outputs)
+            if node.op in _ADDED and any(t in self.marks or t in self.counted for t in data):
+                self.counted.update(t for t in outputs if self._values[0](t) is None)
             answer = self._answers[0][node.name]
-            is_told = self._is_told(node, answer, data)
+            is_told = self._is_told(node, answer, data) or self._in_bodies(node, data)
             if is_told or not self.shaped.isdisjoint(data):
                 self.shaped.update(t for t in outputs if self._varies(t))
-            is_wrong = isinstance(answer, Split) and (is_told or self._in_bodies(node, data))
+            is_wrong = isinstance(answer, Split) and is_told
             is_cut = [t for t in outputs if isinstance(self._states[t], Sharded)]
             if is_wrong or not self.shaped.isdisjoint(is_cut):
                 if behind.isdisjoint(data):
@@ -136,6 +142,9 @@ class _Graph:
         """Whether a marked number says what an op does with the axis that is cut."""
         if _is_elementwise(node) or node.op in op_types.CONDITIONALS | op_types.LOOPS:
             return False
+        rows = answer.row_inputs if isinstance(answer, Split) else ()
+        if any(data[at] in self.counted or data[at] in self.marks for at in rows):
+            return True
         inputs: tuple[State, ...] = (WHOLE,) * len(data)
         outputs: tuple[State, ...] = ()
         if isinstance(answer, Split):
@@ -155,7 +164,7 @@ class _Graph:
     def _in_bodies(self, node: Any, data: list[str]) -> bool:
         """Whether a function that the op runs has such ops, or sizes that are not the batch's."""
         answers = [each[node.name] for each in self._answers]
-        bodies = [each.bodies if isinstance(each, Split) else {} for each in answers]
+        bodies = [each.bodies if isinstance(each, Split) else each.opened for each in answers]
         first = 1 if node.op in op_types.CONDITIONALS else 0
         for key, body in bodies[0].items():
             if key in bodies[1] and self._in_body((body, bodies[1][key]), data[first:]):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -42,27 +43,32 @@ def branches_answer(
             if common is None:
                 return StayWhole("its branches return a value that is cut in different ways")
             results[position] = common
+    for position in range(len(results)):  # whatever becomes of it
+        _learn_shape(facts, f"{node.name}:{position}", list(bodies.values()), position)
     if all(state == WHOLE for state in results):
-        return StayWhole("nothing that it returns is cut")
+        return StayWhole("nothing that it returns is cut", bodies)
     for key, body in bodies.items():
         bodies[key] = dataclasses.replace(body, results=tuple(results))
-        why = why_not_local(bodies[key], facts.flat.library, analysis.batch)
+    for body in bodies.values():
+        why = why_not_local(body, facts.flat.library, analysis.batch)
         if why:
-            return StayWhole(why)
+            return StayWhole(why, bodies)
     for position in range(len(results)):
         _learn_result(facts, f"{node.name}:{position}", list(bodies.values()), position)
     inputs = (*(WHOLE,) * first, *given.states)
     return Split(inputs, tuple(results), bodies=bodies)
 
 
+def _learn_shape(facts: Facts, output: str, bodies: Sequence[SplitBody], position: int) -> None:
+    """Notes the shape of an output of a conditional or a call."""
+    shapes = [each.facts.shape(each.body.outputs[position]) for each in bodies]
+    facts.learn_shape(output, functools.reduce(joined_shape, shapes))
+
+
 def _learn_result(facts: Facts, output: str, bodies: Sequence[SplitBody], position: int) -> None:
-    """Notes what is known of an output of a conditional or a call."""
+    """Notes what else is known of an output of a conditional or a call that is split."""
     tensors = [(each.facts, each.body.outputs[position]) for each in bodies]
     inner, tensor = tensors[0]
-    shape = inner.shape(tensor)
-    for other, name in tensors[1:]:
-        shape = joined_shape(shape, other.shape(name))
-    facts.learn_shape(output, shape)
     if all(tensor in inner.elements for inner, tensor in tensors):
         element = inner.elements[tensor]
         for other, name in tensors[1:]:

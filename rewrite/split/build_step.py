@@ -21,7 +21,7 @@ from rewrite.split.refused_batch import have_effects_wait
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
-from rewrite.split.states import WHOLE, Partial, Sharded, shard_sizes
+from rewrite.split.states import WHOLE, Partial, Sharded
 from rewrite.split.step_tensors import StepTensors
 
 
@@ -217,11 +217,10 @@ class _Builder:
 
     def _rebased(self, part: str, tensor: str, rows: Sharded, shard: int) -> str:
         """Numbers of rows, counted from the first one of a shard."""
-        first = sum(shard_sizes(self.decisions.batch, self.num_shards)[:shard])
-        if not first:
+        if not shard:
             return part
         dtype = self.tensors.dtype(tensor_of(tensor))
-        start = self.writer.shared_const(np.array(rows.size(first), dtype), shard)
+        start = self.shapes.rows_before(rows, shard, dtype)
         name = f"{op_of(tensor)}/rows/shard_{shard}"
         return self.writer.op("Sub", name, [part, start], T=dtype)
 

@@ -34,7 +34,8 @@ class Decisions:
     """How a step is split.
 
     Attributes:
-      batch: how many entries the batch has.
+      batch: how many entries the batch has; of a step that takes its inputs apart into several
+        batches, one of these.
       axis_of_feed: {fed tensor "op:0": which axis is its batch}; feeds that stay whole are left
         out.
       answer_of_op: {op: what becomes of it}.
@@ -100,7 +101,7 @@ def decide(
     """
     analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut, left_whole)
     values = KnownValues(flat, properties)
-    fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
+    fed = _fed_states(flat, batch, axis_of_feed)
     while True:  # ends: what is known of a list only grows
         facts = Facts(flat, properties, values)
         answers, states = analysis.ops(facts, fed, "")
@@ -125,6 +126,20 @@ def decide(
         elements=facts.elements,
         not_cut=frozenset(not_cut),
     )
+
+
+_ROW_BY_ROW = frozenset({"LookupTableFind", "LookupTableFindV2"})
+"""Ops that stay whole beside what they read, a table, but look each entry up by itself."""
+
+
+def _fed_states(flat: FlatGraph, batch: int, axis_of_feed: Mapping[str, int]) -> dict[str, State]:
+    """How inputs are cut; what is fed for several batches holds them one behind another."""
+    fed: dict[str, State] = {tensor: Sharded(axis) for tensor, axis in axis_of_feed.items()}
+    for spec in flat.feeds:
+        if spec.tensor in fed:
+            axis = axis_of_feed[spec.tensor]
+            fed[spec.tensor] = Sharded(axis, max((spec.shape or ())[axis] // batch, 1))
+    return fed
 
 
 class _Analysis:
@@ -185,7 +200,7 @@ class _Analysis:
         if isinstance(answer, Split) and (why := _why_not(view, answer)):
             answer = StayWhole(why)
         if not scope and node.name in self._left_whole and may_be_left_whole(answer):
-            answer = StayWhole(LEFT_WHOLE, answer.outputs)
+            answer = StayWhole(LEFT_WHOLE, outputs=answer.outputs)
         if isinstance(answer, StayWhole) and not scope and answer.reason:
             answer = self._first_cause(node.name, answer)
         if isinstance(answer, StayWhole) and not (scope and node.op in LIST_SHAPE_OPS):
@@ -196,7 +211,7 @@ class _Analysis:
         """What made a list whole in an earlier pass is why its loop is whole now."""
         if NEEDED_WHOLE not in answer.reason:
             self._causes[name] = answer
-        return self._causes.get(name, answer)
+        return dataclasses.replace(self._causes.get(name, answer), opened=answer.opened)
 
     def _by_rule(self, facts: Facts, view: OpView, scope: str) -> Answer:
         node = view.node
@@ -261,7 +276,9 @@ def _state(view: OpView, answer: Answer, index: int) -> State:
         state = answer.outputs[index]
         is_cut = isinstance(state, Sharded) and can_be_cut(shape, state, view.batch)
         return state if is_cut else WHOLE
-    if shape is None or len(shape) < 2 or "float" not in view.output_dtypes[index]:
+    is_row_by_row = view.node.op in _ROW_BY_ROW
+    is_of_numbers = shape is not None and len(shape) > 1 and "float" in view.output_dtypes[index]
+    if shape is None or not (is_row_by_row or is_of_numbers):
         return WHOLE
     for position in view.sharded:
         state = view.inputs[position].state

@@ -15,6 +15,7 @@ from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import at_far_size, larger_step, of_another_size
 from rewrite.split.op_view import Split
+from rewrite.split.row_numbers import is_counted
 from rewrite.split.states import Sharded, State
 
 DIFFERS = "what becomes of it is not the same for every batch size"
@@ -73,7 +74,7 @@ def decide_open(
         differing = {
             node.name: why
             for node in flat.graph_def.node
-            if node.name not in kept_whole and (why := _difference(node, first, second))
+            if node.name not in kept_whole and (why := _difference(flat.nodes, node, first, second))
         }
         if not differing:
             return dataclasses.replace(first, is_open=True, open_axes=dict(open_axes))
@@ -144,16 +145,17 @@ def _split_among(names: Collection[str], decisions: Decisions) -> dict[str, str]
     return {name: DIFFERS for name in names if isinstance(answers[name], Split)}
 
 
-def _difference(node: Any, first: Decisions, second: Decisions) -> str:
+def _difference(nodes: Mapping[str, Any], node: Any, first: Decisions, second: Decisions) -> str:
     """Why an op can't be split for every size; empty where it can, or stays whole."""
     one, two = first.answer_of_op[node.name], second.answer_of_op[node.name]
     if not isinstance(one, Split):
         return DIFFERS if isinstance(two, Split) else ""
     if one != two:
         return DIFFERS
-    if one.row_inputs:
-        return ROWS_BY_NUMBER
     data = data_inputs(node)
+    rows = [tensor_of(data[position]) for position in one.row_inputs]
+    if not all(is_counted(nodes, each, first.values.value) for each in rows):
+        return ROWS_BY_NUMBER
     for position, entries in one.shape_inputs.items():
         for entry, state in entries.items():
             for at in (first, second):

@@ -15,7 +15,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, tensor_of
+from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_facts import Element, complete_list
 from rewrite.split.one_op import may_run, one_op
@@ -87,6 +87,8 @@ class Facts:
         inputs = [tensor_of(n) for n in data_inputs(node)]
         if node.op == "VariableShape":
             self._variable_shape(node, inputs[0])
+        elif node.op == "LookupTableFindV2" and self._holds_scalars(inputs[0]):
+            self.learn_shape(f"{node.name}:0", self.shape(inputs[1]))
         elif any(self.dtype(tensor) == "variant" for tensor in inputs) or "TensorList" in node.op:
             complete_list(self, node, inputs)
         elif node.op in SHAPE_OPS:
@@ -101,6 +103,13 @@ class Facts:
             self.learn_shape(f"{node.name}:0", (len(shape),))
             self.learn_value(f"{node.name}:0", np.array(shape, self.dtype(f"{node.name}:0")))
 
+    def _holds_scalars(self, table: str) -> bool:
+        """Whether a table has one number or text for each key; TensorFlow doesn't infer it."""
+        node = self.flat.nodes.get(op_of(self.same_as.get(table, table)))
+        while node is not None and node.op == "Identity":
+            node = self.flat.nodes.get(op_of(node.input[0]))
+        return node is not None and node.op in ("HashTableV2", "MutableHashTableV2")
+
     def _complete_shape(self, node: Any, inputs: Sequence[str]) -> None:
         for index, tensor in enumerate(inputs):
             shape = self.shape(tensor)
@@ -108,6 +117,7 @@ class Facts:
                 continue
             number: Any = {"Rank": len(shape), "Size": int(np.prod(shape))}.get(node.op, shape)
             value = np.array(number, self.dtype_of[node.name][index])
+            self.learn_shape(f"{node.name}:{index}", value.shape)
             self.learn_value(f"{node.name}:{index}", value)
 
     def _is_incomplete(self, node: Any, inputs: Sequence[str]) -> bool:

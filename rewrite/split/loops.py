@@ -80,6 +80,8 @@ def _loop(
         given = after
     else:
         return StayWhole("what its iterations hand on does not settle")
+    for position, argument in enumerate(given.arguments):  # whatever becomes of the loop
+        facts.learn_shape(f"{node.name}:{position}", argument.shape)
     body = dataclasses.replace(body, results=tuple(given.states))
     condition = run_function(analysis, scope, functions["cond"], given)
     library = facts.flat.library
@@ -88,10 +90,10 @@ def _loop(
         or condition.results[0] != WHOLE
         or why_not_local(condition, library, analysis.batch)
     ):
-        return StayWhole("how often the loop runs depends on the data that is cut")
+        return StayWhole("how often the loop runs depends on the data that is cut", {"body": body})
     why = why_not_local(body, library, analysis.batch)
     if why:
-        return StayWhole(why)
+        return StayWhole(why, {"body": body})
     _learn(facts, node, given, body)
     states = tuple(given.states)
     return Split(states, states, bodies={"body": body, "cond": condition})
@@ -134,12 +136,11 @@ def _same(given: Given, after: Given) -> bool:
 
 
 def _learn(facts: Facts, node: Any, given: Given, body: SplitBody) -> None:
-    """Notes what is known of a loop's outputs."""
+    """Notes what else is known of the outputs of a loop that is split."""
     inputs = [tensor_of(name) for name in data_inputs(node)]
     for position, tensor in enumerate(body.body.outputs):
         output = f"{node.name}:{position}"
         argument, element = given.arguments[position], given.elements[position]
-        facts.learn_shape(output, argument.shape)
         if element is not None:
             facts.elements[output] = element
         if body.body.source(tensor) == body.body.arguments[position]:

@@ -40,7 +40,11 @@ def marks_of(
       batches: both sizes.
       is_elementwise: whether each element is computed of those at the same place.
     """
-    if (node.op in _CHOSEN or _is_cut_off(node)) and _varies(values):
+    if (
+        (node.op in _CHOSEN or _is_cut_off(node))
+        and _varies(values)
+        and not _is_one_line(node, values, marks)
+    ):
         return np.array(True)
     if is_elementwise or node.op in ("Select", "SelectV2"):
         own = _bent(node, values, batches)
@@ -51,6 +55,14 @@ def marks_of(
         return np.zeros((), bool)
     moved = _moved(node, values, marks, result)
     return np.array(True) if moved is None or moved.shape != result.shape else moved
+
+
+def _is_one_line(
+    node: Any, values: Sequence[Sequence[np.ndarray | None]], marks: Sequence[np.ndarray]
+) -> bool:
+    """Whether the largest or smallest is sought of numbers that are always the same line."""
+    alike = [each is not None and each.size and (each == each.flat[0]).all() for each in values[0]]
+    return node.op in ("Max", "Min") and all(alike) and not marks[0].any()
 
 
 def _fits(marks: np.ndarray, result: np.ndarray) -> bool:

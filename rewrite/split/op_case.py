@@ -92,15 +92,8 @@ class OpCase:
 
     @property
     def work(self) -> float:
-        """About how many operations it takes.
-
-        [m, k] by [k, n] takes m * k * n multiplications: the root of the three sizes' product.
-        """
-        op_type, inputs = self.node.op, [_elements(each.shape) for each in self.inputs]
-        if ("MatMul" in op_type or "Conv" in op_type or op_type == "Einsum") and len(inputs) > 1:
-            sizes = (*sorted(inputs)[-2:], _elements(self.shapes[0]))
-            return math.sqrt(math.prod(map(float, sizes)))
-        return float(self.num_elements)
+        """See operations_of."""
+        return operations_of(self.node.op, [each.shape for each in self.inputs], self.shapes)
 
     @property
     def is_heavy(self) -> bool:
@@ -120,6 +113,21 @@ class OpCase:
             for shape, is_whole in (*read, *made)
         )
         return _COPIES * (4 if self.is_heavy else 8) * held
+
+
+def operations_of(op_type: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:
+    """About how many operations an op takes.
+
+    [m, k] by [k, n] takes m * k * n multiplications: the root of the three sizes' product.
+
+    Args:
+      op_type: its type.
+      inputs, outputs: their shapes.
+    """
+    read, made = ([_elements(shape) for shape in shapes] for shapes in (inputs, outputs))
+    if ("MatMul" in op_type or "Conv" in op_type or op_type == "Einsum") and len(read) > 1:
+        return math.sqrt(math.prod(map(float, (*sorted(read)[-2:], made[0]))))
+    return float(sum(read) + sum(made))
 
 
 def _elements(shape: Shape) -> int:

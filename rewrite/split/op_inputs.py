@@ -130,6 +130,10 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
             return 0, _complete(inputs[0])[-1]
         if op in ("GatherNd", "ResourceGatherNd"):
             return 0, _places(inputs[1], np.array(_complete(inputs[0])))
+        if op in ("StridedSlice", "StridedSliceGrad"):  # one place, or all of it
+            sizes = inputs[0].value if op.endswith("Grad") else _complete(inputs[0])
+            is_one_place = case.node.attr["shrink_axis_mask"].i and sizes is not None
+            return 0, int(np.min(sizes)) if is_one_place else 1  # type: ignore[arg-type]
         if op == "ReverseSequence":
             return 0, 1 + _complete(inputs[0])[case.node.attr["seq_dim"].i]
         if op == "GatherV2":

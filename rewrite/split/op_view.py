@@ -127,9 +127,12 @@ class StayWhole:
         that it reads is split.
       outputs: of an op that could be split: the states that its outputs would have; what is
         sharded among them is cut for ops that read parts. Empty for all others.
+      opened: {attribute that names a function: SplitBody}, by which the shapes of what it makes
+        are known.
     """
 
     reason: str = ""
+    opened: Mapping[str, Any] = dataclasses.field(default_factory=dict, compare=False)
     outputs: tuple[State, ...] = ()
 
 

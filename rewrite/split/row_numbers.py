@@ -6,11 +6,12 @@ all entries together: entry b's begin at b * block. No shard's rows lie in anoth
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from graphs.names import tensor_of
+from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.split.facts import Facts
 from rewrite.split.op_view import attr_of
 
@@ -50,6 +51,40 @@ def _step(facts: Facts, rows: str, starts: str, batch: int) -> int:
     numbers = value.reshape(-1)
     step = int(numbers[1])
     return step if np.array_equal(numbers, np.arange(batch) * step) else 0
+
+
+def is_counted(
+    nodes: Mapping[str, Any], tensor: str, value: Callable[[str], np.ndarray | None]
+) -> bool:
+    """Whether row numbers count the batch's entries at every size: they come from a Range.
+
+    Numbers that a run looks up in a table may be 0, 1, 2 ... at the sizes that were tried only.
+
+    Args:
+      nodes: {name: NodeDef}.
+      tensor: row numbers "op:i" that no run can change, or such numbers added to others.
+      value: a function from "op:i" to what no run can change.
+    """
+    node = nodes.get(op_of(tensor))
+    if node is None or node.op == "Range":
+        return node is not None
+    inputs = [tensor_of(name) for name in data_inputs(node)]
+    if node.op in ("Reshape", "ExpandDims", "Identity", "Cast", "StridedSlice"):
+        return is_counted(nodes, inputs[0], value)  # what leaves some out has fewer than the batch
+    if node.op in ("Select", "SelectV2"):  # one of two, at every size
+        which = value(inputs[0])
+        return (
+            which is not None
+            and which.size == 1
+            and is_counted(nodes, inputs[1 if which.all() else 2], value)
+        )
+    if node.op not in ("Mul", "Add", "AddV2"):
+        return False
+    known = {name: each for name in inputs if (each := value(name)) is not None}
+    if node.op == "Mul":  # by the rows of each entry
+        inputs = [name for name in known if known[name].size > 1]
+        return len(known) == 2 and len(inputs) == 1 and is_counted(nodes, inputs[0], value)
+    return len(known) == 1 and all(is_counted(nodes, name, value) for name in known)
 
 
 def _gathers(facts: Facts, node: Any, rows: str, block: int) -> bool:

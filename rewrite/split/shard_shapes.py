@@ -73,6 +73,9 @@ class ShardShapes(Protocol):
     def share(self, shard: int, dtype: str) -> str:
         """A scalar: n_m / B."""
 
+    def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
+        """A scalar: how many elements of the batch's dimension the shards before this one have."""
+
 
 class FixedShapes:
     """Of a step that takes one batch size: constants."""
@@ -102,6 +105,11 @@ class FixedShapes:
         """See ShardShapes."""
         share = share_of(self._sizes[shard], self._batch, dtype)
         return self._writer.shared_const(share, shard)
+
+    def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
+        """See ShardShapes."""
+        first = rows.size(sum(self._sizes[:shard]))
+        return self._writer.shared_const(np.array(first, dtype), shard)
 
 
 class OpenShapes:
@@ -190,6 +198,21 @@ class OpenShapes:
     def share(self, shard: int, dtype: str) -> str:
         """See ShardShapes."""
         return self._once(("share", shard, dtype), lambda: self._share(shard, dtype))
+
+    def rows_before(self, rows: Sharded, shard: int, dtype: str) -> str:
+        """See ShardShapes."""
+        starts = self._once(("before", rows.inner, dtype), lambda: self._starts(rows.inner, dtype))
+        return f"{starts.removesuffix(':0')}:{shard}"
+
+    def _starts(self, inner: int, dtype: str) -> str:
+        """Where each shard's elements begin, M scalars."""
+        writer, sizes = self._writer, self.cut_sizes(inner)
+        before = writer.node(
+            "Cumsum", writer.free_name("split/before"),
+            [sizes, writer.shared_const(np.array(0, np.int32))], T=np.int32, Tidx=np.int32,
+        )  # fmt: skip
+        before.attr["exclusive"].b = True
+        return self._unpacked(writer.cast(f"{before.name}:0", dtype), dtype, "split/start")
 
     def _share(self, shard: int, dtype: str) -> str:
         op = self._writer.op

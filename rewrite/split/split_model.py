@@ -13,11 +13,11 @@ from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
-from graphs.names import op_of
+from graphs.names import data_inputs, op_of
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
-from rewrite.split.batch_axes import candidates, told_axes
+from rewrite.split.batch_axes import candidates, small_batches, told_axes
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
@@ -25,6 +25,7 @@ from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.gathers_of_reads import gathers_of_reads
 from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
+from rewrite.split.op_case import operations_of
 from rewrite.split.op_view import Split
 from rewrite.split.ring import ring_of
 from rewrite.split.states import Place
@@ -244,6 +245,10 @@ class _Readings:
         self._properties = infer_known(self.fused)
         self._open_axes = open_axes
         self._axes = candidates(flat.feeds, open_axes, told)
+        if self._axes and not open_axes:
+            batch, axes = self._axes[0]
+            small = small_batches(self.fused, self._properties, batch, axes)
+            self._axes += [(size, axes) for size in small]
         self._decided: dict[tuple[int, frozenset[str]], _Decided] = {}
 
     def best(self, num_shards: int, left_whole: frozenset[str]) -> _Decided:
@@ -255,8 +260,10 @@ class _Readings:
         if not self._axes or self._axes[0][0] < num_shards:
             raise self._too_small(num_shards)
         possible = [i for i, (batch, _) in enumerate(self._axes) if batch >= num_shards]
-        read = (self._at(i, left_whole) for i in possible)
-        return max(read, key=lambda each: _num_split(each[2]))
+        best = possible[0]
+        if len(possible) > 1:  # whatever is left whole: the axis is the step's
+            best = max(possible, key=lambda i: _work_split(self._at(i, frozenset())))
+        return self._at(best, left_whole)
 
     def _at(self, number: int, left_whole: frozenset[str]) -> _Decided:
         if (number, left_whole) not in self._decided:
@@ -284,5 +291,16 @@ class _Readings:
         )
 
 
-def _num_split(decisions: Decisions) -> int:
-    return sum(isinstance(answer, Split) for answer in decisions.answer_of_op.values())
+def _work_split(decided: _Decided) -> float:
+    """About how many operations the ops take that are split.
+
+    Many small ops of a layer that works along an axis are less than the few large ones of all.
+    """
+    flat, _, decisions = decided
+    properties, work = decisions.properties, 0.0
+    for node in flat.graph_def.node:
+        answer = decisions.answer_of_op[node.name]
+        if isinstance(answer, Split) and not answer.is_repeated:
+            read = [properties.shape(name) for name in data_inputs(node)]
+            work += operations_of(node.op, read, properties.shape_of[node.name])
+    return work

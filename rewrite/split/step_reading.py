@@ -9,7 +9,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input
+from graphs.names import data_inputs, parse_input, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.joint_reader import JointReader
@@ -141,7 +141,9 @@ class StepReading:
         """Whether something else says what an op says of a shape, which is known."""
         count = len(self._properties.dtype_of[node.name])
         said = [self._decisions.values.value(f"{node.name}:{i}") for i in range(count)]
-        if any(each is None for each in said):
+        states = self._decisions.state_of_tensor
+        reads_parts = any(states[tensor_of(name)] != WHOLE for name in data_inputs(node))
+        if any(each is None for each in said) or not reads_parts:
             return False
         here = self.nodes.get(node.name)
         return here is None or here.op != node.op or here.input[:] != node.input[:]

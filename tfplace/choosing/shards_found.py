@@ -75,10 +75,11 @@ class NumbersFound:
         return sorted(told, key=lambda each: each.shards)
 
     def steps_read(self) -> StepsRead | None:
-        """All steps that were read, the fastest first; None where none is split."""
+        """All steps that were read, the fastest first; None where none is split, or not alike."""
         steps = {each.shards: each.prepared for each in self.fastest_first()}
         splits = [each.split.decisions for each in steps.values() if each.split is not None]
-        if not splits:
+        # A batch of inputs, or of what a step takes its inputs apart into.
+        if len({decisions.batch for decisions in splits}) != 1:
             return None
         problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
         is_priced = all(each.costs.source == "analytic" for each in steps.values())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, StayWhole, is_open
+from rewrite.split.op_view import Answer, OpView, is_open
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, broadcast
 
 
@@ -31,16 +33,41 @@ def batch_matmul(view: OpView) -> Answer:
 
 
 def einsum(view: OpView) -> Answer:
-    """As its equation says; labels that stand for several dimensions stay whole."""
+    """As its equation says; a label that a tensor has twice, a diagonal, is not cut."""
     equation = view.attr("equation").s.decode().replace(" ", "")
-    if "..." in equation:
-        return StayWhole("its equation has an ellipsis")
     left, _, out = equation.partition("->")
-    rows = left.split(",")
-    if any(len(set(row)) < len(row) for row in [*rows, out]):
-        return StayWhole("its equation repeats a label")
-    reduced = {label: "sum" for row in rows for label in row if label not in out}
-    return split_by_factors(view, Factors([list(row) for row in rows], [list(out)], reduced))
+    shapes = [each.shape for each in view.inputs]
+    rows = _with_ellipses([*left.split(","), out], [*shapes, view.output_shapes[0]])
+    if rows is None:
+        return UNKNOWN_SHAPE
+    twice = {label for row in rows for label in row if row.count(label) > 1}
+    *inputs, made = [[None if label in twice else label for label in row] for row in rows]
+    reduced = {label: "sum" for row in inputs for label in row if label and label not in made}
+    return split_by_factors(view, Factors(inputs, [made], reduced))
+
+
+def _with_ellipses(
+    rows: Sequence[str], shapes: Sequence[tuple[int, ...] | None]
+) -> list[list[str | None]] | None:
+    """A label for each dimension, also of those that an ellipsis stands for; None if not known.
+
+    Args:
+      rows: the terms of an equation, the result last.
+      shapes: of these tensors.
+    """
+    if not any("..." in row for row in rows):
+        return [list(row) for row in rows]
+    if "..." not in rows[-1] or any(shape is None or is_open(shape) for shape in shapes):
+        return None  # a dimension of unknown size may be one that is stretched
+    parts = [row.partition("...") for row in rows]
+    meant = [
+        (shape or ())[len(before) : len(shape or ()) - len(after)]
+        for (before, _, after), shape in zip(parts, shapes, strict=True)
+    ]
+    return [
+        [*before, *broadcast(own, meant[-1]), *after] if dots else [*before]
+        for (before, dots, after), own in zip(parts, meant, strict=True)
+    ]
 
 
 def bias_add_grad(view: OpView) -> Answer:

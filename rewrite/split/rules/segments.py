@@ -6,6 +6,8 @@ import functools
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
@@ -63,6 +65,20 @@ def scatter_nd(view: OpView) -> Answer:
     return _cheap(view, result, factors)
 
 
+def tensor_scatter(view: OpView) -> Answer:
+    """TensorScatterUpdate and its like: places along the first axes are written, all others apart.
+
+    Input 1 names places [..., k] along the first k axes, input 2 has what is written there.
+    """
+    shape, places, rows = (each.shape for each in view.inputs)
+    if shape is None or not places or rows is None or places[-1] < 0:
+        return UNKNOWN_SHAPE
+    named: Labels = [None] * places[-1]
+    labels = [*named, *axes(len(shape))[len(named) :]]
+    written = [*[None] * (len(places) - 1), *labels[len(named) :]]
+    return split_by_factors(view, Factors([labels, None, written], [labels]))
+
+
 def _cheap(view: OpView, result: Sequence[int], factors: Factors) -> Answer:
     """The answer, unless the terms of two parts are more than all that they are made of."""
     answer = split_by_factors(view, factors)
@@ -93,6 +109,9 @@ def gather(view: OpView) -> Answer:
     if axis is None:
         return UNKNOWN_AXES
     at, batch_dims = int(axis) % len(shape), view.attr("batch_dims").i
+    if _reads_all(view) and (at, batch_dims) == (0, 0):
+        rows = Sharded(0)
+        return Split((rows, rows, WHOLE), (rows,), row_inputs={1: rows})
     batch_dims += len(ids) if batch_dims < 0 else 0  # it may be counted from the last one
     labels, of_ids = axes(len(shape)), [f"i{a}" for a in range(len(ids))]
     for shared in range(batch_dims):
@@ -100,6 +119,12 @@ def gather(view: OpView) -> Answer:
     row: Labels = [None if a == at else x for a, x in enumerate(labels)]
     out: Labels = [*labels[:at], *of_ids[batch_dims:], *labels[at + 1 :]]
     return split_by_factors(view, Factors([row, of_ids, None], [out]))
+
+
+def _reads_all(view: OpView) -> bool:
+    """Whether it reads every entry of the batch once, in order, as vectorized loops do."""
+    rows, ids = view.inputs[0].state, view.inputs[1].value
+    return rows == Sharded(0) and ids is not None and np.array_equal(ids, np.arange(view.batch))
 
 
 def gather_v1(view: OpView) -> Answer:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import numpy as np
+
 from rewrite.split.factors import Factors, Labels, split_by_factors
 from rewrite.split.op_view import Answer, OpView, Split
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
@@ -172,12 +174,14 @@ class _Strides(NamedTuple):
 def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
     """What it does with each axis; None where that is not known.
 
+    An axis that a mask takes whole is taken whole, wherever along another one a loop has come.
+
     Args:
       view: an op whose inputs 1, 2 and 3 are begin, end and strides.
       shape: of what is sliced.
     """
     begin, end, strides = (each.value for each in view.inputs[1:4])
-    if begin is None or end is None or strides is None:
+    if strides is None:
         return None
     mask = {name: view.attr(f"{name}_mask").i for name in
             ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
@@ -186,9 +190,9 @@ def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
     ends: dict[int, int] = {}
     ranges: dict[int, _Range] = {}
     axis = 0
-    for entry in range(len(begin)):
+    for entry in range(len(strides)):
         if mask["ellipsis"] >> entry & 1:
-            later = sum(not mask["new_axis"] >> i & 1 for i in range(entry + 1, len(begin)))
+            later = sum(not mask["new_axis"] >> i & 1 for i in range(entry + 1, len(strides)))
             while axis < len(shape) - later:
                 outs.append(rows[axis])
                 axis += 1
@@ -198,21 +202,26 @@ def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
             rows[axis] = None
             axis += 1
         else:
-            is_all = bool(mask["begin"] >> entry & 1) or int(begin[entry]) in (0, -shape[axis])
-            is_end_open = bool(mask["end"] >> entry & 1)
-            is_all = is_all and (is_end_open or int(end[entry]) >= shape[axis])
-            if not is_all or int(strides[entry]) != 1:
+            start = _number(begin, entry, 0 if mask["begin"] >> entry & 1 else None)
+            stop = _number(end, entry, shape[axis] if mask["end"] >> entry & 1 else None)
+            if start is None or stop is None or int(strides[entry]) != 1:
                 rows[axis] = None
-                if int(strides[entry]) == 1:
-                    start = 0 if mask["begin"] >> entry & 1 else int(begin[entry])
-                    stop = shape[axis] if is_end_open else min(int(end[entry]), shape[axis])
-                    ranges[axis] = _Range(entry, len(outs), start, stop)
-            elif not is_end_open:
+            elif start not in (0, -shape[axis]) or stop < shape[axis]:
+                rows[axis] = None
+                ranges[axis] = _Range(entry, len(outs), start, min(stop, shape[axis]))
+            elif not mask["end"] >> entry & 1:
                 ends[axis] = entry
             outs.append(rows[axis])
             axis += 1
     outs.extend(rows[axis:])
     return _Strides(rows, outs, ends, ranges)
+
+
+def _number(numbers: np.ndarray | None, entry: int, instead: int | None) -> int | None:
+    """An entry of begin or end; what a mask says instead of it, None where a run decides."""
+    if instead is not None or numbers is None:
+        return instead
+    return int(numbers[entry])
 
 
 def pad(view: OpView) -> Answer:

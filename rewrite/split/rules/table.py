@@ -36,6 +36,9 @@ Dawsn Expint FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWi
 FakeQuantWithMinMaxVarsPerChannel FresnelCos FresnelSin Igamma IgammaGradA Igammac Imag Invert
 LeftShift LogicalXor Ndtri NextAfter Polygamma PopulationCount Real RightShift Spence Zeta
 DebugGradientIdentity
+AsString RegexFullMatch RegexReplace StaticRegexFullMatch StaticRegexReplace StringLength
+StringLower StringStrip StringToHashBucket StringToHashBucketFast StringToHashBucketStrong
+StringToNumber StringUpper
 """
 _ADDITIVE = """
 Add AddN AddV2 Identity Neg Snapshot StopGradient PreventGradient Sub
@@ -63,6 +66,9 @@ TensorArrayConcatV3 TensorArraySplitV3 TensorArraySizeV3 TensorArrayGradV3 Stack
 _DIAGONALS = """
 MatrixDiagV2 MatrixDiagV3 MatrixDiagPartV2 MatrixDiagPartV3 MatrixSetDiagV2 MatrixSetDiagV3
 """
+_TENSOR_SCATTERS = """
+TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
+"""
 _NORMS = "FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3"
 _NORM_GRADIENTS = "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"
 
@@ -77,6 +83,7 @@ RULES: Mapping[str, Rule] = {
     **dict.fromkeys(_UPDATES.split(), special.updates),
     **dict.fromkeys(_TENSORFLOW_1.split(), special.of_tensorflow_1),
     **dict.fromkeys(_DIAGONALS.split(), special.diagonals),
+    **dict.fromkeys(_TENSOR_SCATTERS.split(), segments.tensor_scatter),
     "IdentityN": elementwise.identity_n,
     "BiasAdd": elementwise.with_vector,
     "SoftmaxCrossEntropyWithLogits": elementwise.cross_entropy,

@@ -33,6 +33,14 @@ def _partitioned(strategy, ids):
     return v1.nn.embedding_lookup(parts, ids, partition_strategy=strategy)
 
 
+def _ctc_loss(ids, num_classes):
+    """A loss of texts whose letters are of so many classes, of which the last is none."""
+    return tf.raw_ops.CTCLoss(
+        inputs=tf.zeros([9, 2, num_classes]), labels_indices=tf.zeros([4000, 2], tf.int64),
+        labels_values=tf.cast(ids, tf.int32), sequence_length=[9, 9],
+    )[0]  # fmt: skip
+
+
 def _called(ids):
     function = tf.function(lambda table, ids: tf.gather(table, ids))
     return function(tf.zeros([7, 2]), ids)
@@ -58,6 +66,8 @@ def _called(ids):
             5,
         ),
         (lambda ids: tf.math.unsorted_segment_sum(tf.zeros([4000]), ids, 6), 6),
+        (lambda ids: tf.gather_nd(tf.zeros([9, 5, 3]), tf.stack([ids, ids], 1)), 5),
+        (lambda ids: _ctc_loss(ids, num_classes=6), 5),
         (lambda ids: tf.add(tf.reduce_sum(tf.one_hot(ids, 11)), tf.gather(_table(7), ids)), 7),
         (lambda ids: _partitioned("div", ids), 10),
         (lambda ids: _partitioned("mod", ids), 9),

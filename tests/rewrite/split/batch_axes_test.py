@@ -1,10 +1,17 @@
 """Which axis of each input is the batch, found and told."""
 
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from graphs.errors import UsageError
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
 from rewrite.split.batch_axes import candidates, read_batch_axes, told_axes
+from rewrite.split.op_view import Split
+from rewrite.split.split_model import StepToSplit
+from tests.rewrite.split.run_step import assert_same_steps
 
 FEEDS = [TensorSpec("step_x:0", "float32", (5, 8, 3)), TensorSpec("step_y:0", "int64", (8,))]
 NAMES = {"x": "step_x:0", "step_x": "step_x:0", "step_x:0": "step_x:0",
@@ -50,7 +57,95 @@ def test_of_equally_likely_sizes_that_of_larger_inputs_is_the_batch():
     assert candidates(feeds, {}, {})[0] == (7, {"x:0": 0})
 
 
+def test_two_seeds_are_no_batch_of_two():
+    seeds = [TensorSpec(f"seed_{name}:0", "int32", (2,)) for name in "ab"]
+    feeds = [*seeds, TensorSpec("x:0", "float32", (7, 5))]
+    assert candidates(feeds, {}, {})[0] == (7, {"x:0": 0})
+    labels = [TensorSpec("y:0", "int64", (2,)), TensorSpec("x:0", "float32", (2, 5))]
+    assert candidates(labels, {}, {})[0] == (2, {"y:0": 0, "x:0": 0})
+    assert candidates(seeds[:1], {}, {}) == [(2, {"seed_a:0": 0})]
+
+
 def test_an_input_has_one_batch_axis():
     assert read_batch_axes(["a=b=1", "y=-1", "y=-1"]) == {"a=b": 1, "y": -1}
     with pytest.raises(UsageError, match="'y=0': found y=-1 before; wanted one axis"):
         read_batch_axes(["y=-1", "y=0"])
+
+
+def _accumulated(batches):
+    """A step that adds up the gradients of a few batches, of inputs that hold them all."""
+    weight = tf.Variable(tf.ones((4, 3)), name="weight")
+
+    def gradient_of(x, y):
+        with tf.GradientTape() as tape:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, x @ weight)
+            loss = tf.reduce_mean(losses)
+        return tape.gradient(loss, weight)
+
+    def step(x, y):
+        gradient = batches(gradient_of, x, y)
+        weight.assign_sub(0.1 * tf.clip_by_norm(gradient, 1.0))
+        return {"center": tf.reduce_mean(x, 0)}
+
+    return weight, step
+
+
+def _in_a_loop(gradient_of, x, y):
+    x, y, total = tf.reshape(x, [3, 4, 4]), tf.reshape(y, [3, 4]), tf.zeros((4, 3))
+    return tf.while_loop(
+        lambda i, _: i < 3, lambda i, total: (i + 1, total + gradient_of(x[i], y[i])), (0, total)
+    )[1]
+
+
+BATCHES = {
+    "pieces": lambda gradient_of, x, y: tf.add_n(
+        [gradient_of(*each) for each in zip(tf.split(x, 3), tf.split(y, 3), strict=True)]
+    ),
+    "slices": lambda gradient_of, x, y: tf.add_n(
+        [gradient_of(x[i : i + 4], y[i : i + 4]) for i in (0, 4, 8)]
+    ),
+    "a loop": _in_a_loop,
+}
+
+
+@pytest.mark.parametrize("how", BATCHES)
+def test_a_step_that_takes_its_inputs_apart_into_batches(how, tmp_path):
+    module = tf.Module()
+    module.weight, step = _accumulated(BATCHES[how])
+    specs = [tf.TensorSpec([12, 4], tf.float32), tf.TensorSpec([12], tf.int32)]
+    step = tf.function(step, input_signature=specs)
+    tf.saved_model.save(module, str(tmp_path), signatures={"train_step": step})
+    model = StepToSplit(load(str(tmp_path), LoadOptions()))
+    split = model.split(3)
+    assert split.decisions.batch == 4
+    multiplied = [n for n in split.flat.graph_def.node if n.op in ("MatMul", "While")]
+    answers = split.decisions.answer_of_op
+    assert multiplied and all(isinstance(answers[node.name], Split) for node in multiplied)
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.normal(size=(12, 4)), "y": rng.integers(0, 3, 12)}
+    feeds = {
+        spec.tensor: arrays[spec.tensor.removeprefix("train_step_")[0]].astype(spec.dtype)
+        for spec in split.flat.feeds
+    }
+    assert_same_steps(split.flat, split.step, feeds, variables_rtol=1e-4, variables_atol=1e-6)
+    assert model.split(5).decisions.batch == 12  # more shards than entries of one batch
+
+
+def test_of_two_axes_that_along_which_more_work_is_split(tmp_path):
+    """Many small ops work on an image's rows, but its filters don't work along them."""
+    module = tf.Module()
+    module.filter = tf.Variable(tf.ones((3, 3, 3, 3)), name="filter")
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.nn.conv2d(x, module.filter, 1, "SAME") - x))
+        module.filter.assign_sub(0.1 * tape.gradient(loss, module.filter))
+        rows = tf.reduce_mean(x, [0, 2, 3])
+        for change in (tf.tanh, tf.sin, tf.square, tf.exp, tf.cos, tf.abs, tf.sigmoid, tf.atan):
+            rows = change(rows)
+        return {"loss": loss, "rows": rows}
+
+    step = tf.function(step, input_signature=[tf.TensorSpec([7, 4, 4, 3], tf.float32)])
+    tf.saved_model.save(module, str(tmp_path), signatures={"train_step": step})
+    split = StepToSplit(load(str(tmp_path), LoadOptions())).split(2)
+    assert split.decisions.batch == 7

@@ -68,6 +68,14 @@ def sum_of(rows):
     return lambda y: tf.reduce_sum(tf.slice(y, [0, 0], [rows, 2]), 0)
 
 
+def counted(x, entries):
+    """Rows of the batch's entries added up where they belong."""
+    places = tf.cast(x[:, :1] > 0.5, tf.int32)
+    rows = tf.reshape(places + entries[:, None] * 2, [-1])
+    own = tf.gather(x, places, batch_dims=1)
+    return tf.reshape(tf.math.unsorted_segment_sum(own, rows, tf.size(x)), [-1, 2])
+
+
 def twice(x):
     return tf.concat([x, x * 2.0], 0)
 
@@ -97,6 +105,21 @@ BOUNDED = {
     "as many ones as placed for": lambda x, n: tf.concat([x, tf.ones([BATCH, 2])], 0),
     "thrice if there are few": lambda x, n: tf.tile(x, [tf.where(n < 4, 3, 2), 1]),
     "told to a loop": lambda x, n: looped(x, sum_of(tf.minimum(n, 20))),
+    "the first of many in a branch": lambda x, n: tf.cond(
+        n > 1, lambda: (x - tf.reduce_mean(x, 0))[:20], lambda: x[:20]
+    ),
+    "the first of many in a loop": lambda x, n: tf.while_loop(
+        lambda i, _: i < 2,
+        lambda i, y: (i + 1, (y - tf.reduce_mean(y, 0))[:20]),
+        [0, x],
+        [tf.TensorShape([]), tf.TensorShape([None, 2])],
+    )[1],
+    "the last of many again": lambda x, n: tf.gather(x, tf.minimum(tf.range(n), 8)),
+    "looked up": lambda x, n: tf.gather(x, tf.constant([*range(9), *[0] * 320])[:n]),
+    "counted together": lambda x, n: counted(x, tf.minimum(tf.range(n), 8)),
+    "counted together, looked up": lambda x, n: counted(
+        x, tf.constant([*range(9), *[0] * 320])[:n]
+    ),
 }
 """{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 3, 25 or 320."""
 
@@ -110,7 +133,7 @@ def test_rows_that_are_the_batch_at_some_sizes_only(what):
         loss = tf.reduce_sum(tf.tanh(rows @ w)) + tf.reduce_mean(tf.square(x @ w))
         fetches = [loss.name, tf.gradients(loss, w)[0].name]
     feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
-    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
     decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
     assert decisions is not None
     split = build_step(flat, decisions.properties, decisions, 2)
@@ -130,6 +153,13 @@ REGULAR = {
     "the first batch": lambda x, n: tf.split(twice(x), [n, n], 0)[0],
     "ones behind": lambda x, n: tf.concat([x, tf.ones([n, 2])], 0)[:n],
     "nothing too few": lambda x, n: tf.pad(x, [[0, tf.maximum(0, 1 - n)], [0, 0]]),
+    "each by its number": lambda x, n: tf.gather(x, tf.range(n)),
+    "as many as the longest": lambda x, n: tf.gather(x, tf.range(tf.reduce_max([n, n]))),
+    "counted together": lambda x, n: counted(x, tf.range(n)),
+    "centred in a branch": lambda x, n: tf.cond(
+        n > 1, lambda: x - tf.reduce_mean(x, 0), lambda: x * 2.0
+    ),
+    "vectorized": lambda x, n: tf.vectorized_map(lambda row: row * tf.reduce_sum(row), x),
 }
 """{what: rows that are the batch's at every size}."""
 
@@ -141,6 +171,11 @@ def test_rows_that_are_the_batch_at_every_size_are_still_split(what):
         rows = REGULAR[what](x, tf.shape(x)[0])
         fetches = [tf.reduce_sum(tf.tanh(rows), name="loss").name]
     feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
-    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
     decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
     assert decisions.state_of_tensor["Tanh:0"] == Sharded(0)
+    split = build_step(flat, decisions.properties, decisions, 2)
+    for size in (2, BATCH, 11):
+        given = {"x:0": arrays_of([1], size)["x:0"]}
+        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
+        np.testing.assert_allclose(other, one, rtol=1e-5)

@@ -85,9 +85,22 @@ def test_recurrent_networks(library, layers, batch, num_shards):
     assert split.num_joins == 0
 
 
-@pytest.mark.parametrize("library", [tf_keras, keras], ids=["tf_keras", "keras"])
-def test_any_batch_size(library):
-    flat = keras_step(library, lstm(library), None, BATCH)
+def convolutional_lstm(library):
+    layers = library.layers
+    return [
+        layers.Reshape((STEPS, FEATURES, 1, 1)),
+        layers.ConvLSTM2D(1, 2, padding="same"),
+        layers.Flatten(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("library", "layers"),
+    [(tf_keras, lstm), (keras, lstm), (keras, convolutional_lstm)],
+    ids=["tf_keras", "keras", "keras convolutions"],
+)
+def test_any_batch_size(library, layers):
+    flat = keras_step(library, layers(library), None, BATCH)
     open_axes = {spec.tensor: [0] for spec in flat.feeds}
     axes = dict.fromkeys(open_axes, 0)
     properties = infer(flat)
@@ -131,6 +144,23 @@ def test_loops_by_hand(name):
     body = BODIES[name]
     flat = loop_step(lambda y, w: tf.cast(body(y, w), tf.float32))
     assert_the_same(flat, 3)
+
+
+def test_a_loop_that_reads_one_time_step_after_the_other():
+    weight = tf.Variable(tf.ones((FEATURES, FEATURES)), name="weight")
+
+    def step(x):
+        with tf.GradientTape() as tape:
+            _, y = tf.while_loop(
+                lambda i, _: i < STEPS, lambda i, y: (i + 1, tf.tanh(y @ weight + x[:, i])),
+                (0, tf.zeros([tf.shape(x)[0], FEATURES])),
+            )  # fmt: skip
+            loss = tf.reduce_mean(y)
+        weight.assign_sub(tape.gradient(loss, weight))
+        return loss
+
+    spec = tf.TensorSpec((BATCH, STEPS, FEATURES), tf.float32, "x")
+    assert_the_same(flat_step(step, [spec], BATCH), 2)
 
 
 REFUSED = {

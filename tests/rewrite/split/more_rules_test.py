@@ -6,8 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.building.flatten import flatten
+from graphs.source_model import TensorSpec
+from rewrite.split.states import Sharded
 from tests.rewrite.split.run_rule import BATCH, check_case, floats, ints
+from tests.rewrite.split.run_step import split_step
 
+v1 = tf.compat.v1
 raw = tf.raw_ops
 X, Y = floats(BATCH, 4), floats(BATCH, 4) + 3.0
 MATRICES = floats(BATCH, 3, 3) + 4 * np.eye(3, dtype=np.float32)
@@ -139,6 +144,21 @@ CASES = {
     "segments of columns": (
         [X], [1], lambda x: tf.math.unsorted_segment_sum(x, tf.constant([0, 1, 0, 1, 1]), 2), True,
     ),
+    "columns written over": (
+        [X], [0],
+        lambda x: tf.tensor_scatter_nd_update(tf.transpose(x), [[1], [3]], tf.transpose(x[:, :2])),
+        True,
+    ),
+    "columns added to": (
+        [X], [0],
+        lambda x: tf.tensor_scatter_nd_add(tf.ones([4, BATCH]), [[1], [1]], tf.transpose(x[:, :2])),
+        True,
+    ),
+    "entries written over": (
+        [X], [0], lambda x: tf.tensor_scatter_nd_update(x, [[1]], x[:1]), False,
+    ),
+    "numbers as texts": ([X], [0], lambda x: tf.strings.to_hash_bucket_fast(
+        tf.strings.as_string(x), 9), True),
     "many segments": (
         [X, ints(9, BATCH)], [0, 0], lambda x, i: tf.math.unsorted_segment_sum(x, i, 9), False,
     ),
@@ -160,6 +180,28 @@ CASES = {
     ),
     "shifted bits": ([IDS], [0], lambda i: tf.bitwise.left_shift(i, 2), True),
 }  # fmt: skip
+
+
+def test_what_a_table_says_of_each_entry_is_cut():
+    keys = np.array([b"a", b"c", b"b", b"a", b"?"], object)
+    feeds = {"texts:0": keys}
+    with tf.Graph().as_default() as graph:
+        pairs = tf.lookup.KeyValueTensorInitializer(["a", "b"], [1, 2])
+        table = tf.lookup.StaticHashTable(pairs, 0)
+        places = table.lookup(tf.strings.lower(v1.placeholder(tf.string, [BATCH], "texts")))
+        loss = tf.reduce_sum(tf.tanh(tf.gather(floats(3, 4), places)), name="loss")
+        init = v1.tables_initializer().name
+    spec = TensorSpec("texts:0", "string", (BATCH,))
+    flat = flatten(graph.as_graph_def(), [spec], [loss.name, init])
+    decisions, split = split_step(flat, BATCH, 2, {"texts:0": 0})
+    assert decisions.state_of_tensor["Tanh:0"] == Sharded(0)
+    found = []
+    for step in (flat, split):
+        with tf.Graph().as_default() as made, v1.Session(graph=made) as session:
+            v1.import_graph_def(step.graph_def, name="")
+            session.run(step.fetches[1])
+            found.append(session.run(step.fetches[0], feeds))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)

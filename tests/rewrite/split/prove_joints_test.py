@@ -55,6 +55,22 @@ def opened(decisions):
     return dataclasses.replace(decisions, is_open=True)
 
 
+def test_a_shape_of_what_each_shard_has_for_itself_is_no_joint():
+    """It stays itself, with the attributes that it has, and reads the first shard's copy."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [BATCH, 2], "x")
+        growth = tf.exp(tf.reduce_sum(x, 0))
+        fetches = [tf.tanh(x * growth).name, tf.raw_ops.Shape(input=growth, name="asked").name]
+    flat = flat_graph(graph, {"x:0": np.zeros((BATCH, 2), np.float32)}, fetches)
+    del flat.nodes["asked"].attr["out_type"]  # as a SavedModel does
+    properties = infer(flat)
+    decisions = decide(flat, properties, BATCH, {"x:0": 0})
+    step = build_step(flat, properties, decisions, NUM_SHARDS)
+    (asked,) = (node for node in step.graph_def.node if node.name == "asked")
+    assert asked.op == "Shape" and asked.input[0].partition(":")[0] == "Exp/shard_0"
+    prove_joints(flat, properties, decisions, step, NUM_SHARDS)
+
+
 def test_what_is_built_is_proven(built):
     flat, properties, decisions, step = built
     proof = prove_joints(flat, properties, decisions, step, NUM_SHARDS)

@@ -48,6 +48,23 @@ CASES = {
     "rows by rows": ([X], [0], lambda x: tf.matmul(x, x, transpose_b=True), True),
     "batched matmul": ([floats(BATCH, 2, 3)], [0], lambda x: tf.matmul(x, x, transpose_b=True), 1),
     "einsum": ([floats(BATCH, 2, 3)], [0], lambda x: tf.einsum("bij,jk->bik", x, floats(3, 2)), 1),
+    "einsum of whatever lies before": (
+        [floats(BATCH, 2, 3)], [0], lambda x: tf.einsum("...ij,...jk->...ik", x, floats(3, 2)), 1,
+    ),
+    "einsum of two that lie before": (
+        [floats(BATCH, 2, 3, 2)], [0],
+        lambda x: tf.einsum("...ij,...jk->...ik", tf.transpose(x, [0, 2, 1, 3]), floats(3, 2, 2)),
+        True,
+    ),
+    "einsum that sums what lies before": (
+        [floats(BATCH, 2, 3)], [0], lambda x: tf.einsum("b...j,b...k->...jk", x, x), True,
+    ),
+    "einsum of a matrix for all": (
+        [floats(BATCH, 2, 3)], [0],
+        lambda x: tf.einsum("...ij,...jk->...ik", x, tf.constant(floats(1, 3, 2))), True,
+    ),
+    "einsum of diagonals": ([floats(BATCH, 3, 3)], [0], lambda x: tf.einsum("bii->bi", x), True),
+    "einsum of a diagonal": ([floats(BATCH, BATCH)], [0], lambda x: tf.einsum("ii->i", x), False),
     "einsum sum": ([floats(BATCH, 2, 3)], [0], lambda x: tf.einsum("bij,bik->jk", x, x), True),
     "sum": ([X], [0], lambda x: tf.reduce_sum(x, 0), True),
     "sum of all": ([X], [0], lambda x: tf.reduce_sum(x), True),

@@ -1,4 +1,4 @@
-"""Which ops a search leaves whole, and that a placement of such a step is read as it was written."""
+"""Which ops a search leaves whole; a placement of such a step is read as it was written."""
 
 import dataclasses
 import json
