@@ -160,8 +160,9 @@ def _told_shapes(
     known = names_of_inputs(declared, signature, all_signatures)
     fed = {spec.tensor for spec in declared}
     told = {}
+    shape_of_fed = {known[name]: s for name, s in options.fed_shape.items() if name in known}
     for spec in declared:
-        shape = options.fed_shape.get(spec.tensor, options.fed_shape.get(op_of(spec.tensor)))
+        shape = shape_of_fed.get(with_index(spec.tensor))
         if shape is not None and _fits(spec.shape, shape):
             told[spec.tensor] = tuple(shape)
     for name, shape in options.input_shape.items():

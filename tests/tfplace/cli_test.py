@@ -279,7 +279,7 @@ def test_a_link_that_leads_nowhere_is_told_with_where_it_leads(tmp_path, capsys)
 def test_a_file_that_can_not_be_read_is_not_what_was_meant_instead(tmp_path, capsys):
     jobs = tmp_path / "jobs"
     jobs.mkdir()
-    assert main(["batch", str(jobs)]) == 1
+    assert main(["batch", str(jobs)]) == 2
     assert "did you mean" not in capsys.readouterr().err
 
 
@@ -321,9 +321,16 @@ cli.run()
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, "result\ncleaned up\n", "")
 
 
-def test_a_full_disk_is_no_defect(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("/tmp/a: No space left on device [Op:SaveV2]"),  # as TensorFlow's are
+    ],
+)
+def test_a_full_disk_is_no_defect(error, monkeypatch, capsys):
     def full(words):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     monkeypatch.setattr(cli, "_dispatch", full)
     assert main(["devices"]) == 2
