@@ -32,11 +32,11 @@ _THEN = {
     ),
     "workers": (
         ", which starts worker processes and keeps variables on them;",
-        "they end with your program; tf.saved_model.load alone finds no such devices",
+        "they end with your program; tf.saved_model.load alone finds none",
     ),
     "connection": (
         " in a process that is connected to the tasks;",
-        "how: tfplace/docs/multiple_hosts.md; without, TensorFlow finds no such devices",
+        "how: tfplace/docs/multiple_hosts.md; without, there are no such devices",
     ),
 }
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
