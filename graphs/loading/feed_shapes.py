@@ -233,6 +233,13 @@ def _check_batch(
 ) -> None:
     if any(spec.shape and spec.shape[0] == batch_size for spec in specs):
         return
+    both = zip(declared, specs, strict=True)
+    if told := [spec for d, spec in both if d.shape and d.shape[0] < 0 and spec.shape]:
+        sizes = ", ".join(f"{op_of(spec.tensor)} {_readable(spec.shape)}" for spec in told)
+        raise FeedError(
+            f"filling in --batch_size {batch_size}: --feed or --input_shape says otherwise, "
+            f"{sizes}; leave one of the flags out"
+        )
     fixed = [f"{op_of(spec.tensor)} {_readable(spec.shape)}" for spec in declared]
     raise FeedError(
         f"filling in --batch_size {batch_size}: no input has an unknown leading dimension, they "

@@ -113,8 +113,7 @@ LISTED = "; `tfplace optimize --help` lists them"
         ),
         (
             ["optimize", "a", "--budget_seconds=much"],
-            f"{FLAGS}: flag --budget_seconds=much: could not convert string to float: "
-            f"'much'{LISTED}",
+            f"{FLAGS}: flag --budget_seconds=much: wanted a number{LISTED}",
         ),
         (
             ["optimize", "a", "--budget_seconds=nan"],
@@ -126,7 +125,11 @@ LISTED = "; `tfplace optimize --help` lists them"
         ),
         (
             ["optimize", "a", "--seed=1.5"],
-            f"{FLAGS}: flag --seed=1.5: invalid literal for int() with base 10: '1.5'{LISTED}",
+            f"{FLAGS}: flag --seed=1.5: wanted a whole number{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--overwrite=maybe"],
+            f"{FLAGS}: flag --overwrite=maybe: wanted true or false{LISTED}",
         ),
         (
             ["optimize", "a", "--evaluator=guess"],
