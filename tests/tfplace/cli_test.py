@@ -282,8 +282,10 @@ def test_a_link_that_leads_nowhere_is_told_with_where_it_leads(tmp_path, capsys)
 def test_a_file_that_can_not_be_read_is_not_what_was_meant_instead(tmp_path, capsys):
     jobs = tmp_path / "jobs"
     jobs.mkdir()
-    assert main(["batch", str(jobs)]) == 2
-    assert "did you mean" not in capsys.readouterr().err
+    (tmp_path / "jobs.bin").write_bytes(b"\xff\xfe")
+    for path in (jobs, tmp_path / "jobs.bin"):
+        assert main(["batch", str(path)]) == 2
+        assert "did you mean" not in capsys.readouterr().err
 
 
 def test_a_benchmark_graph_that_is_not_written_yet_is_told_with_how(tmp_path, monkeypatch, capsys):

@@ -89,9 +89,10 @@ class JobFile:
             return Path(self.path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+            is_missing = isinstance(error, FileNotFoundError)
             raise JobsError(
                 f"reading the jobs in {self.path}: {why}; wanted a text file with a line "
-                f"`MODEL --flags` for each job{did_you_mean_file(self.path)}"
+                f"`MODEL --flags` for each job{did_you_mean_file(self.path) if is_missing else ''}"
             ) from None
 
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:
