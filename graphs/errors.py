@@ -44,6 +44,10 @@ class PlacementError(BadInputError):
     """A placement file is malformed or names ops or devices that do not exist."""
 
 
+class JobsError(BadInputError):
+    """A file of jobs is missing, is no text, or holds no job."""
+
+
 class CheckpointError(BadInputError):
     """A checkpoint is missing, damaged, or none of ours."""
 

@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> None:
     for check in request.checks:
         began = time.monotonic()
         if outcomes and began + longest > end:  # another like the longest would not end in time
-            why = f"the {request.budget_seconds:g} s for comparing were used up"
+            why = f"the {request.budget_seconds:.1f} s for comparing were used up"
             outcomes.append(CheckOutcome(check.label, "left_out", why))
             continue
         outcomes.append(_outcome(runner, check, tell))

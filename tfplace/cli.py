@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in _NO_ROOM:
-            return _fail(_not_written(error), OutputError.exit_status, verbosity > 0)
+        if full := _no_room(error):
+            return _fail(_not_written(full), OutputError.exit_status, verbosity > 0)
         print(native_stderr.tail(), end="", file=sys.stderr)
         message = f"a defect of tfplace: {type(error).__name__}: {error}; please report it"
         return _fail(message, EXIT_DEFECT, is_traced=True)
@@ -98,6 +98,14 @@ def _dispatch(words: list[str]) -> int:
         print(command_help(name))
         return 0
     return run_command(name, *parse(name, words[1:]))
+
+
+def _no_room(error: Exception) -> OSError | None:
+    """The error as that of a full disk, which TensorFlow tells in words alone; None for another."""
+    if isinstance(error, OSError) and error.errno in _NO_ROOM:
+        return error
+    words = os.strerror(errno.ENOSPC)
+    return OSError(errno.ENOSPC, words) if words in str(error) else None
 
 
 def _not_written(error: OSError) -> str:

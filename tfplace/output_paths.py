@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from graphs.errors import OutputError
-from graphs.host.whole_file import NAME_LENGTH, write_whole
+from graphs.host.whole_file import NAME_LENGTH, is_stream, write_whole
 
 ENDINGS = (".pb", ".pbtxt", ".meta", ".keras", ".h5", ".hdf5")
+# One of these is in every folder that `optimize` may replace.
+_OF_A_MODEL = ("saved_model.pb", "saved_model.pbtxt", "saved_model.cpb", "assets.extra/tfplace")
 
 
 def default_output_dir(model: str) -> str:
@@ -28,10 +30,27 @@ def default_output_dir(model: str) -> str:
 
 
 def require_free(path: str, overwrite: bool) -> None:
-    """Raises OutputError where `path` exists already and isn't to be replaced."""
-    if os.path.lexists(path) and not overwrite:
+    """Raises OutputError where `path` exists already and isn't to be replaced; no stream is."""
+    if os.path.lexists(path) and not overwrite and not is_stream(path):
         raise OutputError(
             f"writing {path}: it exists already; choose another place, or say --overwrite"
+        )
+
+
+def require_replaceable(output_dir: str, overwrite: bool) -> None:
+    """Raises OutputError unless nothing stands there, or what may be replaced: a model's folder.
+
+    --overwrite is said by habit, and a folder of somebody's other files would be lost as a whole.
+    """
+    require_free(output_dir, overwrite)
+    if not os.path.lexists(output_dir):
+        return
+    if not os.path.isdir(output_dir):
+        raise OutputError(f"writing {output_dir}: a file stands there; choose another place")
+    if os.listdir(output_dir) and not any(Path(output_dir, each).exists() for each in _OF_A_MODEL):
+        raise OutputError(
+            f"writing {output_dir}: the folder there holds no model, and all that is in it would "
+            "be lost; choose another place, or empty it"
         )
 
 
@@ -40,6 +59,7 @@ def writable(*paths: str | None) -> Iterator[None]:
     """Makes sure, before work begins, that these paths can be written when it ends.
 
     A file is made beside each and removed again: as root, or in /proc, permissions say nothing.
+    A stream needs none.
     Missing parent folders are made; if the block raises, those that are still empty are removed.
 
     Args:
@@ -51,7 +71,7 @@ def writable(*paths: str | None) -> Iterator[None]:
     made: list[Path] = []
     try:
         for path in filter(None, paths):
-            _make_parents(Path(path).absolute(), made)
+            _make_parents(Path(os.path.realpath(path)), made)
             _try_to_write(path)
         yield
     except BaseException:
@@ -79,7 +99,9 @@ def _make_parents(target: Path, made: list[Path]) -> None:
 
 
 def _try_to_write(path: str) -> None:
-    target = Path(path).absolute()
+    if is_stream(path):
+        return
+    target = Path(os.path.realpath(path))
     try:
         handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
         os.close(handle)
@@ -109,6 +131,17 @@ def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
         raise OutputError(f"writing {flag}={path}: a directory stands there; give a file's name")
     if output_dir:
         require_outside(path, flag, output_dir)
+
+
+def require_unread(path: str | None, flag: str, read: Iterable[str]) -> None:
+    """Raises OutputError where a file to write, and so to replace, is one of those read."""
+    if path is None:
+        return
+    for each in read:
+        if os.path.realpath(path) == os.path.realpath(each):
+            raise OutputError(
+                f"writing {flag}={path}: {each} is read, and would be lost; choose another place"
+            )
 
 
 def require_outside(path: str | None, flag: str, output_dir: str) -> None:

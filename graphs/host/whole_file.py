@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import stat
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,11 +20,17 @@ _HERE, _RENAME_EXCHANGE = -100, 2  # AT_FDCWD and a flag of renameat2(2)
 def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], object]) -> None:
     """Lets `write` fill a file beside `path`, which it then replaces.
 
+    A link stays one, and what it leads to is replaced; a stream is written to as it stands.
+
     Raises:
       OutputError: it can't be written.
     """
-    target = Path(path).absolute()
+    target = Path(os.path.realpath(path))
     try:
+        if is_stream(path):
+            with open(path, "wb") as stream:
+                write(stream)
+            return
         handle, aside = tempfile.mkstemp(prefix=f".{target.name[:NAME_LENGTH]}.", dir=target.parent)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -36,6 +43,15 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[IO[bytes]], objec
             raise
     except OSError as error:
         raise OutputError(f"writing {path}: {error.strerror}; choose another place") from None
+
+
+def is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a device or a pipe stands there, as /dev/null: no file may take its place."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def exchange(made: Path, target: Path) -> bool:

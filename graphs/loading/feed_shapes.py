@@ -160,8 +160,9 @@ def _told_shapes(
     known = names_of_inputs(declared, signature, all_signatures)
     fed = {spec.tensor for spec in declared}
     told = {}
+    shape_of_fed = {known[name]: s for name, s in options.fed_shape.items() if name in known}
     for spec in declared:
-        shape = options.fed_shape.get(spec.tensor, options.fed_shape.get(op_of(spec.tensor)))
+        shape = shape_of_fed.get(with_index(spec.tensor))
         if shape is not None and _fits(spec.shape, shape):
             told[spec.tensor] = tuple(shape)
     for name, shape in options.input_shape.items():
@@ -232,6 +233,13 @@ def _check_batch(
 ) -> None:
     if any(spec.shape and spec.shape[0] == batch_size for spec in specs):
         return
+    both = zip(declared, specs, strict=True)
+    if told := [spec for d, spec in both if d.shape and d.shape[0] < 0 and spec.shape]:
+        sizes = ", ".join(f"{op_of(spec.tensor)} {_readable(spec.shape)}" for spec in told)
+        raise FeedError(
+            f"filling in --batch_size {batch_size}: --feed or --input_shape says otherwise, "
+            f"{sizes}; leave one of the flags out"
+        )
     fixed = [f"{op_of(spec.tensor)} {_readable(spec.shape)}" for spec in declared]
     raise FeedError(
         f"filling in --batch_size {batch_size}: no input has an unknown leading dimension, they "

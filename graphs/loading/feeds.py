@@ -165,12 +165,17 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
     )
 
 
-def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> FeedArrays:
-    """Reads an .npz of inputs, one array per feed, named "op" or "op:i".
+def read_feeds(
+    path: str | os.PathLike[str],
+    feeds: Sequence[TensorSpec],
+    names: Mapping[str, str] | None = None,
+) -> FeedArrays:
+    """Reads an .npz of inputs, one array per feed, named "op", "op:i" or as `names` says.
 
     Args:
       path: the file.
       feeds: what is fed; shapes complete.
+      names: {name: tensor}, as of a signature's arguments.
 
     Returns:
       {tensor "op:i": array}, in the order of `feeds`.
@@ -181,6 +186,9 @@ def read_feeds(path: str | os.PathLike[str], feeds: Sequence[TensorSpec]) -> Fee
     """
     arrays = _read_npz(os.fspath(path))
     known = {name: spec for spec in feeds for name in (spec.tensor, op_of(spec.tensor))}
+    of_tensor = {spec.tensor: spec for spec in feeds}
+    more = {name: of_tensor[t] for name, t in (names or {}).items() if t in of_tensor}
+    known = more | known
     given: FeedArrays = {}
     for name, array in arrays.items():
         spec = known.get(name)

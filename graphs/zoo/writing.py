@@ -51,7 +51,7 @@ def _require_replaceable(zoo_graph: ZooGraph, path: Path, overwrite: bool) -> No
         return
     doing = f"writing benchmark graph {zoo_graph.name!r} to {path}"
     if not overwrite:
-        raise OutputError(f"{doing}: it exists already; choose another path or ask to overwrite")
+        raise OutputError(f"{doing}: it exists already; choose another path, or say --overwrite")
     is_directory = path.is_dir() and not path.is_symlink()
     if is_directory != (path.suffix not in (".pb", ".pbtxt", ".meta")):
         kind = "a directory" if is_directory else "a file"

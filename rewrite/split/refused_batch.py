@@ -7,7 +7,7 @@ generator draw, so that the same batch given to the unsplit step would train dif
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
@@ -35,7 +35,7 @@ def have_effects_wait(
 
 def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
     """Whether something is another one after an op has run."""
-    if node.op == "Assert" or not node.input:  # without inputs: what holds a state
+    if node.op == "Assert" or _holds_state(node, library):
         return False
     if not has_no_effect(node, library):
         return True
@@ -43,3 +43,26 @@ def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
     return any(each.is_ref for each in definition.input_arg) and any(
         each.is_ref for each in definition.output_arg
     )
+
+
+def _holds_state(node: Any, library: Mapping[str, Any]) -> bool:
+    """Whether an op only says where a state lies that outlives the step: a variable, a table.
+
+    Some tables take what their keys may not be. Outside of the step's function, they could not
+    wait for what is in it.
+    """
+    if not node.input:
+        return True
+    if node.op in library:
+        return False
+    definition = op_definition(node.op, node.name)
+    is_shared = any(attr.name == "shared_name" for attr in definition.attr)
+    return (
+        is_shared and _has_handle(definition.output_arg) and not _has_handle(definition.input_arg)
+    )
+
+
+def _has_handle(arguments: Iterable[Any]) -> bool:
+    from tensorflow.core.framework import types_pb2
+
+    return any(each.is_ref or each.type == types_pb2.DT_RESOURCE for each in arguments)

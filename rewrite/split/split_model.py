@@ -174,8 +174,12 @@ def told_batch_axes(
     Raises:
       UsageError: a name is no input's, or an axis is none of its axes.
     """
-    names = names_of_inputs(feeds, source.signatures.get(run_name(source)), source.signatures)
-    return told_axes(feeds, batch_axes, names)
+    return told_axes(feeds, batch_axes, names_of_run(source, feeds))
+
+
+def names_of_run(source: SourceModel, feeds: Sequence[TensorSpec]) -> dict[str, str]:
+    """{name: fed tensor} of what a user may call the run's inputs."""
+    return names_of_inputs(feeds, source.signatures.get(run_name(source)), source.signatures)
 
 
 def _require_own_step(source: SourceModel) -> None:

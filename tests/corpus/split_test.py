@@ -6,7 +6,12 @@ from graphs.errors import UsageError
 from tests.corpus.all_models import CORPUS
 from tests.corpus.check_split import check_split
 
-QUICK = [("trained_while_loop", 3), ("v1_trained_dynamic_rnn", 2), ("v1_queue_input", 3)]
+QUICK = [
+    ("trained_while_loop", 3),
+    ("v1_trained_dynamic_rnn", 2),
+    ("v1_queue_input", 3),
+    ("dense_hash_table", 2),
+]
 CHEAP = [name for name, entry in CORPUS.items() if not entry.refused and not entry.heavy]
 FIXED_BATCH = {"tf_keras_stateful_rnn": 2, "v1_queue_input": 2}
 """{model: entries of the only batch that it takes}; it can't be split into more shards."""

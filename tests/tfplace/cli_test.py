@@ -113,8 +113,7 @@ LISTED = "; `tfplace optimize --help` lists them"
         ),
         (
             ["optimize", "a", "--budget_seconds=much"],
-            f"{FLAGS}: flag --budget_seconds=much: could not convert string to float: "
-            f"'much'{LISTED}",
+            f"{FLAGS}: flag --budget_seconds=much: wanted a number{LISTED}",
         ),
         (
             ["optimize", "a", "--budget_seconds=nan"],
@@ -126,7 +125,11 @@ LISTED = "; `tfplace optimize --help` lists them"
         ),
         (
             ["optimize", "a", "--seed=1.5"],
-            f"{FLAGS}: flag --seed=1.5: invalid literal for int() with base 10: '1.5'{LISTED}",
+            f"{FLAGS}: flag --seed=1.5: wanted a whole number{LISTED}",
+        ),
+        (
+            ["optimize", "a", "--overwrite=maybe"],
+            f"{FLAGS}: flag --overwrite=maybe: wanted true or false{LISTED}",
         ),
         (
             ["optimize", "a", "--evaluator=guess"],
@@ -279,8 +282,10 @@ def test_a_link_that_leads_nowhere_is_told_with_where_it_leads(tmp_path, capsys)
 def test_a_file_that_can_not_be_read_is_not_what_was_meant_instead(tmp_path, capsys):
     jobs = tmp_path / "jobs"
     jobs.mkdir()
-    assert main(["batch", str(jobs)]) == 1
-    assert "did you mean" not in capsys.readouterr().err
+    (tmp_path / "jobs.bin").write_bytes(b"\xff\xfe")
+    for path in (jobs, tmp_path / "jobs.bin"):
+        assert main(["batch", str(path)]) == 2
+        assert "did you mean" not in capsys.readouterr().err
 
 
 def test_a_benchmark_graph_that_is_not_written_yet_is_told_with_how(tmp_path, monkeypatch, capsys):
@@ -321,9 +326,16 @@ cli.run()
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, "result\ncleaned up\n", "")
 
 
-def test_a_full_disk_is_no_defect(monkeypatch, capsys):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        RuntimeError("/tmp/a: No space left on device [Op:SaveV2]"),  # as TensorFlow's are
+    ],
+)
+def test_a_full_disk_is_no_defect(error, monkeypatch, capsys):
     def full(words):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
 
     monkeypatch.setattr(cli, "_dispatch", full)
     assert main(["devices"]) == 2

@@ -108,4 +108,5 @@ def test_an_example_runs_as_printed(example, things, tmp_path, monkeypatch, capf
         Path("demo").mkdir()
         shutil.copy(things / "rnnlm.pb", "demo")
     status = main([name, *words, *SMALLER.get(name, [])])
-    assert (status, capfd.readouterr().err.count("tfplace: error")) == (0, 0)
+    told = capfd.readouterr().err
+    assert (status, told.count("tfplace: error")) == (0, 0), told

@@ -280,6 +280,16 @@ WORDS = {
     "placement nowhere": (_file("placement", b'{"x": "/device:GPU:9"}'), 2, "no device"),
     "deep placement": (_file("placement", b"[" * 100_000), 2, "not a JSON file"),
     "binary placement": (_file("placement", struct.pack("<9d", *range(9))), 2, "not a JSON"),
+    "dump in the model's place": (
+        lambda folder: [f"--dump_problem={folder / 'model.pb'}"],
+        2,
+        "model.pb is read, and would be lost",
+    ),
+    "timeline in the feed's place": (
+        lambda folder: [*_feed(x=np.zeros((2, 3)))(folder), f"--timeline={folder / 'feed.npz'}"],
+        2,
+        "feed.npz is read, and would be lost",
+    ),
     "pin to nowhere": (lambda folder: ["--pin=y=GPU:9"], 1, "no device"),
     "pin that is none": (lambda folder: ["--pin=(=GPU:0"], 1, "no regular expression"),
     "pins that contradict": (lambda folder: ["--pin=y=GPU:0", "--pin=y=GPU:1"], 4, "another"),

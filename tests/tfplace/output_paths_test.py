@@ -1,9 +1,18 @@
 """Output is checked first, filled aside, and there whole or not at all."""
 
+import os
+
 import pytest
 
 from graphs.errors import OutputError
-from tfplace.output_paths import default_output_dir, require_apart, require_free, write_file
+from tfplace.output_paths import (
+    default_output_dir,
+    require_apart,
+    require_free,
+    require_replaceable,
+    writable,
+    write_file,
+)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +45,28 @@ def test_what_exists_is_kept_unless_told_otherwise(tmp_path):
         require_free(str(target), overwrite=False)
     write_file(str(target), b"new", overwrite=True)
     assert target.read_text() == "new"
+
+
+def test_a_folder_of_something_else_is_never_replaced(tmp_path):
+    placed = tmp_path / "placed"
+    require_replaceable(str(placed), overwrite=True)
+    placed.mkdir()
+    require_replaceable(str(placed), overwrite=True)
+    (placed / "thesis.tex").touch()
+    with pytest.raises(OutputError, match="holds no model, and all that is in it would be lost"):
+        require_replaceable(str(placed), overwrite=True)
+    with pytest.raises(OutputError, match="a file stands there"):
+        require_replaceable(str(placed / "thesis.tex"), overwrite=True)
+    (placed / "assets.extra" / "tfplace").mkdir(parents=True)  # as of --emit=graph_def
+    require_replaceable(str(placed), overwrite=True)
+    with pytest.raises(OutputError, match="exists already"):
+        require_replaceable(str(placed), overwrite=False)
+
+
+def test_a_device_file_is_written_to_and_none_is_put_in_its_place():
+    with writable("/dev/null"):
+        write_file("/dev/null", b"text", overwrite=False)
+    assert os.stat("/dev/null").st_rdev == os.makedev(1, 3)
 
 
 def test_the_model_that_is_read_is_never_the_output(tmp_path):

@@ -17,7 +17,7 @@ from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.errors import UsageError
 from tfplace.commands.command_table import COMMANDS
-from tfplace.commands.parse import parse
+from tfplace.commands.parse import known_command, parse
 
 
 class ModelFlags(TypedDict, total=False):
@@ -82,11 +82,11 @@ def flag_values(
       given: {flag: value}; None stands for the default, a sequence for a flag given several times.
 
     Raises:
-      UsageError: an unknown flag or a value that it can't have.
+      UsageError: an unknown command or flag, or a value that it can't have.
     """
     with contextlib.ExitStack() as stack:
         words = []
-        kinds = {flag.name: flag.kind for flag in COMMANDS[command].flags}
+        kinds = {flag.name: flag.kind for flag in COMMANDS[known_command(command)].flags}
         for name, value in given.items():
             if isinstance(value, Cluster):
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))

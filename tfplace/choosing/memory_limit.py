@@ -21,7 +21,10 @@ NUM_NAMED = 5
 
 
 def why_nothing_fits(
-    candidates: Sequence[Candidate], problem: Problem, lacking_in_turn: Mapping[int, float] = {}
+    candidates: Sequence[Candidate],
+    problem: Problem,
+    lacking_in_turn: Mapping[int, float] = {},
+    is_model: bool = True,
 ) -> str:
     """The message of a MemoryLimitError, about the candidate that lacks least.
 
@@ -30,6 +33,7 @@ def why_nothing_fits(
       problem: what they place.
       lacking_in_turn: {number of shards: bytes that they lack one after another, in order}, inf
         where there was no time to try; no others are advised then.
+      is_model: whether it is a model's, with a batch and flags; else a file's, of arrays.
     """
     usable = problem.usable_bytes()
     candidate = nearest(candidates, problem)
@@ -39,7 +43,8 @@ def why_nothing_fits(
             for candidate in candidates
             if isinstance(candidate.outcome, Infeasible)
         )
-        helps = ["a smaller --batch_size", "more devices", "devices with more memory"]
+        helps = ["a smaller --batch_size"] * is_model
+        helps += ["more devices", "devices with more memory"]
     else:
         peaks = np.array(candidate.outcome.peak_bytes, dtype=np.float64)
         worst = int(np.argmax(peaks - usable))
@@ -50,18 +55,22 @@ def why_nothing_fits(
             f"of {bytes_text(usable[worst])} usable; alive then: "
             f"{_alive_text(problem, candidate.device_of_op, worst)}"
         )
-        helps = _remedies(problem, candidate.device_of_op, peaks, worst)
-        helps = helps[bool(lacking_in_turn and helps[0].startswith("--shards")) :]
+        helps = _more_memory(problem, peaks, worst)
+        if is_model:
+            helps = [*_smaller_steps(problem, candidate.device_of_op, peaks, worst), *helps]
+            helps = helps[bool(lacking_in_turn and helps[0].startswith("--shards")) :]
     tried = "".join(
         f"; {shards} shards one after another, in order, lack {bytes_text(lacking)}"
         if math.isfinite(lacking)
         else f"; {shards} shards were not tried, for that --budget_seconds is too short"
         for shards, lacking in lacking_in_turn.items()
     )
+    reserve = "--memory_reserve" if is_model else "memory_reserve"
+    use = f"{', '.join(helps[:-1])}, or {helps[-1]}" if len(helps) > 1 else helps[0]
     return (
         "searching for a placement that fits the devices' memory: found none; "
-        f"{found}{tried}; wanted every device below its memory minus --memory_reserve "
-        f"({problem.memory_reserve:g}); use {', '.join(helps[:-1])}, or {helps[-1]}"
+        f"{found}{tried}; wanted every device below its memory minus {reserve} "
+        f"({problem.memory_reserve:g}); use {use}"
     )
 
 
@@ -113,8 +122,10 @@ def _held_name(problem: Problem, held: HeldIntervals, index: int) -> str:
     return f"copy of {name}"
 
 
-def _remedies(problem: Problem, device_of_op: IntArray, peaks: FloatArray, worst: int) -> list[str]:
-    """What would make this placement fit, in numbers."""
+def _smaller_steps(
+    problem: Problem, device_of_op: IntArray, peaks: FloatArray, worst: int
+) -> list[str]:
+    """What of the model would make this placement fit, in numbers."""
     usable = problem.usable_bytes()
     persistent = np.zeros(problem.num_devices)
     np.add.at(persistent, device_of_op, problem.graph.op_persistent_bytes.astype(np.float64))
@@ -130,14 +141,27 @@ def _remedies(problem: Problem, device_of_op: IntArray, peaks: FloatArray, worst
             "a smaller model (variables and constants alone take "
             f"{bytes_text(persistent[worst])}, which no batch size changes)"
         )
+    in_turn = shards_that_fit(problem, device_of_op, worst, float(peaks[worst]))
+    return [*([in_turn] if in_turn else []), batch]
+
+
+def _more_memory(problem: Problem, peaks: FloatArray, worst: int) -> list[str]:
+    """What of the cluster would; more devices are no help to what fits none of them by itself."""
+    usable = problem.usable_bytes()
     same = [d for d in range(problem.num_devices) if usable[d] == usable[worst]]
     wanted = math.ceil(float(peaks[same].sum()) / max(float(usable[worst]), 1.0))
     wanted = max(wanted, len(same) + 1)
     memory = float(peaks[worst]) / max(1.0 - problem.memory_reserve, 1e-9)
-    in_turn = shards_that_fit(problem, device_of_op, worst, float(peaks[worst]))
+    can_be_shared = _largest_together(problem) <= usable[worst]
     return [
-        *([in_turn] if in_turn else []),
-        batch,
-        f"at least {wanted} such devices",
+        *([f"at least {wanted} such devices"] if can_be_shared else []),
         f"{bytes_text(memory)} of memory on {problem.device_names[worst]}",
     ]
+
+
+def _largest_together(problem: Problem) -> float:
+    """The most that one op, or the ops of a colocation group, hold for the whole step, in bytes."""
+    group, held = problem.graph.colocation_group, problem.graph.op_persistent_bytes
+    alone = float(held[group < 0].max(initial=0))
+    in_groups = np.bincount(group[group >= 0], held[group >= 0])
+    return max(alone, float(in_groups.max(initial=0.0)))

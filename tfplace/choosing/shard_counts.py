@@ -96,6 +96,8 @@ def why_not(
     best = min(tried, key=tried.__getitem__)
     if not math.isfinite(tried[best]):
         return ""
+    if tried[best] == 0.0:
+        return f"not tried: with {best} a step takes no time"
     if (share := least.get(shards, 0.0) / tried[best]) > HOPELESS_WORK:
         return (
             "not tried: spread over all devices, its work alone takes "

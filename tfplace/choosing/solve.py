@@ -6,6 +6,7 @@ import dataclasses
 import time
 
 from graphs.constraints import require_possible
+from graphs.errors import MemoryLimitError
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal
@@ -16,6 +17,7 @@ from tfplace.choosing.by_devices import limits_beside, on_fewer_devices, reserve
 from tfplace.choosing.choose import Choice, choose
 from tfplace.choosing.fewer_first import found_on_fewer
 from tfplace.choosing.find_placement import Searched, without_idle_devices
+from tfplace.choosing.memory_limit import why_nothing_fits
 from tfplace.interruption import interruptible
 from tfplace.progress import Progress
 from tfplace.search.instance import Instance
@@ -92,7 +94,10 @@ def solve(
     )
     with interruptible() as interruption, interruption.held():
         searched = _search(problem, given, options, progress)
-        choice = choose([*searched.candidates, *searched.fewer], problem)
+        candidates = [*searched.candidates, *searched.fewer]
+        if best_of(candidates) is None:
+            raise MemoryLimitError(why_nothing_fits(candidates, problem, is_model=False))
+        choice = choose(candidates, problem)
         placed = simulated(problem, choice.candidate.device_of_op)
         progress.say("finding the step time that no placement can beat")
         with progress.working():

@@ -25,7 +25,7 @@ from typing import Any
 from absl import flags
 
 from graphs.clusters.json_values import parse_bytes
-from graphs.errors import OutputError, TfplaceError, UsageError
+from graphs.errors import JobsError, OutputError, TfplaceError, UsageError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
 from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.flag_table import JOB
@@ -63,7 +63,7 @@ class JobFile:
         """The jobs in their order; one that can't run has an `error`.
 
         Raises:
-          UsageError: there is no such file, or no job in it.
+          JobsError: there is no such file, or no job in it.
         """
         jobs: list[Job] = []
         defaults: list[str] = []
@@ -79,7 +79,7 @@ class JobFile:
             except TfplaceError as error:
                 jobs.append(Job(f"line-{number}", number, line.strip(), error=str(error)))
         if not jobs:
-            raise UsageError(
+            raise JobsError(
                 f"reading the jobs in {self.path}: found none; wanted lines `MODEL --flags`"
             )
         return jobs
@@ -89,9 +89,10 @@ class JobFile:
             return Path(self.path).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             why = getattr(error, "strerror", None) or "it is no text in UTF-8"
-            raise UsageError(
+            is_missing = isinstance(error, FileNotFoundError)
+            raise JobsError(
                 f"reading the jobs in {self.path}: {why}; wanted a text file with a line "
-                f"`MODEL --flags` for each job{did_you_mean_file(self.path)}"
+                f"`MODEL --flags` for each job{did_you_mean_file(self.path) if is_missing else ''}"
             ) from None
 
     def _job(self, number: int, line: str, words: Sequence[str], defaults: Sequence[str]) -> Job:

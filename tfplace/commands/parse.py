@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +16,12 @@ from graphs.host.did_you_mean import did_you_mean
 from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.flag_table import FORMAT, Flag, define
 from tfplace.commands.outcome import one_line
+
+_WANTED = {
+    "could not convert string to float: ": "a number",
+    r"invalid literal for int\(\) with base 10: ": "a whole number",
+    r"\('Non-boolean argument to boolean flag', ": "true or false",
+}
 
 
 def known_command(name: str) -> str:
@@ -77,7 +84,7 @@ def parse(
         meant = _flag_meant(error.flagname, values)
         raise UsageError(f"{doing}: there is no flag --{error.flagname}; {remedy}{meant}") from None
     except (flags.Error, OSError, ValueError) as error:  # absl has no error of its own for some
-        raise UsageError(f"{doing}: {one_line(str(error))}; {remedy}") from None
+        raise UsageError(f"{doing}: {_as_wanted(one_line(str(error)))}; {remedy}") from None
     if len(arguments) != bool(command.argument):
         several = "arguments" if len(arguments) != 1 else "argument"
         raise UsageError(
@@ -86,6 +93,13 @@ def parse(
             f"`{command.examples[0]}`"
         )
     return arguments, values
+
+
+def _as_wanted(message: str) -> str:
+    """What absl says of a bad value, with what is wanted in place of Python's own words."""
+    for words, wanted in _WANTED.items():
+        message = re.sub(rf"{words}.*", f"wanted {wanted}", message)
+    return message
 
 
 def _flag_meant(name: str, values: flags.FlagValues) -> str:

@@ -16,10 +16,11 @@ from graphs.host.whole_file import write_whole
 from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
-from tfplace.output_paths import require_file, writable, write_file
+from tfplace.output_paths import require_file, require_unread, writable, write_file
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
+    from tfplace.preparing.options import ProblemOptions
     from tfplace.preparing.prepare import PreparedModel
     from tfplace.simulation.prediction import Prediction
 
@@ -93,11 +94,15 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     """
     require_file(values.dump_problem, "--dump_problem")
     require_file(values.timeline, "--timeline")
+    options = problem_options(model, values)
+    for flag in ("dump_problem", "timeline"):
+        read = [*options.files_read, *filter(None, [values.placement])]
+        require_unread(values[flag].value, f"--{flag}", read)
     with writable(values.dump_problem, values.timeline):
-        return _predicted(model, values)
+        return _predicted(options, values)
 
 
-def _predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
+def _predicted(options: ProblemOptions, values: flags.FlagValues) -> SimulatedStep:
     from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.choosing.order.model_order import order_facts, simulated_in_order, with_order
@@ -105,7 +110,6 @@ def _predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     from tfplace.simulation.prediction import prediction_of
     from tfplace.simulation.timeline import chrome_trace
 
-    options = problem_options(model, values)
     prepared = with_order(prepare(options), options.order)
     problem, placement = prepared.problem, prepared.given
     if values.placement is not None:

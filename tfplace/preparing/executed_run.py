@@ -59,9 +59,8 @@ class ExecutedRun:
 
     @property
     def work_seconds(self) -> float:
-        """Wall time of an undisturbed step without its dispatch."""
-        kept = self.step_seconds[steady(self.step_seconds.tolist())]
-        return max(float(np.median(kept)) - self.dispatch_seconds, 0.0)
+        """Wall time of an undisturbed step without its dispatch; 0 where that seemed to be more."""
+        return max(_undisturbed_seconds(self.step_seconds) - self.dispatch_seconds, 0.0)
 
     def steady_traces(self) -> list[StepTrace]:
         """The traces of steps that nothing else on the machine disturbed."""
@@ -121,7 +120,7 @@ class _Looking:
         return ExecutedRun(
             traces,
             np.array(seconds),
-            float(np.median(dispatch)),
+            _undisturbed_seconds(dispatch),
             nodes,
             meter.background_share or 0.0,
         )
@@ -132,6 +131,10 @@ class _Looking:
 
     def _ask(self, request: Request) -> Any:
         return self._process.ask(request, self._limits)
+
+
+def _undisturbed_seconds(seconds: FloatArray) -> float:
+    return float(np.median(seconds[steady(seconds.tolist())]))
 
 
 def _nothing_on(graph_def: Any, device: str) -> Any:

@@ -15,7 +15,13 @@ from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
-from rewrite.split.split_model import SplitModel, StepToSplit, takes_any_batch, told_batch_axes
+from rewrite.split.split_model import (
+    SplitModel,
+    StepToSplit,
+    names_of_run,
+    takes_any_batch,
+    told_batch_axes,
+)
 from rewrite.split.states import Place
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
@@ -83,6 +89,10 @@ def load_model(
     to_split = to_split or StepToSplit(_source(options))
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
+    feeds: Mapping[str, Any] | None = None
+    if options.feed_file is not None:  # what doesn't fit is told before shapes are inferred
+        names = names_of_run(source, source.feeds)
+        feeds = read_feeds(options.feed_file, source.feeds, names)
     if options.num_shards > 1:
         in_order = options.order != "none"
         split = to_split.split(
@@ -94,13 +104,10 @@ def load_model(
     is_own = source.origins is None
     flat = flatten(source.graph_def, source.feeds, source.fetches, open_conditionals=is_own)
     properties = infer(flat)
-    feeds: Mapping[str, Any]
-    if options.feed_file is not None:
-        feeds = read_feeds(options.feed_file, source.feeds)
-    elif split is not None:  # the unsplit step says as much of its inputs in far fewer ops
-        feeds = _made_up(split.flat, split.properties, source.feeds, options.seed)
-    else:
-        feeds = _made_up(flat, properties, source.feeds, options.seed)
+    if feeds is None:
+        # The unsplit step says as much of its inputs, in far fewer ops.
+        opened = (flat, properties) if split is None else (split.flat, split.properties)
+        feeds = _made_up(*opened, source.feeds, options.seed)
     built = build_op_graph(flat, properties)
     return LoadedModel(source, flat, properties, built, feeds, split, to_split)
 

@@ -55,7 +55,8 @@ def traced_nodes(
 
     The steps' untraced wall time is what everything has to add up to: what the rows do not
     explain (the executor between the ops) is spread evenly over all ops that ran, and where
-    tracing itself made ops slower, they all shrink alike.
+    tracing itself made ops slower, they all shrink alike. Where an empty step seemed to take as
+    long as a whole one, which only a disturbed machine can show, rows stand for themselves.
 
     Args:
       run: of the graph with every node on `device`, as far as it has a kernel there.
@@ -69,8 +70,9 @@ def traced_nodes(
     everywhere = _seconds_of_rows(traces)
     here = {op: seconds for (op, where), seconds in everywhere.items() if where == device}
     busy = float(np.median([_busy_seconds(trace) for trace in traces]))
-    shrink = min(run.work_seconds / busy, 1.0) if busy else 1.0
-    gaps = max(run.work_seconds - busy, 0.0)
+    work = run.work_seconds or busy
+    shrink = min(work / busy, 1.0) if busy else 1.0
+    gaps = max(work - busy, 0.0)
     overhead = slots * gaps / max(len(everywhere), 1)
     full = {op: shrink * seconds + overhead for op, seconds in here.items()}
     seconds = attribution.shared(full, alone_seconds)
@@ -84,7 +86,7 @@ def traced_nodes(
         is_absent=attribution.is_absent & ~ran,
         place=attribution.place,
         overhead_seconds=overhead,
-        wall_time_coverage=min(own / run.work_seconds, 1.0) if run.work_seconds else 0.0,
+        wall_time_coverage=min(own / work, 1.0) if work else 0.0,
         num_steps=len(run.traces),
         num_disturbed=len(run.traces) - len(traces),
         background_share=run.background_share,

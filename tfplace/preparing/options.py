@@ -14,8 +14,9 @@ from tfplace.output_paths import (
     default_output_dir,
     require_apart,
     require_file,
-    require_free,
     require_outside,
+    require_replaceable,
+    require_unread,
 )
 
 AUTO = 0
@@ -60,6 +61,11 @@ class ProblemOptions:
     batch_axes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     order: str = "none"
     left_whole: Collection[str] = frozenset()
+
+    @property
+    def files_read(self) -> tuple[str, ...]:
+        """Paths that a user gave; a named cluster is taken for one, too."""
+        return (self.model, self.cluster, *filter(None, [self.feed_file]))
 
 
 LEAST_SECONDS_TO_CALIBRATE = 30.0
@@ -123,8 +129,9 @@ def require_outputs(options: OptimizeOptions) -> str:
         _require_possible_with_auto(options)
     output_dir = options.output_dir or default_output_dir(options.problem.model)
     require_apart(output_dir, options.problem.model)
-    require_free(output_dir, options.overwrite)
+    require_replaceable(output_dir, options.overwrite)
     require_file(options.dump_problem, "--dump_problem", output_dir)
+    require_unread(options.dump_problem, "--dump_problem", options.problem.files_read)
     require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
     return output_dir
 

@@ -32,11 +32,11 @@ _THEN = {
     ),
     "workers": (
         ", which starts worker processes and keeps variables on them;",
-        "they end with your program; tf.saved_model.load alone finds no such devices",
+        "they end with your program; tf.saved_model.load alone finds none",
     ),
     "connection": (
         " in a process that is connected to the tasks;",
-        "how: tfplace/docs/multiple_hosts.md; without, TensorFlow finds no such devices",
+        "how: tfplace/docs/multiple_hosts.md; without, there are no such devices",
     ),
 }
 STYLE_OF_VERDICT = {"placed": "bold green", "kept_single": "bold yellow", "kept_given": "bold"}
@@ -165,8 +165,9 @@ def _by_devices(report: Report) -> Table:
     single = report.baselines["single"].step_seconds
     for row in report.by_devices:
         name = f"{row.max_devices} device{'s' if row.max_devices > 1 else ''}"
-        seconds = seconds_text(row.step_seconds) if row.step_seconds else "none found"
-        moved = f"{row.transfers:,}" if row.step_seconds else "-"
+        is_found = row.step_seconds is not None
+        seconds = seconds_text(row.step_seconds) if is_found else "none found"
+        moved = f"{row.transfers:,}" if is_found else "-"
         rows.add_row(name, seconds, _ratio(row.step_seconds, single), moved)
     return rows
 

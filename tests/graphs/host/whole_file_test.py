@@ -1,9 +1,12 @@
 """Files and directories that are there whole or not at all."""
 
+import os
+import threading
+
 import pytest
 
 from graphs.errors import OutputError
-from graphs.host.whole_file import exchange, write_whole
+from graphs.host.whole_file import exchange, is_stream, write_whole
 
 
 def test_a_file_is_replaced_and_a_failing_writer_leaves_the_old_one(tmp_path):
@@ -27,6 +30,26 @@ def test_a_full_disk_is_told(tmp_path):
     with pytest.raises(OutputError, match="No space left on device; choose another place"):
         write_whole(tmp_path / "file", full)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_one_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "folder").mkdir()
+    target, link = tmp_path / "folder" / "file", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    write_whole(link, lambda file: file.write(b"new"))
+    assert link.is_symlink() and target.read_bytes() == b"new"
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    write_whole(pipe, lambda file: file.write(b"text"))
+    reader.join()
+    assert read == [b"text"] and is_stream(pipe)
+    assert [p.name for p in tmp_path.iterdir()] == ["pipe"]
 
 
 def test_two_directories_swap_their_names(tmp_path):

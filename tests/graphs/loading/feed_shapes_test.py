@@ -53,6 +53,8 @@ def test_arrays_to_feed_tell_their_shapes():
     assert feeds.specs[0].shape == (7, 3) and feeds.guessed == ()
     told = dataclasses.replace(options, input_shape={"x": (5, 3)})
     assert _find(lambda: _placeholder(None, 3), told).specs[0].shape == (5, 3)
+    with pytest.raises(FeedError, match=r"batch_size 5: --feed or .* says otherwise, x \[7,3\]"):
+        _find(lambda: _placeholder(None, 3), dataclasses.replace(options, batch_size=5))
     wrong = LoadOptions(fed_shape={"x": (7, 4), "y": (2,)})  # which read_feeds tells
     assert _find(lambda: _placeholder(None, 3), wrong).specs[0].shape == (32, 3)
 

@@ -30,3 +30,11 @@ def test_numbers_of_any_kind_and_lists_are_words():
 def test_what_no_word_could_say_is_told(given, said):
     with pytest.raises(UsageError, match=said), flag_values("optimize", ["m.pb"], given):
         pass
+
+
+def test_a_command_that_there_is_not_is_told_with_what_was_meant():
+    with (
+        pytest.raises(UsageError, match=r"there is no command 'benhc'; did you mean 'bench'\?"),
+        flag_values("benhc", [], {}),
+    ):
+        pass

@@ -78,3 +78,17 @@ def test_other_reasons_are_told_as_they_are() -> None:
     problem = build_problem([Op("a", (1.0, np.inf))])
     message = why_nothing_fits([_candidate(problem, "given", [1])], problem)
     assert "given: op 'a' (Op) has no kernel on /device:GPU:0" in message
+
+
+def test_more_devices_are_no_help_to_one_op_that_fits_none() -> None:
+    ops = [Op("weights", outputs=(0,), persistent=9 * KIB), Op("use", inputs=("weights:0",))]
+    problem = build_problem(ops, Machine(2, memory=7 * KIB))
+    candidates = [_candidate(problem, "single", [1, 1])]
+    message = why_nothing_fits(candidates, problem)
+    assert "such devices" not in message
+    assert message.endswith(
+        "use a smaller model (variables and constants alone take 9 KiB, which no batch size "
+        "changes), or 9 KiB of memory on /device:GPU:0"
+    )
+    of_arrays = why_nothing_fits(candidates, problem, is_model=False)
+    assert of_arrays.endswith("minus memory_reserve (0); use 9 KiB of memory on /device:GPU:0")

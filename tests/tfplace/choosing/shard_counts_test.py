@@ -48,6 +48,7 @@ def test_what_lies_beyond_a_hopeless_number_is_not_tried():
     assert "4 " in why_not(8, {1: 1.0, 4: 1.3})
     assert why_not(8, {1: 1.0, 4: 1.2}) == ""
     assert why_not(8, {1: 1.0, 4: 0.3}) == ""
+    assert why_not(8, {1: 0.0}, (), {8: 1.0}) == "not tried: with 1 a step takes no time"
 
 
 def test_what_lies_between_is_not_tried_where_splitting_loses_or_hardly_matters():

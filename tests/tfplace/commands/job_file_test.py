@@ -2,7 +2,7 @@
 
 import pytest
 
-from graphs.errors import UsageError
+from graphs.errors import JobsError, UsageError
 from tfplace.commands.job_file import JobFile, job_limits
 from tfplace.commands.parse import parse
 from tfplace.runs.executors.program import ProcessLimits
@@ -159,8 +159,8 @@ def test_the_fingerprint_changes_with_what_comes_out_not_with_limits_or_places_i
 
 
 @pytest.mark.parametrize(("text", "found"), [("# nothing\n", "found none"), (None, "No such file")])
-def test_no_jobs_are_a_usage_error(read, tmp_path, text, found):
-    with pytest.raises(UsageError, match=found):
+def test_no_jobs_are_bad_input(read, tmp_path, text, found):
+    with pytest.raises(JobsError, match=found):
         if text is None:
             JobFile("nowhere.txt", "out", NO_LIMITS).read()
         read(text)

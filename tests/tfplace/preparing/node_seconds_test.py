@@ -56,6 +56,13 @@ def test_ops_shrink_where_tracing_slowed_them() -> None:
     assert (found.overhead_seconds, found.wall_time_coverage) == (0.0, 1.0)
 
 
+def test_rows_stand_for_themselves_where_an_empty_step_seemed_to_take_longer() -> None:
+    """As on a machine that another program took meanwhile: no op is free for that."""
+    found = traced_nodes(_run([STEP], *AS_WRITTEN, wall=7.0, dispatch=8.0), NODES, ALONE, HERE)
+    np.testing.assert_allclose(found.seconds, [1.0, 3.0, 1.0, 1.0])
+    assert (found.overhead_seconds, found.wall_time_coverage) == (0.0, 1.0)
+
+
 def test_an_op_that_runs_in_one_step_of_four_costs_a_quarter() -> None:
     without = _trace(("a", HERE, 0, 1), ("b", HERE, 1, 4), ("c", HERE, 4, 6))
     traces = [STEP, without, without, without]

@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from graphs.errors import OutputError
 from graphs.op_graph import IntArray
 from tfplace.output_paths import default_output_dir
 from tfplace.preparing.options import OptimizeOptions
@@ -67,11 +68,15 @@ class SearchLog(Progress):
           shown: the other progress; it is told everything, too.
           hparams: {name: value}.
           clock: seconds; for tests.
+
+        Raises:
+          OutputError: it can't be written, as on a full disk; so does all that writes to it.
         """
         self.folder = folder
         self._shown = shown
         self._clock = clock
-        self._writer = tf.summary.create_file_writer(folder)
+        with self._told():
+            self._writer = tf.summary.create_file_writer(folder)
         self._last_written = -math.inf
         self._written: SearchMoment | None = None
         self._latest: SearchMoment | None = None
@@ -114,13 +119,14 @@ class SearchLog(Progress):
         graph = placed_graph(
             prepared.flat, prepared.built.op_of_node, device_of_op, prepared.problem.device_names
         )
-        with self._writer.as_default():
+        with self._told(), self._writer.as_default():
             tf.summary.graph(graph)
         if self._hparams_plugin is not None:
             from tensorboard.plugins.hparams.api_pb2 import STATUS_SUCCESS
 
             self._write(self._hparams_plugin.session_end_pb(STATUS_SUCCESS), trials)
-        self._writer.close()
+        with self._told():
+            self._writer.close()
 
     def _write_row(self) -> None:
         moment = self._latest
@@ -130,8 +136,20 @@ class SearchLog(Progress):
         self._written, self._last_written = moment, self._clock()
 
     def _write(self, summary: Any, step: int) -> None:
-        with self._writer.as_default():
+        with self._told(), self._writer.as_default():
             tf.summary.experimental.write_raw_pb(summary.SerializeToString(), step)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """Turns TensorFlow's error of a file into ours."""
+        try:
+            yield
+        except tf.errors.OpError as error:
+            why = error.message.strip().splitlines()[-1]
+            raise OutputError(
+                f"writing --logdir: TensorFlow can't write events to {self.folder} ({why}); make "
+                "room there, or choose another place"
+            ) from None
 
 
 def _hparams_plugin() -> ModuleType | None:

@@ -8,6 +8,7 @@ import time
 import pytest
 import tensorflow as tf
 
+from graphs.errors import OutputError
 from tests.builders import chain
 from tests.tfplace.report.made_up import made_up
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
@@ -43,6 +44,12 @@ def test_shares_and_rates_are_since_the_row_before():
     }
     again = row_of(second, second)
     assert again["search/infeasible_share"] is None and again["search/trials_per_second"] is None
+
+
+def test_a_place_that_can_not_be_written_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="writing --logdir: TensorFlow can't write events to"):
+        SearchLog(str(tmp_path / "file" / "run"), Progress(), {})
 
 
 def test_rows_are_few_and_the_last_is_among_them(tmp_path):

@@ -105,7 +105,7 @@ def test_the_command_prints_and_ends_as_its_jobs_did(tmp_path, monkeypatch, caps
     )
     assert max(map(len, captured.out.splitlines())) <= 80
     assert "line-1  failed" in captured.out and "written   o/summary.json" in captured.out
-    assert main(["batch", "nowhere"]) == 1
+    assert main(["batch", "nowhere"]) == 2
     assert "reading the jobs in nowhere: No such file" in capsys.readouterr().err
-    assert main(["batch", "."]) == 1
+    assert main(["batch", "."]) == 2
     assert "reading the jobs in .: Is a directory" in capsys.readouterr().err
