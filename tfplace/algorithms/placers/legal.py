@@ -56,11 +56,11 @@ def legal(problem: Problem, wanted: IntArray) -> IntArray:
     """
     allowed = problem.allowed()
     placed = _united(problem, np.asarray(wanted, dtype=np.int32), allowed)
-    order = fallback_order(problem)
-    choices = order[placed]
-    possible = np.take_along_axis(allowed, choices, axis=1)
-    first = np.argmax(possible, axis=1)
-    return choices[np.arange(len(placed)), first].astype(np.int32)
+    elsewhere = np.flatnonzero(~allowed[np.arange(len(placed)), placed])
+    choices = fallback_order(problem)[placed[elsewhere]]
+    first = np.argmax(np.take_along_axis(allowed[elsewhere], choices, axis=1), axis=1)
+    placed[elsewhere] = choices[np.arange(len(elsewhere)), first]
+    return placed
 
 
 def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
