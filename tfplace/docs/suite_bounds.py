@@ -47,7 +47,7 @@ def bound_of(model: str, cluster: str, description: Mapping[str, Any] | None = N
         most = len(working_devices(whole.problem))
         for count in (each for each in shard_counts(most) if each <= most):
             split = dataclasses.replace(options, num_shards=count)
-            read = prepare(split, trace=False, unsplit=whole)
+            read = prepare(split, trace=False, earlier=whole)
             assert read.split is not None
             steps[count], batch = read.problem, read.split.decisions.batch
     return {
