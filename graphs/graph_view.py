@@ -65,14 +65,19 @@ class GraphView:
         for fetch in fetches:
             if op_of(fetch) not in self.nodes:
                 self.check_tensor(fetch, "fetch")
-        number_of = dict(zip(self._names, range(len(self._names)), strict=True))
+        number_of, producer, first = self._reads
         cut = {number_of[name] for name in fed if name in number_of}
-        producer, first = self._edges.producer.tolist(), self._edges.first.tolist()
         found = reached(
             (number_of[op_of(fetch)] for fetch in fetches),
             lambda op: () if op in cut else producer[first[op] : first[op + 1]],
         )
         return dict.fromkeys(self._names[op] for op in found)
+
+    @functools.cached_property
+    def _reads(self) -> tuple[Mapping[str, int], Sequence[int], Sequence[int]]:
+        """{op: its number}, what all ops read, one after another, and where that of each begins."""
+        numbers = {name: number for number, name in enumerate(self._names)}
+        return numbers, self._edges.producer.tolist(), self._edges.first.tolist()
 
     def descendants(self, ops: Iterable[str]) -> set[str]:
         """`ops` and everything that uses or waits for them, directly or not."""

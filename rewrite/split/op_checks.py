@@ -15,7 +15,7 @@ from rewrite.split.meanings import Meaning
 from rewrite.split.op_case import of_shard
 from rewrite.split.op_view import Split
 from rewrite.split.prove_bodies import BodyProver
-from rewrite.split.same_op import Wanted, require_same_op, same_array, wanted_of
+from rewrite.split.same_op import Wanted, beside, require_same_op, same_array, wanted_of
 from rewrite.split.states import SUM, WHOLE, State
 from rewrite.split.step_reading import StepReading
 
@@ -34,8 +34,9 @@ class OpChecks:
         if name in reading.stands_in:
             self._shape(node)
         elif name not in reading.copies:
-            self._same(reading.nodes[name], wanted_of(node, None), None)
-            for old, new in zip(data_inputs(node), data_inputs(reading.nodes[name]), strict=True):
+            here, wanted = reading.nodes[name], wanted_of(node, None)
+            self._same(here, wanted, None)
+            for old, new in zip(wanted.inputs, data_inputs(here), strict=True):
                 self._reads(name, new, tensor_of(old), WHOLE, None)
         else:
             answer = self._decisions.answer_of_op[name]
@@ -45,7 +46,7 @@ class OpChecks:
             if name in reading.nodes:
                 self._same(reading.nodes[name], wanted_of(node, None), None)
             wanted = wanted_of(node, answer)
-            tensors = [tensor_of(old) for old in data_inputs(node)]
+            tensors = [tensor_of(old) for old in wanted.inputs]
             for shard, copy in enumerate(reading.copies[name]):
                 here = reading.nodes[copy]
                 self._same(here, wanted, shard)
@@ -66,17 +67,15 @@ class OpChecks:
     def _same(self, here: Any, wanted: Wanted, shard: int | None) -> None:
         """The same op type, attributes but for those that were decided, and control edges."""
         require_same_op(here, wanted)
-        names = {name for each in _beside(wanted.node) for name in self._beside(each, shard)}
-        if set(_beside(here)) != names:
+        names = {name for each in wanted.beside for name in self._beside(each, shard)}
+        if set(beside(here)) != names:
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
-        self._waits(wanted.node, here, shard)
+        self._waits(wanted.waits, here, shard)
 
-    def _waits(self, node: Any, here: Any, shard: int | None) -> None:
+    def _waits(self, waits: Sequence[str], here: Any, shard: int | None) -> None:
         """The same control edges, besides those from the assertion that the batch is no refusal."""
-        controls = {name for name in here.input if name.startswith("^")}
-        controls -= {f"^{name}" for name in self._reading.asserts}
-        waits = {name[1:] for name in node.input if name.startswith("^")}
-        if controls != {f"^{op}" for wait in waits for op in self._ops_for(wait, shard)}:
+        controls = {name[1:] for name in here.input if name[:1] == "^"} - self._reading.asserts
+        if controls != {op for wait in waits for op in self._ops_for(wait, shard)}:
             raise RewriteError(f"reading {here.name!r} of the split step: it waits for other ops")
 
     def _beside(self, name: str, shard: int | None) -> list[str]:
@@ -153,7 +152,8 @@ class OpChecks:
 
     def _shape(self, node: Any) -> None:
         """What stands for an op that asks for a shape says the unsplit tensor's, as late as it."""
-        self._waits(node, self._reading.nodes[self._reading.stands_in[node.name][0]], None)
+        here = self._reading.nodes[self._reading.stands_in[node.name][0]]
+        self._waits([name[1:] for name in node.input if name.startswith("^")], here, None)
         for index, name in enumerate(self._reading.stands_in[node.name]):
             wanted = self._decisions.values.value(f"{node.name}:{index}")
             found = self._reading.said(name)
@@ -168,9 +168,3 @@ _READS = frozenset(
     "StatefulPartitionedCall".split()
 )
 """Ops that TensorFlow calls stateful, and that may run more than once."""
-
-
-def _beside(node: Any) -> list[str]:
-    """The ops that a node has to lie beside."""
-    wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
-    return [each.decode().removeprefix("loc:@") for each in wishes]

@@ -52,8 +52,9 @@ class BodyProver:
           answer: what was decided of it.
           shard: whose copy it is.
         """
-        has_numbers = len(data_inputs(here)) > len(data_inputs(node))
-        for key, split in bodies_of(answer).items():
+        bodies = bodies_of(answer)
+        has_numbers = bool(bodies) and len(data_inputs(here)) > len(data_inputs(node))
+        for key, split in bodies.items():
             _require_boundary(node, answer, key, split)
             attribute, _, index = key.partition("/")
             value = here.attr[attribute]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,14 +26,18 @@ class Wanted(NamedTuple):
       answer: what was decided of that; None where it stays as it is.
       attributes: by their names, those of functions left out.
       of_functions: names of the attributes in which copies differ that run functions of their own.
-      num_inputs: how many tensors the unsplit op reads.
+      inputs: the tensors that the unsplit op reads.
+      waits: the ops that it waits for.
+      beside: the ops that it has to lie beside.
     """
 
     node: Any
     answer: Split | None
     attributes: Mapping[str, Any]
     of_functions: Collection[str]
-    num_inputs: int
+    inputs: Sequence[str]
+    waits: Sequence[str]
+    beside: Sequence[str]
 
 
 def wanted_of(node: Any, answer: Split | None) -> Wanted:
@@ -41,7 +45,8 @@ def wanted_of(node: Any, answer: Split | None) -> Wanted:
     own = set() if answer is None else _of_functions(answer)
     attributes = _attributes(node, own)
     attributes.update({} if answer is None else answer.attrs)
-    return Wanted(node, answer, attributes, own, len(data_inputs(node)))
+    waits = [name[1:] for name in node.input if name.startswith("^")]
+    return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
 
 
 def require_same_op(here: Any, wanted: Wanted) -> None:
@@ -49,12 +54,18 @@ def require_same_op(here: Any, wanted: Wanted) -> None:
     found = _attributes(here, wanted.of_functions)
     if here.op != wanted.node.op or not _same_attributes(found, wanted.attributes):
         raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
-    more = len(data_inputs(here)) - wanted.num_inputs
+    more = len(data_inputs(here)) - len(wanted.inputs)
     if more and (more != 1 or not wanted.of_functions):  # functions may read their shard's numbers
         raise RewriteError(f"reading {here.name!r} of the split step: it reads more or less")
     if wanted.of_functions:
         assert wanted.answer is not None
         _require_types(wanted.node, here, wanted.answer, more)
+
+
+def beside(node: Any) -> list[str]:
+    """The ops that a node has to lie beside."""
+    wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
+    return [each.decode().removeprefix("loc:@") for each in wishes]
 
 
 def _attributes(node: Any, without: Collection[str]) -> dict[str, Any]:

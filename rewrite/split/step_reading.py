@@ -61,6 +61,7 @@ class StepReading:
         self.reader = JointReader(self.sizes, self._whole)
         self._value_of: dict[str, Value] = {}  # by what an input of a NodeDef says
         self._said: dict[str, str] = {}
+        self._alone = [frozenset({shard}) for shard in range(len(self.sizes))]
         self.asserts: set[str] = set()
         self._awaited: set[str] = set()
         for node in flat.graph_def.node:
@@ -122,7 +123,7 @@ class StepReading:
         if state == WHOLE:
             return Meaning(tensor)
         weighted = is_mean and isinstance(state, Partial)
-        return Meaning(tensor, state, frozenset({shard}), is_unweighted=weighted)
+        return Meaning(tensor, state, self._alone[shard], is_unweighted=weighted)
 
     def _named(self, op: str, count: int) -> list[str]:
         """The ops that stand for one, each of them for no other."""
