@@ -70,7 +70,7 @@ def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
     if not len(member):
         return wanted.copy()
     # Ops of no time have a small vote, so that groups of them are decided, too.
-    seconds = fastest_seconds(problem, allowed)[member] + 1e-12
+    seconds = fastest_seconds(problem, allowed, member) + 1e-12
     votes = np.zeros((int(group.max()) + 1, problem.num_devices))
     np.add.at(votes, (group[member], wanted[member]), seconds)
     united = wanted.copy()
