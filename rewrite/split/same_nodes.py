@@ -53,14 +53,15 @@ def _is_same(one: Any, other: Any) -> bool:
 
 def _reached(graph_def: Any, fetches: Sequence[str]) -> dict[str, Any]:
     """{op that running the fetches runs: its node}; {"": None} besides where one is missing."""
-    nodes = graph_def.node
+    nodes = list(graph_def.node)
     number_of, edges = {node.name: number for number, node in enumerate(nodes)}, edges_of(nodes)
     producer, first = edges.producer.tolist(), edges.first.tolist()
     ops = reached(
         (number_of.get(op_of(fetch), -1) for fetch in fetches),
         lambda op: producer[first[op] : first[op + 1]] if op >= 0 else (),
     )
-    return {nodes[op].name if op >= 0 else "": nodes[op] if op >= 0 else None for op in ops}
+    there = {nodes[op].name: nodes[op] for op in ops if op >= 0}
+    return there if len(there) == len(ops) else {**there, "": None}
 
 
 def origin(nodes: Mapping[str, Any], tensor: str) -> str:
