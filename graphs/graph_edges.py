@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.names import parse_input
 from graphs.op_graph import LongArray
 
@@ -50,6 +51,27 @@ def edges_between(names: Sequence[str], inputs: Sequence[Collection[str]]) -> Gr
     first = np.zeros(len(inputs) + 1, dtype=np.int64)
     np.cumsum([len(each) for each in inputs], out=first[1:])
     return GraphEdges(producer, output - 1, first)
+
+
+def first_come(producer: LongArray, consumer: LongArray, count: int) -> list[int]:
+    """Ops in a topological order: each behind those that could start before it.
+
+    What waits for a cycle is left out.
+
+    Args:
+      producer, consumer: i8[E] of the edges that count.
+      count: of ops.
+    """
+    source, user = np.divmod(np.unique(producer * count + consumer), max(count, 1))
+    first_user, users = row_starts(source, count).tolist(), user.tolist()
+    waiting = np.bincount(user, minlength=count).tolist()
+    ready = [op for op in range(count) if not waiting[op]]
+    for op in ready:
+        for each in users[first_user[op] : first_user[op + 1]]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                ready.append(each)
+    return ready
 
 
 class _Codes(dict[str, int]):

@@ -26,11 +26,10 @@ from graphs.building.conditionals import boundary_names, branches_of
 from graphs.building.frames import frame_units
 from graphs.building.open_calls import CallOpener
 from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode, no_op
-from graphs.compressed_rows import row_starts
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of, reached_functions
-from graphs.graph_edges import edges_between
+from graphs.graph_edges import edges_between, first_come
 from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
 from graphs.source_model import TensorSpec
@@ -291,23 +290,14 @@ class _Linker:
         kinds = [raw.node.op for raw in raw_nodes.values()]
         goes_round = np.array([kind in op_types.NEXT_ITERATION for kind in kinds], dtype=bool)
         counts = (edges.producer >= 0) & ~goes_round[edges.producer]
-        pairs = np.unique((edges.producer * count + edges.consumer)[counts])
-        producer, user = np.divmod(pairs, max(count, 1))
-        first_user, users = row_starts(producer, count).tolist(), user.tolist()
-        waiting = np.bincount(user, minlength=count).tolist()
-        ready = [number for number in range(count) if not waiting[number]]
-        for number in ready:
-            for each in users[first_user[number] : first_user[number + 1]]:
-                waiting[each] -= 1
-                if not waiting[each]:
-                    ready.append(each)
-        if len(ready) < count:
-            stuck = next(name for name, left in zip(names, waiting, strict=True) if left)
+        ordered = first_come(edges.producer[counts], edges.consumer[counts], count)
+        if len(ordered) < count:
+            stuck = min({*range(count)} - {*ordered})
             raise ModelError(
-                f"reading the graph: op {stuck!r} is part of a cycle that is no loop; a graph "
-                "must run from its inputs to its fetches, save the model again"
+                f"reading the graph: op {names[stuck]!r} is part of a cycle that is no loop; a "
+                "graph must run from its inputs to its fetches, save the model again"
             )
-        return [names[number] for number in ready]
+        return [names[number] for number in ordered]
 
 
 def _pruned(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:

@@ -1,8 +1,9 @@
 """Inputs of ops as arrays."""
 
+import numpy as np
 from tensorflow.core.framework import graph_pb2
 
-from graphs.graph_edges import edges_of
+from graphs.graph_edges import edges_of, first_come
 
 
 def test_inputs_become_arrays_in_their_order():
@@ -30,3 +31,10 @@ def test_what_no_op_makes_has_no_producer():
     graph.node.add(name="a", op="AddN", input=[*odd, "a"])
     assert edges_of(graph.node).producer.tolist() == [-1] * len(odd) + [0]
     assert edges_of([]).producer.tolist() == [] and edges_of([]).first.tolist() == [0]
+
+
+def test_ops_come_as_soon_as_all_that_they_wait_for():
+    producer, consumer = np.array([3, 3, 0, 1, 1]), np.array([0, 2, 1, 4, 4])
+    assert first_come(producer, consumer, 5) == [3, 0, 2, 1, 4]
+    in_circles = np.array([0, 1, 2]), np.array([1, 0, 3])  # 2 and 3 wait for none of them
+    assert first_come(*in_circles, 4) == [2, 3]
