@@ -7,7 +7,7 @@ import numpy as np
 from graphs.op_graph import IntArray, LongArray
 
 
-def row_starts(owners: IntArray, size: int) -> LongArray:
+def row_starts(owners: IntArray | LongArray, size: int) -> LongArray:
     """i8[size+1]: where each owner's items begin among items that are sorted by owner.
 
     Args:

@@ -6,10 +6,13 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphs import op_types
 from graphs.building.op_outputs import num_outputs
 from graphs.errors import FetchError, ModelError
 from graphs.function_library import library_of
+from graphs.graph_edges import edges_of
 from graphs.host.did_you_mean import nearest
 from graphs.names import op_of, source_of
 from graphs.reached import reached
@@ -28,21 +31,24 @@ class GraphView:
                 "reading the graph: two ops have the same name; names must be unique, "
                 "save the model again"
             )
-        for node in graph_def.node:
-            for name in node.input:
-                if op_of(name) not in self.nodes:
-                    raise ModelError(
-                        f"reading the graph: op {node.name!r} uses {name!r}, which is not "
-                        "defined; the model is damaged or was cut, save it again"
-                    )
+        self._names = list(self.nodes)
+        self._edges = edges = edges_of(graph_def.node)
+        for edge in np.flatnonzero(edges.producer < 0)[:1].tolist():
+            node = graph_def.node[edges.consumer[edge]]
+            name = node.input[edge - edges.first[edges.consumer[edge]]]
+            raise ModelError(
+                f"reading the graph: op {node.name!r} uses {name!r}, which is not "
+                "defined; the model is damaged or was cut, save it again"
+            )
 
     @functools.cached_property
     def users(self) -> Mapping[str, Sequence[str]]:
         """{op: the ops that use one of its outputs or wait for it}."""
         users: dict[str, list[str]] = {name: [] for name in self.nodes}
-        for node in self.graph_def.node:
-            for source in dict.fromkeys(op_of(name) for name in node.input):
-                users[source].append(node.name)
+        pairs = self._edges.producer * len(self._names) + self._edges.consumer
+        for pair in np.unique(pairs).tolist():
+            producer, consumer = divmod(pair, len(self._names))
+            users[self._names[producer]].append(self._names[consumer])
         return users
 
     def ancestors(self, fetches: Iterable[str], fed: Collection[str] = ()) -> dict[str, None]:
@@ -59,10 +65,19 @@ class GraphView:
         for fetch in fetches:
             if op_of(fetch) not in self.nodes:
                 self.check_tensor(fetch, "fetch")
-        return reached(
-            map(op_of, fetches),
-            lambda name: () if name in fed else map(op_of, self.nodes[name].input),
+        number_of, producer, first = self._reads
+        cut = {number_of[name] for name in fed if name in number_of}
+        found = reached(
+            (number_of[op_of(fetch)] for fetch in fetches),
+            lambda op: () if op in cut else producer[first[op] : first[op + 1]],
         )
+        return dict.fromkeys(self._names[op] for op in found)
+
+    @functools.cached_property
+    def _reads(self) -> tuple[Mapping[str, int], Sequence[int], Sequence[int]]:
+        """{op: its number}, what all ops read, one after another, and where that of each begins."""
+        numbers = {name: number for number, name in enumerate(self._names)}
+        return numbers, self._edges.producer.tolist(), self._edges.first.tolist()
 
     def descendants(self, ops: Iterable[str]) -> set[str]:
         """`ops` and everything that uses or waits for them, directly or not."""

@@ -70,7 +70,7 @@ def same_imported(given: Any, placed: Any) -> None:
             raise RewriteError(f"comparing with the graph as it came: {node.name!r} is missing")
         if (
             calls.get(found.op, found.op) != calls.get(node.op, node.op)
-            or _edges(found) != _edges(node)
+            or (found.input != node.input and _edges(found) != _edges(node))
             or any(
                 not _same_attribute(node.attr[key], found.attr[key], calls)
                 for key in node.attr

@@ -176,8 +176,9 @@ def _write_saved_model(saved_model: Any, made: Path) -> None:
     """Writes saved_model.pb; text and chunked models become binary ones."""
     path = made / SAVED_MODEL_FILES[0]
     advice = "keep weights as variables instead of constants"
-    path.write_bytes(serialized(saved_model, f"writing {path.name}", advice))
-    if sniff(made).proto != saved_model:  # a file system may fail without saying so
+    content = serialized(saved_model, f"writing {path.name}", advice)
+    path.write_bytes(content)
+    if path.read_bytes() != content:  # a file system may fail without saying so
         raise OutputError(
             f"reading back {str(path)!r}: it is not what was written; check the disk, or give "
             "another --output_dir"

@@ -12,8 +12,12 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from graphs import op_types
 from graphs.building.same_shapes import first_of_shapes, without_same
+from graphs.compressed_rows import row_starts
+from graphs.graph_edges import edges_of
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
 from graphs.reached import reached
@@ -96,21 +100,19 @@ def import_order(nodes: Sequence[Any]) -> list[int] | None:
     Returns:
       Indices of nodes; None where loops of TensorFlow 1 go round, or inputs are missing.
     """
-    index = {node.name: number for number, node in enumerate(nodes)}
-    users: dict[int, list[int]] = {}
-    waiting = [len(node.input) for node in nodes]
-    for number, node in enumerate(nodes):
-        sources = [index.get(op_of(name.removeprefix("^"))) for name in node.input]
-        if node.op in op_types.NEXT_ITERATION or None in sources:
-            return None
-        for source in sources:
-            users.setdefault(source or 0, []).append(number)
+    edges = edges_of(nodes)
+    if (edges.producer < 0).any() or any(node.op in op_types.NEXT_ITERATION for node in nodes):
+        return None
+    by_producer = np.argsort(edges.producer, kind="stable")
+    users = edges.consumer[by_producer].tolist()
+    first_user = row_starts(edges.producer, len(nodes)).tolist()
+    waiting = np.diff(edges.first).tolist()
     ready = [number for number, count in enumerate(waiting) if not count]
     order = []
     while ready:
         number = heapq.heappop(ready)
         order.append(number)
-        for user in users.pop(number, ()):
+        for user in users[first_user[number] : first_user[number + 1]]:
             waiting[user] -= 1
             if not waiting[user]:
                 heapq.heappush(ready, user)

@@ -7,18 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
+from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
 from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
+from graphs.graph_edges import GraphEdges, edges_between
+from graphs.op_graph import SHAPE_DIMS, IntArray, LongArray, OpGraph
 
 _AFTER_ALL_OUTPUTS = 1 << 30  # sorts an op's control tensor behind its outputs
-_MAX_DIM = 2**31 - 1
+
+BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,18 +54,13 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     op_of_node = _ops(flat, nodes, edges)
     num_ops = int(op_of_node.max()) + 1 if len(op_of_node) else 0
     names, types = _names_and_types(flat, nodes, op_of_node, num_ops)
-    tensors = _tensors(nodes, properties, op_of_node, edges)
+    outputs = outputs_of(nodes, properties)
+    tensors = _tensors(outputs, op_of_node, edges)
     persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
     moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)
-    index = {node.name: i for i, node in enumerate(nodes)}
-    pairs = [
-        (index[a], index[b])
-        for a, b in colocation_pairs(nodes, properties.dtype_of)
-        if a in index and b in index
-    ]
-    pairs += _same_node_pairs(flat.origins)
+    pairs = [*colocation_pairs(nodes, edges, outputs), *_same_node_pairs(flat.origins)]
     first, second = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     use_tensor, use_op = _distinct_uses(tensors, op_of_node, edges)
     graph = OpGraph(
@@ -82,21 +81,6 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Edges:
-    """Edges between nodes.
-
-    Attributes:
-      producer: i8[E] index of the node that makes the tensor.
-      output: i8[E] which of its outputs; -1 for a control edge.
-      consumer: i8[E] index of the node that uses it.
-    """
-
-    producer: np.ndarray
-    output: np.ndarray
-    consumer: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
 class _Tensors:
     """The T tensors that leave their op, sorted by op, node and output.
 
@@ -107,33 +91,32 @@ class _Tensors:
       output: i4[T] which of its outputs; -1 for control.
       num_bytes: i8[T].
       shape: i4[T, 4] as OpGraph.tensor_shape.
-      row_of: {(node, output): index of the tensor}; (op, -1) for the op's control tensor.
+      row_of_output: i8[outputs of all nodes] index of the tensor that an output is.
+      control_row: i8[N] index of each op's control tensor.
     """
 
-    node: np.ndarray
+    node: LongArray
     output: IntArray
-    num_bytes: np.ndarray
+    num_bytes: LongArray
     shape: IntArray
-    row_of: dict[tuple[int, int], int]
+    first_output: LongArray
+    row_of_output: LongArray
+    control_row: LongArray
 
 
-def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> _Edges:
-    index = {node.name: i for i, node in enumerate(nodes)}
-    producer, output, consumer = [], [], []
-    for i, node in enumerate(nodes):
-        for source in (*node.input, *(f"^{name}" for name in after_of_node.get(node.name, ()))):
-            if source.startswith("^"):
-                name, position = source[1:], -1
-            else:
-                name, _, text = source.partition(":")
-                position = int(text or 0)
-            producer.append(index[name])
-            output.append(position)
-            consumer.append(i)
-    return _Edges(*(np.array(x, dtype=np.int64) for x in (producer, output, consumer)))
+def _edges(nodes: Sequence[Any], after_of_node: Mapping[str, Sequence[str]]) -> GraphEdges:
+    names = [node.name for node in nodes]
+    after = {name: [f"^{op}" for op in before] for name, before in after_of_node.items()}
+    return edges_between(
+        names,
+        [
+            [*node.input, *after[name]] if name in after else node.input
+            for name, node in zip(names, nodes, strict=True)
+        ],
+    )
 
 
-def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
+def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: GraphEdges) -> IntArray:
     """i4[nodes]: the op of each node in topological order; a unit, and cycles with it, are one."""
     count = len(nodes)
     label = np.arange(count)
@@ -156,7 +139,7 @@ def _ops(flat: FlatGraph, nodes: Sequence[Any], edges: _Edges) -> IntArray:
     return inverse.astype(np.int32)
 
 
-def _topological_labels(label: np.ndarray, edges: _Edges) -> np.ndarray:
+def _topological_labels(label: np.ndarray, edges: GraphEdges) -> np.ndarray:
     """Renames labels so that ascending labels are a topological order of the contracted graph."""
     size = int(label.max()) + 1
     source, target = label[edges.producer], label[edges.consumer]
@@ -189,59 +172,63 @@ def _names_and_types(
     return tuple(names), tuple(types)
 
 
-def _tensors(
-    nodes: Sequence[Any], properties: TensorProperties, op_of_node: IntArray, edges: _Edges
-) -> _Tensors:
-    leaves = op_of_node[edges.producer] != op_of_node[edges.consumer]
-    used = set(zip(edges.producer[leaves].tolist(), edges.output[leaves].tolist(), strict=True))
-    is_single = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
-    ops = op_of_node.tolist()
-    rows: list[tuple[int, int, int, int]] = []
-    control_node_of_op: dict[int, int] = {}
-    for i, node in enumerate(nodes):
-        for output, num_bytes in enumerate(properties.bytes_of.get(node.name, ())):
-            if is_single[i] or (i, output) in used:
-                rows.append((ops[i], i, output, num_bytes))
-        if (i, -1) in used:
-            control_node_of_op.setdefault(ops[i], i)
-    rows += [(op, i, _AFTER_ALL_OUTPUTS, 0) for op, i in control_node_of_op.items()]
-    rows.sort()
-    row_of_tensor: dict[tuple[int, int], int] = {}
-    shapes = np.full((len(rows), SHAPE_DIMS), -1, dtype=np.int32)
-    for row, (op, i, output, _) in enumerate(rows):
-        if output == _AFTER_ALL_OUTPUTS:
-            row_of_tensor[op, -1] = row
-            continue
-        row_of_tensor[i, output] = row
-        dims = properties.shape_of[nodes[i].name][output]
-        if dims is not None:
-            kept = [min(size, _MAX_DIM) for size in dims[:SHAPE_DIMS]]
-            shapes[row, : len(kept)] = kept
-    table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-    output_index = np.where(table[:, 2] == _AFTER_ALL_OUTPUTS, -1, table[:, 2])
-    return _Tensors(table[:, 1], output_index.astype(np.int32), table[:, 3], shapes, row_of_tensor)
+def _tensors(outputs: NodeOutputs, op_of_node: IntArray, edges: GraphEdges) -> _Tensors:
+    num_ops, leaves = len(np.bincount(op_of_node)), _leaves_op(op_of_node, edges)
+    is_control, producer = edges.output < 0, edges.producer
+    node, output = outputs.node, outputs.output
+    is_kept = (np.bincount(op_of_node) == 1)[op_of_node][node]
+    used = leaves & ~is_control
+    is_kept[outputs.first[producer[used]] + edges.output[used]] = True
+    kept = np.flatnonzero(is_kept)
+    waited_for = np.unique(producer[leaves & is_control])
+    ops, first = np.unique(op_of_node[waited_for], return_index=True)
+    control = waited_for[first]
+    nodes = np.concatenate([node[kept], control])
+    behind = np.concatenate([output[kept], np.full(len(control), _AFTER_ALL_OUTPUTS)])
+    order = np.lexsort((behind, nodes, op_of_node[nodes]))
+    row = np.empty(len(order), dtype=np.int64)
+    row[order] = np.arange(len(order))
+    row_of_output = np.full(len(node), -1, dtype=np.int64)
+    row_of_output[kept] = row[: len(kept)]
+    control_row = np.full(num_ops, -1, dtype=np.int64)
+    control_row[ops] = row[len(kept) :]
+    is_data = order < len(kept)
+    num_bytes = np.zeros(len(order), dtype=np.int64)
+    num_bytes[is_data] = outputs.num_bytes[kept[order[is_data]]]
+    shape = np.full((len(order), SHAPE_DIMS), -1, dtype=np.int32)
+    shape[is_data] = outputs.shape[kept[order[is_data]]]
+    return _Tensors(
+        nodes[order],
+        np.where(is_data, behind[order], -1).astype(np.int32),
+        num_bytes,
+        shape,
+        outputs.first,
+        row_of_output,
+        control_row,
+    )
+
+
+def _leaves_op(op_of_node: IntArray, edges: GraphEdges) -> BoolArray:
+    """bool[E]: whether an edge leads to another op."""
+    return op_of_node[edges.producer] != op_of_node[edges.consumer]
 
 
 def _distinct_uses(
-    tensors: _Tensors, op_of_node: IntArray, edges: _Edges
+    tensors: _Tensors, op_of_node: IntArray, edges: GraphEdges
 ) -> tuple[IntArray, IntArray]:
     """Tensor i4[U] and op i4[U] of each use; a control edge beside a tensor edge is left out."""
-    uses: set[tuple[int, int]] = set()
-    linked: set[tuple[int, int]] = set()
-    triples = list(
-        zip(edges.producer.tolist(), edges.output.tolist(), edges.consumer.tolist(), strict=True)
-    )
-    ops = op_of_node.tolist()
-    for producer, output, consumer in triples:
-        if output >= 0 and ops[producer] != ops[consumer]:
-            uses.add((tensors.row_of[producer, output], ops[consumer]))
-            linked.add((ops[producer], ops[consumer]))
-    for producer, output, consumer in triples:
-        pair = (ops[producer], ops[consumer])
-        if output < 0 and pair[0] != pair[1] and pair not in linked:
-            uses.add((tensors.row_of[ops[producer], -1], ops[consumer]))
-    ordered = np.array(sorted(uses), dtype=np.int32).reshape(-1, 2)
-    return np.ascontiguousarray(ordered[:, 0]), np.ascontiguousarray(ordered[:, 1])
+    num_ops = len(tensors.control_row)
+    leaves, is_control = _leaves_op(op_of_node, edges), edges.output < 0
+    source, user = op_of_node[edges.producer].astype(np.int64), op_of_node[edges.consumer]
+    linked = source * num_ops + user
+    data = np.flatnonzero(leaves & ~is_control)
+    waits = np.flatnonzero(leaves & is_control)
+    waits = waits[~np.isin(linked[waits], linked[data])]
+    output = tensors.first_output[edges.producer[data]] + edges.output[data]
+    tensor = np.concatenate([tensors.row_of_output[output], tensors.control_row[source[waits]]])
+    uses = np.unique(tensor * num_ops + np.concatenate([user[data], user[waits]]))
+    use_tensor, use_op = np.divmod(uses, max(num_ops, 1))
+    return use_tensor.astype(np.int32), use_op.astype(np.int32)
 
 
 def _persistent_bytes(
@@ -253,13 +240,15 @@ def _persistent_bytes(
     keeps a constant's tensor in its kernel for as long as the session lives.
     """
     persistent = np.zeros(num_ops, dtype=np.int64)
-    for op, node in zip(op_of_node, nodes, strict=True):
-        if node.op in op_types.VARIABLES_AND_TEMPORARY:
-            persistent[op] += _declared_bytes(node)
-        elif node.op == "Const":
-            persistent[op] += sum(properties.bytes_of.get(node.name, ()))
+    types = [node.op for node in nodes]
+    for number, op_type in enumerate(types):
+        if op_type in op_types.VARIABLES_AND_TEMPORARY:
+            persistent[op_of_node[number]] += _declared_bytes(nodes[number])
+        elif op_type == "Const":
+            sizes = properties.bytes_of.get(nodes[number].name, ())
+            persistent[op_of_node[number]] += sum(sizes)
     aliases = op_types.ALIASES | op_types.VARIABLES_AND_TEMPORARY | {"Const"}
-    return persistent, np.array([node.op in aliases for node in nodes], dtype=bool)
+    return persistent, np.array([op_type in aliases for op_type in types], dtype=bool)
 
 
 def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:

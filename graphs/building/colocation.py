@@ -17,13 +17,15 @@ for resource variables; therefore the groups are derived here.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
+from graphs.building.node_outputs import NodeOutputs
+from graphs.graph_edges import GraphEdges
 from graphs.op_graph import IntArray
 
 _MAKE_OR_TAKE_OPTIONALS = frozenset(
@@ -32,32 +34,37 @@ _MAKE_OR_TAKE_OPTIONALS = frozenset(
 
 
 def colocation_pairs(
-    nodes: Sequence[Any], dtype_of: Mapping[str, Sequence[str]]
-) -> list[tuple[str, str]]:
-    """Pairs of node names that must share a device.
+    nodes: Sequence[Any], edges: GraphEdges, outputs: NodeOutputs
+) -> list[tuple[int, int]]:
+    """Pairs of nodes, by their index, that must share a device.
 
     Args:
       nodes: NodeDefs of a flat graph.
-      dtype_of: {node: dtype of each output}; "resource" marks handles.
+      edges: between them.
+      outputs: theirs; the dtype "resource" marks handles.
     """
-    type_of = {node.name: node.op for node in nodes}
+    index = {node.name: number for number, node in enumerate(nodes)}
     pairs = []
-    for node in nodes:
+    for number, node in enumerate(nodes):
         for value in node.attr["_class"].list.s if "_class" in node.attr else ():
-            pairs.append((value.decode(errors="replace").removeprefix("loc:@"), node.name))
-        references = _reference_inputs(node.op)
-        for position, source in enumerate(node.input):
-            if source.startswith("^"):
-                break
-            producer, _, index = source.partition(":")
-            dtypes = dtype_of.get(producer, ())
-            output = int(index or 0)
-            dtype = dtypes[output] if output < len(dtypes) else ""
-            ends = {node.op, type_of.get(producer, "")}
-            is_optional = dtype == "variant" and not _MAKE_OR_TAKE_OPTIONALS.isdisjoint(ends)
-            if dtype == "resource" or is_optional or position in references:
-                pairs.append((producer, node.name))
-    return pairs
+            beside = value.decode(errors="replace").removeprefix("loc:@")
+            if beside in index:
+                pairs.append((index[beside], number))
+    types = [node.op for node in nodes]
+    has_optionals = np.array([op_type in _MAKE_OR_TAKE_OPTIONALS for op_type in types], dtype=bool)
+    producer, consumer = edges.producer, edges.consumer
+    is_data = edges.output >= 0
+    dtype = np.full(len(producer), "", dtype=object)
+    dtype[is_data] = outputs.dtype[outputs.first[producer[is_data]] + edges.output[is_data]]
+    binds = (dtype == "resource") | (
+        (dtype == "variant") & (has_optionals[producer] | has_optionals[consumer])
+    )
+    for number, op_type in enumerate(types):
+        for position in _reference_inputs(op_type):
+            edge = int(edges.first[number]) + position
+            if edge < edges.first[number + 1] and is_data[edge]:
+                binds[edge] = True
+    return [*pairs, *zip(producer[binds].tolist(), consumer[binds].tolist(), strict=True)]
 
 
 @functools.cache

@@ -16,8 +16,10 @@ which may not run, it joins the conditional's side effects instead.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from graphs import op_types
 from graphs.building.conditionals import boundary_names, branches_of
@@ -27,6 +29,7 @@ from graphs.building.raw_node import NOT_OF_THE_MODEL, RawNode, no_op
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of, reached_functions
+from graphs.graph_edges import edges_between, first_come
 from graphs.graph_view import GraphView
 from graphs.names import op_of, with_index
 from graphs.source_model import TensorSpec
@@ -67,8 +70,9 @@ class _Linker:
       feeds: what the run is fed.
       fed: the fed tensors.
       fetches: the fetches by their flat names; the values are None.
-      inputs_of: {op that runs: its flat input tensors}.
+      inputs_of: {op that runs: its flat input tensors, as a NodeDef has them}.
       controls_of: {op that runs: the flat ops that it waits for}.
+      named: {tensor as its reader has it: the flat one as a NodeDef has it}.
       pending: ops that run and whose inputs are still to be resolved.
     """
 
@@ -79,6 +83,7 @@ class _Linker:
         self.fetches: dict[str, None] = {}
         self.inputs_of: dict[str, list[str]] = {}
         self.controls_of: dict[str, list[str]] = {}
+        self.named: dict[str, str] = {}
         self.pending: list[str] = []
 
     def link(self, fetches: Sequence[str]) -> None:
@@ -94,10 +99,17 @@ class _Linker:
                     "damaged or was cut, save it again"
                 )
             cut = f"{name}:0" in self.fed and raw.node.op not in op_types.MUST_BE_FED
-            inputs = [] if cut else [self._tensor(tensor) for tensor in raw.inputs]
+            inputs = [] if cut else [self._input(tensor) for tensor in raw.inputs]
             controls = [] if cut else [self._control(op) for op in raw.controls]
             self.inputs_of[name] = inputs
             self.controls_of[name] = list(dict.fromkeys(controls))
+
+    def _input(self, tensor: str) -> str:
+        """The same as a NodeDef has it: "op" for "op:0"."""
+        name = self.named.get(tensor)
+        if name is None:
+            name = self.named[tensor] = self._tensor(tensor).removesuffix(":0")
+        return name
 
     def _tensor(self, tensor: str) -> str:
         """The flat tensor that a name stands for; it is needed from now on."""
@@ -170,9 +182,10 @@ class _Linker:
         flat.versions.CopyFrom(graph_def.versions)
         origins = []
         shapes = {with_index(spec.tensor): spec for spec in self.feeds}
-        ordered = list(self._ordered())
+        raw_nodes, inputs = self._raw_nodes(), self._all_inputs()
+        ordered = self._ordered(raw_nodes, inputs)
         for name in ordered:
-            raw = self.opener.raw[name]
+            raw = raw_nodes[name]
             spec = shapes.get(f"{name}:0")
             if spec is not None and raw.node.op not in op_types.MUST_BE_FED:
                 flat.node.append(placeholder(name, spec.dtype, spec.shape))
@@ -181,9 +194,9 @@ class _Linker:
                 node.CopyFrom(raw.node)
                 node.name = name
                 node.device = raw.device
-                del node.input[:]
-                node.input.extend(_short(tensor) for tensor in self.inputs_of[name])
-                node.input.extend(f"^{op}" for op in self.controls_of[name])
+                if node.input != inputs[name]:
+                    del node.input[:]
+                    node.input.extend(inputs[name])
                 self._set_classes(node, raw)
             origins.append(raw.origin)
         # Units still refer to functions.
@@ -200,15 +213,23 @@ class _Linker:
             fetches=tuple(self.fetches),
             unit_of_node=unit_of_node,
             unit_reason=reasons,
-            share_of_node={n: self.opener.raw[n].share for n in ordered if self._is_partial(n)},
+            share_of_node={n: raw_nodes[n].share for n in ordered if raw_nodes[n].share < 1.0},
             after_of_node={
-                n: after for n in ordered if self.opener.raw[n].after and (after := self._after(n))
+                n: after for n in ordered if raw_nodes[n].after and (after := self._after(n))
             },
             opened=self._opened(),
         )
 
-    def _is_partial(self, name: str) -> bool:
-        return self.opener.raw[name].share < 1.0
+    def _raw_nodes(self) -> dict[str, RawNode]:
+        """{op that runs: its node}, in the order of the file."""
+        return {name: raw for name, raw in self.opener.raw.items() if name in self.inputs_of}
+
+    def _all_inputs(self) -> dict[str, list[str]]:
+        """{op that runs: what its NodeDef names as inputs}."""
+        return {
+            name: [*inputs, *(f"^{op}" for op in self.controls_of[name])]
+            for name, inputs in self.inputs_of.items()
+        }
 
     def _after(self, name: str) -> tuple[str, ...]:
         """The ops of the run that the op graph puts before an op, though no edge says so."""
@@ -241,7 +262,7 @@ class _Linker:
         """Makes the names in `_class` flat, and drops those that name no op of the run."""
         beside = list(raw.beside)
         if raw.follows_input:
-            beside.append(self.inputs_of[node.name][0].rpartition(":")[0])
+            beside.append(op_of(self.inputs_of[node.name][0]))
         if "_class" in node.attr:
             scope = node.name[: -len(raw.origin.node)] if raw.origin.function else ""
             values = (value.decode(errors="replace") for value in node.attr["_class"].list.s)
@@ -253,41 +274,30 @@ class _Linker:
                     node.attr["_class"].list.s.append(b"loc:@" + op.encode())
                     break
 
-    def _ordered(self) -> Iterator[str]:
+    def _ordered(
+        self, raw_nodes: Mapping[str, RawNode], inputs: Mapping[str, Sequence[str]]
+    ) -> list[str]:
         """The ops that run in a topological order, as near as can be to that of the file.
 
         The edges by which an iteration of a v1 loop hands values to the next one don't count.
         """
-        waiting: dict[str, int] = {}
-        users: dict[str, list[str]] = {}
-        order = {name: index for index, name in enumerate(self.opener.raw)}
-        names = sorted(self.inputs_of, key=order.__getitem__)
-        back_edges = {n for n in names if self.opener.raw[n].node.op in op_types.NEXT_ITERATION}
-        for name in names:
-            sources = {tensor.rpartition(":")[0] for tensor in self.inputs_of[name]}
-            sources.update(self.controls_of[name])
-            if self.opener.raw[name].after:
-                sources.update(self._after(name))
-            sources -= back_edges
-            waiting[name] = len(sources)
-            for source in sources:
-                users.setdefault(source, []).append(name)
-        ready = [name for name in names if not waiting[name]]
-        done = 0
-        while done < len(ready):
-            name = ready[done]
-            done += 1
-            yield name
-            for user in users.get(name, ()):
-                waiting[user] -= 1
-                if not waiting[user]:
-                    ready.append(user)
-        if done < len(names):
-            stuck = next(name for name in names if waiting[name])
+        names = list(raw_nodes)
+        waits = [
+            [*inputs[name], *(f"^{op}" for op in self._after(name))] if raw.after else inputs[name]
+            for name, raw in raw_nodes.items()
+        ]
+        edges, count = edges_between(names, waits), len(names)
+        kinds = [raw.node.op for raw in raw_nodes.values()]
+        goes_round = np.array([kind in op_types.NEXT_ITERATION for kind in kinds], dtype=bool)
+        counts = (edges.producer >= 0) & ~goes_round[edges.producer]
+        ordered = first_come(edges.producer[counts], edges.consumer[counts], count)
+        if len(ordered) < count:
+            stuck = min({*range(count)} - {*ordered})
             raise ModelError(
-                f"reading the graph: op {stuck!r} is part of a cycle that is no loop; a graph "
-                "must run from its inputs to its fetches, save the model again"
+                f"reading the graph: op {names[stuck]!r} is part of a cycle that is no loop; a "
+                "graph must run from its inputs to its fetches, save the model again"
             )
+        return [names[number] for number in ordered]
 
 
 def _pruned(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str]) -> list[Any]:
@@ -298,8 +308,3 @@ def _pruned(graph_def: Any, feeds: Sequence[TensorSpec], fetches: Sequence[str])
     fed = {with_index(spec.tensor) for spec in feeds}
     reached = view.ancestors(fetches, {op_of(tensor) for tensor in fed if tensor.endswith(":0")})
     return [node for node in graph_def.node if node.name in reached]
-
-
-def _short(tensor: str) -> str:
-    """A tensor as NodeDefs name it: "op" for "op:0"."""
-    return tensor[:-2] if tensor.endswith(":0") else tensor

@@ -7,12 +7,13 @@ are of two sizes at most. Importing all of them takes 14 s; those that differ, t
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs import op_types
+from graphs.graph_edges import edges_of
 from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
 from graphs.tensor_protos import constant
@@ -59,78 +60,89 @@ def first_of_shapes(graph_def: Any, fed: Collection[str]) -> LongArray:
     """
     if any(node.op in op_types.NEXT_ITERATION for node in graph_def.node):
         return np.arange(len(graph_def.node), dtype=np.int64)
-    return np.array(list(_Alike(fed).of(graph_def.node)), dtype=np.int64)
+    return np.array(_Alike(graph_def.node, fed).stands_in, dtype=np.int64)
 
 
 class _Alike:
     """Goes through a graph from its inputs on.
 
     Attributes:
-      fed: ops whose outputs are fed.
+      stands_in: [nodes] the number of the node that stands for each.
     """
 
-    def __init__(self, fed: Collection[str]):
-        self.fed = fed
+    def __init__(self, nodes: Sequence[Any], fed: Collection[str]):
+        """Goes all the way.
+
+        Args:
+          nodes: of the graph.
+          fed: ops whose outputs are fed.
+        """
+        self.stands_in: list[int] = []
+        self._fed = fed
         self._of_shapes: dict[tuple[bytes, bool, tuple[_Source, ...]], int] = {}
         self._of_elements: dict[tuple[bytes, tuple[_Source, ...]], int] = {}
-        self._stands: dict[str, int] = {}
         self._may_be_known: set[int] = set()
         self._of_shape: dict[int, int] = {}  # what stands for it where elements don't matter
         self._constants: dict[int, Any] = {}
         self._constant_of: dict[tuple[int, bytes], int] = {}  # the first of a type and a shape
         self._long_as: dict[int, Sequence[int]] = {}  # the first of a cut's parts of that size
-
-    def of(self, nodes: Sequence[Any]) -> Iterator[int]:
-        """The number of the node that stands for each."""
+        edges = edges_of(nodes)
+        read = list(zip(edges.producer.tolist(), edges.output.tolist(), strict=True))
+        first = edges.first.tolist()
         for number, node in enumerate(nodes):
-            sources = self._sources(node)
-            if sources is None or not self._may_be_alike(node):
-                first = of_shape = number
-                may_be_known = sources is None or node.op == "Const"
-            else:
-                bare, blind = _bare(node), self._blind(node, sources)
-                may_be_known = self._is_known(node, sources)
-                # What has the same shapes is no key for what has the same elements: both may be
-                # of one op that reads the first constant of a shape.
-                of_shape = self._of_shapes.setdefault((bare, may_be_known, blind), number)
-                first = of_shape
-                if may_be_known:
-                    first = self._of_elements.setdefault((bare, sources), number)
-                if node.op == "Identity" and blind[0][1] == 0:
-                    of_shape = blind[0][0]  # however often a tensor is handed on
-            self._stands[node.name] = first
-            if node.op == "Const":
-                of_shape = self._of_constant(node, number)
-            if first == number:
-                self._of_shape[number] = of_shape
-                if may_be_known:
-                    self._may_be_known.add(number)
-                self._remember(number, node, sources or ())
-            yield first
+            self._add(number, node, self._sources(number, read[first[number] : first[number + 1]]))
 
-    def _sources(self, node: Any) -> tuple[_Source, ...] | None:
+    def _add(self, number: int, node: Any, sources: tuple[_Source, ...] | None) -> None:
+        """Finds what stands for a node."""
+        op_type: str = node.op
+        if sources is None or not self._may_be_alike(node, op_type):
+            first = of_shape = number
+            may_be_known = sources is None or op_type == "Const"
+        else:
+            bare, blind = _bare(node), self._blind(op_type, sources)
+            may_be_known = self._is_known(op_type, sources)
+            # What has the same shapes is no key for what has the same elements: both may be
+            # of one op that reads the first constant of a shape.
+            of_shape = self._of_shapes.setdefault((bare, may_be_known, blind), number)
+            first = of_shape
+            if may_be_known:
+                first = self._of_elements.setdefault((bare, sources), number)
+            if op_type == "Identity" and blind[0][1] == 0:
+                of_shape = blind[0][0]  # however often a tensor is handed on
+        self.stands_in.append(first)
+        if op_type == "Const":
+            of_shape = self._of_constant(node, number)
+        if first == number:
+            self._of_shape[number] = of_shape
+            if may_be_known:
+                self._may_be_known.add(number)
+            self._remember(number, node, sources or ())
+
+    def _sources(self, number: int, read: Sequence[_Source]) -> tuple[_Source, ...] | None:
         """What a node reads, by what stands for it; None where that is not known yet."""
         sources = []
-        for name in data_inputs(node):
-            op, _, index = name.partition(":")
-            if op not in self._stands or not (index or "0").isdecimal():
+        for producer, output in read:
+            if output < 0:  # a control edge
+                continue
+            if not 0 <= producer < number:
                 return None
-            first, output = self._stands[op], int(index or 0)
-            if first not in self._may_be_known:
+            first = self.stands_in[producer]
+            if first in self._long_as and first not in self._may_be_known:
                 output = self._as_long(first, output)
             sources.append((first, output))
         return tuple(sources)
 
-    def _blind(self, node: Any, sources: tuple[_Source, ...]) -> tuple[_Source, ...]:
+    def _blind(self, op_type: str, sources: tuple[_Source, ...]) -> tuple[_Source, ...]:
         """The same, but where elements don't matter by what has the same shape."""
-        everything = len(sources) if node.op in _ELEMENTWISE else 0
-        count = _BLIND_TO_FIRST.get(node.op, everything)
-        blind = ((self._of_shape[first], self._as_long(first, i)) for first, i in sources[:count])
+        count = len(sources) if op_type in _ELEMENTWISE else _BLIND_TO_FIRST.get(op_type, 0)
+        if not count:
+            return sources
+        blind = [(self._of_shape[first], self._as_long(first, i)) for first, i in sources[:count]]
         return (*blind, *sources[count:])
 
     def _of_constant(self, node: Any, number: int) -> int:
         """The first constant of its shape; itself where that isn't said, or it is fed."""
-        if node.name in self.fed or not {"value", "dtype"} <= node.attr.keys():
+        if node.name in self._fed or not {"value", "dtype"} <= node.attr.keys():
             return number
         shape = node.attr["value"].tensor.tensor_shape.SerializeToString(deterministic=True)
         return self._constant_of.setdefault((node.attr["dtype"].type, shape), number)
@@ -139,15 +151,17 @@ class _Alike:
         same = self._long_as.get(first, ())
         return same[output] if output < len(same) else output
 
-    def _may_be_alike(self, node: Any) -> bool:
-        if node.name in self.fed or (_has_state(node.op) and node.op not in _READS):
+    def _may_be_alike(self, node: Any, op_type: str) -> bool:
+        if node.name in self._fed or (_has_state(op_type) and op_type not in _READS):
             return False
-        return node.op != "Const" or bool(node.ByteSize() <= _LARGE_BYTES)
+        return op_type != "Const" or bool(node.ByteSize() <= _LARGE_BYTES)
 
-    def _is_known(self, node: Any, sources: Sequence[_Source]) -> bool:
+    def _is_known(self, op_type: str, sources: Sequence[_Source]) -> bool:
         """Whether TensorFlow may know its elements when it infers shapes."""
+        if op_type in _SAY_SHAPES:
+            return True
         known = [first in self._may_be_known for first, _ in sources]
-        if node.op in _SAY_SHAPES or any(known[_IN_PART.get(node.op, slice(0))]):
+        if op_type in _IN_PART and any(known[_IN_PART[op_type]]):
             return True
         return bool(known) and all(known)
 

@@ -243,10 +243,9 @@ def _parsed(kind: str, content: bytes) -> Any:
 
 def _sense(kind: str, proto: Any) -> float:
     """How much sense a parse makes: the share of its ops with a plausible name and type."""
-    nodes = [node for graph in graphs_of(kind, proto) for node in graph.node]
-    good = sum(
-        bool(_OP_NAME.fullmatch(node.name) and _OP_TYPE.fullmatch(node.op)) for node in nodes
-    )
+    nodes = [(node.name, node.op) for graph in graphs_of(kind, proto) for node in graph.node]
+    is_type = {op: bool(_OP_TYPE.fullmatch(op)) for op in {op for _, op in nodes}}
+    good = sum(is_type[op] and _OP_NAME.fullmatch(name) is not None for name, op in nodes)
     return good / len(nodes) if nodes else 0.0
 
 

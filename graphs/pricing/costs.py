@@ -260,7 +260,7 @@ def _covered(flat: FlatGraph, properties: TensorProperties, asked: NodeWork) -> 
             node.op in _MOVES_ONLY
             or node.name in flat.unit_of_node
             or node.name in unknown
-            or any(op_of(source) in unknown for source in data_inputs(node))
+            or (unknown and any(op_of(source) in unknown for source in data_inputs(node)))
         ):
             unit = flat.unit_of_node.get(node.name)
             # Only in a v1 loop a node is not its unit itself.

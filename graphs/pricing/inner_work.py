@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -91,7 +92,7 @@ def trip_counts(flat: FlatGraph, properties: TensorProperties) -> TripCounts:
             if count is not None:
                 of_frame[stacks[node.name][-1]] = count
     times = [
-        float(np.prod([of_frame.get(frame, 1) for frame in stacks.get(node.name, ())]))
+        float(math.prod(of_frame.get(frame, 1) for frame in stacks.get(node.name, ())))
         * flat.share_of_node.get(node.name, 1.0)
         for node in flat.graph_def.node
     ]

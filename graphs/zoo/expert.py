@@ -72,18 +72,27 @@ def expert_placement(
         raise ValueError(
             f"placing {len(op_names)} ops as an expert: no op {unknown[0]!r} in the graph"
         )
-    return {name: _device(name, nodes, device_of_op) for name in op_names}
+    known = dict(device_of_op)
+    for name in op_names:
+        if name not in known:
+            _follow(name, nodes, device_of_op, known)
+    return {name: known.get(name) for name in op_names}
 
 
-def _device(name: str, nodes: dict[str, Any], device_of_op: dict[str, int | None]) -> int | None:
-    """The device of an op, or of the first of its inputs, and of theirs, that carries a part."""
-    seen = set()
-    while name in nodes and name not in device_of_op and name not in seen:
-        seen.add(name)
+def _follow(
+    name: str,
+    nodes: dict[str, Any],
+    device_of_op: dict[str, int | None],
+    known: dict[str, int | None],
+) -> None:
+    """Adds what an op follows: the first of its inputs, and of theirs, that carries a part."""
+    way: dict[str, None] = {}
+    while name in nodes and name not in known and name not in way:
+        way[name] = None
         producers = [op_of(tensor) for tensor in nodes[name].input]
-        placed = [producer for producer in producers if producer in device_of_op]
-        name = next(iter(placed or producers), "")
-    return device_of_op.get(name)
+        placed = (producer for producer in producers if producer in device_of_op)
+        name = next(placed, producers[0] if producers else "")
+    known.update(dict.fromkeys(way, known.get(name)))
 
 
 def spread_parts(graph: Any, num_parts: int) -> None:

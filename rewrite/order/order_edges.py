@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from graphs.flat_graph import Origin
-from graphs.names import op_of
+from graphs.graph_edges import edges_of
 from rewrite.annotate_devices import places_of
 from rewrite.call_graph import CallGraph
 from rewrite.order.marks import PlacedEdge, order_of
@@ -95,21 +95,18 @@ def check_order(graph_def: Any, order: Iterable[OrderEdge]) -> None:
             )
 
 
-def _closing(nodes: Iterable[Any], edges: Iterable[PlacedEdge]) -> list[PlacedEdge]:
+def _closing(nodes: Sequence[Any], edges: Iterable[PlacedEdge]) -> list[PlacedEdge]:
     """Those of a body's edges that lie on a cycle of it."""
-    nodes = list(nodes)
+    edges, own = list(edges), edges_of(nodes)
     index = {node.name: number for number, node in enumerate(nodes)}
-    goes_round = {number for number, node in enumerate(nodes) if node.op == "NextIteration"}
-    edges = list(edges)
-    source = [index[first] for _, _, first in edges]
-    target = [index[node] for _, node, _ in edges]
-    for number, node in enumerate(nodes):
-        for name in node.input:
-            first = index.get(name)  # most names are those of ops
-            first = index.get(op_of(name)) if first is None else first
-            if first is not None and first not in goes_round:
-                source.append(first)
-                target.append(number)
-    matrix = coo_matrix((np.ones(len(source)), (source, target)), shape=(len(nodes), len(nodes)))
+    goes_round = np.array([node.op == "NextIteration" for node in nodes], dtype=bool)
+    counts = (own.producer >= 0) & ~goes_round[own.producer]
+    source = np.array([index[first] for _, _, first in edges], dtype=np.int64)
+    target = np.array([index[node] for _, node, _ in edges], dtype=np.int64)
+    ends = (
+        np.concatenate([source, own.producer[counts]]),
+        np.concatenate([target, own.consumer[counts]]),
+    )
+    matrix = coo_matrix((np.ones(len(ends[0])), ends), shape=(len(nodes), len(nodes)))
     _, circle = connected_components(matrix, directed=True, connection="strong")
-    return [e for e in edges if circle[index[e[1]]] == circle[index[e[2]]]]
+    return [e for e, at in zip(edges, circle[source] == circle[target], strict=True) if at]

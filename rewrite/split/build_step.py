@@ -160,7 +160,8 @@ class _Builder:
         inputs = [self.tensors.whole(name) for name in data_inputs(node)]
         self._with_known_width(node, inputs)
         new = self.writer.node(node.op, node.name, [*inputs, *self._controls(node, None)])
-        self._copy_attrs(node, new, None)
+        new.MergeFrom(_of_all_copies(node))
+        self._lie_beside(node, new, None)
         for index in range(len(self.properties.dtype_of[node.name])):
             tensor = f"{node.name}:{index}"
             self.tensors.set_whole(tensor, tensor)
@@ -173,7 +174,9 @@ class _Builder:
             self.tensors.parts(name, state)
             for name, state in zip(data_inputs(node), answer.inputs, strict=True)
         ]
-        names = self.copies[node.name]
+        names, alike = self.copies[node.name], _of_all_copies(node)
+        for key, attr in answer.attrs.items():
+            alike.attr[key].CopyFrom(attr)
         for shard, name in enumerate(names):
             mine = [
                 row[shard] if i in answer.shape_inputs else self.writer.for_shard(row[shard], shard)
@@ -190,9 +193,8 @@ class _Builder:
                 )
             self._with_known_width(node, mine)
             new = self.writer.node(node.op, name, [*mine, *self._controls(node, shard)])
-            self._copy_attrs(node, new, shard)
-            for key, attr in answer.attrs.items():
-                new.attr[key].CopyFrom(attr)
+            new.MergeFrom(alike)
+            self._lie_beside(node, new, shard)
             self.functions.adapt(new, answer, shard)
         if node.op == "Const" and node.name in self._read_whole:
             self._add_whole(node)  # so that whole ops read what they did before
@@ -291,16 +293,21 @@ class _Builder:
             return self.copies[op] if shard is None else [self.copies[op][shard]]
         return self.said.get(op, [op])[:1]
 
-    def _copy_attrs(self, node: Any, new: Any, shard: int | None) -> None:
-        new.device = node.device
-        for key, value in node.attr.items():
-            if key == "_class":
-                for each in value.list.s:
-                    name = each.decode().removeprefix("loc:@")
-                    if isinstance(self.decisions.answer_of_op.get(name), Split):
-                        if shard is None:
-                            continue  # a whole op can't lie beside all copies of another one
-                        name = self.copies[name][shard]
-                    new.attr["_class"].list.s.append(f"loc:@{name}".encode())
-            elif key != "_output_shapes":
-                new.attr[key].CopyFrom(value)
+    def _lie_beside(self, node: Any, new: Any, shard: int | None) -> None:
+        """What an op has to lie beside; a copy beside the copy of its own shard."""
+        for each in node.attr["_class"].list.s if "_class" in node.attr else ():
+            name = each.decode().removeprefix("loc:@")
+            if isinstance(self.decisions.answer_of_op.get(name), Split):
+                if shard is None:
+                    continue  # a whole op can't lie beside all copies of another one
+                name = self.copies[name][shard]
+            new.attr["_class"].list.s.append(f"loc:@{name}".encode())
+
+
+def _of_all_copies(node: Any) -> Any:
+    """A NodeDef with no more than what all copies of an op have of it."""
+    alike = type(node)(device=node.device)
+    for key, value in node.attr.items():
+        if key not in ("_class", "_output_shapes"):
+            alike.attr[key].CopyFrom(value)
+    return alike

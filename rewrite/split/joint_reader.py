@@ -110,13 +110,13 @@ class JointReader:
         is_part = isinstance(given.state, Sharded) and len(given.shards) == 1
         if not is_part or given.is_apart or not isinstance(start, np.ndarray) or start.shape:
             raise self._wrong(node)
-        return dataclasses.replace(given, first_row=int(start))
+        return given._replace(first_row=int(start))
 
     def _joined(self, node: Any, inputs: Sequence[Value]) -> Meaning:
         parts = [part for part in inputs[:-1] if isinstance(part, Meaning)]
         first = parts[0]
         for shard, part in enumerate(parts):
-            if part != dataclasses.replace(first, shards=frozenset({shard})):
+            if part != first._replace(shards=frozenset({shard})):
                 raise self._wrong(node)
         state = first.state
         is_all = len(parts) == len(self._sizes) == node.attr["N"].i == len(inputs) - 1
@@ -182,17 +182,17 @@ class JointReader:
         ends = [0, *np.cumsum(sizes).tolist()]
         if ends[-1] != shape[0] or sizes.min() < 1 or node.attr["num_split"].i != len(sizes):
             raise self._wrong(node)
-        return [dataclasses.replace(given, rows=rows) for rows in itertools.pairwise(ends)]
+        return [given._replace(rows=rows) for rows in itertools.pairwise(ends)]
 
     def _put_together(self, node: Any, inputs: Sequence[Value]) -> Meaning:
         """All rows again, of their blocks in order."""
         *blocks, axis = inputs
-        whole = dataclasses.replace(inputs[0], rows=None)  # type: ignore[type-var]
-        assert isinstance(whole, Meaning)
+        assert isinstance(inputs[0], Meaning)
+        whole = inputs[0]._replace(rows=None)
         end, shape = 0, self._whole_of(whole.tensor).shape
         for block in blocks:
             rows = block.rows if isinstance(block, Meaning) else None
-            if not rows or rows[0] != end or block != dataclasses.replace(whole, rows=rows):
+            if not rows or rows[0] != end or block != whole._replace(rows=rows):
                 raise self._wrong(node)
             end = rows[1]
         if not shape or end != shape[0] or not _is(axis, 0) or node.attr["N"].i != len(blocks):
@@ -209,7 +209,7 @@ class JointReader:
         shape, state = tuple(int(size) for size in to), given.state
         if given.is_apart:
             assert isinstance(state, Sharded)
-            own = self.shape(dataclasses.replace(given, is_apart=False)) if given.shards else whole
+            own = self.shape(given._replace(is_apart=False)) if given.shards else whole
             if not _fits(shape, own, state.axis):
                 raise self._wrong(node)
             return Meaning(given.tensor, state if given.shards else None, given.shards)
@@ -235,7 +235,7 @@ class JointReader:
         if share != np.asarray(exact).astype(share.dtype) or given.state != SUM:
             raise self._wrong(node)
         self.exact[node.input[1].partition(":")[0]] = exact
-        return dataclasses.replace(given, is_unweighted=False)
+        return given._replace(is_unweighted=False)
 
 
 def _is(value: Value, wanted: int) -> bool:

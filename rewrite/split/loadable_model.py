@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphs.loading.sniff import SAVED_MODEL_FILES
+from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.names import op_of
+from rewrite.clear_devices import bodies
 from rewrite.emit import leaving_out
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
@@ -18,11 +19,43 @@ from rewrite.order.marks import without_order
 from rewrite.split.fewer_restored import Kind, restore_fewer
 
 
-def loadable(directory: Path, is_elsewhere: bool, cleared: Path) -> str:
-    """The model, without devices where some mean other tasks than this process."""
+@dataclasses.dataclass(frozen=True)
+class Loadable:
+    """A written model as it is loaded.
+
+    Attributes:
+      directory: where it lies, without devices where some mean other tasks than this process.
+      signatures: what the written one has.
+      is_fewer: whether this one has one op of each kind.
+      not_restored: {key: type and shape} of variables that loading leaves out; they are read from
+        the files one by one instead, since all together take the more memory.
+    """
+
+    directory: str
+    signatures: Sequence[str]
+    is_fewer: bool = False
+    not_restored: Mapping[str, Kind] = dataclasses.field(default_factory=dict)
+
+
+def loadable(directory: Path, tags: Sequence[str], scratch: Path, is_whole: bool) -> Loadable:
+    """Makes a written model loadable; a large one with one op of each kind, unless `is_whole`."""
+    meta_graphs = sniff(directory).proto.meta_graphs
+    wanted = next(each for each in meta_graphs if set(each.meta_info_def.tags) == set(tags))
+    signatures = tuple(wanted.signature_def)
+    is_elsewhere = any(
+        "/job:" in node.device and "/job:localhost" not in node.device
+        for _, nodes in bodies(wanted.graph_def)
+        for node in nodes
+    )
+    fewer = None if is_whole else with_one_of_alike(wanted)
+    if fewer is not None:
+        _write_beside(directory, fewer.saved_model, scratch / "one_of_alike")
+        directory = scratch / "one_of_alike"
     if is_elsewhere:
-        write_cleared(directory, cleared)
-    return str((cleared if is_elsewhere else directory).absolute())
+        write_cleared(directory, scratch / "without_devices")
+        directory = scratch / "without_devices"
+    not_restored = {} if fewer is None else fewer.not_restored
+    return Loadable(str(directory.absolute()), signatures, fewer is not None, not_restored)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,13 +111,8 @@ def with_one_of_alike(meta_graph: Any) -> Fewer | None:
     return Fewer(result, not_restored)
 
 
-def write_beside(directory: Path, saved_model: Any, target: Path) -> None:
+def _write_beside(directory: Path, saved_model: Any, target: Path) -> None:
     """Writes a SavedModel with the files of another one."""
     ignore = leaving_out(set(SAVED_MODEL_FILES), directory.absolute())
     shutil.copytree(directory.absolute(), target, ignore=ignore, copy_function=os.symlink)
     (target / SAVED_MODEL_FILES[0]).write_bytes(saved_model.SerializeToString())
-
-
-def is_elsewhere(device: str) -> bool:
-    """Whether a device string means another task than this process."""
-    return "/job:" in device and "/job:localhost" not in device

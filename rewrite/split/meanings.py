@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,9 +12,10 @@ from rewrite.split.states import State
 Shape = tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Meaning:
+class Meaning(NamedTuple):
     """What a tensor of the split step is of a tensor of the unsplit one.
+
+    Each input of each op has one, and is compared with another: a tuple is made and compared in C.
 
     Attributes:
       tensor: "op:i" of the unsplit step.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from rewrite.split.meanings import Meaning
 from rewrite.split.op_case import of_shard
 from rewrite.split.op_view import Split
 from rewrite.split.prove_bodies import BodyProver
-from rewrite.split.same_op import require_same_op, same_array
+from rewrite.split.same_op import Wanted, beside, require_same_op, same_array, wanted_of
 from rewrite.split.states import SUM, WHOLE, State
 from rewrite.split.step_reading import StepReading
 
@@ -33,26 +34,29 @@ class OpChecks:
         if name in reading.stands_in:
             self._shape(node)
         elif name not in reading.copies:
-            self._same(node, reading.nodes[name], None, None)
-            for old, new in zip(data_inputs(node), data_inputs(reading.nodes[name]), strict=True):
-                self._reads(name, new, old, WHOLE, None)
+            here, wanted = reading.nodes[name], wanted_of(node, None)
+            self._same(here, wanted, None)
+            for old, new in zip(wanted.inputs, data_inputs(here), strict=True):
+                self._reads(name, new, tensor_of(old), WHOLE, None)
         else:
             answer = self._decisions.answer_of_op[name]
             assert isinstance(answer, Split)
             if op_definition(node.op, name).is_stateful and node.op not in _READS:
                 raise RewriteError(f"reading a split step: {name!r} has effects, and has copies")
             if name in reading.nodes:
-                self._same(node, reading.nodes[name], None, None)
+                self._same(reading.nodes[name], wanted_of(node, None), None)
+            wanted = wanted_of(node, answer)
+            tensors = [tensor_of(old) for old in wanted.inputs]
             for shard, copy in enumerate(reading.copies[name]):
                 here = reading.nodes[copy]
-                self._same(node, here, shard, answer)
-                self._copy_inputs(node, here, shard, answer)
+                self._same(here, wanted, shard)
+                self._copy_inputs(tensors, here, shard, answer)
                 self._bodies.op(node, here, answer, shard)
 
     def fetch(self, before: str, after: str) -> None:
         """Raises RewriteError unless a fetch gives what it gave, or runs what it ran."""
         if ":" in before:
-            self._reads("a fetch", after, before, WHOLE, None)
+            self._reads("a fetch", after, tensor_of(before), WHOLE, None)
             return
         ops = self._ops_for(before, None)
         node = self._reading.nodes.get(after)
@@ -60,23 +64,18 @@ class OpChecks:
         if {after} != ops and set(waits) != {f"^{op}" for op in ops}:
             raise RewriteError(f"reading a split step: fetching {after!r} doesn't run {before!r}")
 
-    def _same(self, node: Any, here: Any, shard: int | None, answer: Split | None) -> None:
+    def _same(self, here: Any, wanted: Wanted, shard: int | None) -> None:
         """The same op type, attributes but for those that were decided, and control edges."""
-        require_same_op(node, here, answer)
-        beside = [v.decode().removeprefix("loc:@") for v in node.attr["_class"].list.s] if (
-            "_class" in node.attr) else []  # fmt: skip
-        names = {name for each in beside for name in self._beside(each, shard)}
-        there = here.attr["_class"].list.s if "_class" in here.attr else []
-        if {v.decode().removeprefix("loc:@") for v in there} != names:
+        require_same_op(here, wanted)
+        names = {name for each in wanted.beside for name in self._beside(each, shard)}
+        if set(beside(here)) != names:
             raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
-        self._waits(node, here, shard)
+        self._waits(wanted.waits, here, shard)
 
-    def _waits(self, node: Any, here: Any, shard: int | None) -> None:
+    def _waits(self, waits: Sequence[str], here: Any, shard: int | None) -> None:
         """The same control edges, besides those from the assertion that the batch is no refusal."""
-        controls = {name for name in here.input if name.startswith("^")}
-        controls -= {f"^{name}" for name in self._reading.asserts}
-        waits = {name[1:] for name in node.input if name.startswith("^")}
-        if controls != {f"^{op}" for wait in waits for op in self._ops_for(wait, shard)}:
+        controls = {name[1:] for name in here.input if name[:1] == "^"} - self._reading.asserts
+        if controls != {op for wait in waits for op in self._ops_for(wait, shard)}:
             raise RewriteError(f"reading {here.name!r} of the split step: it waits for other ops")
 
     def _beside(self, name: str, shard: int | None) -> list[str]:
@@ -93,7 +92,7 @@ class OpChecks:
             return set(self._reading.stands_in.get(name, [name])[:1])
         return set(copies) if shard is None else {copies[shard]}
 
-    def _copy_inputs(self, node: Any, here: Any, shard: int, answer: Split) -> None:
+    def _copy_inputs(self, tensors: Sequence[str], here: Any, shard: int, answer: Split) -> None:
         count = len(answer.inputs)
         inputs = data_inputs(here)
         read, numbers = inputs[:count], inputs[count:]
@@ -102,15 +101,15 @@ class OpChecks:
                 raise RewriteError(
                     f"reading {here.name!r} of the split step: {name!r} are not its shard's numbers"
                 )
-        pairs = zip(data_inputs(node), read, answer.inputs, strict=True)
-        for position, (old, new, state) in enumerate(pairs):
+        pairs = zip(tensors, read, answer.inputs, strict=True)
+        for position, (tensor, new, state) in enumerate(pairs):
             entries = answer.shape_inputs.get(position)
             if not entries:
                 rows = answer.row_inputs.get(position)
                 first = 0 if rows is None else rows.size(sum(self._reading.sizes[:shard]))
-                self._reads(here.name, new, old, state, shard, first)
+                self._reads(here.name, new, tensor, state, shard, first)
                 continue
-            value = self._decisions.values.value(tensor_of(old))
+            value = self._decisions.values.value(tensor)
             found = self._reading.said(new)
             wanted = None if value is None else of_shard(value, entries, self._reading.sizes[shard])
             if not same_array(found, wanted):
@@ -120,12 +119,18 @@ class OpChecks:
                 )
 
     def _reads(
-        self, reader: str, new: str, old: str, state: State, shard: int | None, first_row: int = 0
+        self,
+        reader: str,
+        new: str,
+        tensor: str,
+        state: State,
+        shard: int | None,
+        first_row: int = 0,
     ) -> None:
         """An input is the tensor that it was, whole or the part of a shard."""
-        tensor = tensor_of(old)
-        wanted = Meaning(tensor)
-        if state != WHOLE:
+        if state == WHOLE:
+            wanted = Meaning(tensor)
+        else:
             assert shard is not None
             wanted = Meaning(tensor, state, frozenset({shard}), first_row=first_row)
             if state == SUM and self._decisions.state_of_tensor[tensor] == WHOLE:
@@ -134,9 +139,10 @@ class OpChecks:
         found = self._reading.meaning(new)
         if state == WHOLE and isinstance(found, np.ndarray):  # a shard's own copy of a number
             found = wanted if same_array(found, self._decisions.values.value(tensor)) else found
-        siblings = self._reading.copies.get(op_of(old))
-        if siblings and state == WHOLE and shard is not None and op_of(new) in siblings:
-            wanted = wanted if op_of(new) == siblings[shard] else Meaning("")
+        if state == WHOLE and shard is not None:
+            siblings = self._reading.copies.get(op_of(tensor))
+            if siblings and op_of(new) in siblings:
+                wanted = wanted if op_of(new) == siblings[shard] else Meaning("")
         if not isinstance(found, Meaning) or found != wanted:
             part = "all" if shard is None or state == WHOLE else f"part {shard}"
             raise RewriteError(
@@ -146,7 +152,8 @@ class OpChecks:
 
     def _shape(self, node: Any) -> None:
         """What stands for an op that asks for a shape says the unsplit tensor's, as late as it."""
-        self._waits(node, self._reading.nodes[self._reading.stands_in[node.name][0]], None)
+        here = self._reading.nodes[self._reading.stands_in[node.name][0]]
+        self._waits([name[1:] for name in node.input if name.startswith("^")], here, None)
         for index, name in enumerate(self._reading.stands_in[node.name]):
             wanted = self._decisions.values.value(f"{node.name}:{index}")
             found = self._reading.said(name)

@@ -21,7 +21,7 @@ from rewrite.split.meanings import Meaning
 from rewrite.split.op_case import of_shard
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split
-from rewrite.split.same_op import require_same_op, same_array
+from rewrite.split.same_op import require_same_op, same_array, wanted_of
 from rewrite.split.split_body import SplitBody
 from rewrite.split.states import SUM, WHOLE, State
 
@@ -52,8 +52,9 @@ class BodyProver:
           answer: what was decided of it.
           shard: whose copy it is.
         """
-        has_numbers = len(data_inputs(here)) > len(data_inputs(node))
-        for key, split in bodies_of(answer).items():
+        bodies = bodies_of(answer)
+        has_numbers = bool(bodies) and len(data_inputs(here)) > len(data_inputs(node))
+        for key, split in bodies.items():
             _require_boundary(node, answer, key, split)
             attribute, _, index = key.partition("/")
             value = here.attr[attribute]
@@ -129,11 +130,11 @@ class _BodyChecks:
         answer = self._split.answers[node.name]
         here = self._reading.nodes[node.name]
         if not isinstance(answer, Split):
-            require_same_op(node, here, None)
+            require_same_op(here, wanted_of(node, None))
             for old, new in zip(data_inputs(node), data_inputs(here), strict=True):
                 self.reads(node.name, new, old, WHOLE)
             return
-        require_same_op(node, here, answer)
+        require_same_op(here, wanted_of(node, answer))
         mine = data_inputs(here)
         for position, old in enumerate(data_inputs(node)):
             entries = answer.shape_inputs.get(position)
@@ -152,15 +153,15 @@ class _BodyChecks:
         tensor = tensor_of(old)
         have = self._split.states[tensor]
         found = self._reading.value(new)
-        if state == WHOLE and not isinstance(found, Meaning):
-            is_right = same_array(found, self._split.facts.value(tensor))
-        elif state == WHOLE:
-            is_right = found == Meaning(tensor)
+        wanted = Meaning(tensor, state, frozenset({self._shard}))
+        if state == WHOLE:
+            wanted = Meaning(tensor)
         elif state == SUM and have == WHOLE:  # the first shard has all of it
-            terms = frozenset[int]()
-            is_right = found == (Meaning(tensor, SUM, terms) if self._shard else Meaning(tensor))
+            wanted = Meaning(tensor, SUM, frozenset()) if self._shard else Meaning(tensor)
+        if isinstance(found, Meaning):
+            is_right = found == wanted
         else:
-            is_right = found == Meaning(tensor, state, frozenset({self._shard}))
+            is_right = state == WHOLE and same_array(found, self._split.facts.value(tensor))
         if not is_right:
             raise self._wrong(reader, new, f"{state} of {tensor!r}")
 

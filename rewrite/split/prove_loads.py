@@ -13,11 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from graphs.host.asked_child import AskedChild, ChildError
-from graphs.host.freed_memory import give_back
-from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
-from rewrite.clear_devices import bodies
-from rewrite.split.loadable_model import is_elsewhere, loadable, with_one_of_alike, write_beside
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
 
 SECONDS = 300.0
@@ -86,63 +82,55 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
         tags: Sequence[str],
         memory_bytes: float | None,
     ) -> None:
-        meta_graphs = sniff(directory).proto.meta_graphs
-        wanted = next(each for each in meta_graphs if set(each.meta_info_def.tags) == set(tags))
-        self._directory, folder = directory, Path(self._scratch.name)
-        self._is_elsewhere = any(
-            is_elsewhere(node.device) for _, nodes in bodies(wanted.graph_def) for node in nodes
-        )
-        fewer = with_one_of_alike(wanted)
-        self._is_fewer = fewer is not None
-        if fewer is not None:
-            write_beside(directory, fewer.saved_model, folder / "one_of_alike")
-            at = loadable(folder / "one_of_alike", self._is_elsewhere, folder / "fewer")
-        else:
-            at = self._whole()
         self._request = LoadRequest(
-            at,
+            str(directory.absolute()),
             tuple(tags),
-            tuple(wanted.signature_def),
+            self._folder("first"),
+            False,
             given.saved_model_dir,
             () if given.meta_graph_def is None else tuple(given.meta_graph_def.signature_def),
             b"" if given.saved_model_dir else given.graph_def.SerializeToString(),
             memory_bytes,
-            {} if fewer is None else fewer.not_restored,
         )
-        del meta_graphs, wanted, fewer
-        give_back()
         self._child.ask(self._request)
 
-    def _whole(self) -> str:
-        cleared = Path(self._scratch.name, "without_devices")
-        return loadable(self._directory, self._is_elsewhere, cleared)
+    def _folder(self, name: str) -> str:
+        folder = Path(self._scratch.name, name)
+        folder.mkdir()
+        return str(folder)
 
     def proof(self, seconds: float = SECONDS) -> LoadProof:
         """Waits until it is loaded, so many seconds at most."""
-        proof = _proof(self._child, seconds)
-        if not self._is_fewer:
+        proof, is_fewer = _proof(self._child, seconds)
+        if not is_fewer:
             return proof
         if proof.text == LOADS:
             return LoadProof(LOADS_ALIKE)
         with AskedChild(_CHILD) as child:  # only the whole one tells a defect
-            whole = dataclasses.replace(self._request, directory=self._whole(), not_restored={})
-            child.ask(whole)
-            return _proof(child, seconds)
+            scratch = self._folder("whole")
+            child.ask(dataclasses.replace(self._request, is_whole=True, scratch=scratch))
+            return _proof(child, seconds)[0]
 
     def __exit__(self, *error: object) -> None:
         self._child.close()
         self._scratch.cleanup()
 
 
-def _proof(child: AskedChild, seconds: float) -> LoadProof:
-    """What came of loading that a child was asked for; it is ended."""
+def _proof(child: AskedChild, seconds: float) -> tuple[LoadProof, bool]:
+    """What came of loading that a child was asked for, which is ended; and whether it loaded one
+    op of each kind."""
     try:
         with child:
             answer: LoadedModels = child.answer(seconds)
     except ChildError as error:
         before = error.last_message
         is_crash = not error.is_timeout and before is not None and before.loads_written
-        return LoadProof(f"not loaded: {error}", f"loading it: {error}" if is_crash else "")
+        defect = f"loading it: {error}" if is_crash else ""
+        return LoadProof(f"not loaded: {error}", defect), before is None or before.is_fewer
+    return _of_answer(answer), answer.is_fewer
+
+
+def _of_answer(answer: LoadedModels) -> LoadProof:
     if answer.ended:
         return LoadProof(f"not loaded: {answer.ended}")
     if not answer.written:

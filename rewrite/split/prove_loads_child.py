@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
+from graphs.host.freed_memory import give_back
 from graphs.host.parent import Parent
+from rewrite.split.loadable_model import Loadable, loadable
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
 
 v1 = tf.compat.v1
@@ -20,20 +23,30 @@ def main(argv: Sequence[str]) -> None:
     request: LoadRequest = parent.request
     parent.end_above(request.memory_bytes, lambda why: LoadedModels(ended=why))
     tf.config.set_soft_device_placement(True)
-    parent.tell(LoadedModels(loads_written=True))
-    parent.tell(loaded_models(request))
+    made = made_loadable(request)
+    parent.tell(LoadedModels(loads_written=True, is_fewer=made.is_fewer))
+    parent.tell(loaded_models(request, made))
 
 
-def loaded_models(request: LoadRequest) -> LoadedModels:
+def made_loadable(request: LoadRequest) -> Loadable:
+    """What is loaded of the written model."""
+    scratch = Path(request.scratch)
+    made = loadable(Path(request.directory), request.tags, scratch, request.is_whole)
+    give_back()
+    return made
+
+
+def loaded_models(request: LoadRequest, made: Loadable) -> LoadedModels:
     """Loads them."""
-    written = _why_not(request.directory, request.tags, request.signatures)
-    written = written or _why_not_read(request)
+    written = _why_not(made.directory, request.tags, made.signatures)
+    written = written or _why_not_read(made)
     if not written:
-        return LoadedModels()
+        return LoadedModels(is_fewer=made.is_fewer)
     if request.given_directory:
         given = _why_not(request.given_directory, request.tags, request.given_signatures)
-        return LoadedModels(written, given)
-    return LoadedModels(written, _why_not_wrapped(request.given_graph))
+    else:
+        given = _why_not_wrapped(request.given_graph)
+    return LoadedModels(written, given, is_fewer=made.is_fewer)
 
 
 def _why_not(directory: str, tags: Sequence[str], signatures: Sequence[str]) -> str:
@@ -48,13 +61,13 @@ def _why_not(directory: str, tags: Sequence[str], signatures: Sequence[str]) -> 
     return f"it has lost its signatures {', '.join(missing)}" if missing else ""
 
 
-def _why_not_read(request: LoadRequest) -> str:
+def _why_not_read(made: Loadable) -> str:
     """Why a variable that loading has left out can't be restored; "" where all can be."""
-    if not request.not_restored:
+    if not made.not_restored:
         return ""
     try:
-        reader = tf.train.load_checkpoint(f"{request.directory}/variables/variables")
-        for key, (dtype, shape) in request.not_restored.items():
+        reader = tf.train.load_checkpoint(f"{made.directory}/variables/variables")
+        for key, (dtype, shape) in made.not_restored.items():
             value = reader.get_tensor(key)
             if (tf.as_dtype(value.dtype).as_datatype_enum, value.shape) != (dtype, tuple(shape)):
                 return f"its files hold {key!r} as {value.dtype} {value.shape}"

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphs import op_types
 from graphs.function_library import library_of
+from graphs.graph_edges import edges_of
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.reached import reached
 from graphs.source_model import SourceModel
@@ -51,12 +52,16 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _reached(graph_def: Any, fetches: Sequence[str]) -> dict[str, Any]:
-    """{op that running the fetches runs: its node; None where it is missing}."""
-    nodes = {node.name: node for node in graph_def.node}
+    """{op that running the fetches runs: its node}; {"": None} besides where one is missing."""
+    nodes = list(graph_def.node)
+    number_of, edges = {node.name: number for number, node in enumerate(nodes)}, edges_of(nodes)
+    producer, first = edges.producer.tolist(), edges.first.tolist()
     ops = reached(
-        map(op_of, fetches), lambda name: map(op_of, nodes[name].input) if name in nodes else ()
+        (number_of.get(op_of(fetch), -1) for fetch in fetches),
+        lambda op: producer[first[op] : first[op + 1]] if op >= 0 else (),
     )
-    return {name: nodes.get(name) for name in ops}
+    there = {nodes[op].name: nodes[op] for op in ops if op >= 0}
+    return there if len(there) == len(ops) else {**there, "": None}
 
 
 def origin(nodes: Mapping[str, Any], tensor: str) -> str:

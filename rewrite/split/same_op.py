@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,27 +18,59 @@ _DERIVED = frozenset({"_output_shapes", "_class"})
 _INT32 = 3
 
 
-def require_same_op(node: Any, here: Any, answer: Split | None) -> None:
-    """Raises RewriteError unless `here` is `node`: type and attributes but for decided ones.
+class Wanted(NamedTuple):
+    """What an op of a split step has to be.
 
-    Args:
-      node: an op of the unsplit step.
-      here: what stands for it, whole or for one shard.
-      answer: what was decided of it; None where it stays as it is.
+    Attributes:
+      node: the op of the unsplit step that it stands for.
+      answer: what was decided of that; None where it stays as it is.
+      attributes: by their names, those of functions left out.
+      of_functions: names of the attributes in which copies differ that run functions of their own.
+      inputs: the tensors that the unsplit op reads.
+      waits: the ops that it waits for.
+      beside: the ops that it has to lie beside.
     """
+
+    node: Any
+    answer: Split | None
+    attributes: Mapping[str, Any]
+    of_functions: Collection[str]
+    inputs: Sequence[str]
+    waits: Sequence[str]
+    beside: Sequence[str]
+
+
+def wanted_of(node: Any, answer: Split | None) -> Wanted:
+    """What an op has to become, whole or for each of many shards."""
     own = set() if answer is None else _of_functions(answer)
-    without = {*_DERIVED, *own}
-    wanted = {key: value for key, value in node.attr.items() if key not in without}
-    wanted.update({} if answer is None else answer.attrs)
-    found = {key: value for key, value in here.attr.items() if key not in without}
-    if here.op != node.op or not _same_attributes(found, wanted):
+    attributes = _attributes(node, own)
+    attributes.update({} if answer is None else answer.attrs)
+    waits = [name[1:] for name in node.input if name.startswith("^")]
+    return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
+
+
+def require_same_op(here: Any, wanted: Wanted) -> None:
+    """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
+    found = _attributes(here, wanted.of_functions)
+    if here.op != wanted.node.op or not _same_attributes(found, wanted.attributes):
         raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
-    more = len(data_inputs(here)) - len(data_inputs(node))
-    if more and (more != 1 or not own):  # functions of a shard may read its numbers
+    more = len(data_inputs(here)) - len(wanted.inputs)
+    if more and (more != 1 or not wanted.of_functions):  # functions may read their shard's numbers
         raise RewriteError(f"reading {here.name!r} of the split step: it reads more or less")
-    if own:
-        assert answer is not None
-        _require_types(node, here, answer, more)
+    if wanted.of_functions:
+        assert wanted.answer is not None
+        _require_types(wanted.node, here, wanted.answer, more)
+
+
+def beside(node: Any) -> list[str]:
+    """The ops that a node has to lie beside."""
+    wishes = node.attr["_class"].list.s if "_class" in node.attr else ()
+    return [each.decode().removeprefix("loc:@") for each in wishes]
+
+
+def _attributes(node: Any, without: Collection[str]) -> dict[str, Any]:
+    attrs = node.attr
+    return {key: attrs[key] for key in attrs if key not in _DERIVED and key not in without}
 
 
 def _of_functions(answer: Split) -> set[str]:

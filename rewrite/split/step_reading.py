@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input, tensor_of
+from graphs.names import data_inputs, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
 from rewrite.split.joint_reader import JointReader
@@ -59,8 +59,9 @@ class StepReading:
         self.stands_in: dict[str, list[str]] = {}
         self._names, self._found = copies, set(flat.nodes)
         self.reader = JointReader(self.sizes, self._whole)
-        self._meanings: dict[str, list[Value]] = {}
+        self._value_of: dict[str, Value] = {}  # by what an input of a NodeDef says
         self._said: dict[str, str] = {}
+        self._alone = [frozenset({shard}) for shard in range(len(self.sizes))]
         self.asserts: set[str] = set()
         self._awaited: set[str] = set()
         for node in flat.graph_def.node:
@@ -78,9 +79,8 @@ class StepReading:
         Raises:
           RewriteError: there is no such tensor, or it comes later.
         """
-        source = parse_input(name)
-        if source.op in self._said and source.output == 0:
-            return Meaning(self._said[source.op])
+        if (said := self._said.get(name.removesuffix(":0"))) is not None:
+            return Meaning(said)
         return self._value(name)
 
     def number(self, value: Value) -> np.ndarray | None:
@@ -102,12 +102,13 @@ class StepReading:
             names = self._named(node.name, len(self.sizes))
             self.copies[node.name] = names
             for shard, name in enumerate(names):
-                self._meanings[name] = [
+                copy = [
                     self._of_copy(tensor, state, shard, answer.is_mean)
                     for tensor, state in zip(tensors, answer.outputs, strict=True)
                 ]
+                self._means(name, copy)
             if answer.is_repeated and node.name in self.nodes:  # for the whole ops that read it
-                self._meanings[node.name] = [Meaning(tensor) for tensor in tensors]
+                self._means(node.name, [Meaning(tensor) for tensor in tensors])
         elif node.op in SHAPE_OPS and self._is_replaced(node):
             self.stands_in[node.name] = (
                 self._named(node.name, len(tensors)) if node.op == "ShapeN" else [node.name]
@@ -116,13 +117,13 @@ class StepReading:
                 self._said[name] = tensor
         else:
             self._get(node.name)
-            self._meanings[node.name] = [Meaning(tensor) for tensor in tensors]
+            self._means(node.name, [Meaning(tensor) for tensor in tensors])
 
     def _of_copy(self, tensor: str, state: State, shard: int, is_mean: bool) -> Meaning:
         if state == WHOLE:
             return Meaning(tensor)
         weighted = is_mean and isinstance(state, Partial)
-        return Meaning(tensor, state, frozenset({shard}), is_unweighted=weighted)
+        return Meaning(tensor, state, self._alone[shard], is_unweighted=weighted)
 
     def _named(self, op: str, count: int) -> list[str]:
         """The ops that stand for one, each of them for no other."""
@@ -160,24 +161,28 @@ class StepReading:
         if is_late and node.name not in self._said:
             raise RewriteError(f"reading {node.name!r} of the split step: it waits for an op")
         if node.op in SHAPE_OPS:
-            self._meanings[node.name] = list(self._asked(node, inputs))
+            self._means(node.name, list(self._asked(node, inputs)))
             return
         known = [self.number(value) for value in inputs]
         of_tensor = node.op == "Identity" and isinstance(inputs[0], Meaning)
         if node.op in NUMBER_OPS and not of_tensor and all(v is not None for v in known):
-            self._meanings[node.name] = list(numbers(node, known))  # type: ignore[arg-type]
+            self._means(node.name, numbers(node, known))  # type: ignore[arg-type]
             return
         as_numbers = [
             v if isinstance(v, Meaning) else k for v, k in zip(inputs, known, strict=True)
         ]
-        self._meanings[node.name] = list(self.reader.read(node, as_numbers))  # type: ignore[arg-type]
+        self._means(node.name, self.reader.read(node, as_numbers))  # type: ignore[arg-type]
+
+    def _means(self, op: str, outputs: Iterable[Value]) -> None:
+        """Says what the outputs of an op stand for."""
+        for index, value in enumerate(outputs):
+            self._value_of[f"{op}:{index}" if index else op] = value
 
     def _value(self, name: str) -> Value:
-        source = parse_input(name)
-        outputs = self._meanings.get(source.op)
-        if outputs is None or not 0 <= source.output < len(outputs):
+        value = self._value_of.get(name.removesuffix(":0"))
+        if value is None:
             raise RewriteError(f"reading {name!r} of the split step: it is not there in time")
-        return outputs[source.output]
+        return value
 
     def _asked(self, node: Any, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
         import tensorflow as tf

@@ -169,7 +169,7 @@ def carried_over(limited: Problem, device_of_op: IntArray) -> IntArray:
       device_of_op: i4[N].
     """
     left = working_devices(limited)
-    seconds = np.nanmin(np.where(np.isfinite(limited.op_seconds), limited.op_seconds, np.nan), 1)
+    seconds = limited.op_seconds.min(axis=1)  # each op has a kernel on some device
     work = np.bincount(device_of_op, weights=seconds, minlength=limited.num_devices)
     usable = np.isfinite(limited.op_seconds).any(axis=0)
     target = np.arange(limited.num_devices)

@@ -87,7 +87,7 @@ def data_parallel_baseline(
         try:
             split = dataclasses.replace(options, num_shards=num_shards, left_whole=())
             is_timed = searched.costs.source != "analytic"
-            prepared = prepare(split, is_timed, trace_seconds=limit, unsplit=prepared)
+            prepared = prepare(split, is_timed, trace_seconds=limit, earlier=prepared)
             problem = _on_the_same_devices(corrected(prepared.problem), searched)
         except TfplaceError as error:
             return DataParallel(None, False, str(error), {}, num_shards)

@@ -257,7 +257,7 @@ class ShardSearch:
         )
         began = time.monotonic()
         is_timed = self._whole.costs.source != "analytic"
-        work = functools.partial(prepare, options, trace=is_timed, unsplit=self._whole)
+        work = functools.partial(prepare, options, trace=is_timed, earlier=self._whole)
         try:
             prepared = self._meanwhile(work)
         except TfplaceError as error:

@@ -83,20 +83,20 @@ def proven_split(
       VerificationError: the split step is or computes something else, doesn't load, or nothing of
         it could be proven.
     """
-    _require_written(split)
     norms, loads = NormsProof(), None
     with contextlib.ExitStack() as beside:
+        load, begun_norms = None, None
+        if is_large(split) and not written.is_loaded:
+            load = interruption.unless_seen(
+                lambda: beside.enter_context(_begun_load(split, written)), None
+            )  # beside all else
+        _require_written(split)
         limits = _limits(run, seconds)
         ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
-        load, begun_norms = None, None
         if ops is not None and is_large(split) and not ops.differing:
             begun_norms = interruption.unless_seen(
                 lambda: beside.enter_context(_begun_norms(split)), None
             )
-        if ops is not None and not written.is_loaded and is_large(split) and not ops.differing:
-            load = interruption.unless_seen(
-                lambda: beside.enter_context(_begun_load(split, written)), None
-            )  # beside reading its structure
         whole = interruption.unless_seen(lambda: _proof(split, feeds, limits, ops), None)
         if whole is not None and not whole.differing:
             norms = interruption.unless_seen(lambda: _norms(split, begun_norms), norms)

@@ -50,7 +50,7 @@ def bound_of(model: str, cluster: str, description: Mapping[str, Any] | None = N
             steps, batch = {1: whole.problem}, 0
             for count in (each for each in shard_counts(most) if each <= most):
                 split = dataclasses.replace(options, num_shards=count, left_whole=left)
-                read = prepare(split, trace=False, unsplit=whole)
+                read = prepare(split, trace=False, earlier=whole)
                 assert read.split is not None
                 steps[count], batch = read.problem, read.split.decisions.batch
             bounds += any_split_bounds(steps, batch)

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from graphs.op_graph import FloatArray, IntArray, OpGraph
+from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph
 from graphs.placement import Grouping
 from graphs.problem import Problem
 
 BoolArray = npt.NDArray[np.bool_]
+_ALL = slice(None)
 
 
 def in_graph_order(label_of_op: npt.NDArray[np.integer]) -> Grouping:
@@ -75,9 +76,17 @@ def allowed_class(allowed: BoolArray, placement: IntArray | None = None) -> IntA
     return number.reshape(-1).astype(np.int32)
 
 
-def fastest_seconds(problem: Problem, allowed: BoolArray) -> FloatArray:
-    """f8[N]: seconds of each op on the fastest device that it may use (0 where there is none)."""
-    seconds = np.where(allowed, problem.op_seconds, np.inf).min(axis=1)
+def fastest_seconds(
+    problem: Problem, allowed: BoolArray, ops: LongArray | slice = _ALL
+) -> FloatArray:
+    """f8[N]: seconds of each op on the fastest device that it may use (0 where there is none).
+
+    Args:
+      problem: with N ops.
+      allowed: bool[N, D] where each may lie.
+      ops: only of these.
+    """
+    seconds = np.where(allowed[ops], problem.op_seconds[ops], np.inf).min(axis=1)
     return np.where(np.isfinite(seconds), seconds, 0.0)
 
 

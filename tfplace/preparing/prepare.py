@@ -129,7 +129,7 @@ def prepare(
     trace: bool = True,
     before_pricing: Callable[[LoadedModel, bool], None] | None = None,
     trace_seconds: float = math.inf,
-    unsplit: PreparedModel | None = None,
+    earlier: PreparedModel | None = None,
     on_split: Callable[[SourceModel], None] = _nobody,
 ) -> PreparedModel:
     """Prepares a problem.
@@ -140,8 +140,8 @@ def prepare(
       before_pricing: called with the model, when it is read, and whether ops will be timed.
       trace_seconds: the longest that timing the ops of one device may take; what isn't timed then
         is priced without.
-      unsplit: the same model, prepared before: it is not read again, and where the ops of its
-        step as it came were timed, a split one's are priced by that.
+      earlier: the same model, prepared before, in any number of shards: it is not read again, and
+        where the ops of its step as it came were timed, a split one's are priced by that.
       on_split: is given the model with the split step before its ops are read, unless they will be
         timed.
 
@@ -156,7 +156,7 @@ def prepare(
     present = is_present(cluster)
     is_timed = present and trace and cluster.num_devices > 1
     places = places_of_shards(cluster, options.num_shards)
-    to_split = None if unsplit is None else unsplit.to_split
+    to_split = None if earlier is None else earlier.to_split
     model = load_model(options, places, _nobody if is_timed else on_split, to_split)
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
@@ -166,7 +166,7 @@ def prepare(
     if before_pricing is not None:
         before_pricing(model, is_timed)
     limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
-    cache, known = CostCache(options.cost_cache), None if unsplit is None else unsplit.timed
+    cache, known = CostCache(options.cost_cache), None if earlier is None else earlier.timed
     costs, timed = find_costs(model, cluster, is_timed, cache, limits, known)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)

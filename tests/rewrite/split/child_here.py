@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from graphs.loading.sniff import sniff
-from rewrite.split.prove_loads_child import loaded_models
+from rewrite.split.prove_loads_child import loaded_models, made_loadable
 
 
 class ChildHere:
@@ -28,8 +28,9 @@ class ChildHere:
         pass
 
     def ask(self, request):
-        self.asked.append(len(sniff(request.directory).proto.meta_graphs[0].graph_def.node))
-        self._answer = loaded_models(request)
+        made = made_loadable(request)
+        self.asked.append(len(sniff(made.directory).proto.meta_graphs[0].graph_def.node))
+        self._answer = loaded_models(request, made)
 
     def answer(self, seconds):
         return self._answer

@@ -1,7 +1,6 @@
 """Of a large model one variable of each kind is restored where it is loaded, the others read."""
 
 import copy
-import dataclasses
 
 import pytest
 import tensorflow as tf
@@ -13,6 +12,7 @@ from graphs.names import op_of
 from rewrite.model_builder import build_saved_model
 from rewrite.split import loadable_model, prove_loads
 from rewrite.split.fewer_restored import restore_fewer
+from rewrite.split.loadable_model import Loadable
 from rewrite.split.prove_loads import LOADS_ALIKE
 from rewrite.split.prove_loads_child import loaded_models
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
@@ -65,13 +65,12 @@ def test_a_large_model_loads_so(built, monkeypatch):
 
 def test_what_is_not_restored_is_read(built):
     _, directory = built
-    request = LoadRequest(str(directory), ["serve"], ["train_step"], "", (), b"", None)
+    request = LoadRequest(str(directory), ["serve"], "", True, "", (), b"", None)
 
     def why_not(**left):
-        asked = dataclasses.replace(request, signatures=(), not_restored=left)
-        return loaded_models(dataclasses.replace(asked, given_graph=b"")).written
+        return loaded_models(request, Loadable(str(directory), (), True, left)).written
 
-    assert loaded_models(dataclasses.replace(request, signatures=())) == LoadedModels()
+    assert loaded_models(request, Loadable(str(directory), ())) == LoadedModels()
     assert why_not(c=(FLOAT, (3, 2)), d=(FLOAT, (2,))) == ""
     assert "'c' as float32 (3, 2)" in why_not(c=(FLOAT, (2, 3)))
     assert "'d' as float32 (2,)" in why_not(d=(tf.int32.as_datatype_enum, (2,)))

@@ -72,7 +72,7 @@ class _World:
             monkeypatch.setattr(find_shards, name, value)
         monkeypatch.setattr("tfplace.choosing.find_shards.time.monotonic", lambda: self.now)
 
-    def prepare(self, options, trace, unsplit):
+    def prepare(self, options, trace, earlier):
         if options.num_shards in self._errors:
             raise UsageError("the batch is too small; take fewer")
         self.now += self.reading * (options.num_shards + 1) / 2

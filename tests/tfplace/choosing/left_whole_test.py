@@ -38,7 +38,7 @@ def _split(mixture, left, num_shards=4):
     options = ProblemOptions(
         path, cluster="k80x4", order="edges", num_shards=num_shards, left_whole=left
     )
-    return options, prepare(options, unsplit=mixture)
+    return options, prepare(options, earlier=mixture)
 
 
 def test_experts_are_left_whole(mixture, left):

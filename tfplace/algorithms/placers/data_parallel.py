@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.compressed_rows import row_starts
 from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
 from tfplace.algorithms.placers.host_cpus import with_barriers_on_cpus
@@ -51,17 +52,13 @@ def data_parallel(
         unit = with_their_layers(problem, shard, unit)
     _spread_variables(problem, shard, unit, wanted, devices, in_order_of_use)
     graph = problem.graph
-    source = graph.tensor_producer[graph.use_tensor]
-    order = np.argsort(source, kind="stable")[::-1]
-    users: dict[int, set[int]] = {}
-    for use in order.tolist():  # an op's users have their devices before it, from the end on
-        users.setdefault(int(source[use]), set()).add(int(graph.use_op[use]))
-    for op in range(problem.num_ops - 1, -1, -1):
-        if wanted[op] < 0 and (using := users.get(op)):
-            places = {int(wanted[user]) for user in using}
-            if len(places) == 1 or min(places) >= 0:  # -1: not known yet
-                wanted[op] = min(places)
-    for use in np.argsort(graph.use_op, kind="stable").tolist():
+    source = graph.tensor_producer[graph.use_tensor]  # ascending, as tensors and uses are
+    first_use = row_starts(source, problem.num_ops)
+    for op in np.flatnonzero(wanted < 0)[::-1].tolist():  # its users have their devices before it
+        users = graph.use_op[first_use[op] : first_use[op + 1]]
+        wanted[op] = wanted[users].min() if len(users) else -1  # -1: one is not known yet
+    open_uses = np.flatnonzero(wanted[graph.use_op] < 0)
+    for use in open_uses[np.argsort(graph.use_op[open_uses], kind="stable")].tolist():
         if wanted[graph.use_op[use]] < 0:
             wanted[graph.use_op[use]] = wanted[source[use]]
     wanted[wanted < 0] = devices[0]

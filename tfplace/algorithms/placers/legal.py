@@ -56,11 +56,11 @@ def legal(problem: Problem, wanted: IntArray) -> IntArray:
     """
     allowed = problem.allowed()
     placed = _united(problem, np.asarray(wanted, dtype=np.int32), allowed)
-    order = fallback_order(problem)
-    choices = order[placed]
-    possible = np.take_along_axis(allowed, choices, axis=1)
-    first = np.argmax(possible, axis=1)
-    return choices[np.arange(len(placed)), first].astype(np.int32)
+    elsewhere = np.flatnonzero(~allowed[np.arange(len(placed)), placed])
+    choices = fallback_order(problem)[placed[elsewhere]]
+    first = np.argmax(np.take_along_axis(allowed[elsewhere], choices, axis=1), axis=1)
+    placed[elsewhere] = choices[np.arange(len(elsewhere)), first]
+    return placed
 
 
 def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
@@ -70,7 +70,7 @@ def _united(problem: Problem, wanted: IntArray, allowed: BoolArray) -> IntArray:
     if not len(member):
         return wanted.copy()
     # Ops of no time have a small vote, so that groups of them are decided, too.
-    seconds = fastest_seconds(problem, allowed)[member] + 1e-12
+    seconds = fastest_seconds(problem, allowed, member) + 1e-12
     votes = np.zeros((int(group.max()) + 1, problem.num_devices))
     np.add.at(votes, (group[member], wanted[member]), seconds)
     united = wanted.copy()

@@ -1,0 +1,93 @@
+"""The inputs of all ops of a graph or a function's body as arrays, made in one pass over names."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs.compressed_rows import row_starts
+from graphs.names import parse_input
+from graphs.op_graph import LongArray
+
+_MOST_OUTPUTS = 1 << 31
+
+
+@dataclasses.dataclass(frozen=True)
+class GraphEdges:
+    """Who reads what and who waits for whom, in the order of the nodes and of their inputs.
+
+    Attributes:
+      producer: i8[E] index of the node that is read or waited for; -1 where there is none, as for
+        an argument of a function, or the name is none of an input.
+      output: i8[E] which of its outputs, in a body of those that the input names; -1 for a control
+        edge.
+      first: i8[nodes + 1] where the inputs of each node begin.
+    """
+
+    producer: LongArray
+    output: LongArray
+    first: LongArray
+
+    @functools.cached_property
+    def consumer(self) -> LongArray:
+        """i8[E]: index of the node that has the input."""
+        return np.repeat(np.arange(len(self.first) - 1), np.diff(self.first))
+
+
+def edges_of(nodes: Sequence[Any]) -> GraphEdges:
+    """The edges between NodeDefs of one graph or body."""
+    return edges_between([node.name for node in nodes], [node.input for node in nodes])
+
+
+def edges_between(names: Sequence[str], inputs: Sequence[Collection[str]]) -> GraphEdges:
+    """The edges between ops of these names, of which each has these inputs."""
+    codes = _Codes(names)
+    code = np.array([codes[name] for each in inputs for name in each], dtype=np.int64)
+    producer, output = np.divmod(code, _MOST_OUTPUTS)
+    first = np.zeros(len(inputs) + 1, dtype=np.int64)
+    np.cumsum([len(each) for each in inputs], out=first[1:])
+    return GraphEdges(producer, output - 1, first)
+
+
+def first_come(producer: LongArray, consumer: LongArray, count: int) -> list[int]:
+    """Ops in a topological order: each behind those that could start before it.
+
+    What waits for a cycle is left out.
+
+    Args:
+      producer, consumer: i8[E] of the edges that count.
+      count: of ops.
+    """
+    source, user = np.divmod(np.unique(producer * count + consumer), max(count, 1))
+    first_user, users = row_starts(source, count).tolist(), user.tolist()
+    waiting = np.bincount(user, minlength=count).tolist()
+    ready = [op for op in range(count) if not waiting[op]]
+    for op in ready:
+        for each in users[first_user[op] : first_user[op + 1]]:
+            waiting[each] -= 1
+            if not waiting[each]:
+                ready.append(each)
+    return ready
+
+
+class _Codes(dict[str, int]):
+    """{name of an input: index of its op * _MOST_OUTPUTS + output + 1}; a name is read once."""
+
+    def __init__(self, ops: Sequence[str]) -> None:
+        super().__init__((op, number * _MOST_OUTPUTS + 1) for number, op in enumerate(ops))
+
+    def __missing__(self, name: str) -> int:
+        try:
+            source = parse_input(name)
+        except ValueError:
+            source = None
+        if source is None or source.output >= _MOST_OUTPUTS - 1:
+            code = -_MOST_OUTPUTS
+        else:
+            code = self.get(source.op, 1 - _MOST_OUTPUTS) + source.output
+        self[name] = code
+        return code
