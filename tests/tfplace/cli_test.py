@@ -128,6 +128,11 @@ LISTED = "; `tfplace optimize --help` lists them"
             f"{FLAGS}: flag --seed=1.5: wanted a whole number{LISTED}",
         ),
         (
+            ["bench"],
+            "writing the bench: --output is missing; wanted FILE.json, beside "
+            "which FILE.csv, FILE.md and FILE.png are written",
+        ),
+        (
             ["optimize", "a", "--overwrite=maybe"],
             f"{FLAGS}: flag --overwrite=maybe: wanted true or false{LISTED}",
         ),

@@ -7,7 +7,7 @@ import sys
 
 from absl import flags
 
-from graphs.errors import BadInputError, FeedError, PlacementError
+from graphs.errors import BadInputError, FeedError, PlacementError, UsageError
 from graphs.host.did_you_mean import did_you_mean_file
 from graphs.loading.sniff import require_there
 
@@ -26,6 +26,13 @@ def begin(model: str, values: flags.FlagValues) -> None:
 
         read_cluster(values.cluster)
     say_starting(values.verbosity)
+
+
+def require_output(path: str | None, ending: str, doing: str, wanted: str) -> None:
+    """Raises UsageError where --output is missing, or a file's name of another ending."""
+    if not path or not path.endswith(ending):
+        found = repr(path) if path else "missing"
+        raise UsageError(f"{doing}: --output is {found}; wanted {wanted}")
 
 
 def say_starting(verbosity: int) -> None:

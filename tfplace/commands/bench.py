@@ -11,6 +11,7 @@ from absl import flags
 
 from graphs.errors import UsageError
 from tfplace.algorithms.table import require_known
+from tfplace.commands.beginning import require_output
 from tfplace.commands.from_flags import num_shards, split_names, whole_numbers
 from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, text_output
 
@@ -27,11 +28,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.runs.bench.run_cells import BenchRun, num_failed
     from tfplace.runs.executors.by_name import executor_for
 
-    if not values.output or not values.output.endswith(".json"):
-        raise UsageError(
-            f"writing the bench: --output is {values.output!r}; wanted FILE.json, beside which "
-            "FILE.csv, FILE.md and FILE.png are written"
-        )
+    wanted = "FILE.json, beside which FILE.csv, FILE.md and FILE.png are written"
+    require_output(values.output, ".json", "writing the bench", wanted)
     names = split_names(values.algorithms, "--algorithms")
     for algorithm in names:
         require_known(algorithm)

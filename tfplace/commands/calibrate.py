@@ -7,18 +7,14 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from graphs.errors import UsageError
-from tfplace.commands.beginning import say_starting
+from tfplace.commands.beginning import require_output, say_starting
 from tfplace.commands.outcome import text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Measures the cluster, writes its file, and says how good the fits are."""
-    if not values.output or not values.output.endswith(".json"):
-        raise UsageError(
-            f"writing the calibrated cluster: --output is {values.output!r}; wanted FILE.json, "
-            "which --cluster then takes"
-        )
+    wanted = "FILE.json, which --cluster then takes"
+    require_output(values.output, ".json", "writing the calibrated cluster", wanted)
     from graphs.clusters.cluster_file import cluster_to_json
     from graphs.clusters.discovery import find_cluster
     from tfplace.measurement.calibration.calibrating import calibrate

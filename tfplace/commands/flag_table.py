@@ -44,7 +44,12 @@ FORMAT = (
 )
 RUN = (
     Flag("fetch", "multi", [], "op or tensor that a run asks for; may be given several times"),
-    Flag("feed", "string", None, "an .npz file of inputs, by tensor name"),
+    Flag(
+        "feed",
+        "string",
+        None,
+        "an .npz file of inputs, by name of a tensor, op or signature argument",
+    ),
     Flag("signature", "string", "", "the signature that a run calls"),
     Flag("mode", "enum", "", "what a run is (default: as found)", ("", "train", "inference")),
     Flag("batch_size", "integer", None, "fills unknown leading dimensions", least=1),

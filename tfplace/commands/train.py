@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from graphs.errors import UsageError
+from tfplace.commands.beginning import require_output
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
 
 if TYPE_CHECKING:
@@ -27,10 +28,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     from tfplace.output_paths import require_file, writable
     from tfplace.progress import progress_for
 
-    if not values.output or not values.output.endswith(".npz"):
-        raise UsageError(
-            f"writing the trained policy: --output is {values.output!r}; wanted FILE.npz"
-        )
+    require_output(values.output, ".npz", "writing the trained policy", "FILE.npz")
     split_family(values.family, values.num_graphs, values.seed)
     clusters = tuple(name for name in values.clusters.split(",") if name)
     if not clusters:

@@ -98,6 +98,11 @@ def needed_text(rows: Sequence[OnDevices]) -> str:
     return f"all {most} devices: the best step found on {fewer} takes {ratio:.2f} times as long"
 
 
+def is_untried(reason: str) -> bool:
+    """Whether a baseline's reason says that there was no time for it, not that it can't run."""
+    return reason.startswith("not tried")
+
+
 def order_text(order: Mapping[str, Any], step_seconds: float) -> str:
     """What the order edges are worth."""
     if not order["edges"]:

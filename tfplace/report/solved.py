@@ -11,7 +11,7 @@ from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.solve import Solved, SolveOptions
 from tfplace.report.of_run import search_facts
 from tfplace.report.report import SCHEMA_VERSION, plain
-from tfplace.report.sentences import bound_text
+from tfplace.report.sentences import bound_text, is_untried
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_report import print_prediction
 from tfplace.simulation.prediction import Best, prediction_of
@@ -82,9 +82,8 @@ def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console)
     times = table(("placement", "predicted"))
     for each in solved.searched.baselines:
         known = as_reported(each, problem)
-        times.add_row(
-            each.name, seconds_text(known.step_seconds) if known.feasible else "can't run"
-        )
+        why_not = "not tried" if is_untried(known.reason) else "can't run"
+        times.add_row(each.name, seconds_text(known.step_seconds) if known.feasible else why_not)
     if solved.lower_bound_seconds:
         times.add_row("lower bound", seconds_text(solved.lower_bound_seconds))
     out.print(times)

@@ -15,7 +15,7 @@ from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.machine_facts import machine_text
 from tfplace.report.report import Report
 from tfplace.report.rounds_facts import rounds_facts
-from tfplace.report.sentences import order_text
+from tfplace.report.sentences import is_untried, order_text
 from tfplace.report.split_facts import shards_sentences, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.report.text_timings import comparison_facts
@@ -138,7 +138,7 @@ def _step_times(report: Report) -> Table:
     times = table(("placement", "predicted", "of single", "fullest device"))
     single = report.baselines["single"].step_seconds
     for name, baseline in report.baselines.items():
-        why_not = "not tried" if baseline.reason.startswith("not tried") else "can't run"
+        why_not = "not tried" if is_untried(baseline.reason) else "can't run"
         seconds = seconds_text(baseline.step_seconds) if baseline.feasible else why_not
         times.add_row(
             name, seconds, _ratio(baseline.step_seconds, single), _fullest(baseline.peak_bytes)

@@ -7,6 +7,7 @@ from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.html.elements import paragraph, section, table, text
 from tfplace.report.report import Measured, Report
 from tfplace.report.rounds_facts import rounds_facts
+from tfplace.report.sentences import is_untried
 from tfplace.report.text_timings import same_timings
 from tfplace.units_text import seconds_text
 
@@ -18,6 +19,7 @@ NAMES = {
     "local_search": "local search",
     "data_parallel": "data parallelism (the batch split evenly)",
 }
+CANT_RUN = "can't run: "
 
 
 def step_bars(report: Report) -> str:
@@ -73,8 +75,8 @@ def _row(
     longest: float,
     reference: float | None,
 ) -> str:
-    value, share = f"can't run: {text(reason)}", 0.0
-    if seconds:
+    value, share = f"{'' if is_untried(reason) else CANT_RUN}{text(reason)}", 0.0
+    if seconds is not None:
         value, share = f"<b>{seconds_text(seconds)}</b>", 100 * seconds / longest
         if reference:
             value += f" <small>{seconds / reference:.2f} of single</small>"

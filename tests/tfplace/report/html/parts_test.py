@@ -102,6 +102,9 @@ def test_bars_are_as_long_as_the_longest(bound):
     assert widths == expected + ([("proven lower bound", "44.44")] if bound else [])
     assert "can&#x27;t run: " not in bars and "can't run: model lacks memory" in bars
     assert "<b>4 s</b> <small>0.50 of single</small>" in bars
+    etf = dataclasses.replace(report.baselines["etf"], reason="not tried: no time was left")
+    bars = step_bars(dataclasses.replace(report, baselines={"etf": etf}))
+    assert "<span>not tried: no time was left</span>" in bars
     assert "Not measured: " in bars
 
 
