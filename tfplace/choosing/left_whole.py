@@ -10,7 +10,8 @@ other what is whole. Cutting a tensor costs the bytes that are sent if one of it
 the other is not; an op that is whole costs the time in which other devices can't help with it.
 What that is worth depends on how many such ops run side by side, which is not known before. So the
 cut is made for 1, 2, 4, ... of them, and of what comes out that is taken which promises the
-shortest step: its work spread over all devices, its longest path, and what is sent.
+shortest step: its work spread over all devices, its longest path, messages included, and what is
+sent.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from tfplace.grouping.quotient import BoolArray, fastest_seconds
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.shard_hosts import places_of_shards
 
-WORTH = 0.95
+WORTH = 0.9
 """What is promised has to be so much of the step with all ops split that can be."""
 CLOSE = 1.05
 """Of choices within so much of the best the one with the most whole ops is taken: a step of fewer
@@ -117,7 +118,9 @@ class _Choice:
         self._copy_seconds = np.where(copies.is_split, copy, self._whole_seconds)
         self._is_split = copies.is_split
         links = problem.link_bytes_per_second[np.ix_(devices, devices)]
-        self._bytes_per_second = float(np.median(links[~np.eye(num_devices, dtype=bool)]))
+        others = ~np.eye(num_devices, dtype=bool)
+        self._bytes_per_second = float(np.median(links[others]))
+        self._latency = float(np.median(problem.link_latency[np.ix_(devices, devices)][others]))
         states = _states(problem.graph, decisions)
         self._is_partial = np.array([isinstance(state, Partial) for state in states], bool)
         self._is_sharded = np.array([isinstance(state, Sharded) for state in states], bool)
@@ -127,8 +130,10 @@ class _Choice:
         is_split = self._is_split & ~whole
         seconds = np.where(is_split, self._copy_seconds, self._whole_seconds)
         work = float(np.where(is_split, seconds * self._num_devices, seconds).sum())
-        sent = float(self._sent_bytes(is_split).sum()) / self._bytes_per_second
-        return (work + sent) / self._num_devices + _longest_path(self._graph, seconds)
+        sent = self._sent_bytes(is_split) / self._bytes_per_second
+        one = np.where(sent > 0.0, self._latency + sent / self._num_devices, 0.0)
+        path = _longest_path(self._graph, seconds, one)
+        return (work + float(sent.sum())) / self._num_devices + path
 
     def _sent_bytes(self, is_split: BoolArray) -> FloatArray:
         """f8[T] what is sent of each tensor if such ops bool[N] are split, each on its device."""
@@ -245,14 +250,15 @@ def _states(graph: OpGraph, decisions: Decisions) -> list[object]:
     return [known.get(f"{graph.op_names[op]}:{output}") for op, output in outputs]
 
 
-def _longest_path(graph: OpGraph, seconds: FloatArray) -> float:
-    """Seconds f8[N] of the ops of the longest path."""
+def _longest_path(graph: OpGraph, seconds: FloatArray, message: FloatArray) -> float:
+    """Seconds of the longest path of ops f8[N], and of a message of each tensor f8[T] between."""
     end = [0.0] * graph.num_ops
-    makers = graph.tensor_producer[graph.use_tensor]
     order = np.argsort(graph.use_op, kind="stable")
     ends_at = np.searchsorted(graph.use_op[order], np.arange(graph.num_ops), side="right").tolist()
-    makers_of, begin = makers[order].tolist(), 0
+    tensors, begin = graph.use_tensor[order], 0
+    makers, sent = graph.tensor_producer[tensors].tolist(), message[tensors].tolist()
     for op, (until, own) in enumerate(zip(ends_at, seconds.tolist(), strict=True)):
-        end[op] = own + max((end[maker] for maker in makers_of[begin:until]), default=0.0)
+        arrived = (end[makers[use]] + sent[use] for use in range(begin, until))
+        end[op] = own + max(arrived, default=0.0)
         begin = until
     return max(end, default=0.0)
