@@ -70,6 +70,9 @@ gains as much."""
 CLOSE, SECOND_SHARE = 1.15, 0.25
 """Within so much of the best, a number gets a second search, with this share of what is left."""
 MOST_CLOSE = 2
+BOTH_WAYS_SHARE = 0.03
+"""If reading a step some of whose ops are left whole took less of the budget, it is read with all
+ops split, too, and the better way is taken for all numbers of shards."""
 LOOK_SHARE, MOST_LOOKS = 0.05, 2
 """If a better unsplit step would rule a number out, the unsplit step is searched for LOOK_SHARE of
 the budget before that number is read; MOST_LOOKS times at most."""
@@ -105,6 +108,7 @@ class ShardSearch:
         self._data_parallel: DataParallel | None = None
         self._long: LongSearch | None = None  # of the unsplit step
         self._left_whole: Collection[str] = ()
+        self._is_way_known = False  # whether ops are left whole
 
     def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
         """The problem and the placements of the number that is best, of equals the fewest shards.
@@ -218,6 +222,7 @@ class ShardSearch:
 
         def work() -> Mapping[int, float]:
             self._left_whole = ops_left_whole(self._whole, axes)
+            self._reading.leave_whole(len(self._left_whole) / self._whole.problem.num_ops)
             least = least_steps(self._whole, axes, counts, self._left_whole)
             return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
 
@@ -251,6 +256,27 @@ class ShardSearch:
         self._numbers.found[shards] = found_in_order(self._numbers.found[shards])
 
     def _try(self, shards: int) -> None:
+        self._read(shards)
+        if self._left_whole and shards in self._numbers.found and not self._is_way_known:
+            self._is_way_known = True
+            if self._reading.seconds <= BOTH_WAYS_SHARE * self._options.budget_seconds:
+                self._compare_ways(shards)
+
+    def _compare_ways(self, shards: int) -> None:
+        """Splits all that can be split, too: that other ops promise more is an estimate."""
+        numbers = self._numbers
+        left_whole, found = self._left_whole, numbers.found.pop(shards)
+        self._left_whole = ()
+        self._read(shards)
+        other = numbers.found.get(shards)
+        if other is None or found.step_seconds <= other.step_seconds:
+            numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
+            if other is not None and other.searched.result.interrupted:
+                found = found.interrupted()
+            numbers.found[shards], self._left_whole = found, left_whole
+
+    def _read(self, shards: int) -> None:
+        """Reads the step in so many shards, and searches for the first time."""
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
         options = dataclasses.replace(
             self._options.problem, num_shards=shards, left_whole=self._left_whole
@@ -320,11 +346,10 @@ class ShardSearch:
         if (best := result.best) is not None:
             name = f"found by {self._options.algorithm}"
             candidates.append(Candidate(name, best.placement.device_of_op, best.outcome))
-        told = found.result
-        if result.interrupted:
-            told = dataclasses.replace(told, interrupted=True)
-        found = dataclasses.replace(found, candidates=candidates, result=told)
-        self._numbers.found[1] = dataclasses.replace(unsplit, searched=found)
+        noted = dataclasses.replace(
+            unsplit, searched=dataclasses.replace(found, candidates=candidates)
+        )
+        self._numbers.found[1] = noted.interrupted() if result.interrupted else noted
 
     def _first(self, shards: int, prepared: PreparedModel) -> None:
         """The first search of a number, which begins with what the unsplit step's has found."""

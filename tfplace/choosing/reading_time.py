@@ -13,6 +13,16 @@ class ReadingTime:
           unsplit_seconds: what reading and pricing the step as it is took.
         """
         self._shards, self._seconds = 1, unsplit_seconds
+        self._copied = 1.0
+
+    @property
+    def seconds(self) -> float:
+        """What the last reading took."""
+        return self._seconds
+
+    def leave_whole(self, share: float) -> None:
+        """Told that so many of the ops, a share [0, 1], are read once in any number of shards."""
+        self._copied = 1.0 - share
 
     def note(self, shards: int, seconds: float) -> None:
         """Told what reading so many shards took."""
@@ -20,9 +30,12 @@ class ReadingTime:
 
     def too_long(self, shards: int, left: float) -> str:
         """Why so many shards are not read where `left` seconds may be used; "" if they may."""
-        if self._seconds * _times(shards) / _times(self._shards) <= left:
+        if self._seconds * self._times(shards) / self._times(self._shards) <= left:
             return ""
         return "not tried: reading and pricing it would have taken too much of the budget"
+
+    def _times(self, shards: int) -> float:
+        return 1.0 + (_times(shards) - 1.0) * self._copied
 
 
 def _times(shards: int) -> float:

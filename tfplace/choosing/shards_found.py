@@ -26,6 +26,12 @@ class ShardsFound:
         best = self.searched.best
         return math.inf if best is None else best.step_seconds
 
+    def interrupted(self) -> ShardsFound:
+        """The same, after a signal."""
+        result = dataclasses.replace(self.searched.result, interrupted=True)
+        searched = dataclasses.replace(self.searched, result=result)
+        return dataclasses.replace(self, searched=searched)
+
     def told(self) -> TriedShards:
         """The same for the report."""
         single = next(c.step_seconds for c in self.searched.baselines if c.name == "single")

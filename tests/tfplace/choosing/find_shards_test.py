@@ -32,11 +32,12 @@ class _Prepared:
     steps_read: object = None
     timed: object = None
     serves_any_batch: bool = False
+    left_whole: int = 0
     costs = types.SimpleNamespace(source="analytic")
 
     @property
     def split(self):
-        decisions = types.SimpleNamespace(batch=32)
+        decisions = types.SimpleNamespace(batch=32, num_left_whole=self.left_whole)
         return None if self.shards == 1 else types.SimpleNamespace(decisions=decisions)
 
 
@@ -57,10 +58,12 @@ class _World:
         self.longer, self.in_pieces = 0.995, math.inf
         self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
         self.serves_any_batch, self.left_at_first = False, Limits(0.0)
+        self.left_whole, self.whole_takes = frozenset[str](), 1.0
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
-            "least_steps": lambda whole, axes, counts: self.least,
+            "least_steps": lambda whole, axes, counts, left_whole: self.least,
+            "ops_left_whole": lambda whole, axes: self.left_whole,
             "lower_bound_seconds": lambda problem: self.bound,
             "best_of": lambda known: known[0],
             "LongSearch": lambda whole, seed, start, left: _Long(self, left),
@@ -76,7 +79,7 @@ class _World:
         if options.num_shards in self._errors:
             raise UsageError("the batch is too small; take fewer")
         self.now += self.reading * (options.num_shards + 1) / 2
-        return _Prepared(_PROBLEM, options.num_shards)
+        return _Prepared(_PROBLEM, options.num_shards, left_whole=len(options.left_whole))
 
     def find_placement(
         self, prepared, options, trained, folder, progress, earlier=None, known=(), stages=None
@@ -85,6 +88,8 @@ class _World:
         self.stages = None if stages is None else stages([Candidate("single", None, _NOTHING)])
         self.now += options.budget_seconds
         seconds = self._steps[prepared.shards]
+        if prepared.left_whole:
+            seconds *= self.whole_takes
         if len([each for each, *_ in self.searches if each == prepared.shards]) > 1:
             seconds *= self.longer
         outcome = Measurement(seconds, (), "") if math.isfinite(seconds) else _NOTHING
@@ -156,6 +161,25 @@ def test_the_best_number_gets_most_of_the_time_and_the_report_has_all(monkeypatc
     assert "1" in tried[2].reason and tried[2].step_seconds is None
     assert searched.data_parallel == "of 4"
     assert [*world.read.problems] == [4, 8, 1] and world.read.batch == 32 and world.read.is_priced
+
+
+@pytest.mark.parametrize(
+    ("whole_takes", "reading", "left"), [(0.8, 1.0, 2), (1.2, 1.0, 0), (1.2, 9.0, 2)]
+)
+def test_both_ways_are_tried_where_reading_is_quick(monkeypatch, whole_takes, reading, left):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.left_whole, world.whole_takes, world.reading = frozenset({"a", "b"}), whole_takes, reading
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 4 and world.read.left_whole == left
+    assert tried[4].step_seconds == pytest.approx(0.3 * (whole_takes if left else 1.0), rel=0.01)
+
+
+def test_a_signal_while_the_other_way_is_searched_ends_the_search(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.4})
+    world.left_whole, world.whole_takes, world.interrupt_at = frozenset({"a"}), 0.8, 3
+    _, tried, searched = world.run(budget_seconds=100.0)
+    assert [each for each, *_ in world.searches] == [1, 4, 4]
+    assert tried[4].step_seconds == 0.3 * 0.8 and searched.result.interrupted
 
 
 def test_a_split_step_is_compared_with_the_unsplit_one(monkeypatch):
