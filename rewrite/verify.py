@@ -163,7 +163,7 @@ def _run_checks(request: VerifyRequest, limits: RunLimits) -> list[CheckOutcome]
         rest = dataclasses.replace(request, checks=request.checks[len(outcomes) :])
         seconds = min(limits.seconds, end - time.monotonic())
         if seconds <= 0:
-            why = f"the {limits.all_seconds:.1f} s for comparing were used up"
+            why = f"the {limits.all_seconds:.3g} s for comparing were used up"
             outcomes += [CheckOutcome(check.label, "left_out", why) for check in rest.checks]
             break
         error = None

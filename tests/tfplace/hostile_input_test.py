@@ -197,7 +197,7 @@ MODELS = {
     ),
     "input that is none": (
         _changed(lambda g: g.node[1].input.__setitem__(0, "x:y:z:0")),
-        "op 'x:y:z' is used but not defined",
+        "op 'y' uses 'x:y:z:0', which is not defined",
     ),
     "too few inputs": (
         _changed(lambda g: g.node[2].input.pop()),

@@ -258,8 +258,9 @@ class ShardSearch:
     def _try(self, shards: int) -> None:
         self._read(shards)
         if self._left_whole and shards in self._numbers.found and not self._is_way_known:
-            self._is_way_known = True
-            if self._reading.seconds <= BOTH_WAYS_SHARE * self._options.budget_seconds:
+            self._is_way_known, limits = True, self._options
+            is_quick = self._reading.seconds <= BOTH_WAYS_SHARE * limits.budget_seconds
+            if is_quick and limits.max_trials is None:  # else the clock decides nothing
                 self._compare_ways(shards)
 
     def _compare_ways(self, shards: int) -> None:

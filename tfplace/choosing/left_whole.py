@@ -38,6 +38,9 @@ WORTH = 0.9
 CLOSE = 1.05
 """Of choices within so much of the best the one with the most whole ops is taken: a step of fewer
 ops is read and searched sooner."""
+MOST_OPS = 30_000
+"""Of a larger step, which takes its time to be read in shards, nothing is left whole: a cut of
+12,000 ops takes half a second."""
 LARGEST = 1 << 30
 """A capacity that no cut goes through; scipy counts in 32 bits."""
 STEPS_OF_LARGEST = 1 << 24
@@ -47,14 +50,16 @@ STEPS_OF_LARGEST = 1 << 24
 def ops_left_whole(prepared: PreparedModel, batch_axes: Mapping[str, int] | None) -> frozenset[str]:
     """Names of the ops; none where all that can be split had better be.
 
-    None as well where ops were timed: what a copy would take is not known then.
+    None as well where ops were timed, since what a copy would take is not known then, and of more
+    than MOST_OPS ops.
 
     Args:
       prepared: the unsplit step.
       batch_axes: what the user said of its inputs.
     """
     num_devices = len(working_devices(prepared.problem))
-    if prepared.costs.source != "analytic" or num_devices < 2:
+    is_known = prepared.costs.source == "analytic" and prepared.problem.num_ops <= MOST_OPS
+    if not is_known or num_devices < 2:
         return frozenset()
     try:
         places = places_of_shards(prepared.cluster, num_devices)

@@ -113,7 +113,7 @@ def test_a_step_is_split_for_the_comparison_within_the_time_that_is_left(tmp_pat
     prepared = prepare(options, trace=False)
     limits = []
 
-    def limited(split, is_timed, trace_seconds, unsplit):
+    def limited(split, is_timed, trace_seconds, earlier):
         limits.append(trace_seconds)
         return prepare(split, trace=False)
 
