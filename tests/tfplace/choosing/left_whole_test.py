@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import numpy as np
 import pytest
@@ -30,7 +31,10 @@ def mixture(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def left(mixture):
-    return ops_left_whole(mixture, None)
+    """What is left whole where that is better than all split: so few tokens need no shards."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tfplace.choosing.left_whole.WORTH_BESIDE_UNSPLIT", math.inf)
+        return ops_left_whole(mixture, None)
 
 
 def _split(mixture, left, num_shards=4):
@@ -90,6 +94,10 @@ def test_nothing_is_left_whole_of_timed_ops_or_on_one_device(mixture):
     assert ops_left_whole(alone, None) == frozenset()
     timed = dataclasses.replace(mixture.costs, source="measured")
     assert ops_left_whole(dataclasses.replace(mixture, costs=timed), None) == frozenset()
+
+
+def test_where_hardly_anything_would_be_split_all_is(mixture):
+    assert ops_left_whole(mixture, None) == frozenset()
 
 
 def test_layers_one_after_another_are_split(tmp_path):
