@@ -14,10 +14,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-import numpy as np
-
 from graphs.errors import TfplaceError
-from graphs.problem import Problem
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.lower_bound import lower_bound_seconds
@@ -46,7 +43,7 @@ from tfplace.choosing.shard_counts import (
 )
 from tfplace.choosing.shards_found import NumbersFound, ShardsFound
 from tfplace.choosing.shared_budget import SharedBudget
-from tfplace.choosing.split_estimate import least_steps
+from tfplace.choosing.split_estimate import least_steps, work_of_devices
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.choosing.unsplit import for_all_shards
 from tfplace.choosing.unsplit_baselines import Unsplit
@@ -126,7 +123,7 @@ class ShardSearch:
                 self._skip(shards, SERVED)
         elif num_devices > 1:
             least = self._least_steps(shard_counts(num_devices))
-            first = first_count(_work_of_devices(self._whole.problem))
+            first = first_count(work_of_devices(self._whole.problem))
             # An unsplit step that can't come near is not searched any longer.
             if least.get(1, 0.0) >= PROMISING * least.get(first, math.inf):
                 self._long = None
@@ -341,16 +338,8 @@ class ShardSearch:
     def _note_long(self, result: SearchResult) -> None:
         """Takes what a piece of the long search has found."""
         self._budget.note(1, result)
-        unsplit = self._numbers.unsplit
-        found = unsplit.searched
-        candidates = list(found.candidates)
-        if (best := result.best) is not None:
-            name = f"found by {self._options.algorithm}"
-            candidates.append(Candidate(name, best.placement.device_of_op, best.outcome))
-        noted = dataclasses.replace(
-            unsplit, searched=dataclasses.replace(found, candidates=candidates)
-        )
-        self._numbers.found[1] = noted.interrupted() if result.interrupted else noted
+        name = f"found by {self._options.algorithm}"
+        self._numbers.found[1] = self._numbers.unsplit.also(result, name)
 
     def _first(self, shards: int, prepared: PreparedModel) -> None:
         """The first search of a number, which begins with what the unsplit step's has found."""
@@ -401,9 +390,3 @@ class ShardSearch:
         )
         self._budget.note(tried.shards, searched.result)
         self._numbers.found[tried.shards] = dataclasses.replace(tried, searched=searched)
-
-
-def _work_of_devices(problem: Problem) -> list[float]:
-    """[W] seconds on each working device of all ops that have a kernel on every one of them."""
-    seconds = problem.op_seconds[:, working_devices(problem)]
-    return seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()

@@ -28,7 +28,7 @@ from graphs.op_graph import FloatArray, LongArray, OpGraph
 from rewrite.split.decide import Decisions, may_be_left_whole
 from rewrite.split.states import Partial, Sharded
 from tfplace.algorithms.placers.legal import working_devices
-from tfplace.choosing.split_estimate import copies_of
+from tfplace.choosing.split_estimate import copies_of, states_of
 from tfplace.grouping.quotient import BoolArray, fastest_seconds
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.shard_hosts import places_of_shards
@@ -129,7 +129,7 @@ class _Choice:
         others = ~np.eye(num_devices, dtype=bool)
         self._bytes_per_second = float(np.median(links[others]))
         self._latency = float(np.median(problem.link_latency[np.ix_(devices, devices)][others]))
-        states = _states(problem.graph, decisions)
+        states = states_of(problem.graph, decisions)
         self._is_partial = np.array([isinstance(state, Partial) for state in states], bool)
         self._is_sharded = np.array([isinstance(state, Sharded) for state in states], bool)
 
@@ -249,13 +249,6 @@ class _Choice:
             makers(term, maker, out_of, free=False),
             users(term, is_into=False),
         ]
-
-
-def _states(graph: OpGraph, decisions: Decisions) -> list[object]:
-    """[T] of each tensor in the split step; None where it has none."""
-    outputs = zip(graph.tensor_producer.tolist(), graph.tensor_output.tolist(), strict=True)
-    known = decisions.state_of_tensor
-    return [known.get(f"{graph.op_names[op]}:{output}") for op, output in outputs]
 
 
 def _longest_path(graph: OpGraph, seconds: FloatArray, message: FloatArray) -> float:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.ties import TIE
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.steps_read import StepsRead
+from tfplace.search.trial_log import SearchResult
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -31,6 +33,15 @@ class ShardsFound:
         result = dataclasses.replace(self.searched.result, interrupted=True)
         searched = dataclasses.replace(self.searched, result=result)
         return dataclasses.replace(self, searched=searched)
+
+    def also(self, result: SearchResult, name: str) -> ShardsFound:
+        """The same with what another search has found besides, a candidate of this name."""
+        candidates = list(self.searched.candidates)
+        if (best := result.best) is not None:
+            candidates.append(Candidate(name, best.placement.device_of_op, best.outcome))
+        searched = dataclasses.replace(self.searched, candidates=candidates)
+        noted = dataclasses.replace(self, searched=searched)
+        return noted.interrupted() if result.interrupted else noted
 
     def told(self) -> TriedShards:
         """The same for the report."""

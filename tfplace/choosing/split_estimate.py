@@ -20,7 +20,8 @@ from graphs.pricing.costs import kernel_seconds
 from graphs.problem import Problem
 from rewrite.split.decide import Decisions
 from rewrite.split.op_view import Split
-from rewrite.split.states import Partial, Whole
+from rewrite.split.states import Partial, State, Whole
+from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.load_bound import best_weights, load_of
 from tfplace.bounds.relaxation import device_classes
 from tfplace.grouping.quotient import BoolArray
@@ -89,11 +90,22 @@ def copies_of(prepared: PreparedModel, decisions: Decisions) -> Copies:
     return Copies(is_split, np.minimum(fixed, priced), np.minimum(least, priced))
 
 
+def states_of(graph: OpGraph, decisions: Decisions) -> list[State | None]:
+    """[T] of each tensor of the unsplit step in the split one; None where it has none."""
+    outputs = zip(graph.tensor_producer.tolist(), graph.tensor_output.tolist(), strict=True)
+    known = decisions.state_of_tensor
+    return [known.get(f"{graph.op_names[op]}:{output}") for op, output in outputs]
+
+
+def work_of_devices(problem: Problem) -> list[float]:
+    """[W] seconds on each working device of all ops that have a kernel on every one of them."""
+    seconds = problem.op_seconds[:, working_devices(problem)]
+    return seconds[np.isfinite(seconds).all(axis=1)].sum(axis=0).tolist()
+
+
 def _bytes_in_full(graph: OpGraph, decisions: Decisions) -> FloatArray:
     """f8[N]: of the whole tensors that an op reads, and of the partial ones it reads or makes."""
-    outputs = zip(graph.tensor_producer.tolist(), graph.tensor_output.tolist(), strict=True)
-    of_tensor = decisions.state_of_tensor
-    states = [of_tensor.get(f"{graph.op_names[op]}:{output}") for op, output in outputs]
+    states = states_of(graph, decisions)
     is_partial = np.array([isinstance(state, Partial) for state in states], bool)
     in_full = is_partial | np.array([isinstance(state, Whole) for state in states], bool)
     read = np.where(in_full, graph.tensor_bytes, 0)[graph.use_tensor]

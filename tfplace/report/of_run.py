@@ -105,7 +105,7 @@ def report_of(
         any_split=any_split_facts(
             proof.any_split,
             best.step_seconds,
-            0 if prepared.steps_read is None else prepared.steps_read.left_whole,
+            prepared.steps_read.left_whole if prepared.steps_read else 0,
         ),
         order=order_facts(prepared, choice.candidate.device_of_op),
         parallelism=kind,

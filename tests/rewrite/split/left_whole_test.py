@@ -18,7 +18,7 @@ from rewrite.split.decide_open import decide_open
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.op_view import Split, StayWhole
 from rewrite.split.summary import summary_of
-from tests.rewrite.split.run_step import assert_same_steps, flat_graph, run
+from tests.rewrite.split.run_step import assert_same_steps, flat_graph, random_feeds, run
 
 v1 = tf.compat.v1
 BATCH = 5
@@ -35,13 +35,7 @@ def test_whatever_is_left_whole_two_steps_are_the_same(name, num_shards, share, 
     zoo.write(zoo.build(name, size="tiny", batch_size=BATCH), path)
     source = load(path, LoadOptions())
     step = flatten(source.graph_def, source.feeds, source.fetches)
-    rng = np.random.default_rng(3)
-    feeds = {
-        f"{spec.tensor.partition(':')[0]}:0": (
-            rng.integers(0, 2, spec.shape) if "int" in spec.dtype else rng.normal(size=spec.shape)
-        ).astype(spec.dtype)
-        for spec in step.feeds
-    }
+    feeds = random_feeds(step)
     axes = dict.fromkeys(feeds, 0)
     flat, properties = decompose_norms(step, infer_known(step), BATCH, axes)
     able = _able(decide(flat, properties, BATCH, axes))

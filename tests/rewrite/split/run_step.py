@@ -34,6 +34,17 @@ def flat_graph(graph: tf.Graph, feeds: Mapping[str, Any], fetches: Sequence[str]
     return flatten(graph.as_graph_def(), specs, fetches)
 
 
+def random_feeds(flat: FlatGraph) -> dict[str, np.ndarray]:
+    """{fed tensor "op:0": array}, the same in each run; integers are 0 and 1."""
+    rng = np.random.default_rng(3)
+    return {
+        f"{spec.tensor.partition(':')[0]}:0": (
+            rng.integers(0, 2, spec.shape) if "int" in spec.dtype else rng.normal(size=spec.shape)
+        ).astype(spec.dtype)
+        for spec in flat.feeds
+    }
+
+
 def run(
     graph_def: Any, fetches: Sequence[str], feeds: Mapping[str, Any], num_steps: int = 1
 ) -> tuple[list[Any], dict[str, np.ndarray]]:

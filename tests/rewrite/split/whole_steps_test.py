@@ -1,6 +1,5 @@
 """Whole training steps, split: loss and variables after two steps are those of the unsplit step."""
 
-import numpy as np
 import pytest
 
 from graphs import zoo
@@ -8,7 +7,7 @@ from graphs.building.flatten import flatten
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
-from tests.rewrite.split.run_step import assert_same_steps, split_step
+from tests.rewrite.split.run_step import assert_same_steps, random_feeds, split_step
 
 STEPS = [("cifar10", 2), ("cifar10", 3), ("rnnlm", 2), ("rnnlm", 3), ("dlrm", 3), ("resnet50", 3)]
 
@@ -23,13 +22,7 @@ def step(request, tmp_path_factory):
 
 def test_two_steps_are_the_same(step):
     step, num_shards = step
-    rng = np.random.default_rng(3)
-    feeds = {
-        f"{spec.tensor.partition(':')[0]}:0": (
-            rng.integers(0, 2, spec.shape) if "int" in spec.dtype else rng.normal(size=spec.shape)
-        ).astype(spec.dtype)
-        for spec in step.feeds
-    }
+    feeds = random_feeds(step)
     decisions, split = split_step(step, 5, num_shards, dict.fromkeys(feeds, 0))
     assert sum(isinstance(a, Split) for a in decisions.answer_of_op.values()) > 30
     assert_same_steps(step, split, feeds, variables_rtol=1e-3, variables_atol=2e-5)
