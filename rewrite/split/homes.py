@@ -8,6 +8,7 @@ Wherever the search puts it then, the step computes the same.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,22 @@ from rewrite.split.ring import Ring
 
 _MOST_STEPS = 12
 """Ops between a variable and what all shards read of it, or between a gradient and its update."""
+FIRST_VARIABLES = 4
+"""So many variables are the first that all shards read, and their gradients the last to be added:
+no other work hides what sending them takes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Home:
+    """Where a tensor that goes round begins or ends.
+
+    Attributes:
+      shard: beside which it lies.
+      is_first: whether it is of one of the FIRST_VARIABLES.
+    """
+
+    shard: int
+    is_first: bool = False
 
 
 class Homes:
@@ -40,20 +57,20 @@ class Homes:
                 self._users[op_of(name)].append(node.name)
         turns = itertools.zip_longest(*ring.values())
         self._held = {shards[0]: 0 for turn in turns for shards in turn if shards}
-        self._home_of: dict[Variable | str, int] = {}
+        self._home_of: dict[Variable | str, Home] = {}
 
-    def of_read(self, op: str, num_bytes: int) -> int:
+    def of_read(self, op: str, num_bytes: int) -> Home:
         """The home of what an op reads of a variable; of anything else the first shard."""
         variable = next(self._read_by(op), None)
         if variable is None:
-            return next(iter(self._held))
+            return Home(next(iter(self._held)))
         if variable not in self._home_of:
             least = min(self._held, key=self._held.__getitem__)
-            self._home_of[variable] = least
+            self._home_of[variable] = Home(least, len(self._home_of) < FIRST_VARIABLES)
             self._held[least] += num_bytes
         return self._home_of[variable]
 
-    def of_sum(self, op: str) -> int:
+    def of_sum(self, op: str) -> Home:
         """The home of the variable that is updated with a sum: one that all shards have read."""
         now, seen = [op], {op}
         for _ in range(_MOST_STEPS):
@@ -63,7 +80,7 @@ class Homes:
                 for variable in self._handles(user):
                     if variable in self._home_of:
                         return self._home_of[variable]
-        return next(iter(self._held))
+        return Home(next(iter(self._held)))
 
     def _read_by(self, op: str) -> Iterator[Variable | str]:
         """The variable at the beginning of first inputs."""

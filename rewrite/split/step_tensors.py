@@ -11,7 +11,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, tensor_of
 from rewrite.split.across_shards import AcrossShards, Way
 from rewrite.split.decide import Decisions
-from rewrite.split.homes import Homes
+from rewrite.split.homes import Home, Homes
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes
@@ -20,7 +20,10 @@ from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 MOST_COPIED = 1 << 23
 """An input that holds more is sent in parts, not whole to each host."""
 MOST_AT_ONCE, BLOCK_BYTES = 1 << 24, 1 << 22
-"""What holds more than the first goes from host to host in blocks of rows of the second size."""
+"""What holds more than the first goes from shard to shard in blocks of rows of the second size."""
+FIRST_AT_ONCE, FIRST_BLOCK_BYTES = 1 << 21, 1 << 20
+"""Likewise for the variables that are needed first; larger blocks take longer until they have been
+everywhere, smaller ones are more messages."""
 
 
 class StepTensors:
@@ -105,7 +108,7 @@ class StepTensors:
         whole, way = self.whole(tensor), None
         if self._is_large(tensor) and self._across.ring:
             home = self._homes.of_read(op_of(tensor), self._properties.num_bytes(tensor))
-            way = Way(home, self._rows_of_blocks(tensor))
+            way = self._way(tensor, home)
         name, dtype = _named(tensor, "relayed"), self.dtype(tensor)
         return self._across.handed_on(whole, name, dtype, self._num_shards, way)
 
@@ -113,17 +116,20 @@ class StepTensors:
         """Whether it takes longer to send than a message takes to arrive."""
         return self._properties.num_bytes(tensor) > MOST_BYTES
 
-    def _rows_of_blocks(self, tensor: str) -> Sequence[int]:
-        """The rows of a very large tensor in blocks; () for other tensors.
-
-        Only in a step of one batch size: how many rows there are might follow from it.
-        """
+    def _way(self, tensor: str, home: Home) -> Way:
+        """In blocks of rows where it is large; only in a step of one batch size, since how many
+        rows there are might follow from that."""
         num_bytes, shape = self._properties.num_bytes(tensor), self.shape(tensor)
-        if self._is_open or num_bytes <= MOST_AT_ONCE or not shape or shape[0] < 2:
-            return ()
-        count = min(-(-num_bytes // BLOCK_BYTES), shape[0])
+        block_bytes = num_bytes
+        if num_bytes > MOST_AT_ONCE:
+            block_bytes = BLOCK_BYTES
+        elif home.is_first and num_bytes > FIRST_AT_ONCE:
+            block_bytes = FIRST_BLOCK_BYTES
+        if self._is_open or not shape or not num_bytes:
+            return Way(home.shard)
+        count = min(-(-num_bytes // block_bytes), shape[0])
         count -= count == self._num_shards  # so that nobody takes a block for a shard's part
-        return shard_sizes(shape[0], count) if count > 1 else ()
+        return Way(home.shard, shard_sizes(shape[0], count) if count > 1 else ())
 
     def shape(self, tensor: str) -> tuple[int, ...]:
         """Of the whole tensor, for the batch size that the step is placed for."""
@@ -154,7 +160,7 @@ class StepTensors:
         name = _named_combined(tensor, state)
         is_large, way = self._is_large(tensor), None
         if is_large and self._across.ring:
-            way = Way(self._homes.of_sum(op_of(tensor)), self._rows_of_blocks(tensor))
+            way = self._way(tensor, self._homes.of_sum(op_of(tensor)))
         dtype = self.dtype(tensor)
         return self._across.combined(state.combine, name, parts, dtype, is_large, way)
 

@@ -13,7 +13,7 @@ from tfplace.bounds.copies_bound import Copies, copies_bound
 from tfplace.bounds.prices import prices_of
 from tfplace.bounds.step_roles import StepRoles
 
-LARGE_BYTES, BLOCK_BYTES = 1 << 24, 1 << 20
+LARGE_BYTES, BLOCK_BYTES = 1 << 21, 1 << 18
 """Larger tensors may go from shard to shard in blocks of so many bytes at least."""
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from graphs.building.shapes import infer_known
 from graphs.names import RELAY, SHARD
 from rewrite.pass_base import RewriteError
-from rewrite.split import ring, step_tensors
+from rewrite.split import homes, ring, step_tensors
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.prove_joints import prove_joints
@@ -195,6 +195,18 @@ def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, place_of_shard, sums
     assert len(cut_in_blocks(step.graph_def.node)) == 2 * (1 + SHARDS)
     proof = prove_joints(flat, properties, decisions, step, SHARDS)
     assert proof.sums == step.num_sums
+    assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
+
+
+def test_what_is_needed_first_goes_in_smaller_blocks(monkeypatch):
+    monkeypatch.setattr(homes, "FIRST_VARIABLES", 1)
+    monkeypatch.setattr(step_tensors, "FIRST_AT_ONCE", 30_000)
+    monkeypatch.setattr(step_tensors, "FIRST_BLOCK_BYTES", 15_000)
+    flat, properties, decisions, step = split_training(TWO_HOSTS)
+    cut = cut_in_blocks(step.graph_def.node)
+    assert len(cut) == 1 + SHARDS  # the first weight, and each shard's gradient of it
+    assert all("MatMul/" in node.name or "MatMul_grad" in node.name for node in cut)
+    assert prove_joints(flat, properties, decisions, step, SHARDS).sums == step.num_sums
     assert_same_steps(flat, step, FEEDS, 1e-5, 1e-6)
 
 
