@@ -69,7 +69,7 @@ CLOSE, SECOND_SHARE = 1.15, 0.25
 MOST_CLOSE = 2
 BOTH_WAYS_SHARE = 0.03
 """If reading a step some of whose ops are left whole took less of the budget, it is read with all
-ops split, too, and the better way is taken for all numbers of shards."""
+ops split, too; and so is each further number, until one way is not CLOSE to the other."""
 LOOK_SHARE, MOST_LOOKS = 0.05, 2
 """If a better unsplit step would rule a number out, the unsplit step is searched for LOOK_SHARE of
 the budget before that number is read; MOST_LOOKS times at most."""
@@ -104,8 +104,9 @@ class ShardSearch:
         self._budget = SharedBudget(options)
         self._data_parallel: DataParallel | None = None
         self._long: LongSearch | None = None  # of the unsplit step
-        self._left_whole: Collection[str] = ()
-        self._is_way_known = False  # whether ops are left whole
+        self._may_stay_whole: Collection[str] = ()
+        self._left_whole: Collection[str] = ()  # these, or none: the better way so far
+        self._is_way_known = False
 
     def run(self, decided: Callable[[PreparedModel], None]) -> tuple[PreparedModel, Searched]:
         """The problem and the placements of the number that is best, of equals the fewest shards.
@@ -218,7 +219,7 @@ class ShardSearch:
         axes = self._options.problem.batch_axes
 
         def work() -> Mapping[int, float]:
-            self._left_whole = ops_left_whole(self._whole, axes)
+            self._left_whole = self._may_stay_whole = ops_left_whole(self._whole, axes)
             self._reading.leave_whole(len(self._left_whole) / self._whole.problem.num_ops)
             least = least_steps(self._whole, axes, counts, self._left_whole)
             return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
@@ -254,17 +255,19 @@ class ShardSearch:
 
     def _try(self, shards: int) -> None:
         self._read(shards)
-        if self._left_whole and shards in self._numbers.found and not self._is_way_known:
-            self._is_way_known, limits = True, self._options
+        if self._may_stay_whole and shards in self._numbers.found and not self._is_way_known:
+            limits = self._options
             is_quick = self._reading.seconds <= BOTH_WAYS_SHARE * limits.budget_seconds
-            if is_quick and limits.max_trials is None:  # else the clock decides nothing
+            # With a limit of trials the clock decides nothing.
+            self._is_way_known = not is_quick or limits.max_trials is not None
+            if not self._is_way_known:
                 self._compare_ways(shards)
 
     def _compare_ways(self, shards: int) -> None:
-        """Splits all that can be split, too: that other ops promise more is an estimate."""
-        numbers = self._numbers
-        left_whole, found = self._left_whole, numbers.found.pop(shards)
-        self._left_whole = ()
+        """Reads a number the other way, too: which ops had better stay whole is an estimate."""
+        numbers, left_whole = self._numbers, self._left_whole
+        found = numbers.found.pop(shards)
+        self._left_whole = () if left_whole else self._may_stay_whole
         self._read(shards)
         other = numbers.found.get(shards)
         if other is None or found.step_seconds <= other.step_seconds:
@@ -272,6 +275,8 @@ class ShardSearch:
             if other is not None and other.searched.result.interrupted:
                 found = found.interrupted()
             numbers.found[shards], self._left_whole = found, left_whole
+        steps = [found.step_seconds, math.inf if other is None else other.step_seconds]
+        self._is_way_known = max(steps) > min(steps) * CLOSE
 
     def _read(self, shards: int) -> None:
         """Reads the step in so many shards, and searches for the first time."""

@@ -92,15 +92,23 @@ class NumbersFound:
         return sorted(told, key=lambda each: each.shards)
 
     def steps_read(self) -> StepsRead | None:
-        """All steps that were read, the fastest first; None where none is split, or not alike."""
+        """All steps that were read, the fastest first; None where none is split, or not alike.
+
+        Of split ones those that leave as many ops whole as the fastest does.
+        """
         steps = {each.shards: each.prepared for each in self.fastest_first()}
         splits = [each.split.decisions for each in steps.values() if each.split is not None]
         # A batch of inputs, or of what a step takes its inputs apart into.
         if len({decisions.batch for decisions in splits}) != 1:
             return None
-        problems = {shards: each.unlimited or each.problem for shards, each in steps.items()}
+        num_whole = splits[0].num_left_whole
+        problems = {
+            shards: each.unlimited or each.problem
+            for shards, each in steps.items()
+            if each.split is None or each.split.decisions.num_left_whole == num_whole
+        }
         is_priced = all(each.costs.source == "analytic" for each in steps.values())
-        return StepsRead(splits[0].batch, problems, is_priced, splits[0].num_left_whole)
+        return StepsRead(splits[0].batch, problems, is_priced, num_whole)
 
 
 def _finite(seconds: float) -> float | None:

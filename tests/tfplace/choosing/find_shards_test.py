@@ -59,6 +59,7 @@ class _World:
         self.interrupt_beside, self.parts, self.bound = math.inf, 0, 0.25
         self.serves_any_batch, self.left_at_first = False, Limits(0.0)
         self.left_whole, self.whole_takes = frozenset[str](), 1.0
+        self.whole_takes_of = dict[int, float]()
         for name, value in {
             "find_placement": self.find_placement,
             "prepare": self.prepare,
@@ -89,7 +90,7 @@ class _World:
         self.now += options.budget_seconds
         seconds = self._steps[prepared.shards]
         if prepared.left_whole:
-            seconds *= self.whole_takes
+            seconds *= self.whole_takes_of.get(prepared.shards, self.whole_takes)
         if len([each for each, *_ in self.searches if each == prepared.shards]) > 1:
             seconds *= self.longer
         outcome = Measurement(seconds, (), "") if math.isfinite(seconds) else _NOTHING
@@ -172,6 +173,17 @@ def test_both_ways_are_tried_where_reading_is_quick(monkeypatch, whole_takes, re
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 4 and world.read.left_whole == left
     assert tried[4].step_seconds == pytest.approx(0.3 * (whole_takes if left else 1.0), rel=0.01)
+
+
+def test_while_both_ways_are_close_each_number_is_read_both_ways(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.6, 4: 0.3, 8: 0.31})
+    world.left_whole = frozenset({"a", "b"})
+    world.whole_takes_of, world.reading = {4: 1.1, 8: 0.9}, 0.5
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 8 and world.read.left_whole == 2
+    assert [each for each, *_ in world.searches[:5]] == [1, 4, 4, 8, 8]
+    assert tried[8].step_seconds == pytest.approx(0.31 * 0.9, rel=0.01)
+    assert [*world.read.problems] == [8, 1]  # four shards have all ops split
 
 
 def test_a_signal_while_the_other_way_is_searched_ends_the_search(monkeypatch):
