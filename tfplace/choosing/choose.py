@@ -10,6 +10,7 @@ import numpy as np
 
 from graphs.errors import MemoryLimitError
 from graphs.problem import Problem
+from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.memory_limit import why_nothing_fits
@@ -130,11 +131,20 @@ def _gain_sentence(
     end = " (all on one device)" if is_on_one_device(chosen.device_of_op, problem) else ""
     if chosen.step_seconds > best.step_seconds:
         end += f"; {_less_text(problem, best, chosen)} {_ahead_text(best, chosen)}"
-    for other, title in ((single, "the best single device's"), (given, "the given placement's")):
+    of_single = f"the best single device's{_slow_device_text(single, problem)}"
+    for other, title in ((single, of_single), (given, "the given placement's")):
         if math.isfinite(other.step_seconds):
             ratio = chosen.step_seconds / other.step_seconds
             return f"predicted to take {ratio:.3f} of {title} step time{end}"
     return f"no single device can hold it; this placement can{end}"
+
+
+def _slow_device_text(single: Candidate, problem: Problem) -> str:
+    """Names a CPU beside GPUs: that it is the best single device means that no GPU holds all."""
+    devices = np.flatnonzero(np.bincount(single.device_of_op))
+    if not len(devices) or np.isin(devices, working_devices(problem)).any():
+        return ""
+    return f" ({', '.join(problem.device_names[device] for device in devices)})"
 
 
 def _less_text(problem: Problem, best: Candidate, chosen: Candidate) -> str:

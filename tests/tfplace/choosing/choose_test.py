@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graphs.placement import Measurement
-from tests.builders import Op, build_problem
+from tests.builders import Machine, Op, build_problem
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.choose import Choice, choose, confirmed
 from tfplace.choosing.compare import Comparison
@@ -35,7 +35,7 @@ def test_one_device_is_best_only_where_there_was_a_choice(pin, verdict, sentence
 
 def test_a_split_step_is_compared_with_the_unsplit_one_and_is_no_single_device():
     problem = build_problem([Op("first"), Op("second")])
-    one = np.zeros(2, np.int32)
+    one = np.ones(2, np.int32)
 
     def steps(seconds):
         outcome = Measurement(seconds, (0, 0), "simulated")
@@ -46,6 +46,29 @@ def test_a_split_step_is_compared_with_the_unsplit_one_and_is_no_single_device()
     assert choice.sentence == (
         "predicted to take 0.500 of the best single device's step time (all on one device)"
     )
+
+
+def test_a_cpu_beside_gpus_is_named_where_it_is_the_best_single_device():
+    problem = build_problem([Op("first"), Op("second")], Machine(3))
+
+    def sentence(single_device):
+        found = {
+            "given": ([1, 1], 4.0),
+            "single": ([single_device] * 2, 4.0),
+            "found": ([1, 2], 1.0),
+        }
+        return choose(
+            [
+                Candidate(
+                    name, np.array(device, np.int32), Measurement(seconds, (0, 0, 0), "simulated")
+                )
+                for name, (device, seconds) in found.items()
+            ],
+            problem,
+        ).sentence
+
+    assert "the best single device's (/device:CPU:0) step time" in sentence(0)
+    assert "the best single device's step time" in sentence(1)
 
 
 def _kept_after(verdict, real, speedup=1.0, **facts):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 
+from tfplace.choosing.baselines import Baseline
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import facts, name, section, text
@@ -82,7 +83,8 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     best, single = report.best.step_seconds, report.baselines.get("single")
     tiles = [(seconds_text(best), "a step, predicted")]
     if single and single.step_seconds and report.verdict != "kept_single":
-        tiles.append((f"{single.step_seconds / best:.2f}x", "as fast as one device, predicted"))
+        kind = _kind_of_single(single)
+        tiles.append((f"{single.step_seconds / best:.2f}x", f"as fast as one {kind}, predicted"))
     measured = report.measured
     if measured is not None and measured.baseline and not measured.is_with_itself:
         tiles.append((f"{measured.speedup:.2f}x", f"as fast as {measured.baseline}, measured"))
@@ -104,6 +106,13 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
     else:
         tiles.append(("not compared", "given and placed model"))
     return tiles
+
+
+def _kind_of_single(single: Baseline) -> str:
+    """Names a CPU beside GPUs: what is that much faster than the CPU says little of the GPUs."""
+    names, used = single.peak_bytes, [name for name, size in single.peak_bytes.items() if size]
+    is_on_cpu = bool(used) and all(":CPU:" in name for name in used)
+    return "CPU" if is_on_cpu and any(":GPU:" in name for name in names) else "device"
 
 
 def _search(report: Report) -> str:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.builders import Machine, Op, build_problem, random_problem, two_towers
 from tests.tfplace.report.made_up import made_up
+from tfplace.choosing.baselines import Baseline
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.html import timeline_data as data_module
@@ -75,6 +76,18 @@ def test_the_page_says_what_was_found(towers):
         "Measured 1.50x",
     ):
         assert sentence in words, sentence
+
+
+def test_a_cpu_beside_gpus_is_named_where_it_is_the_best_single_device(towers):
+    report, *rest = towers
+    words = {}
+    for name in ("/device:CPU:0", "/device:GPU:0"):
+        peaks = {"/device:CPU:0": 0, "/device:GPU:0": 0, name: 7}
+        single = Baseline(2.0 * report.best.step_seconds, True, "", peaks)
+        found = dataclasses.replace(report, baselines={**report.baselines, "single": single})
+        words[name] = " ".join(Page(html_report(found, *rest)).words)
+    assert "as fast as one CPU, predicted" in words["/device:CPU:0"]
+    assert "as fast as one device, predicted" in words["/device:GPU:0"]
 
 
 def test_the_page_needs_nothing_from_elsewhere(towers):
