@@ -125,7 +125,7 @@ class StepTensors:
             block_bytes = BLOCK_BYTES
         elif home.is_first and num_bytes > FIRST_AT_ONCE:
             block_bytes = FIRST_BLOCK_BYTES
-        if self._is_open or not shape or not num_bytes:
+        if self._is_open or not shape:
             return Way(home.shard)
         count = min(-(-num_bytes // block_bytes), shape[0])
         count -= count == self._num_shards  # so that nobody takes a block for a shard's part

@@ -140,7 +140,7 @@ def _gain_sentence(
 
 
 def _slow_device_text(single: Candidate, problem: Problem) -> str:
-    """Names a CPU beside GPUs: that it is the best single device means that no GPU holds all."""
+    """Names a CPU beside GPUs: a share of its step says little of theirs."""
     devices = np.flatnonzero(np.bincount(single.device_of_op))
     if not len(devices) or np.isin(devices, working_devices(problem)).any():
         return ""
