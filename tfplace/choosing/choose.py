@@ -144,7 +144,7 @@ def _slow_device_text(single: Candidate, problem: Problem) -> str:
     devices = np.flatnonzero(np.bincount(single.device_of_op))
     if not len(devices) or np.isin(devices, working_devices(problem)).any():
         return ""
-    return f" ({', '.join(problem.device_names[device] for device in devices)})"
+    return f" ({', '.join(problem.device_names[device] for device in devices.tolist())})"
 
 
 def _less_text(problem: Problem, best: Candidate, chosen: Candidate) -> str:
