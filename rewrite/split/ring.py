@@ -10,6 +10,11 @@ from rewrite.split.states import Place
 MOST_DIRECT = 4
 """So many devices of one host are sent a tensor, and send their terms, directly: going round takes
 longer there than waiting for each other."""
+MOST_AT_ONCE, BLOCK_BYTES = 1 << 24, 1 << 22
+"""What holds more than the first goes from shard to shard in blocks of rows of the second size."""
+FIRST_AT_ONCE, FIRST_BLOCK_BYTES = 1 << 21, 1 << 20
+"""Likewise for the variables that are needed first; larger blocks take longer until they have been
+everywhere, smaller ones are more messages."""
 
 Ring = Mapping[int, Sequence[Sequence[int]]]
 """{host: the shards of each of its devices}; empty where tensors are sent directly."""

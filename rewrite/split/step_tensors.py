@@ -14,16 +14,12 @@ from rewrite.split.decide import Decisions
 from rewrite.split.homes import Home, Homes
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
+from rewrite.split.ring import BLOCK_BYTES, FIRST_AT_ONCE, FIRST_BLOCK_BYTES, MOST_AT_ONCE
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 
 MOST_COPIED = 1 << 23
 """An input that holds more is sent in parts, not whole to each host."""
-MOST_AT_ONCE, BLOCK_BYTES = 1 << 24, 1 << 22
-"""What holds more than the first goes from shard to shard in blocks of rows of the second size."""
-FIRST_AT_ONCE, FIRST_BLOCK_BYTES = 1 << 21, 1 << 20
-"""Likewise for the variables that are needed first; larger blocks take longer until they have been
-everywhere, smaller ones are more messages."""
 
 
 class StepTensors:
@@ -117,16 +113,18 @@ class StepTensors:
         return self._properties.num_bytes(tensor) > MOST_BYTES
 
     def _way(self, tensor: str, home: Home) -> Way:
-        """In blocks of rows where it is large; only in a step of one batch size, since how many
-        rows there are might follow from that."""
+        """How a large tensor goes round: in blocks of rows where it holds much.
+
+        Only in a step of one batch size: how many rows there are might follow from it.
+        """
         num_bytes, shape = self._properties.num_bytes(tensor), self.shape(tensor)
+        if self._is_open or not shape:
+            return Way(home.shard)
         block_bytes = num_bytes
         if num_bytes > MOST_AT_ONCE:
             block_bytes = BLOCK_BYTES
         elif home.is_first and num_bytes > FIRST_AT_ONCE:
             block_bytes = FIRST_BLOCK_BYTES
-        if self._is_open or not shape:
-            return Way(home.shard)
         count = min(-(-num_bytes // block_bytes), shape[0])
         count -= count == self._num_shards  # so that nobody takes a block for a shard's part
         return Way(home.shard, shard_sizes(shape[0], count) if count > 1 else ())

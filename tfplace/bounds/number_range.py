@@ -9,12 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray, LongArray
+from rewrite.split.ring import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
 from tfplace.bounds.copies_bound import Copies, copies_bound
 from tfplace.bounds.prices import prices_of
 from tfplace.bounds.step_roles import StepRoles
 
-LARGE_BYTES, BLOCK_BYTES = 1 << 21, 1 << 18
-"""Larger tensors may go from shard to shard in blocks of so many bytes at least."""
+BLOCK_BYTES = FIRST_BLOCK_BYTES // 4
+"""Tensors above FIRST_AT_ONCE may go from shard to shard in blocks of so many bytes at least: the
+last block of a tensor, or one of few rows, is smaller than others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +115,7 @@ class NumberRange:
         of_copy = base.is_copy[graph.tensor_producer]
         crosses = ~of_copy
         crosses[graph.use_tensor[base.is_sum[graph.use_op]]] = True
-        is_cut = crosses & (graph.tensor_bytes > LARGE_BYTES)
+        is_cut = crosses & (graph.tensor_bytes > FIRST_AT_ONCE)
         sizes = np.where(is_cut, BLOCK_BYTES, graph.tensor_bytes)
         if self.last > base.num_shards:  # a tensor of a copy may be as small as you like
             sizes = np.where(of_copy, 0, sizes)
