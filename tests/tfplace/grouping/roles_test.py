@@ -1,19 +1,20 @@
 """Tests of tfplace.grouping.roles."""
 
 import numpy as np
+import pytest
 
 from tests.builders import Machine, Op, build_graph, build_problem, chain
 from tfplace.algorithms.annealing.levels import coarse_to_fine
-from tfplace.grouping.roles import role_groups, roles
+from tfplace.grouping.roles import is_mostly_repeated, role_groups, roles
 
 MACHINE = Machine(num_devices=2, latency=0.0, bandwidth=1.0)
 NUM_STEPS = 9
 
 
-def _recurrent():
+def _recurrent(num_steps=NUM_STEPS):
     """A layer unrolled: weights, then products and elementwise ops by turns."""
     ops = [Op("w", 0.0, (), (1000,), persistent=1000, type="Variable")]
-    for step in range(NUM_STEPS):
+    for step in range(num_steps):
         inputs = ("w:0", f"t{step - 1}:0") if step else ("w:0",)
         ops.append(Op(f"p{step}", 1.0, inputs, (20,), type="MatMul"))
         ops.append(Op(f"t{step}", 0.1, (f"p{step}:0",), (5,), type="Tanh"))
@@ -35,6 +36,12 @@ def test_what_each_step_does_alike_is_one_group():
         "t0 t1 t2 t3 t4 t5 t6 t7",
         "t8",
     }
+
+
+@pytest.mark.parametrize(("num_steps", "is_repeated"), [(8, False), (9, False), (10, True)])
+def test_a_graph_is_mostly_repeated_if_its_roles_are_a_quarter_of_its_units(num_steps, is_repeated):
+    # Its weights, its first and last op, and two roles: 5 of 1 + 2 * num_steps units.
+    assert is_mostly_repeated(_recurrent(num_steps)) == is_repeated
 
 
 def test_what_is_repeated_less_often_stays_alone():

@@ -17,6 +17,13 @@ ROUNDS = (
     Round(1, is_fused=True, weight=2.25),
     Round(1, weight=3.0),
 )
+# An unrolled recurrent graph has two dozen roles that have most of the time. Which of them share a
+# device decides; a run takes thousands of trials to find that, so there are fewer, longer ones.
+REPEATED_ROUNDS = (
+    Round(4, is_fused=True, weight=2.0),
+    Round(1, is_fused=True),
+    Round(1, weight=3.0),
+)
 # A split step waits for channels that all weights use at once; fusing ops changes just that.
 SPLIT_ROUNDS = (Round(4), Round(1))
 
@@ -59,6 +66,7 @@ class MultilevelConfig(AnnealingConfig):
 
     Attributes:
       rounds: how the time is shared out, where there is enough of it.
+      repeated_rounds: the same for a graph that is mostly repeated.
       split_rounds: the same for a split step.
       split_hot: `hot` of a split step, which begins with good placements, data parallel ones.
       full_scale_units: where fewer colocation units than these can be moved, it is hotter.
@@ -71,6 +79,7 @@ class MultilevelConfig(AnnealingConfig):
 
     hot: float = 0.004
     rounds: Sequence[Round] = ROUNDS
+    repeated_rounds: Sequence[Round] = REPEATED_ROUNDS
     split_rounds: Sequence[Round] = SPLIT_ROUNDS
     split_hot: float = 0.0005
     full_scale_units: int = 500

@@ -25,6 +25,7 @@ from tfplace.algorithms.annealing.population import Candidate, Population
 from tfplace.algorithms.placers.one_shot import Start
 from tfplace.grouping.copies import is_split
 from tfplace.grouping.quotient import colocation_units
+from tfplace.grouping.roles import is_mostly_repeated
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.search.trial import Burst, Proposal
 
@@ -82,6 +83,8 @@ class Multilevel:
         if is_split(problem):
             rounds, hot = config.split_rounds, config.split_hot
             config = dataclasses.replace(config, rounds=rounds, hot=hot)
+        elif is_mostly_repeated(problem):
+            config = dataclasses.replace(config, rounds=config.repeated_rounds)
         self._config = config
         self._usable = problem.usable_bytes()
         self._starts = list(starts)

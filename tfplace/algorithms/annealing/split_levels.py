@@ -21,6 +21,7 @@ from tfplace.grouping.coarsen import Coarsening
 from tfplace.grouping.copies import WHOLE, is_split, shard_of_op, tied_copies
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import BoolArray, in_graph_order
+from tfplace.grouping.roles import is_mostly_repeated
 
 
 class LevelsInTurn:
@@ -45,10 +46,15 @@ class LevelsInTurn:
         """
         problem, of_units = self._problem, self._of_units
         if not is_split(problem):
-            return coarse_to_fine(problem, self._sizes, seed, turn % 2 == 1, of_units)
+            by_role = turn % 2 == 1 or self._is_repeated
+            return coarse_to_fine(problem, self._sizes, seed, by_role, of_units)
         if turn % 2 == 0:
             return levels_of(problem, [*self._shard_groups(seed), of_units.start])
         return levels_of(problem, cuts(self._sizes, seed, of_units, self._of_ties))
+
+    @functools.cached_property
+    def _is_repeated(self) -> bool:
+        return is_mostly_repeated(self._problem)
 
     @functools.cached_property
     def _of_ties(self) -> Coarsening:

@@ -27,7 +27,7 @@ from tfplace.output_paths import write_file
 from tfplace.search.kept.state import SearchState, from_arrays, to_arrays
 from tfplace.search.trial import Trial
 
-KIND, VERSION = "tfplace search", 2
+KIND, VERSION = "tfplace search", 3
 STATE_FILE, TRIALS_FILE, COSTS_FILE = "search.npz", "trials.jsonl", "costs.npy"
 
 

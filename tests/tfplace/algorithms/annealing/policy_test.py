@@ -7,7 +7,7 @@ import pytest
 
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, random_graph, two_towers, unrolled_lstm
-from tfplace.algorithms.annealing.config import MultilevelConfig
+from tfplace.algorithms.annealing.config import REPEATED_ROUNDS, ROUNDS, MultilevelConfig
 from tfplace.algorithms.annealing.plan import Round
 from tfplace.algorithms.annealing.policy import Multilevel
 from tfplace.algorithms.table import one_shot_starts
@@ -88,6 +88,16 @@ def test_fused_rounds_come_first_and_the_whole_problem_last():
     assert [size for size, _ in itertools.groupby(sizes)] == [fused, problem.num_ops]
     # The whole problem has half of what annealing began with.
     assert sizes.index(problem.num_ops) == pytest.approx(len(sizes) / 2, abs=1)
+
+
+@pytest.mark.parametrize(("num_steps", "rounds"), [(6, ROUNDS), (12, REPEATED_ROUNDS)])
+def test_a_graph_that_is_mostly_repeated_gets_fewer_and_longer_runs(num_steps, rounds):
+    problem = unrolled_lstm(2, num_steps, MACHINE)
+    policy = _policy(problem)
+    for _ in _driven(policy, problem, [(np.inf, 200_000)] * 100):
+        if policy._population is not None:
+            break
+    assert policy._population.plan.rounds == rounds
 
 
 @pytest.mark.parametrize("trials", [3000, None])

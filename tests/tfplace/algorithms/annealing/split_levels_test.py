@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tests.builders import chain
+from tests.builders import chain, unrolled_lstm
 from tests.split_steps import split_step
 from tfplace.algorithms.annealing.levels import coarse_to_fine
 from tfplace.algorithms.annealing.split_levels import LevelsInTurn
@@ -38,6 +38,17 @@ def test_on_odd_turns_copies_are_not_parted_while_there_are_fewer_groups():
     for level in _coarse(problem, 1):
         for tie in set(ties.tolist()):
             assert len(set(level[ties == tie].tolist())) == 1
+
+
+def test_a_mostly_repeated_graph_is_grouped_by_role_on_all_turns():
+    problem = unrolled_lstm(2, 20)
+    by_role = coarse_to_fine(problem, (4, 8), 5, by_role=True)
+    assert not np.array_equal(
+        by_role.group_of_op, coarse_to_fine(problem, (4, 8), 5, by_role=False).group_of_op
+    )
+    for turn in (0, 1):
+        found = LevelsInTurn(problem, (4, 8)).levels(5, turn)
+        assert np.array_equal(found.group_of_op, by_role.group_of_op)
 
 
 def test_a_step_that_is_not_split_has_the_levels_that_it_had():

@@ -182,7 +182,7 @@ def test_what_is_damaged_or_another_searchs_is_refused_in_words(tmp_path):
     np.savez(state, facts=np.array(json.dumps({"kind": "x", "version": 1, "identity": {}})))
     with pytest.raises(CheckpointError, match="of kind 'x', version 1"):
         SearchFolder(str(tmp_path), IDENTITY)
-    facts = {"kind": "tfplace search", "version": 2, "identity": IDENTITY, "best": None}
+    facts = {"kind": "tfplace search", "version": 3, "identity": IDENTITY, "best": None}
     np.savez(state, facts=np.array(json.dumps(facts)))
     with pytest.raises(CheckpointError, match="lacks something"):
         SearchFolder(str(tmp_path), IDENTITY)
