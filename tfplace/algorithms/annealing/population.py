@@ -181,18 +181,21 @@ class Population:
         """What this round goes on from, and how many placements were simulated to know."""
         count = self.round.num_candidates
         if not results:
-            return [self._simulated(self.problem.from_whole(best.device_of_op))], 1
-        chosen = sorted(results, key=lambda each: each.energy)[:count]
-        if not were_fused or self.round.is_fused:
-            return chosen, 0
-        fused = self._problems[True]
-        exact = [self._simulated(fused.to_whole(each.device_of_op)) for each in chosen]
-        # What is best by the fused problem need not be better than what was there before.
-        return sorted([*exact, best], key=lambda each: each.energy)[:count], len(chosen)
+            start = self.problem.from_whole(best.device_of_op)
+            return [self._simulated(self.problem, start)], 1
+        if not were_fused:
+            return sorted(results, key=_energy)[:count], 0
+        # What is best by the fused problem need not be so by the whole one, nor better than what
+        # was there before.
+        whole, fused = self._problems[False], self._problems[True]
+        exact = [self._simulated(whole, fused.to_whole(each.device_of_op)) for each in results]
+        if self.round.is_fused:
+            ranked = sorted(range(len(results)), key=lambda number: exact[number].energy)
+            return [results[number] for number in ranked[:count]], len(results)
+        return sorted([*exact, best], key=_energy)[:count], len(results)
 
-    def _simulated(self, device_of_op: IntArray) -> Candidate:
-        energy = self.problem.energy(device_of_op, self._config.overflow_weight)
-        return Candidate(device_of_op, energy)
+    def _simulated(self, problem: AnnealingProblem, device_of_op: IntArray) -> Candidate:
+        return Candidate(device_of_op, problem.energy(device_of_op, self._config.overflow_weight))
 
     def _new_chains(self) -> list[Chain]:
         first = self._seed * 1000 + 500 * self.round.is_fused
@@ -216,6 +219,10 @@ class Population:
             return of_problem.levels(first + index, turn)
 
         return list(self._pool.map(levels, range(self._num_chains)))
+
+
+def _energy(candidate: Candidate) -> Energy:
+    return candidate.energy
 
 
 def _arrays_of(name: str, candidates: Sequence[Candidate]) -> Snapshot:
