@@ -326,8 +326,8 @@ def test_the_search_in_order_shares_what_reading_has_left(monkeypatch, most):
     world.reading = 20.0
     world.run("edges", budget_seconds=100.0, max_trials=most)  # 4 take 50 s, 38 are left
     *first, (shards, seconds, trials) = world.searches
-    assert (shards, seconds) == (1, pytest.approx(0.75 * 38.0))
-    assert most is None or trials + sum(each for *_, each in first) == 750
+    assert (shards, seconds) == (1, pytest.approx(0.9 * 38.0))
+    assert most is None or trials + sum(each for *_, each in first) == 900
 
 
 def test_a_batch_that_is_too_small_is_said_not_raised(monkeypatch):

@@ -47,7 +47,7 @@ def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(pre
         assert candidate.outcome == placed.outcome
         assert candidate.step_seconds <= placed.without.step_seconds
     assert best_of(after.candidates).step_seconds <= best_of(before.candidates).step_seconds
-    assert [(each.name, each.num_trials) for each in after.beside] == [("in order", 50)]
+    assert [(each.name, each.num_trials) for each in after.beside] == [("in order", 20)]
     again = search_in_order(prepared, options, before, Progress())
     for one, other in zip(new, again.candidates[len(before.candidates) :], strict=True):
         assert np.array_equal(one.device_of_op, other.device_of_op)
@@ -55,7 +55,7 @@ def test_the_search_goes_on_from_the_best_and_its_finds_count_by_their_edges(pre
 
 def test_the_limits_are_shared(prepared, options):
     limited = budget_beside_order(prepared, options)
-    assert (limited.max_trials, limited.budget_seconds) == (150, 45.0)
+    assert (limited.max_trials, limited.budget_seconds) == (180, 54.0)
     other = dataclasses.replace(options, algorithm="etf")
     assert budget_beside_order(prepared, other) is other
     without = dataclasses.replace(prepared, order=None)
@@ -103,12 +103,12 @@ def test_what_is_left_of_the_budget_limits_it(prepared, options, monkeypatch):
     timed = dataclasses.replace(options, max_trials=None, budget_seconds=100.0)
     before = searched(prepared, options)
     monkeypatch.setattr(prepared.order, "seconds", 4.0)
-    for left in (math.inf, 30.0, -5.0):
+    for left in (math.inf, 17.0, -5.0):
         with pytest.raises(AttributeError):  # the stand-in finds nothing
             search_in_order(prepared, timed, before, Progress(), left)
     assert [limits.budget_seconds for limits in given] == [
-        0.375 * 25.0,
-        0.375 * (30.0 - 2 * 4.0),
+        0.375 * 10.0,
+        0.375 * (17.0 - 2 * 4.0),
         3.0,
     ]
 
@@ -129,7 +129,7 @@ def test_it_goes_on_without_ranks_where_they_gain_nothing(prepared, options, mon
     placed = types.SimpleNamespace(rank=None)
     monkeypatch.setattr(prepared.order, "ordered", lambda prepared, placement: placed)
     after = search_in_order(prepared, options, before, Progress())
-    assert by_rank == [(19, True), (31, gain > 0.0)]
+    assert by_rank == [(8, True), (12, gain > 0.0)]
     assert [each.name for each in after.candidates].count("new") == 2
 
 
