@@ -37,8 +37,8 @@ ROUNDS = (0.375, 0.625)
 """Shares of the time. The second anneals by rank only if the first, or the order found for what was
 there before, has gained by it."""
 SHARE, UNSPLIT_SHARE = 0.4, 0.1
-"""Of the budget, for all rounds together. An unsplit step gains less by an order than by the time
-that looking for it takes."""
+"""Of the budget, for all rounds together. An unsplit step gains more by a longer search for its
+placement than by an order."""
 LEAST_SHARE = 0.08
 """Of the budget, where the search before has used up more than its part."""
 LARGE = 50_000
