@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 
 from graphs.building.colocation import numbered_groups
 from graphs.op_graph import IntArray
@@ -60,22 +61,15 @@ def tied_gradients(
     unit = _units(colocation_group)
     may = np.ones((int(unit.max(initial=-1)) + 1, allowed.shape[1]), dtype=bool)
     np.logical_and.at(may, unit, allowed)
-    root = list(range(len(may)))
-
-    def find(u: int) -> int:
-        while root[u] != u:
-            root[u] = root[root[u]]
-            u = root[u]
-        return u
-
+    joined = DisjointSet(range(len(may)))
     for op, forward in enumerate(forward_ops(op_names).tolist()):
         if forward < 0:
             continue
-        a, b = find(int(unit[forward])), find(int(unit[op]))
-        if a != b and (may[a] & may[b]).any():
-            may[a] &= may[b]
-            root[b] = a
-    return numbered_groups(np.array([find(u) for u in unit.tolist()], dtype=np.int64))
+        both = joined[int(unit[forward])], joined[int(unit[op])]
+        together = may[both[0]] & may[both[1]]
+        if together.any() and joined.merge(*both):
+            may[joined[both[0]]] = together
+    return numbered_groups(np.array([joined[u] for u in unit.tolist()], dtype=np.int64))
 
 
 def _units(colocation_group: IntArray) -> IntArray:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from scipy.cluster.hierarchy import DisjointSet
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -64,13 +65,8 @@ def with_their_layers(problem: Problem, shard_of_op: IntArray, unit_of_op: LongA
     label = np.where(has_variables, unit_of_op, -1).tolist()
     seconds = np.where(shard_of_op < 0, fastest_seconds(problem, problem.allowed()), 0.0)
     most = float(seconds.sum()) / len(working_devices(problem))
-    work, parent = np.zeros(len(label)), np.arange(len(label))
-
-    def root(unit: int) -> int:
-        while parent[unit] != unit:
-            unit = parent[unit] = parent[parent[unit]]
-        return unit
-
+    work = np.zeros(len(label))
+    joined = DisjointSet(np.unique(unit_of_op[has_variables]).tolist())
     source, target, num_bytes = graph.op_edges()
     counts = (shard_of_op[source] < 0) & (shard_of_op[target] < 0) & (num_bytes > _SMALL_BYTES)
     uses = np.flatnonzero(counts & ~has_variables[target])
@@ -79,14 +75,14 @@ def with_their_layers(problem: Problem, shard_of_op: IntArray, unit_of_op: LongA
         makers = [maker for maker in source[list(group)].tolist() if label[maker] >= 0]
         if not makers:
             continue
-        label[op] = own = root(label[makers[0]])
+        label[op] = own = joined[label[makers[0]]]
         work[own] += seconds[op]
-        for other in {root(label[maker]) for maker in makers if has_variables[makers[0]]} - {own}:
-            if work[own] + work[other] <= most:
-                parent[other] = own
-                work[own] += work[other]
+        for other in {joined[label[maker]] for maker in makers if has_variables[makers[0]]}:
+            own, together = joined[own], work[joined[own]] + work[other]
+            if together <= most and joined.merge(own, other):
+                work[joined[own]] = together
     return np.array(
-        [unit if own < 0 else root(own) for own, unit in zip(label, unit_of_op, strict=True)],
+        [unit if own < 0 else joined[own] for own, unit in zip(label, unit_of_op, strict=True)],
         dtype=np.int64,
     )
 
