@@ -61,6 +61,7 @@ def split_beside(
         op: after
         for op, after in zip(flat.fetches, step.fetches, strict=True)
         if ":" not in op and op != after and op in originals
+        if op not in made and op not in fetched
     }
     opened = _opened_calls(fetches, originals, flat) - fetched.keys()
     moved = _moved(originals, flat, made, {*fetched, *ended, *opened})

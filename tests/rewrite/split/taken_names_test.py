@@ -130,6 +130,21 @@ def test_a_call_that_is_fetched_for_its_effects(tmp_path):
     np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5)
 
 
+def test_ops_that_are_fetched_beside_what_they_make(tmp_path):
+    graph_def = training_graph()
+    path = written(graph_def, tmp_path / "model.pb")
+    plain = split_model(load(path, LoadOptions(fetch=FETCHES)), 2)
+    names = {node.name for node in plain.step.graph_def.node}
+    constants = [node.name for node in graph_def.node
+                 if node.op == "Const" and f"{node.name}/shard_0" in names]  # fmt: skip
+    assert constants
+    fetches = (*FETCHES, "hidden", "loss", *constants)
+    split = split_model(load(path, LoadOptions(fetch=fetches)), 2)
+    both = split.source.split_graph
+    assert len({node.name for node in both.node}) == len(both.node)
+    prove_written(split.source, split.step, split.outputs)
+
+
 def test_a_split_model_is_split_again(tmp_path):
     given = _saved(tmp_path / "given", None)
     _, once = _emitted(given, tmp_path / "once", 2)
