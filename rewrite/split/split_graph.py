@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
@@ -35,7 +35,11 @@ class GraphWithBoth:
 
 
 def split_beside(
-    graph_def: Any, flat: FlatGraph, step: SplitStep, outputs: Mapping[str, str]
+    graph_def: Any,
+    flat: FlatGraph,
+    step: SplitStep,
+    outputs: Mapping[str, str],
+    fetches: Sequence[str],
 ) -> GraphWithBoth:
     """Makes the graph that holds both.
 
@@ -48,6 +52,7 @@ def split_beside(
       flat: the unsplit step.
       step: the split step; the fetches that `outputs` names are Identity ops.
       outputs: {Identity op of the split step: the fetched tensor "op:i" that it stands for}.
+      fetches: of the unsplit step, by the names that the main graph has.
     """
     originals = {node.name: node for node in graph_def.node}
     made = {node.name: node for node in step.graph_def.node if node.name not in outputs}
@@ -56,8 +61,10 @@ def split_beside(
         op: after
         for op, after in zip(flat.fetches, step.fetches, strict=True)
         if ":" not in op and op != after and op in originals
+        if op not in made and op not in fetched
     }
-    moved = _moved(originals, flat, made, {*fetched, *ended})
+    opened = _opened_calls(fetches, originals, flat) - fetched.keys()
+    moved = _moved(originals, flat, made, {*fetched, *ended, *opened})
     scope = _free_scope(originals, made)
     whole_name = {name: f"{scope}/{name}" for name in originals if name in moved}
     result = type(graph_def)(versions=graph_def.versions, library=graph_def.library)
@@ -80,6 +87,8 @@ def split_beside(
         values.attr["T"].list.type.extend(dtype for _, dtype in tensors)
     for op, after in ended.items():
         result.node.add(op="NoOp", name=op, input=[f"^{after}"])
+    for op in sorted(opened):
+        result.node.add(op="NoOp", name=op, input=[f"^{effect}" for effect in effects])
     known = {function.signature.name for function in result.library.function}
     result.library.function.extend(
         each for each in step.graph_def.library.function if each.signature.name not in known
@@ -99,6 +108,13 @@ def _fetched(
             node = nodes[identity]
             fetched.setdefault(op, []).append((with_index(node.input[0]), node.attr["T"].type))
     return fetched
+
+
+def _opened_calls(
+    fetches: Sequence[str], originals: Mapping[str, Any], flat: FlatGraph
+) -> set[str]:
+    """Calls that were fetched as ops and opened: neither step has them, but their effects."""
+    return {op for op in fetches if op in originals and op not in flat.nodes}
 
 
 def _moved(

@@ -66,7 +66,7 @@ def written(
         write_split_signature(meta_graph, name, call, step)
         graph_def = meta_graph.graph_def
     else:
-        both = split_beside(own, flat, step, outputs)
+        both = split_beside(own, flat, step, outputs, source.fetches)
         graph_def = both.graph_def
         whole = [both.whole_tensor(fetch) for fetch in source.fetches]
         if meta_graph is not None:

@@ -138,6 +138,26 @@ def test_a_step_that_runs_in_its_own_types_only_is_run_in_these(small, monkeypat
     assert result.differing[0].startswith("the split step: only it does not run")
 
 
+def test_a_step_that_fails_with_negative_moments_is_run_with_positive_ones():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 6), "x")
+        with v1.variable_scope("", use_resource=True):
+            w, moment = v1.get_variable("w", (6, 4)), v1.get_variable("moment", (6, 4))
+        loss = tf.reduce_mean(tf.square(x @ w), name="loss")
+        root = tf.debugging.check_numerics(tf.sqrt(moment), "not a number")
+        with tf.control_dependencies([root]):
+            train = w.assign_sub(tf.gradients(loss, w)[0] / root, read_value=False)
+    feeds = {"x:0": np.ones((BATCH, 6), np.float32)}
+    flat = flat_graph(graph, feeds, [loss.name, train.name])
+    properties = infer(flat)
+    decisions = decide(flat, properties, BATCH, {"x:0": 0})
+    step = build_step(flat, properties, decisions, 2)
+    exact = prove_joints(flat, properties, decisions, step, 2).exact
+    result = compared(flat, properties, decisions, step, exact)
+    assert {"loss:0 of step 2", "variable w"} <= set(result.compared)
+    assert not result.why_not and not result.differing
+
+
 def test_a_run_that_is_ended_was_not_compared(small, monkeypatch):
     flat, properties, decisions = small
     step = build_step(flat, properties, decisions, 2)

@@ -13,6 +13,7 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_joints import prove_joints
+from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import split_model
 from tests.rewrite.split.split_model_test import _emitted, _fed, _saved, _trained
 
@@ -95,6 +96,53 @@ def test_a_graph_whose_names_are_taken(names, in_step, tmp_path):
     results = [_trained(emitted, signature) for signature in ("train_step", "train_step_whole")]
     for key, value in results[0].items():
         np.testing.assert_allclose(value, results[1][key], rtol=1e-5, err_msg=key)
+
+
+def test_a_call_that_is_fetched_for_its_effects(tmp_path):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 4), "x")
+        weight = v1.get_variable(
+            "weight", (4, 4), initializer=v1.ones_initializer(), use_resource=True
+        )
+
+        @tf.function
+        def step():
+            loss = tf.reduce_mean(tf.tanh(x @ weight))
+            weight.assign_sub(0.1 * tf.gradients(loss, weight)[0])
+            return loss
+
+        call = step().op.name
+        v1.global_variables_initializer()
+    graph_def = graph.as_graph_def()
+    path = written(graph_def, tmp_path / "model.pb")
+    split = split_model(load(path, LoadOptions(fetch=(call,))), 2)
+    prove_written(split.source, split.step, split.outputs)
+    weights = []
+    for made in (graph_def, split.source.split_graph):
+        with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+            v1.import_graph_def(made, name="")
+            session.run("weight/Assign")
+            for seed in range(2):
+                fed = np.random.default_rng(seed).normal(size=(BATCH, 4))
+                session.run(graph.get_operation_by_name(call), {"x:0": fed})
+            weights.append(session.run("weight/Read/ReadVariableOp:0"))
+    assert np.abs(weights[0] - 1).max() > 1e-3
+    np.testing.assert_allclose(weights[1], weights[0], rtol=1e-5)
+
+
+def test_ops_that_are_fetched_beside_what_they_make(tmp_path):
+    graph_def = training_graph()
+    path = written(graph_def, tmp_path / "model.pb")
+    plain = split_model(load(path, LoadOptions(fetch=FETCHES)), 2)
+    names = {node.name for node in plain.step.graph_def.node}
+    constants = [node.name for node in graph_def.node
+                 if node.op == "Const" and f"{node.name}/shard_0" in names]  # fmt: skip
+    assert constants
+    fetches = (*FETCHES, "hidden", "loss", *constants)
+    split = split_model(load(path, LoadOptions(fetch=fetches)), 2)
+    both = split.source.split_graph
+    assert len({node.name for node in both.node}) == len(both.node)
+    prove_written(split.source, split.step, split.outputs)
 
 
 def test_a_split_model_is_split_again(tmp_path):
