@@ -18,6 +18,8 @@ SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
 # Only one side of a condition has a value in a run; evaluating the other would fail.
 _CONTROL = frozenset({"Switch", "_SwitchN", "Merge", "Enter", "Exit", "NextIteration", "LoopCond"})
+DEFAULTS = frozenset({"PlaceholderWithDefault"})
+"""Constants that a run may feed another value for."""
 OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 """Ops whose outputs are no larger than what they read, though TensorFlow infers no shape."""
 
@@ -132,7 +134,7 @@ def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
 
 def _may_fold(node: Any, properties: TensorProperties) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
-    if node.op in SHAPE_OPS or node.op in _CONTROL or (node.op != "Const" and not node.input):
+    if node.op in SHAPE_OPS | _CONTROL | DEFAULTS or (node.op != "Const" and not node.input):
         return False
     if not set(properties.dtype_of[node.name]) <= _NUMBERS:
         return False

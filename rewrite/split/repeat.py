@@ -16,6 +16,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input
+from rewrite.split.known_values import DEFAULTS
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import WHOLE, Partial, State
 
@@ -47,7 +48,7 @@ def repeated_ops(
         answer = answers[name]
         if isinstance(answer, Split) or answer.outputs:  # that was left whole
             continue
-        if name in kept_whole or name in flat.unit_of_node:
+        if name in kept_whole or name in flat.unit_of_node or node.op in DEFAULTS:
             continue
         if not _is_small(node, properties):
             continue

@@ -30,6 +30,8 @@ def elementwise(view: OpView, adds_up: bool = False) -> Answer:
         return UNKNOWN_SHAPE
     if len(view.inputs) > 1 and any(min(each.shape or (), default=0) < 0 for each in view.inputs):
         return UNKNOWN_SHAPE  # a dimension of unknown size may be one that is stretched
+    if any(len(each.shape or ()) > len(result) for each in view.inputs):
+        return StayWhole("its inputs don't fit together")  # `x == y` says no then, once for all
     inputs = [broadcast(each.shape, result) for each in view.inputs]
     return split_by_factors(
         view, Factors(inputs, [axes(len(result))] * len(view.output_shapes), adds_up=adds_up)

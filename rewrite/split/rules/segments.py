@@ -57,6 +57,8 @@ def scatter_nd(view: OpView) -> Answer:
     indices, updates, result = view.inputs[0].shape, view.inputs[1].shape, view.output_shapes[0]
     if indices is None or updates is None or result is None or min(result, default=1) < 0:
         return UNKNOWN_SHAPE
+    if view.output_dtypes[0] in ("bool", "string"):
+        return StayWhole("texts and truth values are no terms of a sum")
     leading = axes(len(indices) - 1)
     rows: Labels = [*leading, *[None] * (len(updates) - len(leading))]
     factors = Factors(

@@ -1,12 +1,13 @@
 """Values that no run can change."""
 
+import numpy as np
 import tensorflow as tf
 
 from graphs.building.shapes import infer
 from rewrite.split.known_values import KnownValues
 from rewrite.split.op_view import Split
 from tests.rewrite.split.run_rule import floats
-from tests.rewrite.split.run_step import flat_graph, split_step
+from tests.rewrite.split.run_step import flat_graph, run, split_step
 
 v1 = tf.compat.v1
 X, BIAS = floats(5, 4), floats(1, 4)
@@ -33,3 +34,17 @@ def test_what_one_side_of_a_condition_makes_is_not_evaluated():
         tf.raw_ops.Merge(inputs=[taken.output_false * 2, taken.output_true], name="merged")
     flat = flat_graph(graph, {}, ["merged:0"])
     assert KnownValues(flat, infer(flat)).value("merged:0") is None
+
+
+def test_a_default_is_no_value_that_no_run_can_change():
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [5, 4], "x")
+        axis = v1.placeholder_with_default(tf.constant(1), [], "axis")
+        scale = v1.placeholder_with_default(tf.constant(1.0), [], "scale")
+        tf.multiply(tf.cumsum(x, axis), scale * 2.0, name="scaled")
+    flat = flat_graph(graph, {"x:0": X}, ["scaled:0"])
+    _, split = split_step(flat, 5, 2, {"x:0": 0})
+    for others in ({}, {"axis:0": 0, "scale:0": 3.0}):
+        (whole,), _ = run(flat.graph_def, flat.fetches, {"x:0": X, **others})
+        (parts,), _ = run(split.graph_def, split.fetches, {"x:0": X, **others})
+        np.testing.assert_allclose(parts, whole, rtol=1e-5, atol=1e-6)

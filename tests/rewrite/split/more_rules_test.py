@@ -135,6 +135,11 @@ CASES = {
     "rows put in many places": (
         [ints(90, BATCH, 1), X], [0, 0], lambda i, x: tf.scatter_nd(i, x, [90, 4]), False,
     ),
+    "truth values put in places": (
+        [ints(2, BATCH, 1), X > 0], [0, 0], lambda i, x: tf.scatter_nd(i, x, [2, 4]), False,
+    ),
+    "compared with what doesn't fit": ([X], [0], lambda x: raw.Equal(
+        x=x, y=floats(3), incompatible_shape_error=False), False),
     "segments": (
         [X, ints(2, BATCH)], [0, 0], lambda x, i: tf.math.unsorted_segment_sum(x, i, 2), True,
     ),
