@@ -14,7 +14,7 @@ from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_elements import ListElements
 from rewrite.split.list_facts import Element
-from rewrite.split.loops import added_to_a_sum, function_answer
+from rewrite.split.loops import function_answer, in_a_sum
 from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
@@ -230,7 +230,7 @@ class _Analysis:
             return list_rule(view, self.elements, f"{scope}{node.name}")
         if node.op in LIST_RULES and node.op.startswith("TensorList"):
             return StayWhole(NEEDED_WHOLE)
-        if scope and (answer := added_to_a_sum(view)):
+        if scope and (answer := in_a_sum(view)):
             return answer
         rule = self._rules.get(node.op)
         if rule is None:

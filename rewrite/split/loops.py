@@ -31,6 +31,8 @@ from rewrite.split.split_body import (
 )
 from rewrite.split.states import SUM, WHOLE, Listed
 
+_DIVIDE = frozenset({"RealDiv", "DivNoNan"})
+"""Divisions of floating-point numbers, which do not round to integers."""
 MAX_ROUNDS = 10
 """States only change upwards; a loop that is not settled after so many rounds stays whole."""
 
@@ -149,13 +151,17 @@ def _learn(facts: Facts, node: Any, given: Given, body: SplitBody) -> None:
                 facts.learn_value(output, argument.value)
 
 
-def added_to_a_sum(view: OpView) -> Answer | None:
-    """In a body: a whole tensor that is added to terms of a sum is one more term.
+def in_a_sum(view: OpView) -> Answer | None:
+    """In a body: terms of a sum that a whole tensor scales, or that get it as one more term.
 
     So what a loop accumulates is summed once, behind the loop.
     """
-    is_sum = view.node.op in ("Add", "AddV2", "AddN", "Sub") and SUM in view.states
-    alike = len({each.shape for each in view.inputs}) == 1
-    if not is_sum or not alike or any(state not in (WHOLE, SUM) for state in view.states):
+    if SUM not in view.states or any(state not in (WHOLE, SUM) for state in view.states):
         return None
-    return Split((SUM,) * len(view.inputs), (SUM,) * len(view.output_shapes))
+    outputs = (SUM,) * len(view.output_shapes)
+    alike = len({each.shape for each in view.inputs}) == 1
+    if view.node.op in ("Add", "AddV2", "AddN", "Sub") and alike:
+        return Split((SUM,) * len(view.inputs), outputs)
+    if view.node.op == "Mul" or (view.node.op in _DIVIDE and view.states[0] == SUM):
+        return Split(tuple(view.states), outputs) if view.states.count(SUM) == 1 else None
+    return None

@@ -163,6 +163,41 @@ def test_a_loop_that_reads_one_time_step_after_the_other():
     assert_the_same(flat_step(step, [spec], BATCH), 2)
 
 
+SCALED = {
+    "times a number": lambda total, gradient, number: total + number * gradient,
+    "over a number": lambda total, gradient, number: total + gradient / number,
+    "a moving mean": lambda total, gradient, number: total / number + (gradient - total) * number,
+    "if there is a number": lambda total, gradient, number: (
+        total + tf.math.divide_no_nan(gradient, number - number)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_scaled_gradients_that_a_loop_accumulates(name):
+    weight = tf.Variable(tf.ones((FEATURES, FEATURES)), name="weight")
+
+    def step(x, number):
+        def body(i, total, losses):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(tf.square(x[:, i] @ weight))
+            gradient = tape.gradient(loss, weight)
+            return i + 1, SCALED[name](total, gradient, number), losses + loss / number
+
+        given = 0, tf.zeros((FEATURES, FEATURES)), 0.0
+        _, total, losses = tf.while_loop(lambda i, *_: i < STEPS, body, given)
+        weight.assign_sub(0.1 * total)
+        return losses
+
+    specs = [tf.TensorSpec((BATCH, STEPS, FEATURES), tf.float32, "x"),
+             tf.TensorSpec((), tf.float32, "number")]  # fmt: skip
+    flat = flat_step(step, specs, BATCH)
+    feeds = {"x:0": feeds_of(flat)["x:0"], "number:0": np.float32(3.0)}
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    assert whole_loops(decisions, flat) == {}
+    assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)
+
+
 REFUSED = {
     "statistics of the batch": (
         lambda y, w: (y - tf.reduce_mean(y, 0)) @ w,
