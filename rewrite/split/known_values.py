@@ -132,15 +132,20 @@ def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
             return [np.asarray(value) for value in session.run(list(tensors))]
 
 
+def is_pure(node: Any, dtypes: Sequence[str]) -> bool:
+    """Whether an op makes numbers, and no run can change which."""
+    if node.op in DEFAULTS or not set(dtypes) <= _NUMBERS:
+        return False
+    return not op_definition(node.op, node.name).is_stateful
+
+
 def _may_fold(node: Any, properties: TensorProperties) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
-    if node.op in SHAPE_OPS | _CONTROL | DEFAULTS or (node.op != "Const" and not node.input):
-        return False
-    if not set(properties.dtype_of[node.name]) <= _NUMBERS:
+    if node.op in SHAPE_OPS or node.op in _CONTROL or (node.op != "Const" and not node.input):
         return False
     if node.op not in OF_ANY_SHAPE and not _is_small(node.name, properties):
         return False
-    return not op_definition(node.op, node.name).is_stateful
+    return is_pure(node, properties.dtype_of[node.name])
 
 
 def _is_small(op: str, properties: TensorProperties) -> bool:

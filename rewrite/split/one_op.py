@@ -9,12 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.op_outputs import op_definition
 from graphs.tensor_protos import placeholder
-from rewrite.split.known_values import DEFAULTS, OF_ANY_SHAPE
+from rewrite.split.known_values import OF_ANY_SHAPE, is_pure
 from rewrite.split.op_view import Shape
 
-_NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
 _MAX_ELEMENTS = 1024
 
 Spec = tuple[str, Shape, "np.ndarray | None", Any]
@@ -23,12 +21,12 @@ Spec = tuple[str, Shape, "np.ndarray | None", Any]
 
 def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
-    if not set(dtypes) <= _NUMBERS or node.op in DEFAULTS | {"Const"}:
+    if node.op == "Const":
         return False
     for shape in shapes if node.op not in OF_ANY_SHAPE else ():
         if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
             return False
-    return not op_definition(node.op, node.name).is_stateful
+    return is_pure(node, dtypes)
 
 
 def one_op(node: Any, specs: Sequence[Spec]) -> tuple[list[Shape], list[np.ndarray | None]]:
