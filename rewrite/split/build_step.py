@@ -17,7 +17,7 @@ from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
 from rewrite.split.op_view import Split
-from rewrite.split.refused_batch import have_effects_wait
+from rewrite.split.refused_batch import have_effects_wait, refuse_other_shapes
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
@@ -66,7 +66,7 @@ def build_step(
       properties: of its tensors.
       decisions: what becomes of each op.
       num_shards: M, at least 2 and at most the batch size.
-      advice: of a step that takes any batch size: what to do with fewer than M entries.
+      advice: of a step that takes inputs of several sizes: what to do with what it refuses.
       taken: names that the model has beside the step's.
     """
     taken = taken or TakenNames()
@@ -135,13 +135,18 @@ class _Builder:
         return read
 
     def _shapes(self, advice: str) -> ShardShapes:
-        decisions = self.decisions
+        decisions, dtype_of = self.decisions, self.properties.dtype
+        refusals = refuse_other_shapes(self.writer, decisions.asked_of_feed, dtype_of, advice)
         if not decisions.is_open:
-            return FixedShapes(self.writer, decisions.batch, self.num_shards)
+            return FixedShapes(self.writer, decisions.batch, self.num_shards, refusals)
         feed, axis = next(iter(decisions.axis_of_feed.items()))
         self.writer.origin = op_of(feed)
         dtype = self.properties.dtype_of[op_of(feed)][0]
-        return OpenShapes(self.writer, (feed, dtype), axis, self.num_shards, advice)
+        few = (
+            f"a batch of fewer than {self.num_shards} entries can't be split into "
+            f"{self.num_shards} parts: give more, or {advice}; entries:"
+        )
+        return OpenShapes(self.writer, (feed, dtype), axis, self.num_shards, few, refusals)
 
     # -- ops -------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from rewrite.split.loops import function_answer, in_a_sum
 from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand
 from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
+from rewrite.split.refused_batch import AskedShape
 from rewrite.split.repeat import repeated_ops
 from rewrite.split.row_numbers import block_of_rows
 from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, NEEDED_WHOLE, ROOTS
@@ -46,6 +47,7 @@ class Decisions:
         each run.
       elements: {TensorList "op:i": what its elements are}.
       open_axes: {fed tensor: its axes of any size} of such a step.
+      asked_of_feed: {fed tensor: what a run has to feed for it, though the model says less}.
       sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
         as it is added, instead of all at once.
       place_of_shard: [M] on which host and device each shard is likely to lie: large sums and large
@@ -62,6 +64,7 @@ class Decisions:
     is_open: bool = False
     elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
+    asked_of_feed: Mapping[str, AskedShape] = dataclasses.field(default_factory=dict)
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()
     not_cut: Collection[str] = ()

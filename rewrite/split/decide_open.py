@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -94,11 +95,12 @@ def _other_size(
     An input of a fixed size is no part of a batch of any size.
     """
     growing = {feed: a for feed, a in axis_of_feed.items() if a in open_axes.get(feed, ())}
-    # Twice the batch is as many pairs, of whatever it may be.
-    for more in (_MORE_ENTRIES, batch) if growing else ():
-        larger = larger_step(flat, growing, open_axes, more)
+    # Twice the batch is as many pairs, of whatever it may be. Nothing else need have another size.
+    alone = {feed: [axis] for feed, axis in growing.items()}
+    for axes, more in itertools.product((open_axes, alone), (_MORE_ENTRIES, batch)):
+        larger = larger_step(flat, growing, axes, more) if growing else None
         if larger is not None:
-            return growing, open_axes, more, larger
+            return growing, _tried(flat, larger[0], axes), more, larger
     others = {
         feed: [axis for axis in axes if axis != axis_of_feed.get(feed)]
         for feed, axes in open_axes.items()
@@ -106,7 +108,20 @@ def _other_size(
     larger = larger_step(flat, axis_of_feed, others, 0)
     if larger is not None and list(larger[0].feeds) == list(flat.feeds):
         larger = None
-    return axis_of_feed, others, 0, larger
+    tried = {} if larger is None else _tried(flat, larger[0], others)
+    return axis_of_feed, tried, 0, larger
+
+
+def _tried(
+    flat: FlatGraph, larger: FlatGraph, open_axes: Mapping[str, Sequence[int]]
+) -> dict[str, list[int]]:
+    """The open axes that have another size in the larger step."""
+    found = {}
+    for spec, other in zip(flat.feeds, larger.feeds, strict=True):
+        before, after = spec.shape or (), other.shape or ()
+        axes = [a for a in open_axes.get(spec.tensor, ()) if before[a] != after[a]]
+        found.update({spec.tensor: axes} if axes else {})
+    return found
 
 
 def _cut_at_one_size(flat: FlatGraph, first: Decisions, second: Decisions) -> set[str]:

@@ -113,11 +113,11 @@ class NodeWriter:
             self._consts[key] = self.const(name, value)
         return self._consts[key]
 
-    def const(self, name: str, value: np.ndarray) -> str:
-        """Adds a constant whose name was taken before; returns its output."""
+    def const(self, name: str, value: np.ndarray, waits: Sequence[str] = ()) -> str:
+        """Adds a constant whose name was taken before, "^op" that it waits for; its output."""
         import tensorflow as tf
 
-        new = self.node("Const", name, [])
+        new = self.node("Const", name, waits)
         new.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
         new.attr["dtype"].type = new.attr["value"].tensor.dtype
         self._value_of[f"{name}:0"] = value

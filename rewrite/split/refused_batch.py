@@ -3,16 +3,108 @@
 A step that takes any batch size asserts that there is an entry for each shard. What it makes of
 the batch waits for that by way of the cuts. A counter of steps would count all the same, and a
 generator draw, so that the same batch given to the unsplit step would train differently.
+
+What the model leaves open and no other size was found for (a window of odd length, a rank) is as
+it was when the step was decided: numbers that follow from it are constants. So a run that feeds
+something else is refused, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.graph_view import GraphView
+from graphs.names import op_of
+from graphs.source_model import TensorSpec
 from rewrite.split.local import has_no_effect
+from rewrite.split.node_writer import NodeWriter
+
+
+@dataclasses.dataclass(frozen=True)
+class AskedShape:
+    """What a run has to feed for an input, though the model says less.
+
+    Attributes:
+      shape: that the step was decided for.
+      axes: which of its sizes have to be these.
+      any_rank: whether the model leaves open how many there are.
+    """
+
+    shape: Sequence[int]
+    axes: Sequence[int]
+    any_rank: bool
+
+
+def asked_of_feeds(
+    feeds: Sequence[TensorSpec],
+    declared: Mapping[str, Sequence[int] | None],
+    left_open: Mapping[str, Sequence[int]],
+    tried: Mapping[str, Sequence[int]],
+) -> dict[str, AskedShape]:
+    """{fed tensor: what a run has to feed for it} of those of which the model says less.
+
+    Args:
+      feeds: what the step was decided for.
+      declared: {fed op: its shape as the model has it; None for any rank}.
+      left_open: {fed tensor: axes of any size}, as the model has it.
+      tried: the same, as far as the step was decided for several sizes.
+    """
+    asked = {}
+    for spec in feeds:
+        rest = {*left_open.get(spec.tensor, ())} - {*tried.get(spec.tensor, ())}
+        any_rank = declared.get(op_of(spec.tensor), ()) is None
+        if rest or any_rank:
+            asked[spec.tensor] = AskedShape(spec.shape or (), sorted(rest), any_rank)
+    return asked
+
+
+def refuse_other_shapes(
+    writer: NodeWriter,
+    asked: Mapping[str, AskedShape],
+    dtype_of: Callable[[str], str],
+    advice: str,
+) -> list[str]:
+    """Adds the assertions that inputs have the shapes that are asked for; returns their names."""
+    found: list[str] = []
+    for tensor, each in asked.items():
+        writer.origin, dtype = op_of(tensor), dtype_of(tensor)
+        shape = writer.op("Shape", "split/fed_shape", [tensor], T=dtype, out_type="int32")
+        sizes = {}
+        if each.any_rank:
+            rank = writer.op("Rank", "split/fed_rank", [tensor], T=dtype)
+            sizes[rank] = len(each.shape)
+        one = np.array([1], np.int32)
+        for axis in each.axes:
+            at = [shape, *(writer.shared_const(n) for n in (np.array([axis], np.int32), one))]
+            size = writer.op("Slice", "split/fed_size", at, T="int32", Index="int32")
+            sizes[writer.op("Squeeze", "split/fed_size", [size], T="int32")] = each.shape[axis]
+        wanted = [size if axis in each.axes else None for axis, size in enumerate(each.shape)]
+        text = (
+            f"input {op_of(tensor)!r} is split for the shape "
+            f"{str(wanted).replace('None', 'any')} only: {advice}; shape:"
+        )
+        for size, number in sizes.items():
+            same = [size, writer.shared_const(np.array(number, np.int32))]
+            is_same = writer.op("Equal", "split/as_asked", same, T="int32")
+            found.append(assertion(writer, is_same, text, shape, found[-1:]))
+    return found
+
+
+def assertion(
+    writer: NodeWriter, condition: str, text: str, numbers: str, after: Sequence[str] = ()
+) -> str:
+    """Adds an Assert that says a text and i4 numbers; `after` are ops that it waits for."""
+    data = [condition, writer.shared_const(np.array(text, object)), numbers]
+    name = writer.free_name("split/assert")
+    asserted = writer.node("Assert", name, [*data, *(f"^{op}" for op in after)])
+    asserted.attr["T"].list.type.extend([7, 3])  # a string, an int32
+    asserted.attr["summarize"].i = 3
+    return name
 
 
 def have_effects_wait(

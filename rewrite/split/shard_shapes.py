@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from rewrite.split.node_writer import NodeWriter
+from rewrite.split.refused_batch import assertion
 from rewrite.split.size_nodes import (
     answer_of_shape,
     counting,
@@ -80,16 +81,27 @@ class ShardShapes(Protocol):
 class FixedShapes:
     """Of a step that takes one batch size: constants."""
 
-    refusal = ""
-
-    def __init__(self, writer: NodeWriter, batch: int, num_shards: int):
+    def __init__(
+        self, writer: NodeWriter, batch: int, num_shards: int, refusals: Sequence[str] = ()
+    ):
+        """Begins; what is cut waits for the last of the assertions, which waits for the others."""
         self._writer = writer
         self._batch = batch
         self._sizes = shard_sizes(batch, num_shards)
+        self._waiting: dict[int, str] = {}
+        self.refusal = next(iter(refusals[-1:]), "")
+        if self.refusal:
+            self.cut_sizes(1)
 
     def cut_sizes(self, inner: int) -> str:
         """See ShardShapes."""
-        return self._writer.shared_const(np.array(self._sizes, np.int32) * np.int32(inner))
+        sizes = np.array(self._sizes, np.int32) * np.int32(inner)
+        if not self.refusal:
+            return self._writer.shared_const(sizes)
+        if inner not in self._waiting:
+            name = self._writer.free_name("split/sizes")
+            self._waiting[inner] = self._writer.const(name, sizes, [f"^{self.refusal}"])
+        return self._waiting[inner]
 
     def of_shard(
         self, sizes: str, value: np.ndarray, entries: Mapping[int, Sharded], shard: int
@@ -120,7 +132,13 @@ class OpenShapes:
     """
 
     def __init__(
-        self, writer: NodeWriter, feed: tuple[str, str], axis: int, num_shards: int, advice: str
+        self,
+        writer: NodeWriter,
+        feed: tuple[str, str],
+        axis: int,
+        num_shards: int,
+        advice: str,
+        refusals: Sequence[str] = (),
     ):
         """Begins with how many entries there are.
 
@@ -130,6 +148,7 @@ class OpenShapes:
           axis: along which it does.
           num_shards: M.
           advice: what to do with a batch of fewer than M entries, for its error.
+          refusals: assertions that come before that of enough entries.
         """
         self._writer, self._num_shards = writer, num_shards
         self._made: dict[tuple[Any, ...], str] = {}
@@ -149,15 +168,9 @@ class OpenShapes:
             "GreaterEqual", "split/enough", [op("Squeeze", "split/entries", [self._batch],
                                                T=np.int32), parts], T=np.int32,
         )  # fmt: skip
-        asserted = writer.node(
-            "Assert", writer.free_name("split/assert"),
-            [enough, const(np.array(advice, object)), self._batch],
-        )  # fmt: skip
-        asserted.attr["T"].list.type.extend([7, 3])  # a string, an int32
-        asserted.attr["summarize"].i = 3
-        self.refusal = asserted.name
+        self.refusal = assertion(writer, enough, advice, self._batch, refusals[-1:])
         self._sizes = op(
-            "FloorDiv", "split/sizes", [rounded, parts, f"^{asserted.name}"], T=np.int32
+            "FloorDiv", "split/sizes", [rounded, parts, f"^{self.refusal}"], T=np.int32
         )
 
     def cut_sizes(self, inner: int) -> str:

@@ -17,6 +17,7 @@ _BINARY = {
     "FloorDiv": np.floor_divide,
     "RealDiv": np.true_divide,
     "GreaterEqual": np.greater_equal,
+    "Equal": np.equal,
 }
 NUMBER_OPS = frozenset(
     {*_BINARY, "Const", "Identity", "Slice", "Squeeze", "Cast", "Unpack", "Prod", "Sum", "Cumsum",

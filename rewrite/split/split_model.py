@@ -27,6 +27,7 @@ from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_case import operations_of
 from rewrite.split.op_view import Split
+from rewrite.split.refused_batch import asked_of_feeds
 from rewrite.split.ring import ring_of
 from rewrite.split.states import Place
 from rewrite.split.step_outputs import with_outputs
@@ -107,10 +108,7 @@ class StepToSplit:
         decisions = dataclasses.replace(
             decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
         )
-        advice = (
-            f"a batch of fewer than {num_shards} entries can't be split into {num_shards} parts: "
-            f"give more, or run the unsplit step, signature {whole_name(source)}; entries:"
-        )
+        advice = f"run the unsplit step, signature {whole_name(source)}"
         taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
         step = build_step(flat, properties, decisions, num_shards, advice, taken)
         split = written(source, own, flat, step, readings.outputs)
@@ -155,7 +153,7 @@ class StepToSplit:
         told = told_batch_axes(source, flat.feeds, batch_axes or {})
         key = step is flat, *sorted(told.items())
         if key not in self._readings:
-            self._readings[key] = _Readings(step, outputs, _open_axes(own, flat.feeds), told)
+            self._readings[key] = _Readings(step, outputs, _declared(own), told)
         return self._readings[key]
 
 
@@ -202,17 +200,17 @@ def _own_graph(source: SourceModel) -> Any:
 
 def takes_any_batch(source: SourceModel) -> bool:
     """Whether the first axis of an input may have any size."""
-    return any(0 in axes for axes in _open_axes(_own_graph(source), source.feeds).values())
+    open_axes = open_axes_of(_declared(_own_graph(source)), source.feeds)
+    return any(0 in axes for axes in open_axes.values())
 
 
-def _open_axes(own: Any, feeds: Sequence[TensorSpec]) -> dict[str, list[int]]:
-    """{fed tensor: axes of any size}, as the model's main graph declares them."""
-    declared = {
-        node.name: shape_of(node.attr["shape"].shape)
+def _declared(own: Any) -> dict[str, Sequence[int] | None]:
+    """{placeholder: its shape, -1 for any size; None for any rank}, as the main graph has it."""
+    return {
+        node.name: shape_of(node.attr["shape"].shape) if "shape" in node.attr else None
         for node in own.node
-        if node.op in op_types.PLACEHOLDERS and "shape" in node.attr
+        if node.op in op_types.PLACEHOLDERS
     }
-    return open_axes_of(declared, feeds)
 
 
 def _opened(source: SourceModel) -> tuple[Mapping[str, str], FlatGraph]:
@@ -234,7 +232,7 @@ class _Readings:
         self,
         flat: FlatGraph,
         outputs: Mapping[str, str],
-        open_axes: Mapping[str, Sequence[int]],
+        declared: Mapping[str, Sequence[int] | None],
         told: Mapping[str, int],
     ) -> None:
         """Decides nothing yet.
@@ -242,9 +240,10 @@ class _Readings:
         Args:
           flat: the opened step.
           outputs: see the attribute.
-          open_axes: {fed tensor: axes of any size}.
+          declared: {placeholder: its shape as the model has it}.
           told: {fed tensor: axis} as the user said.
         """
+        self._declared, open_axes = declared, open_axes_of(declared, flat.feeds)
         self.fused, self.outputs = merge_reads(flat), outputs
         self._properties = infer_known(self.fused)
         self._open_axes = open_axes
@@ -280,6 +279,8 @@ class _Readings:
                 )
             if decisions is None:
                 decisions = decide(step, tensors, batch, axes, kept_whole, left_whole=left_whole)
+            asked = asked_of_feeds(step.feeds, self._declared, self._open_axes, decisions.open_axes)
+            decisions = dataclasses.replace(decisions, asked_of_feed=asked)
             self._decided[number, left_whole] = step, tensors, decisions
         return self._decided[number, left_whole]
 

@@ -187,9 +187,10 @@ class StepReading:
     def _asked(self, node: Any, inputs: Sequence[Value]) -> Iterator[np.ndarray]:
         import tensorflow as tf
 
-        if set(node.attr) != {"T", "out_type"}:
+        if set(node.attr) != ({"T"} if node.op == "Rank" else {"T", "out_type"}):
             raise RewriteError(f"reading {node.name!r} of the split step: its attributes are wrong")
-        dtype = tf.as_dtype(node.attr["out_type"].type).as_numpy_dtype
+        number = tf.int32 if node.op == "Rank" else tf.as_dtype(node.attr["out_type"].type)
+        dtype = number.as_numpy_dtype
         for value in inputs:
             # Of a part: the first, all of it.
             is_first = isinstance(value, Meaning) and value.shards <= {0} and not value.rows
@@ -198,8 +199,8 @@ class StepReading:
                 raise RewriteError(f"reading {node.name!r} of the split step: of what is this?")
             assert isinstance(value, Meaning)
             shape = self.reader.shape(value)
-            number: Any = {"Size": int(np.prod(shape)), "Rank": len(shape)}.get(node.op, shape)
-            yield np.array(number, dtype)
+            said: Any = {"Size": int(np.prod(shape)), "Rank": len(shape)}.get(node.op, shape)
+            yield np.array(said, dtype)
 
     def _whole(self, tensor: str) -> Whole:
         import tensorflow as tf

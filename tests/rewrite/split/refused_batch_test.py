@@ -1,0 +1,118 @@
+"""What a step was not decided for is refused: it would be computed with another run's sizes."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
+from rewrite.split.prove_split import ProofLimits, prove_split
+from rewrite.split.split_model import split_model
+from tests.rewrite.split.split_model_test import _emitted
+
+v1 = tf.compat.v1
+BATCH = 8
+ANY = "any rank"
+
+
+class Step(tf.Module):
+    """A step of gradient descent that counts its runs."""
+
+    def __init__(self, terms):
+        super().__init__()
+        self.weight, self.count = tf.Variable(0.5), tf.Variable(0)
+        self.terms = terms
+
+    def train_step(self, x):
+        """One step."""
+        self.count.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.terms(x * self.weight)))
+        self.weight.assign_sub(tape.gradient(loss, self.weight))
+        return {"loss": loss}
+
+
+def pairs_behind_the_first(x):
+    """Windows of odd length only; it takes all columns but the first by their number."""
+    shape = tf.shape(x)
+    return tf.reduce_sum(tf.reshape(x[:, 1 : shape[1]], [shape[0], (shape[1] - 1) // 2, 2]), [1, 2])
+
+
+def blocks_behind_the_first(x):
+    """Batches of one more than a multiple of four only."""
+    batch = tf.shape(x)[0]
+    return tf.reshape(x[1:batch, :1], [(batch - 1) // 4, 4]) * tf.cast(batch, tf.float32)
+
+
+def of_flat_rows(x):
+    """Inputs of any rank: all of an entry but the batch lies in one row."""
+    rows = tf.reshape(x, [tf.shape(x)[0], -1])
+    return tf.reduce_sum(rows, 1) * tf.cast(tf.size(x[0]), tf.float32) * tf.cast(
+        tf.rank(x), tf.float32
+    )  # fmt: skip
+
+
+STEPS = {
+    "odd windows": (pairs_behind_the_first, [None, None], (BATCH, 5), (6, 5), (BATCH, 7)),
+    "odd windows, one batch": (pairs_behind_the_first, [BATCH, None], (BATCH, 5), None, (BATCH, 7)),
+    "batches of blocks": (blocks_behind_the_first, [None, 3], (9, 3), None, (13, 3)),
+    "any rank": (of_flat_rows, None, (BATCH, 4), (6, 5), (BATCH, 5, 4)),
+}
+"""{what: (terms of a loss, the input's shape, that it is split for, another one that the split step
+takes, one that it can't take)}."""
+
+
+def saved(what, folder):
+    terms, shape, decided_for, *_ = STEPS[what]
+    module = Step(terms)
+    step = tf.function(module.train_step, input_signature=[tf.TensorSpec(shape, tf.float32, "x")])
+    tf.saved_model.save(module, str(folder), signatures={"train_step": step})
+    return str(folder), LoadOptions(input_shape={"x": decided_for})
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_sizes_that_the_step_was_not_decided_for(what, tmp_path):
+    *_, decided_for, taken, refused = STEPS[what]
+    given, options = saved(what, tmp_path / "given")
+    _, emitted = _emitted(given, tmp_path / "split", 2, options, {"x": 0})
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    rng = np.random.default_rng(0)
+    for shape in (decided_for, taken or decided_for):
+        x = tf.constant(rng.normal(size=shape), tf.float32)
+        wanted = one.signatures["train_step"](x=x)["loss"]
+        np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-4)
+    x = tf.constant(rng.normal(size=refused), tf.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="signature train_step_whole"):
+        other.signatures["train_step"](x=x)
+    assert other.count.numpy() == one.count.numpy()
+    wanted = one.signatures["train_step"](x=x)["loss"]
+    found = other.signatures["train_step_whole"](x=x)["loss"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_what_refuses_is_proven(what, tmp_path):
+    given, options = saved(what, tmp_path / "given")
+    split = split_model(load(given, options), 2, {"x": 0})
+    proof = prove_split(
+        split.flat, split.properties, split.decisions, split.step, 2, ProofLimits(run_seconds=60.0)
+    )
+    assert not proof.differing and proof.run == "equal"
+
+
+def test_a_placeholder_that_says_no_shape_takes_any_size(tmp_path):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, name="x")
+        columns = tf.cast(tf.shape(x)[1], tf.float32)
+        loss = tf.reduce_mean(tf.tanh(tf.reduce_sum(x, 1)) * columns, 0, name="loss")
+    graph_def = graph.as_graph_def()
+    next(node for node in graph_def.node if node.name == "x").attr.pop("shape", None)
+    (tmp_path / "model.pb").write_bytes(graph_def.SerializeToString())
+    options = LoadOptions(fetch=(loss.name,), input_shape={"x": (6, 4)})
+    split = split_model(load(str(tmp_path / "model.pb"), options), 2)
+    assert split.decisions.takes_any_batch
+    given = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    wanted = np.mean(np.tanh(given.sum(1)) * 3)
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        v1.import_graph_def(split.source.split_graph, name="")
+        np.testing.assert_allclose(session.run("loss:0", {"x:0": given}), wanted, rtol=1e-5)
