@@ -26,10 +26,18 @@ from rewrite.split.split_signature import signature_call, write_split_signature
 
 
 def run_name(source: SourceModel) -> str:
-    """The signature that the run is, or becomes."""
+    """The signature that the run is, or becomes; some outputs of a call stand for all of them."""
     fetches = {with_index(fetch) for fetch in source.fetches}
-    for name, signature in source.signatures.items():
-        if {with_index(spec.tensor) for spec in signature.outputs.values()} == fetches:
+    outputs = {
+        name: {with_index(spec.tensor) for spec in signature.outputs.values()}
+        for name, signature in source.signatures.items()
+    }
+    for name, tensors in outputs.items():
+        if tensors == fetches:
+            return name
+    call = signature_call(source.graph_def, source.fetches)
+    for name, tensors in outputs.items():
+        if call is not None and {op_of(tensor) for tensor in tensors} == {call.name}:
             return name
     return run_signature(source.mode)
 

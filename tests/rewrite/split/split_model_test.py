@@ -10,6 +10,7 @@ from graphs import zoo
 from graphs.errors import UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
+from graphs.loading.sniff import sniff
 from rewrite.emit import emit
 from rewrite.split.split_model import StepToSplit, split_model, takes_any_batch
 
@@ -273,3 +274,46 @@ def test_an_input_of_a_fixed_size_is_no_part_of_a_batch_of_any_size(tmp_path):
         wanted = one.signatures["train_step"](**fed)["products"]
         found = two.signatures["train_step"](**fed)["products"]
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+class TwoSteps(tf.Module):
+    """Two training steps of one variable, which both count."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.count = tf.Variable(tf.ones([3, 2])), tf.Variable(0)
+
+    def _step(self, x, times):
+        self.count.assign_add(times)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(tf.tanh(x @ self.weight))) * float(times)
+        self.weight.assign_sub(0.1 * tape.gradient(loss, self.weight))
+        return {"count": self.count.read_value(), "loss": loss}
+
+    def steps(self):
+        """{signature: its function}."""
+        spec = tf.TensorSpec([None, 3], tf.float32, "x")
+        return {
+            name: tf.function(lambda x, n=n: self._step(x, n), input_signature=[spec])
+            for n, name in ((1, "train_step"), (2, "other_step"))
+        }
+
+
+@pytest.mark.parametrize("fetched", [":1", ":0", ":1 :0", ""])
+def test_some_outputs_of_a_call_are_the_run_of_its_signature(fetched, tmp_path):
+    given = str(tmp_path / "given")
+    module = TwoSteps()
+    tf.saved_model.save(module, given, signatures=module.steps())
+    signature = sniff(given).proto.meta_graphs[0].signature_def["other_step"]
+    call = signature.outputs["loss"].name.partition(":")[0]
+    fetch = tuple(f"{call}{index}" for index in fetched.split() or [""])
+    options = LoadOptions(fetch=fetch, mode="train", batch_size=4)
+    _, emitted = _emitted(given, tmp_path / "split", 2, options)
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    assert {*other.signatures} == {"train_step", "other_step", "other_step_whole"}
+    x = tf.constant(np.random.default_rng(0).normal(size=(5, 3)), tf.float32)
+    for name in other.signatures:
+        wanted = one.signatures[name.removesuffix("_whole")](x=x)
+        found = other.signatures[name](x=x)
+        for key in ("count", "loss"):
+            np.testing.assert_allclose(found[key], wanted[key], rtol=1e-5)
