@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from graphs.building.shapes import TensorProperties
+from graphs.building.shapes import TensorProperties, infer_known
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.source_model import TensorSpec
@@ -18,6 +18,7 @@ from rewrite.split.larger_step import at_far_size, larger_step, of_another_size
 from rewrite.split.op_view import Split
 from rewrite.split.row_numbers import is_counted
 from rewrite.split.states import Sharded, State
+from rewrite.split.unsure_ranks import UNSURE_RANK, forgetting_ranks, ops_of_unsure_rank
 
 DIFFERS = "what becomes of it is not the same for every batch size"
 ROWS_BY_NUMBER = "its row numbers depend on where in the batch a shard begins, of any batch size"
@@ -53,8 +54,13 @@ def decide_open(
     axis_of_feed, open_axes, more, larger = _other_size(flat, batch, axis_of_feed, open_axes)
     if larger is None:
         return None
+    unsure = ops_of_unsure_rank(flat, (batch, batch + more), (properties, larger[1]))
+    if unsure:
+        flat = forgetting_ranks(flat, unsure)
+        properties, larger = infer_known(flat), larger_step(flat, axis_of_feed, open_axes, more)
+        assert larger is not None  # it ran when more was known
     other_flat, other_properties = larger
-    kept_whole, not_cut = dict(kept_whole or {}), set[str]()
+    kept_whole, not_cut = {**(kept_whole or {}), **dict.fromkeys(unsure, UNSURE_RANK)}, set[str]()
     far = at_far_size(flat, batch, axis_of_feed, open_axes) if more else None
     decided = functools.partial(
         decide, axis_of_feed=axis_of_feed, kept_whole=kept_whole, left_whole=left_whole
@@ -78,7 +84,9 @@ def decide_open(
             if node.name not in kept_whole and (why := _difference(flat.nodes, node, first, second))
         }
         if not differing:
-            return dataclasses.replace(first, is_open=True, open_axes=dict(open_axes))
+            return dataclasses.replace(
+                first, is_open=True, open_axes=dict(open_axes), unsure_ranks=unsure
+            )
         kept_whole.update(differing)
 
 

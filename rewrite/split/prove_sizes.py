@@ -18,6 +18,7 @@ from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import larger_step
 from rewrite.split.op_view import StayWhole
 from rewrite.split.prove_joints import JointsProof, prove_joints
+from rewrite.split.unsure_ranks import forgetting_ranks
 
 _ROUNDS = 3
 """Sizes of one remainder that are tried: at some a number may look like another one."""
@@ -67,6 +68,7 @@ def _decided_at(
     flat: FlatGraph, decisions: Decisions, more: int
 ) -> tuple[TensorProperties, Decisions] | None:
     """The same decisions at another size; None where a number looks like another one there."""
+    flat = forgetting_ranks(flat, decisions.unsure_ranks)
     larger = larger_step(flat, decisions.axis_of_feed, decisions.open_axes, more)
     if larger is None:
         return None
