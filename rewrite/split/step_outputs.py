@@ -29,7 +29,7 @@ def with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
     outputs: dict[str, str] = {}
     nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
     call = signature_call(graph_def, source.fetches)
-    if call is not None:  # it may be fetched for its effects alone
+    if call is not None and source.saved_model_dir:  # a function returns all that it did
         highest.setdefault(call.name, 0)
     for op, most in highest.items():
         count = len(call.attr["Tout"].list.type) if call is not None else most + 1

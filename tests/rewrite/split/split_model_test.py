@@ -12,6 +12,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.emit import emit
+from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import StepToSplit, split_model, takes_any_batch
 
 v1 = tf.compat.v1
@@ -308,7 +309,8 @@ def test_some_outputs_of_a_call_are_the_run_of_its_signature(fetched, tmp_path):
     call = signature.outputs["loss"].name.partition(":")[0]
     fetch = tuple(f"{call}{index}" for index in fetched.split() or [""])
     options = LoadOptions(fetch=fetch, mode="train", batch_size=4)
-    _, emitted = _emitted(given, tmp_path / "split", 2, options)
+    split, emitted = _emitted(given, tmp_path / "split", 2, options)
+    prove_written(split.source, split.step, split.outputs)
     one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
     assert {*other.signatures} == {"train_step", "other_step", "other_step_whole"}
     x = tf.constant(np.random.default_rng(0).normal(size=(5, 3)), tf.float32)
