@@ -29,6 +29,7 @@ from rewrite.split.op_case import operations_of
 from rewrite.split.op_view import Split
 from rewrite.split.refused_batch import asked_of_feeds
 from rewrite.split.ring import ring_of
+from rewrite.split.state_order import with_state_order
 from rewrite.split.states import Place
 from rewrite.split.step_outputs import with_outputs
 from rewrite.split.write_model import run_name, whole_name, written
@@ -244,7 +245,7 @@ class _Readings:
           told: {fed tensor: axis} as the user said.
         """
         self._declared, open_axes = declared, open_axes_of(declared, flat.feeds)
-        self.fused, self.outputs = merge_reads(flat), outputs
+        self.fused, self.outputs = merge_reads(with_state_order(flat)), outputs
         self._properties = infer_known(self.fused)
         self._open_axes = open_axes
         self._axes = candidates(flat.feeds, open_axes, told)
