@@ -12,7 +12,7 @@ from graphs.errors import UsageError
 from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
-from graphs.placement_file import ops_left_whole
+from graphs.placement_file import ops_left_whole, sums_in_turn
 from rewrite.split.batch_axes import read_batch_axes
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
 
@@ -55,6 +55,8 @@ def problem_options(
         order=_of(values, "order", "none"),
         batch_axes=batch_axes,
         left_whole=ops_left_whole(placement) if placement and shards > 1 else frozenset(),
+        # Two terms are one sum either way.
+        sums_in_turn=sums_in_turn(placement) if placement and shards > 2 else None,
     )
 
 
