@@ -43,7 +43,7 @@ flags:
         what is printed on stdout (default: text)
   --verbosity=N
         -1: only errors and the result; 1: tracebacks, log lines; 2:
-        TensorFlow's too
+        TensorFlow's too (default: 0)
   --flagfile=TEXT
         a file of flags, one on each line
 
