@@ -22,7 +22,7 @@ from graphs.names import data_inputs, op_of
 from graphs.op_graph import LongArray
 from graphs.reached import reached
 
-LEAST_NODES = 40_000
+LEAST_NODES = 10_000
 """Of fewer nodes TensorFlow takes in all in a few seconds."""
 _BESIDE = "_class"
 """The attribute that names other ops, which each op of a kind has for itself."""

@@ -17,10 +17,12 @@ import numpy as np
 from rewrite.split.op_case import CaseInput, OpCase, Shape
 from rewrite.split.states import Sharded, State
 
-_WIDE = 512
-"""Smaller sizes stay."""
-_NARROW = range(256, _WIDE, 16)
-"""What wide sizes become: even numbers, as most wide sizes are."""
+_WIDE = 32
+"""Sizes up to that stay."""
+_NARROWEST = 24
+_REST = 8
+"""Sizes keep their rest by that: what is even stays even, and a window of up to that many places
+still fits between an image and the next one, where it did."""
 _MOST_SIZES = 8
 """A known input of more elements holds something else than sizes."""
 
@@ -34,24 +36,32 @@ def narrower_case(case: OpCase) -> OpCase | None:
     narrow = _narrow_sizes(case)
     if not narrow or any(size >= _WIDE for size in _sizes_in_attributes(case.node)):
         return None
-    inputs = [_input(each, narrow) for each in case.inputs]
-    known = [each for each in inputs if each is not None]
-    if case.node != case.copy or len(known) < len(inputs):
+    if case.node != case.copy:
         return None
     outputs = zip(case.shapes, case.outputs, strict=True)
     return dataclasses.replace(
-        case, inputs=tuple(known), shapes=[_shape(*each, narrow) for each in outputs]
+        case,
+        inputs=tuple(_input(each, narrow) for each in case.inputs),
+        shapes=[_shape(*each, narrow) for each in outputs],
     )
 
 
 def _narrow_sizes(case: OpCase) -> dict[int, int]:
-    """{wide size: what it becomes}."""
+    """{wide size: what it becomes}; those of a known input stay, for its values do."""
     inputs = [(each.shape, each.state) for each in case.inputs]
     shapes = [*inputs, *zip(case.shapes, case.outputs, strict=True)]
     there = {size for shape, _ in shapes for size in shape or ()}
-    wide = sorted({size for each in shapes for size in _own_sizes(*each) if size > _WIDE})
-    free = [size for size in _NARROW if size not in there]
-    return dict(zip(wide, free, strict=False)) if len(wide) <= len(free) else {}
+    of_known = {size for each in case.inputs if each.value is not None for size in each.shape or ()}
+    wide = {size for each in shapes for size in _own_sizes(*each) if size > _WIDE} - of_known
+    narrow: dict[int, int] = {}
+    number = _NARROWEST - 1
+    for size in sorted(wide):
+        number += (size - number - 1) % _REST + 1
+        while number in there:
+            number += _REST
+        if number < size:
+            narrow[size] = number
+    return narrow
 
 
 def _own_sizes(shape: Shape, state: State) -> Iterator[int]:
@@ -68,20 +78,16 @@ def _shape(shape: Shape, state: State, narrow: Mapping[int, int]) -> Shape:
     return tuple(s if axis == cut else narrow.get(s, s) for axis, s in enumerate(shape))
 
 
-def _input(given: CaseInput, narrow: Mapping[int, int]) -> CaseInput | None:
-    """An input with narrow sizes; None where it is known, and wide itself."""
-    shape, value = _shape(given.shape, given.state, narrow), given.value
-    if value is None:
-        return dataclasses.replace(given, shape=shape)
-    if shape != given.shape:
-        return None
-    if value.dtype.kind in "iu" and value.size <= _MOST_SIZES:
+def _input(given: CaseInput, narrow: Mapping[int, int]) -> CaseInput:
+    """An input with narrow sizes, in its shape and where it holds sizes."""
+    value = given.value
+    if value is not None and value.dtype.kind in "iu" and value.size <= _MOST_SIZES:
         flat = [
             size if at in given.sizes_at else narrow.get(size, size)
             for at, size in enumerate(value.reshape(-1).tolist())
         ]
         value = np.array(flat, value.dtype).reshape(value.shape)
-    return dataclasses.replace(given, value=value)
+    return dataclasses.replace(given, shape=_shape(given.shape, given.state, narrow), value=value)
 
 
 def _sizes_in_attributes(node: Any) -> Iterator[int]:

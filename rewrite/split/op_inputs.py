@@ -19,6 +19,7 @@ _POSITIVE = frozenset(
     "Log Log1p Sqrt Rsqrt SqrtGrad RsqrtGrad Pow Lgamma Digamma Xlogy Xlog1py Asin Acos Acosh "
     "Atanh Erfinv Reciprocal Inv RealDiv Div DivNoNan Xdivy".split()
 )
+_ONE_DECIDES = frozenset({"All", "Any"})
 # Input 1 names rows of input 0.
 _ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".split())
 # Input 1 names classes, along the last dimension of input 0.
@@ -82,6 +83,8 @@ def _own_rows(
 def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -> np.ndarray:
     given = case.inputs[position]
     shape = _complete(given)
+    if given.dtype == "bool" and case.node.op in _ONE_DECIDES:
+        return _one_other(rng, shape, case.node.op == "All")
     if given.dtype == "bool":
         return rng.random(shape) < 0.5
     if given.dtype == "string":
@@ -101,6 +104,15 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -
             return np.sort(numbers)  # the lower end comes first
         return numbers
     raise CantMakeUp(f"a {given.dtype} has no values to make up")
+
+
+def _one_other(rng: np.random.Generator, shape: tuple[int, ...], most: bool) -> np.ndarray:
+    """One value is another than all others: of many random ones `All` and `Any` know the answer,
+    whatever their parts combine to."""
+    values = np.full(shape, most)
+    if values.size:
+        values.reshape(-1)[rng.integers(values.size)] = not most
+    return values
 
 
 def _definite(matrices: np.ndarray) -> np.ndarray:

@@ -60,6 +60,15 @@ def _wrong_case(name):
     return case
 
 
+@pytest.mark.parametrize("name", ["all", "any"])
+def test_a_wrong_answer_for_many_bools_is_not_proven(name):
+    case = _wrong_case(name)
+    given, axis = case.inputs
+    many = dataclasses.replace(given, shape=(600, 4))
+    (outcome,) = outcomes_of([dataclasses.replace(case, inputs=(many, axis), sizes=(300, 300))])
+    assert outcome.differs
+
+
 def test_what_fails_when_smaller_is_run_as_it_is(monkeypatch):
     cases = cases_of("unary", 2)
     asked = []
@@ -109,7 +118,8 @@ def test_shards_that_differ_in_size_stay_so(monkeypatch, batch, shards, wanted):
 def other_sizes(monkeypatch):
     """All sizes but 1 become others, as wide ones become narrow."""
     monkeypatch.setattr(narrowing, "_WIDE", 1)
-    monkeypatch.setattr(narrowing, "_NARROW", range(4, 40, 2))
+    monkeypatch.setattr(narrowing, "_NARROWEST", 2)
+    monkeypatch.setattr(narrowing, "_REST", 1)
 
 
 def test_all_rules_are_proven_with_other_sizes(other_sizes):
@@ -145,27 +155,36 @@ def _case(op, shapes, states, values=(None, None, None), output=CUT, **attrs):
 
 def test_wide_sizes_become_narrow_ones_but_for_that_of_the_batch():
     narrow = narrower_case(_case("MatMul", [(768, 768), (768, 3072)], [Sharded(0), Whole()]))
-    assert [each.shape for each in narrow.inputs] == [(768, 256), (256, 272)]
-    assert narrow.shapes == [(768, 272)]
+    assert [each.shape for each in narrow.inputs] == [(768, 24), (24, 32)]
+    assert narrow.shapes == [(768, 32)]
 
 
 def test_a_narrow_size_is_none_that_is_there():
-    narrow = narrower_case(_case("MatMul", [(768, 256), (256, 3072)], [Sharded(0), Whole()]))
-    assert [each.shape for each in narrow.inputs] == [(768, 256), (256, 272)]
+    narrow = narrower_case(_case("MatMul", [(768, 24), (24, 3072)], [Sharded(0), Whole()]))
+    assert [each.shape for each in narrow.inputs] == [(768, 24), (24, 32)]
+
+
+def test_a_window_still_fits_between_an_image_and_the_next_one():
+    """A convolution of 3 x 3 makes 71 of 73."""
+    case = _case("Conv2D", [(768, 73, 73, 80), (3, 3, 80, 192)], [Sharded(0), Whole()],
+                 output=((768, 71, 71, 192), Sharded(0)))  # fmt: skip
+    narrow = narrower_case(case)
+    assert [each.shape for each in narrow.inputs] == [(768, 33, 33, 40), (3, 3, 40, 48)]
+    assert narrow.shapes == [(768, 31, 31, 48)]
 
 
 def test_a_size_in_a_known_input_becomes_narrow_too():
-    case = _case("UnsortedSegmentSum", [(768, 64), (768,), ()], [Sharded(0), Sharded(0), Whole()],
-                 (None, None, np.array(3072)), ((3072, 64), Partial()))  # fmt: skip
+    case = _case("UnsortedSegmentSum", [(768, 32), (768,), ()], [Sharded(0), Sharded(0), Whole()],
+                 (None, None, np.array(3072)), ((3072, 32), Partial()))  # fmt: skip
     narrow = narrower_case(case)
-    assert (narrow.inputs[2].value, narrow.shapes) == (256, [(256, 64)])
+    assert (narrow.inputs[2].value, narrow.shapes) == (24, [(24, 32)])
 
 
 @pytest.mark.parametrize(
     "case",
-    [_case("MatMul", [(768, 64), (64, 64)], [Sharded(0), Whole()], output=((768, 64), Sharded(0))),
+    [_case("MatMul", [(768, 32), (32, 32)], [Sharded(0), Whole()], output=((768, 32), Sharded(0))),
      _case("Reshape", [(768, 3072), (2,)], [Sharded(0), Whole()]),
-     _case("Gather", [(3072, 64), (3072,)], [Whole(), Whole()], (None, np.arange(3072))),
+     _case("Gather", [(3072, 32), (3072,)], [Whole(), Whole()], (None, np.arange(3072))),
      _case("Split", [(768, 3072)], [Sharded(0)], split_dim_size=1024)],
     ids=["nothing wide", "products", "known and wide", "a size in an attribute"],
 )  # fmt: skip
