@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import numpy as np
 from graphs.devices_asked import named_device
 from graphs.errors import PlacementError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
-from graphs.op_graph import IntArray
+from graphs.op_graph import FloatArray, IntArray, OpGraph
 
 _SHARD = "shard_"
 """The copy of `a/b` for shard m is `a/b/shard_m` (the contract, section 9)."""
+
+_LATER_SUM = re.compile(r"/summed(_\d+)?(/shard_\d+)?_+$")
+"""The second sum of terms that are added one after another, and those after it."""
 
 
 def read_placement(
@@ -56,6 +60,35 @@ def read_placement(
     return result
 
 
+def beside_others(device_of_op: IntArray, graph: OpGraph, op_seconds: FloatArray) -> IntArray:
+    """Puts each op without a device (-1) where it has to lie, or else beside its busiest neighbour.
+
+    An op that does nothing but wait is told last what the device with most work does.
+
+    Args:
+      device_of_op: i4[N].
+      graph: its ops.
+      op_seconds: f8[N, D].
+
+    Returns:
+      i4[N]; 0 for an op that is beside none which has a device.
+    """
+    result = device_of_op.copy()
+    maker, user = graph.tensor_producer[graph.use_tensor], graph.use_op
+    placed = np.flatnonzero(result >= 0)
+    seconds = np.nan_to_num(op_seconds[placed, result[placed]], posinf=0.0)
+    work = np.bincount(result[placed], seconds, minlength=op_seconds.shape[1])
+    for op in np.flatnonzero(result < 0).tolist():
+        group = graph.colocation_group[op]
+        mates = np.flatnonzero((graph.colocation_group == group) & (group >= 0))
+        neighbours = np.append(maker[user == op], user[maker == op])
+        for others in (result[mates], result[neighbours], np.zeros(1, np.int32)):
+            if len(beside := others[others >= 0]):
+                result[op] = beside[np.argmax(work[beside])]
+                break
+    return result
+
+
 def ops_left_whole(path: str) -> frozenset[str]:
     """The ops of a split step's placement that have one device, not one for each copy.
 
@@ -69,6 +102,15 @@ def ops_left_whole(path: str) -> frozenset[str]:
     copies = {name for name in names if f"/{_SHARD}" in name}
     originals = {name.partition(f"/{_SHARD}")[0] for name in copies}
     return frozenset(names.keys() - copies - originals) if copies else frozenset()
+
+
+def sums_in_turn(path: str) -> bool:
+    """Whether the terms of a split step's sums are added one after another, as a file names them.
+
+    Raises:
+      PlacementError: no such file, or no JSON object of strings.
+    """
+    return any(map(_LATER_SUM.search, _read_entries(path)))
 
 
 def placement_text(path: str, num_ops: int) -> str:
@@ -85,7 +127,10 @@ def _remedy(op: str, named: Collection[str], known: Collection[str]) -> str:
         return f"the step is split: name the op's copies, {op}/{_SHARD}0 and so on, or leave it out"
     originals = {name.partition(f"/{_SHARD}")[0] for name in named if f"/{_SHARD}" in name}
     if any(each in known or f"{each}/{_SHARD}0" in known for each in originals):
-        return "it is of a step that is split otherwise: give the --shards that it was written with"
+        return (
+            "it is of a step that is split otherwise: give the --shards and --order that it was "
+            "written with"
+        )
     return "write a fresh file with `tfplace optimize`"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import io
 import os
 import sys
 import traceback
@@ -38,6 +39,7 @@ def run() -> NoReturn:
     Ctrl-C, such as a bound, would be unwound there, which C++ that is in between answers with an
     abort. Freeing all that a large graph consists of would take seconds besides.
     """
+    _take_streams_as_they_are()
     status = main()
     atexit._run_exitfuncs()
     try:
@@ -48,6 +50,16 @@ def run() -> NoReturn:
         status = _fail(_not_written(error), OutputError.exit_status, is_traced=False)
     sys.stderr.flush()
     os._exit(status)
+
+
+def _take_streams_as_they_are() -> None:
+    """Closed ones take what is written nowhere; what their encoding lacks is written escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

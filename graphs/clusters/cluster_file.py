@@ -61,7 +61,7 @@ def read_cluster(path: str) -> Cluster:
     """
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
-        return cluster_from_json(json.loads(text, object_pairs_hook=unique_keys))
+        return cluster_from_json(_from_text(text))
     except OSError as error:
         raise ClusterError(
             f"reading cluster file {path}: it can't be read ({error.strerror}); give the path of a "
@@ -69,10 +69,15 @@ def read_cluster(path: str) -> Cluster:
         ) from None
     except UnicodeDecodeError as error:
         raise ClusterError(f"reading cluster file {path}: it is no text: {error}") from None
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise ClusterError(f"reading cluster file {path}: not JSON: {error}") from error
     except ClusterError as error:
         raise ClusterError(f"reading cluster file {path}: {error}") from error
+
+
+def _from_text(text: str) -> Any:
+    try:
+        return json.loads(text, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError) as error:  # also for a number of thousands of digits
+        raise ClusterError(f"not JSON: {error}") from error
 
 
 def cluster_to_json(cluster: Cluster) -> dict[str, Any]:

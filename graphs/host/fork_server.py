@@ -85,7 +85,12 @@ class ForkedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
     def _read(self, timeout: float | None) -> bool:
-        """Takes the next message; False where none came in time."""
+        """Takes the next message; False where none came in time.
+
+        Longer than some hundred years is for ever: the operating system can't count so far.
+        """
+        if timeout is not None and timeout > threading.TIMEOUT_MAX:
+            timeout = None
         if not select.select([self._status], [], [], timeout)[0]:
             return False
         message = self._status.recv(32)

@@ -53,8 +53,12 @@ def test_bad_files_are_told(tmp_path, text, message):
     ("names", "op", "remedy"),
     [
         (("a/shard_0", "a/shard_1"), "a", "name the op's copies, a/shard_0 and so on"),
-        (("a/shard_0", "a/shard_1"), "a/shard_2", "give the --shards that it was written"),
-        (("a", "b"), "a/shard_0", "split otherwise: give the --shards"),
+        (
+            ("a/shard_0", "a/shard_1"),
+            "a/shard_2",
+            "give the --shards and --order that it was written",
+        ),
+        (("a", "b"), "a/shard_0", "split otherwise: give the --shards and --order"),
         (("a", "b"), "c/shard_0", "write a fresh file"),
     ],
 )

@@ -43,7 +43,7 @@ flags:
         what is printed on stdout (default: text)
   --verbosity=N
         -1: only errors and the result; 1: tracebacks, log lines; 2:
-        TensorFlow's too
+        TensorFlow's too (default: 0)
   --flagfile=TEXT
         a file of flags, one on each line
 
@@ -315,6 +315,26 @@ def test_a_full_disk_below_standard_output_is_one_line(unbuffered):
         )
     assert ran.returncode == OutputError.exit_status
     assert re.fullmatch(r"tfplace: error: writing .*: No space left on device; .*\n", ran.stderr)
+
+
+def test_what_the_output_can_not_show_is_written_escaped():
+    code = "from tfplace import cli; cli.main = lambda: print('5 µs') or 0; cli.run()"
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"},
+        text=True,
+        check=False,
+    )
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "5 \\xb5s\n", "")
+
+
+def test_closed_streams_take_nothing_and_are_no_error():
+    command = f"exec {sys.executable} -m tfplace --version 0<&- 1>&-"
+    ran = subprocess.run(["bash", "-c", command], stderr=subprocess.PIPE, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = subprocess.run(["bash", "-c", f"{command} 2>&-"], check=False)
+    assert ran.returncode == 0
 
 
 def test_a_command_that_is_over_waits_for_no_thread_and_loses_nothing():

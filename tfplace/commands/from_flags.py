@@ -12,9 +12,12 @@ from graphs.errors import UsageError
 from graphs.host.cache_directory import cache_directory
 from graphs.host.did_you_mean import did_you_mean
 from graphs.loading.load_options import LoadOptions
-from graphs.placement_file import ops_left_whole
+from graphs.placement_file import ops_left_whole, sums_in_turn
 from rewrite.split.batch_axes import read_batch_axes
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions
+
+_SHARD_DIGITS = 8
+"""--shards has fewer: where each shard may lie is listed before the size of the batch is known."""
 
 
 def problem_options(
@@ -55,6 +58,8 @@ def problem_options(
         order=_of(values, "order", "none"),
         batch_axes=batch_axes,
         left_whole=ops_left_whole(placement) if placement and shards > 1 else frozenset(),
+        # Two terms are one sum either way.
+        sums_in_turn=sums_in_turn(placement) if placement and shards > 2 else None,
     )
 
 
@@ -66,9 +71,11 @@ def num_shards(text: str, may_be_auto: bool = False) -> int:
     """
     if text == "auto" and may_be_auto:
         return AUTO
-    if text.isdecimal() and int(text) >= 1:
+    if text.isdecimal() and len(text) < _SHARD_DIGITS and int(text) >= 1:
         return int(text)
     wanted = "a whole number of at least 1"
+    if len(text) >= _SHARD_DIGITS:
+        wanted += " and below 10,000,000"
     if may_be_auto:
         wanted += ", or auto"
     elif text == "auto":

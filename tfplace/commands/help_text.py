@@ -54,6 +54,7 @@ def _flag_help(flag: Flag) -> list[str]:
     else:
         kind = {"integer": "N", "float": "X"}.get(flag.kind, "TEXT")
         head = f"  --{flag.name}={kind}"
-    default = "" if flag.default in (None, "", [], False) else f" (default: {flag.default})"
+    says_nothing = flag.default is False or flag.default in (None, "", [])
+    default = "" if says_nothing else f" (default: {flag.default})"
     return [head, *textwrap.wrap(flag.help + default, WIDTH - 8, initial_indent=" " * 8,
                                  subsequent_indent=" " * 8)]  # fmt: skip

@@ -21,7 +21,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
     begin_to_fork()
 
-    from graphs.placement_file import placement_text, read_placement
+    from graphs.placement_file import placement_text
     from tfplace.choosing.compare import compare
     from tfplace.choosing.compare_memory import compare_memory
     from tfplace.choosing.order.model_order import with_order
@@ -39,12 +39,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         )
     placements = {"given": prepared.given}
     if values.placement is not None:
-        placements["placed"] = read_placement(
-            values.placement,
-            prepared.problem.graph.op_names,
-            prepared.problem.device_names,
-            prepared.given,
-        )
+        placements["placed"] = prepared.placement_in(values.placement)
     elif prepared.order is not None:
         placements["placed"] = prepared.given  # where it lies, in order
     config = StepLimits(

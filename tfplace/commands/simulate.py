@@ -103,7 +103,6 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
 
 
 def _predicted(options: ProblemOptions, values: flags.FlagValues) -> SimulatedStep:
-    from graphs.placement_file import read_placement
     from graphs.problem_file import write_problem
     from tfplace.choosing.order.model_order import order_facts, simulated_in_order, with_order
     from tfplace.preparing.prepare import prepare
@@ -111,11 +110,9 @@ def _predicted(options: ProblemOptions, values: flags.FlagValues) -> SimulatedSt
     from tfplace.simulation.timeline import chrome_trace
 
     prepared = with_order(prepare(options), options.order)
-    problem, placement = prepared.problem, prepared.given
+    placement = prepared.given
     if values.placement is not None:
-        placement = read_placement(
-            values.placement, problem.graph.op_names, problem.device_names, prepared.given
-        )
+        placement = prepared.placement_in(values.placement)
     placed, facts = simulated_in_order(prepared, placement), order_facts(prepared, placement)
     if values.dump_problem is not None:
         write_whole(

@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 
 from graphs import zoo
 from graphs.op_graph import IntArray
-from graphs.placement_file import read_placement
 from graphs.problem import Problem
 from tfplace.algorithms.placers.data_parallel import data_parallel
 from tfplace.algorithms.placers.legal import legal, working_devices
@@ -111,9 +110,7 @@ def found(prepared: PreparedModel, split: ProblemOptions, folder: str, seconds: 
             verify="structure",
         )
     )
-    graph = prepared.problem.graph
-    file = placed / "assets.extra" / "tfplace" / "placement.json"
-    return read_placement(str(file), graph.op_names, prepared.problem.device_names, prepared.given)
+    return prepared.placement_in(str(placed / "assets.extra" / "tfplace" / "placement.json"))
 
 
 def drawn(placed: Simulated, one_gpu: float, order: str = "") -> Figure:

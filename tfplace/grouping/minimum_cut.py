@@ -36,7 +36,7 @@ def minimum_cut(
             adjncy=edges.indices.astype(np.int32),
             eweights=_whole_weights(edges.data),
             vweights=_whole_weights(weights),
-            options=pymetis.Options(seed=seed, ufactor=max(int(imbalance * 1000), 1)),
+            options=pymetis.Options(seed=seed % 2**31, ufactor=max(int(imbalance * 1000), 1)),
             recursive=False,
         )
     return np.asarray(partition.vertex_part, dtype=np.int32)

@@ -94,9 +94,11 @@ def load_model(
         names = names_of_run(source, source.feeds)
         feeds = read_feeds(options.feed_file, source.feeds, names)
     if options.num_shards > 1:
-        in_order = options.order != "none"
+        in_turn = options.sums_in_turn
+        if in_turn is None:
+            in_turn = options.order != "none"
         split = to_split.split(
-            options.num_shards, options.batch_axes, in_order, place_of_shard, options.left_whole
+            options.num_shards, options.batch_axes, in_turn, place_of_shard, options.left_whole
         )
         source = split.source
         on_split(source)

@@ -44,6 +44,8 @@ class ProblemOptions:
         num_shards is not 1 and the devices are not here.
       batch_axes: {input: which axis is its batch; -1 for an input that is not split}.
       left_whole: ops that stay one op in a split step, though they could be split.
+      sums_in_turn: whether a split step's large sums are added term after term, as they are where
+        there is an order; None for as `order` says.
     """
 
     model: str
@@ -61,6 +63,7 @@ class ProblemOptions:
     batch_axes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     order: str = "none"
     left_whole: Collection[str] = frozenset()
+    sums_in_turn: bool | None = None
 
     @property
     def files_read(self) -> tuple[str, ...]:

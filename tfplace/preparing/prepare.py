@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs.building.build import BuiltGraph, origin_devices
 from graphs.building.executed_controls import step_end, tied_end, without_implied, without_step_end
@@ -25,6 +26,7 @@ from graphs.host.freed_memory import give_back
 from graphs.host.uncollected import uncollected
 from graphs.machine_numbers import on_taught_machine
 from graphs.op_graph import IntArray
+from graphs.placement_file import beside_others, read_placement
 from graphs.pricing.costs import Costs
 from graphs.problem import Problem
 from graphs.source_model import SourceModel
@@ -87,6 +89,25 @@ class PreparedModel(LoadedModel):
         return Instance(
             self.problem, self.given, expert_placement(self.flat.graph_def, self.problem)
         )
+
+    def in_model(self) -> npt.NDArray[np.bool_]:
+        """b[N]: whether the model has the op; those that opening the calls added it has not."""
+        of_node = [bool(origin.node) for origin in self.flat.origins]
+        result = np.zeros(self.problem.num_ops, dtype=bool)
+        result[self.built.op_of_node[of_node]] = True
+        return result
+
+    def placement_in(self, path: str) -> IntArray:
+        """i4[N]: the placement in a file; ops that it doesn't name lie as the model came.
+
+        No file names the ops that opening the calls added, so these lie beside the others.
+
+        Raises:
+          PlacementError: as `read_placement`.
+        """
+        graph, default = self.problem.graph, np.where(self.in_model(), self.given, -1)
+        read = read_placement(path, graph.op_names, self.problem.device_names, default)
+        return beside_others(read, graph, self.problem.op_seconds)
 
     def opened_on(self, device_of_op: IntArray) -> Any:
         """The opened graph with the devices of a placement i4[N] on its nodes."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from graphs.flat_graph import Origin
 from graphs.host.uncollected import uncollected
 from graphs.host.whole_file import write_whole
@@ -102,13 +100,13 @@ def node_devices(prepared: PreparedModel, device_of_op: IntArray) -> dict[str, s
     Ops that opening the calls added have no place in the model and are left out.
     """
     names = prepared.problem.device_names
-    is_own = np.zeros(prepared.problem.num_ops, dtype=bool)
-    for origin, op in zip(prepared.flat.origins, prepared.built.op_of_node.tolist(), strict=True):
-        is_own[op] |= bool(origin.node)
     return {
         name: names[device]
         for name, device, own in zip(
-            prepared.problem.graph.op_names, device_of_op.tolist(), is_own.tolist(), strict=True
+            prepared.problem.graph.op_names,
+            device_of_op.tolist(),
+            prepared.in_model().tolist(),
+            strict=True,
         )
         if own
     }

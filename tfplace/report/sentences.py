@@ -91,11 +91,13 @@ def needed_text(rows: Sequence[OnDevices]) -> str:
     if number < most:
         are = "is" if number == 1 else "are"
         return f"{number} of {most} devices {are} enough: more gain less than {share_text(TIE)}"
+    used = rows[enough].num_devices
+    needed = f"all {most} devices" if used == most else f"{used} of {most} devices"
     before, fewer = steps[enough - 1], rows[enough - 1].max_devices
     if not math.isfinite(before):
-        return f"all {most} devices: nothing that was found fits {fewer}"
+        return f"{needed}: nothing that was found fits {fewer}"
     ratio = before / min(steps)
-    return f"all {most} devices: the best step found on {fewer} takes {ratio:.2f} times as long"
+    return f"{needed}: the best step found on {fewer} takes {ratio:.2f} times as long"
 
 
 def is_untried(reason: str) -> bool:

@@ -244,6 +244,7 @@ def test_what_is_wrong_is_said(path, value, message):
         ('{"name": "a", "name": "b", "devices": []}', "key 'name' stands twice"),
         ("\ufeff{}", "not JSON"),
         ("[" * 100_000, "not JSON"),
+        ('{"name": ' + "9" * 5000 + "}", "not JSON"),
     ],
 )
 def test_no_cluster_file(text, message, tmp_path):

@@ -77,6 +77,12 @@ def test_a_forked_child_is_as_one_that_was_started(forked, tmp_path, request):
     assert forked.end_text().startswith("status 0")
 
 
+def test_its_end_may_be_waited_for_without_end(forked):
+    forked.receive(120)
+    forked.ask("compute", 120)
+    assert forked.process.wait(float("inf")) == 0
+
+
 @pytest.mark.parametrize(
     ("what", "text"), [("fail", "status 1: RuntimeError: the last line"), ("exit", "status 3")]
 )

@@ -382,6 +382,9 @@ def test_shards_are_a_number_or_auto():
     for text in ("0", "-1", "two", "1.5"):
         with pytest.raises(UsageError, match="wanted a whole number of at least 1, or auto"):
             num_shards(text, may_be_auto=True)
+    for text in ("9" * 20, "9" * 5000):  # memory would not do to list where each lies
+        with pytest.raises(UsageError, match="at least 1 and below 10,000,000, or auto"):
+            num_shards(text, may_be_auto=True)
 
 
 @pytest.mark.parametrize("more", [{"checkpoint_dir": "kept"}, {"evaluator": "measure"}])

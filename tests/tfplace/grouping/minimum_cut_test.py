@@ -35,6 +35,10 @@ def test_weights_of_nothing_are_no_error():
     assert set(part) == {0, 1}
 
 
+def test_any_seed_will_do():
+    assert set(minimum_cut(_two_cliques(), np.ones(16), 2, 0.03, 10**20)) == {0, 1}
+
+
 def test_same_seed_same_parts():
     ring = sparse.csr_array(np.roll(np.eye(40), 1, axis=1) + np.roll(np.eye(40), -1, axis=1))
     first, again = (minimum_cut(ring, np.ones(40), 8, 0.1, 3) for _ in range(2))

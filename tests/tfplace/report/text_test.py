@@ -272,6 +272,12 @@ def test_how_many_devices_are_needed(steps, sentence):
     assert needed_text(rows) == sentence
 
 
+def test_what_needs_many_devices_may_leave_some_out():
+    rows = [OnDevices(1, 3.0, 1), OnDevices(2, 2.0, 2), OnDevices(4, 1.0, 3)]
+    needed = "3 of 4 devices: the best step found on 2 takes 2.00 times as long"
+    assert needed_text(rows) == needed
+
+
 def test_where_no_gpu_is_used_the_cpu_is_enough():
     rows = [OnDevices(1, 1.0, 0), OnDevices(2, 1.0, 0)]
     assert needed_text(rows) == "the CPU alone is enough: GPUs gain less than 1 %"
