@@ -16,9 +16,11 @@ from typing import Any
 
 from graphs import op_types
 from graphs.function_library import kept_whole, reached_functions
-from graphs.names import data_inputs
+from graphs.names import data_inputs, op_of
 
 LOWERED = "_lower_using_switch_merge"
+_HAND_ON = {"Switch": 1, "_SwitchN": 1, "Merge": None, "Identity": 1}
+"""{op: how many of its inputs, from the first one on, it hands on}; None for all."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,3 +112,30 @@ def _is_bool(node: Any) -> bool:
     import tensorflow as tf
 
     return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)
+
+
+def put_into_optional(optional: str, nodes: Mapping[str, Any]) -> list[str]:
+    """What OptionalGetValue may take out of an Optional of one value, tensors as inputs name them.
+
+    Args:
+      optional: as an input names it.
+      nodes: {name: NodeDef} of a graph whose conditionals were opened.
+    """
+    found: dict[str, None] = {}
+    seen, pending = set[str](), [optional]
+    while pending:
+        name = pending.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        node = nodes.get(op_of(name))
+        inputs = [] if node is None else data_inputs(node)
+        if node is None:
+            continue
+        if node.op == "OptionalFromValue":
+            found[inputs[0]] = None
+        elif node.op == "OptionalGetValue":  # it held an Optional
+            pending += put_into_optional(inputs[0], nodes)
+        elif node.op in _HAND_ON:
+            pending += inputs[: _HAND_ON[node.op]]
+    return list(found)
