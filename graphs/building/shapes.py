@@ -8,6 +8,7 @@ everything behind a batch dimension open (249 tensors of the RNNLM graph, here n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -115,20 +116,21 @@ def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorP
     return _infer(graph_def, list(feeds), _new_bounds)
 
 
-def _no_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
+_Nodes = Callable[[], Mapping[str, Any]]  # {name: NodeDef that stands for it}
+
+
+def _no_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> list[TensorSpec]:
     return []
 
 
-def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
+def _new_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> list[TensorSpec]:
     """Bounds for outputs whose shape is unknown although that of the op's input is known."""
     unknown = set(properties.unknown)
     bounds: list[TensorSpec] = []
-    nodes: dict[str, Any] = {}
     for node in graph_def.node:
         output = f"{node.name}:0"
         if node.op == "OptionalGetValue" and output in unknown:
-            nodes = nodes or {each.name: each for each in graph_def.node}
-            bounds += _taken_out(node, nodes, properties)
+            bounds += _taken_out(node, nodes(), properties)
         if node.op not in _VALUE_DEPENDENT_OPS or output not in unknown:
             continue
         shape = properties.shape(node.input[0])
@@ -137,6 +139,16 @@ def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec
         bound = (num_elements(shape), len(shape)) if node.op == "Where" else shape
         bounds.append(TensorSpec(output, properties.dtype_of[node.name][0], bound))
     return bounds
+
+
+def _standing_in(graph_def: Any, first: LongArray, kept: Any) -> dict[str, Any]:
+    """{name: the node of `kept` that stands for it}."""
+    of_name = {node.name: node for node in kept.node}
+    nodes = graph_def.node
+    return {
+        node.name: of_name[nodes[number].name]
+        for node, number in zip(nodes, first.tolist(), strict=True)
+    }
 
 
 def _taken_out(
@@ -168,14 +180,15 @@ def _may_be(shape: Shape, declared: Shape) -> bool:
 def _infer(
     graph_def: Any,
     feeds: Sequence[TensorSpec],
-    new_bounds: Callable[[Any, TensorProperties], list[TensorSpec]],
+    new_bounds: Callable[[Any, TensorProperties, _Nodes], list[TensorSpec]],
 ) -> TensorProperties:
     """Infers one node of each kind, and again as long as there are new bounds for them."""
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
+    nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))
     known = _imported(kept, feeds)
     bounds: list[TensorSpec] = []
-    while new := new_bounds(kept, known):
+    while new := new_bounds(kept, known, nodes):
         bounds += new
         known = _imported(kept, [*feeds, *bounds])
     return _of_all(known, graph_def, first, bounds)
