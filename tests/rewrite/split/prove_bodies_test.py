@@ -22,6 +22,7 @@ from rewrite.split.prove_ops_messages import CaseOutcome
 from rewrite.split.prove_sizes import other_sizes, prove_sizes
 from rewrite.split.states import WHOLE
 from tests.rewrite.mutations import of_nodes
+from tests.rewrite.split.conditionals_test import conditional_step
 from tests.rewrite.split.loops_test import BATCH, BODIES, loop_step, lstm
 from tests.rewrite.split.traced_steps import FEATURES, flat_step, keras_step
 
@@ -47,7 +48,18 @@ def opened():
     return flat, properties, decide_open(flat, properties, BATCH, axes, every)
 
 
-@pytest.fixture(scope="module", params=[fixed, opened], ids=["fixed", "open"])
+def conditional():
+    """A conditional in a conditional, and its gradient, for any batch size."""
+    flat = conditional_step("a conditional in a branch", None)
+    properties = infer(flat)
+    return flat, properties, decide_open(flat, properties, BATCH, {"x:0": 0}, {"x:0": [0]})
+
+
+@pytest.fixture(
+    scope="module",
+    params=[fixed, opened, conditional],
+    ids=["fixed", "open", "conditional"],
+)
 def built(request):
     flat, properties, decisions = request.param()
     return flat, properties, decisions, build_step(flat, properties, decisions, NUM_SHARDS)
