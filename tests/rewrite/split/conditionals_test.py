@@ -12,6 +12,8 @@ import tensorflow as tf
 import tf_keras
 
 from graphs.building.shapes import infer_known
+from rewrite.pass_base import RewriteError
+from rewrite.split import branches
 from rewrite.split.build_step import build_step
 from rewrite.split.decide_open import decide_open
 from rewrite.split.list_elements import ListElements
@@ -292,6 +294,21 @@ def test_optionals_by_hand(name):
         whole, parts = (run(each.graph_def, each.fetches, feeds)[0] for each in (flat, split))
         np.testing.assert_allclose(parts[0], whole[0], rtol=1e-6)
     prove_joints(flat, decisions.properties, decisions, split, 3)
+
+
+def test_a_branch_of_another_predicate_is_found(monkeypatch):
+    def whatever_is_asked(facts, node, key, tensor):
+        source, output = facts.origin(tensor)
+        bodies = source.opened.get(output.partition(":")[0])
+        body = bodies and bodies[key]
+        return body and (body, body.body.outputs[int(output.partition(":")[2])])
+
+    flat = closed_step(OPTIONALS["another predicate"][1])
+    monkeypatch.setattr(branches, "taken_with", whatever_is_asked)
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    assert whole_loops(decisions, flat) == {}
+    with pytest.raises(RewriteError, match="what was decided of its functions disagrees"):
+        prove_joints(flat, decisions.properties, decisions, split, 2)
 
 
 def test_an_optional_that_something_needs_whole_is_whole():

@@ -88,7 +88,7 @@ def test_what_a_loop_makes_of_two_batches_is_proven_at_several_sizes():
 def test_every_op_of_its_bodies_is_proven(built):
     flat, _, decisions, _ = built
     cases = op_cases(flat, decisions, NUM_SHARDS)
-    assert any(case.lists for case in cases)
+    assert any(case.lists or any(each.is_optional for each in case.inputs) for case in cases)
     wrong = {case.name: outcome for case, outcome in zip(cases, outcomes_of(cases), strict=True)
              if outcome != CaseOutcome()}  # fmt: skip
     assert not wrong
@@ -96,6 +96,8 @@ def test_every_op_of_its_bodies_is_proven(built):
 
 def test_a_list_that_is_cut_otherwise_is_found(built):
     flat, _, decisions, _ = built
+    if not any("TensorList" in str(function) for function in flat.library.values()):
+        pytest.skip("it has no lists")
     for case in op_cases(flat, decisions, NUM_SHARDS):
         if case.node.op == "TensorListPushBack" and case.inputs[1].shape == (BATCH, FEATURES):
             wrong = dataclasses.replace(case, outputs=(WHOLE,))
