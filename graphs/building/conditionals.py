@@ -16,7 +16,7 @@ from typing import Any
 
 from graphs import op_types
 from graphs.function_library import kept_whole, reached_functions
-from graphs.names import data_inputs
+from graphs.names import data_inputs, op_of, parse_input
 
 LOWERED = "_lower_using_switch_merge"
 
@@ -110,3 +110,51 @@ def _is_bool(node: Any) -> bool:
     import tensorflow as tf
 
     return "Tcond" in node.attr and bool(node.attr["Tcond"].type == tf.bool.as_datatype_enum)
+
+
+def put_into_optional(optional: str, nodes: Mapping[str, Any]) -> list[str]:
+    """What OptionalGetValue may take out of an Optional of one value, tensors as inputs name them.
+
+    What one branch of a conditional takes out, the same branch of another one put in, where both
+    ask the same predicate.
+
+    Args:
+      optional: as an input names it.
+      nodes: {name: NodeDef, or one that is alike} of a graph whose conditionals were opened.
+    """
+    found: dict[str, None] = {}
+    seen, pending = set[str](), [(optional, "")]
+    while pending:
+        name, switch = pending.pop()
+        node = nodes.get(op_of(name))
+        if node is None or name in seen:
+            continue
+        seen.add(name)
+        inputs = data_inputs(node)
+        if node.op == "OptionalFromValue":
+            found[inputs[0]] = None
+        elif node.op == "OptionalGetValue":  # it held an Optional
+            pending += [(each, switch) for each in put_into_optional(inputs[0], nodes)]
+        elif node.op in ("Switch", "_SwitchN"):
+            pending.append((inputs[0], name))
+        elif node.op == "Merge":
+            pending += [(each, "") for each in _merged_for(node, inputs, switch, nodes)]
+        elif node.op == "Identity":
+            pending.append((inputs[0], switch))
+    return list(found)
+
+
+def _merged_for(
+    merge: Any, inputs: Sequence[str], switch: str, nodes: Mapping[str, Any]
+) -> Sequence[str]:
+    """What a Merge hands to this output of a Switch, "" for any; see open_conditionals.py."""
+    predicate = nodes.get(f"{merge.name.rpartition('/output_')[0]}/predicate")
+    if not switch or predicate is None:
+        return inputs
+    source = parse_input(switch)
+    node = nodes[source.op]
+    if node.input[1] != predicate.input[0]:
+        return inputs
+    # A Switch's outputs are of "else" and "then", a Merge's inputs of "then" and "else".
+    index = source.output if node.op == "_SwitchN" else 1 - source.output
+    return inputs[index : index + 1]

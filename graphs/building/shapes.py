@@ -8,10 +8,12 @@ everything behind a batch dimension open (249 tensors of the RNNLM graph, here n
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from graphs.building.conditionals import put_into_optional
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -56,7 +58,8 @@ class TensorProperties:
       unknown: tensors "op:i" that have an unknown rank or dimension, in graph order. The
         scratch output of batch normalization, which is always unknown and tiny, is left out.
       bounds: upper bounds that stand in for the shapes of outputs whose size depends on values:
-        for Unique that all elements are distinct, for Where that all are true.
+        for Unique that all elements are distinct, for Where that all are true; and the shapes of
+        what is taken out of Optionals.
       first: i8[nodes] the first node of the same kind, see `first_of_shapes`; None where nobody
         looked, so that each node is one of its own.
     """
@@ -113,16 +116,21 @@ def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorP
     return _infer(graph_def, list(feeds), _new_bounds)
 
 
-def _no_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
+_Nodes = Callable[[], Mapping[str, Any]]  # {name: NodeDef that stands for it}
+
+
+def _no_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> list[TensorSpec]:
     return []
 
 
-def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec]:
+def _new_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> list[TensorSpec]:
     """Bounds for outputs whose shape is unknown although that of the op's input is known."""
     unknown = set(properties.unknown)
-    bounds = []
+    bounds: list[TensorSpec] = []
     for node in graph_def.node:
         output = f"{node.name}:0"
+        if node.op == "OptionalGetValue" and output in unknown:
+            bounds += _taken_out(node, nodes(), properties)
         if node.op not in _VALUE_DEPENDENT_OPS or output not in unknown:
             continue
         shape = properties.shape(node.input[0])
@@ -133,17 +141,54 @@ def _new_bounds(graph_def: Any, properties: TensorProperties) -> list[TensorSpec
     return bounds
 
 
+def _standing_in(graph_def: Any, first: LongArray, kept: Any) -> dict[str, Any]:
+    """{name: the node of `kept` that stands for it}."""
+    of_name = {node.name: node for node in kept.node}
+    nodes = graph_def.node
+    return {
+        node.name: of_name[nodes[number].name]
+        for node, number in zip(nodes, first.tolist(), strict=True)
+    }
+
+
+def _taken_out(
+    node: Any, nodes: Mapping[str, Any], properties: TensorProperties
+) -> list[TensorSpec]:
+    """The shape of what is taken out of an Optional, where all that may be in it has that shape."""
+    if len(properties.dtype_of[node.name]) > 1:
+        return []
+    dtype, declared = properties.dtype_of[node.name][0], properties.shape_of[node.name][0]
+    shapes = {
+        properties.shape(name)
+        for name in put_into_optional(node.input[0], nodes)
+        if properties.dtype(name) == dtype and _may_be(properties.shape(name), declared)
+    }
+    if len(shapes) > 1 or any(shape is None or min(shape, default=0) < 0 for shape in shapes):
+        return []
+    return [TensorSpec(f"{node.name}:0", dtype, shape) for shape in shapes]
+
+
+def _may_be(shape: Shape, declared: Shape) -> bool:
+    """Whether a tensor of this shape may be where another one is declared."""
+    if shape is None or declared is None:
+        return True
+    return len(shape) == len(declared) and all(
+        min(one, other) < 0 or one == other for one, other in zip(shape, declared, strict=True)
+    )
+
+
 def _infer(
     graph_def: Any,
     feeds: Sequence[TensorSpec],
-    new_bounds: Callable[[Any, TensorProperties], list[TensorSpec]],
+    new_bounds: Callable[[Any, TensorProperties, _Nodes], list[TensorSpec]],
 ) -> TensorProperties:
     """Infers one node of each kind, and again as long as there are new bounds for them."""
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
+    nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))
     known = _imported(kept, feeds)
     bounds: list[TensorSpec] = []
-    while new := new_bounds(kept, known):
+    while new := new_bounds(kept, known, nodes):
         bounds += new
         known = _imported(kept, [*feeds, *bounds])
     return _of_all(known, graph_def, first, bounds)

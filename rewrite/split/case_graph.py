@@ -15,6 +15,7 @@ from rewrite.split.states import Sharded
 from rewrite.split.wide_types import argument_types, fill_in_types, widened
 
 v1 = tf.compat.v1
+_HELD = ("Toutput_types", "output_types")
 _DOUBLE_TOLERANCE = 1e-9
 # In the ratio of their rounding errors; sums of a million terms lose some more digits.
 _TOLERANCES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 1e-1, "complex64": 1e-4}
@@ -69,6 +70,8 @@ class CaseGraph:
         if self.case.inputs[position].is_handle:
             return self._variable(position, name)
         is_list = self.case.inputs[position].is_list
+        if self.case.inputs[position].is_optional:
+            return self._optional(position, name)
         if is_list:
             dtype = self._element_dtype()
         elif tf.as_dtype(dtype) in (tf.variant, tf.resource):
@@ -96,9 +99,34 @@ class CaseGraph:
         self.nodes += [shape, made]
         return name
 
+    def _held_dtype(self) -> int:
+        """What Optionals hold: what the op says; of an op that works on any Optional a float."""
+        said = [self._node.attr[name].list.type for name in _HELD if name in self._node.attr]
+        return int(said[0][0]) if said else int(tf.float32.as_datatype_enum)
+
+    def _optional(self, position: int, name: str) -> tuple[str, list[str]]:
+        """The names of the whole Optional and of each copy's own one."""
+        dtype = self._held_dtype()
+        whole, parts = made_up(self.case, position, tf.as_dtype(dtype).as_numpy_dtype)
+        names = [f"{name}/whole", *(f"{name}/shard_{shard}" for shard in range(len(parts)))]
+        for own, value in zip(names, [whole, *parts], strict=True):
+            held = self._placeholder(f"{own}/held", value, dtype)
+            made = v1.NodeDef(op="OptionalFromValue", name=own, input=[held])
+            made.attr["Toutput_types"].list.type.append(dtype)
+            self.nodes.append(made)
+        return names[0], names[1:]
+
     def _fetched(self, name: str, index: int, size: int, nodes: list[Any]) -> str:
-        """What to fetch for an output of an op; for a TensorList all its rows in one tensor."""
+        """What to fetch of an output: of a list all its rows, of an Optional what it holds."""
         tensor = f"{self._scope}/{name}:{index}"
+        node = self._node if nodes is self.nodes else self._copy
+        if index not in self.case.lists and _is_variant(node, index):
+            held = v1.NodeDef(op="OptionalGetValue", name=f"{self._scope}/{name}/held_{index}")
+            held.input.append(tensor)
+            held.attr["output_types"].list.type.append(self._held_dtype())
+            held.attr["output_shapes"].list.shape.add(unknown_rank=True)
+            nodes.append(held)
+            return f"{held.name}:0"
         if index not in self.case.lists:
             return tensor
         shape, state = self.case.lists[index], self.case.outputs[index]
@@ -137,6 +165,10 @@ class CaseGraph:
         self.nodes.append(node)
         self.variables[name] = made_up(content, position, dtype.as_numpy_dtype)[0]
         return name, [name] * len(self.case.sizes)
+
+
+def _is_variant(node: Any, index: int) -> bool:
+    return argument_types(node, {}, of_outputs=True)[index] == tf.variant.as_datatype_enum
 
 
 def _constant(name: str, value: np.ndarray) -> Any:

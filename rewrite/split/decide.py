@@ -21,10 +21,16 @@ from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
 from rewrite.split.refused_batch import AskedShape
 from rewrite.split.repeat import repeated_ops
 from rewrite.split.row_numbers import block_of_rows
-from rewrite.split.rules.lists import LIST_RULES, LIST_SHAPE_OPS, NEEDED_WHOLE, ROOTS
+from rewrite.split.rules.lists import (
+    LIST_RULES,
+    LIST_SHAPE_OPS,
+    NEEDED_WHOLE,
+    OPTIONAL_NEEDED_WHOLE,
+    ROOTS,
+)
 from rewrite.split.rules.segments import SEGMENTS
 from rewrite.split.rules.table import RULES, Rule
-from rewrite.split.states import WHOLE, Listed, Place, Sharded, State, can_be_cut
+from rewrite.split.states import WHOLE, Listed, Optioned, Place, Sharded, State, can_be_cut
 
 LEFT_WHOLE = "its weights would take longer to send than what it reads and makes of the batch"
 """Why an op is whole that was asked to be, though it could be split."""
@@ -214,7 +220,7 @@ class _Analysis:
 
     def _first_cause(self, name: str, answer: StayWhole) -> StayWhole:
         """What made a list whole in an earlier pass is why its loop is whole now."""
-        if NEEDED_WHOLE not in answer.reason:
+        if not any(each in answer.reason for each in (NEEDED_WHOLE, OPTIONAL_NEEDED_WHOLE)):
             self._causes[name] = answer
         return dataclasses.replace(self._causes.get(name, answer), opened=answer.opened)
 
@@ -228,10 +234,10 @@ class _Analysis:
             return function_answer(self, facts, scope, view)
         if node.op in SHAPE_OPS or (scope and node.op in LIST_SHAPE_OPS):
             return StayWhole()
-        if any(isinstance(state, Listed) for state in view.states):
+        if any(isinstance(state, Listed | Optioned) for state in view.states):
             list_rule = LIST_RULES.get(node.op)
             if list_rule is None:
-                return StayWhole("there is no rule for what it does with a TensorList")
+                return StayWhole("there is no rule for what it does with a TensorList or Optional")
             return list_rule(view, self.elements, f"{scope}{node.name}")
         if node.op in LIST_RULES and node.op.startswith("TensorList"):
             return StayWhole(NEEDED_WHOLE)
@@ -269,7 +275,8 @@ def may_be_left_whole(answer: Answer) -> bool:
     """Whether an op that is split may as well be one: it runs no function and holds no list."""
     if not isinstance(answer, Split) or answer.bodies or answer.is_repeated:
         return False
-    return not any(isinstance(state, Listed) for state in (*answer.inputs, *answer.outputs))
+    states = (*answer.inputs, *answer.outputs)
+    return not any(isinstance(state, Listed | Optioned) for state in states)
 
 
 def _state(view: OpView, answer: Answer, index: int) -> State:

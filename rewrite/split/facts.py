@@ -8,7 +8,7 @@ of the graph, as the rules are asked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,10 @@ class Facts:
         """{list "op:i": what its elements are}."""
         self.same_as: dict[str, str] = {}
         """{"op:i": tensor that it always is}, of what loops hand on unchanged."""
+        self.given: dict[str, tuple[Facts, str]] = {}
+        """{argument of a function "op:i": where it comes from}."""
+        self.opened: dict[str, Mapping[str, Any]] = {}
+        """{conditional: its functions, SplitBodies}."""
         self._properties = properties
         self._news: set[str] = set()
 
@@ -89,12 +93,52 @@ class Facts:
             self._variable_shape(node, inputs[0])
         elif node.op == "LookupTableFindV2" and self._holds_scalars(inputs[0]):
             self.learn_shape(f"{node.name}:0", self.shape(inputs[1]))
+        elif node.op == "OptionalGetValue":
+            self._complete_optional(node, inputs[0])
         elif any(self.dtype(tensor) == "variant" for tensor in inputs) or "TensorList" in node.op:
             complete_list(self, node, inputs)
         elif node.op in SHAPE_OPS:
             self._complete_shape(node, inputs)
         elif node.name not in self.flat.unit_of_node and self._is_incomplete(node, inputs):
             self._infer(node, inputs)
+
+    def origin(self, tensor: str) -> tuple[Facts, str]:
+        """Where a value comes from, before it was handed into functions and put into Optionals."""
+        facts: Facts = self
+        while True:
+            node = facts.flat.nodes[op_of(tensor)]
+            if tensor in facts.given:
+                facts, tensor = facts.given[tensor]
+            elif node.op == "Identity":
+                tensor = tensor_of(node.input[0])
+            elif node.op == "OptionalGetValue":
+                made = facts.put_in(tensor_of(node.input[0]))
+                if made is None:
+                    return facts, tensor
+                facts, tensor = made[0], made[1][int(tensor.partition(":")[2])]
+            else:
+                return facts, tensor
+
+    def put_in(self, optional: str) -> tuple[Facts, list[str]] | None:
+        """What was put into an Optional; None where that is not known."""
+        facts, tensor = self.origin(optional)
+        node = facts.flat.nodes[op_of(tensor)]
+        if node.op != "OptionalFromValue":
+            return None
+        return facts, [tensor_of(name) for name in data_inputs(node)]
+
+    def _complete_optional(self, node: Any, optional: str) -> None:
+        """What is taken out of an Optional is what was put in."""
+        made = self.put_in(optional)
+        facts, tensors = made or (self, [])
+        for index, tensor in enumerate(tensors):
+            output = f"{node.name}:{index}"
+            self.learn_shape(output, facts.shape(tensor))
+            value = facts.value(tensor)
+            if value is not None:
+                self.learn_value(output, value)
+            if tensor in facts.elements:
+                self.elements[output] = facts.elements[tensor]
 
     def _variable_shape(self, node: Any, handle: str) -> None:
         producer = self.handle(handle)

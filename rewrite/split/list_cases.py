@@ -1,4 +1,4 @@
-"""TensorLists in the cases that prove ops: each is made of, and compared as, its rows.
+"""TensorLists and Optionals in the cases that prove ops: made of, and compared as, what they hold.
 
 `known` is all that is known of the tensors of a graph: `values`, `properties`, `elements`.
 """
@@ -13,8 +13,9 @@ from graphs.names import data_inputs, tensor_of
 from rewrite.split.list_facts import Element
 from rewrite.split.op_case import CaseInput, Shape
 from rewrite.split.op_view import Split
-from rewrite.split.states import WHOLE, Listed, State
+from rewrite.split.states import WHOLE, Listed, Optioned, Partial, Sharded, State, Whole
 
+_FLOAT, _VARIANT = 1, 21  # tensorflow.DataType
 _LENGTH = 4
 """The size that is made up for a dimension that is not known before the run."""
 
@@ -53,6 +54,52 @@ def of_rows(state: State) -> State:
         return state
     element = state.element
     return WHOLE if element is None else dataclasses.replace(element, axis=element.axis + 1)
+
+
+def is_of_optional(answer: Split) -> bool:
+    """Whether an op makes or reads an Optional."""
+    return any(isinstance(state, Optioned) for state in (*answer.inputs, *answer.outputs))
+
+
+def optional_case(
+    known: Any, node: Any, answer: Split, sizes: Sequence[int]
+) -> tuple[CaseInput, State, Shape]:
+    """What an op of an Optional reads; the state and the shape of what it makes.
+
+    What an Optional holds goes in and comes out as it is, whatever it is. So where it is a list, or
+    is not known, a vector of the batch stands for it.
+    """
+    is_new, [given], [made] = node.op == "OptionalFromValue", answer.inputs, answer.outputs
+    held = given.held if isinstance(given, Optioned) else given
+    tensor = {"OptionalFromValue": data_inputs(node)[0], "OptionalGetValue": node.name}.get(node.op)
+    dtype = known.properties.dtype(tensor_of(tensor)) if tensor else "variant"
+    shape = known.properties.shape(tensor_of(tensor)) if tensor else None
+    if not isinstance(held, Partial | Sharded) and held != WHOLE:
+        held = Sharded(0)
+    assert isinstance(held, Partial | Sharded | Whole)
+    if dtype == "variant":
+        axis = held.axis if isinstance(held, Sharded) else 0
+        size = held.size(sum(sizes)) if isinstance(held, Sharded) else _LENGTH
+        dtype, shape = "float32", ((_LENGTH,) * axis) + (size,)
+    is_value = isinstance(made, Optioned) or node.op == "OptionalGetValue"
+    case = CaseInput(shape, dtype, held, is_optional=not is_new)
+    return case, held if is_value else WHOLE, shape if is_value else ()
+
+
+def with_vectors(node: Any) -> Any:
+    """An op of an Optional that holds what `optional_case` says; in place.
+
+    Its copies don't say how large their part is, which the op may say of the whole.
+    """
+    for name in ("Toutput_types", "output_types"):
+        if name in node.attr:
+            types = node.attr[name].list.type
+            types[:] = [_FLOAT if each == _VARIANT else each for each in types]
+    if "output_shapes" in node.attr:
+        for shape in node.attr["output_shapes"].list.shape:
+            shape.Clear()
+            shape.unknown_rank = True
+    return node
 
 
 def _element_shape(known: Any, node: Any, state: State, sizes: Sequence[int]) -> Shape:

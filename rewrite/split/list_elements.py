@@ -2,14 +2,15 @@
 
 A list is made empty, and only what is written into it later, perhaps in a loop, says how its
 elements are cut. So a step is decided several times: each time with what the time before has shown
-of each list's root, the op that makes it, until nothing new is found.
+of each list's root, the op that makes it, until nothing new is found. An Optional holds from the
+start what it ever holds; all that is learned of it is whether something needs it whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rewrite.split.states import WHOLE, Listed, Sharded, State, Whole
+from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State, Whole
 
 
 class ListElements:
@@ -33,6 +34,13 @@ class ListElements:
             listed = self.write(listed, state)
         return listed
 
+    def optional(self, name: str, held: State) -> State:
+        """The state of an Optional that holds something."""
+        if self._known.get(name) == WHOLE:
+            return WHOLE
+        inner = held.roots if isinstance(held, Listed | Optioned) else frozenset()
+        return Optioned(held, inner | {name})
+
     def write(self, listed: Listed, element: State) -> Listed:
         """The state of a list after an element was put in; a whole one can be cut."""
         if element == WHOLE or element is None:
@@ -51,14 +59,14 @@ class ListElements:
         element = other.element or one.element
         return both if element is None else self.write(both, element)
 
-    def fail(self, listed: Listed) -> None:
-        """Something needs the list whole."""
+    def fail(self, listed: Listed | Optioned) -> None:
+        """Something needs the list, or the Optional, whole."""
         self._failed.update(listed.roots)
 
     def fail_all(self, states: Iterable[State]) -> None:
-        """Something needs all lists among these whole."""
+        """Something needs all lists and Optionals among these whole."""
         for state in states:
-            if isinstance(state, Listed):
+            if isinstance(state, Listed | Optioned):
                 self.fail(state)
 
     def learn(self) -> bool:

@@ -9,7 +9,7 @@ from graphs.building.op_outputs import op_definition
 from graphs.function_library import reached_functions
 from graphs.names import data_inputs, tensor_of
 from rewrite.split.op_view import Split
-from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State, can_be_cut
+from rewrite.split.states import WHOLE, Listed, Optioned, Partial, Sharded, State, can_be_cut
 
 if TYPE_CHECKING:
     from rewrite.split.split_body import SplitBody
@@ -48,6 +48,8 @@ def is_reachable(have: State, need: State) -> bool:
     """Whether a shard alone can make a part in one state of what it has in another."""
     if isinstance(have, Listed) and isinstance(need, Listed):
         return have.element in (None, need.element)  # None: the next pass knows more
+    if isinstance(need, Optioned) and need.held is None:
+        return isinstance(have, Optioned) or have == WHOLE  # it has one, whatever is in it
     is_of_whole = (isinstance(need, Sharded) and need.outer == 1) or need == Partial()
     return have == need or (have == WHOLE and is_of_whole)
 

@@ -29,7 +29,7 @@ from rewrite.split.split_body import (
     joined_state,
     run_function,
 )
-from rewrite.split.states import SUM, WHOLE, Listed
+from rewrite.split.states import SUM, WHOLE, Listed, Optioned
 
 _DIVIDE = frozenset({"RealDiv", "DivNoNan"})
 """Divisions of floating-point numbers, which do not round to integers."""
@@ -109,6 +109,8 @@ def _after_iteration(analysis: Analysis, body: SplitBody, given: Given) -> Given
         state = joined_state(analysis.elements, before, after)
         if state is None:
             return "its iterations hand on a value that is cut in another way each time"
+        if isinstance(state, Optioned):
+            return "its iterations hand on an Optional"
         old = given.arguments[position]
         is_same = body.body.source(tensor) == body.body.arguments[position]
         argument = old

@@ -30,6 +30,7 @@ class CaseInput:
       rows: how the rows that it names count the batch, where each entry names rows of its own.
       is_handle: whether it is the handle of a variable.
       is_list: whether it is a TensorList of the rows of such a tensor.
+      is_optional: whether it is an Optional that holds such a tensor.
     """
 
     shape: Shape
@@ -39,6 +40,7 @@ class CaseInput:
     sizes_at: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
     is_handle: bool = False
     is_list: bool = False
+    is_optional: bool = False
     rows: Sharded | None = None
 
     @property
@@ -47,7 +49,8 @@ class CaseInput:
         value = self.value
         written = () if value is None else (str(value.dtype), value.shape, value.tobytes())
         about = (*written, *self.sizes_at.items())
-        return self.shape, self.dtype, self.state, about, self.is_handle, self.is_list, self.rows
+        kind = self.is_handle, self.is_list, self.is_optional
+        return self.shape, self.dtype, self.state, about, kind, self.rows
 
     def value_of(self, size: int) -> np.ndarray:
         """The value where `size` entries of the batch are all that there is."""
@@ -65,9 +68,10 @@ class OpCase:
       node: the op, without inputs and name.
       copy: one of its copies, which are all alike.
       inputs: its data inputs.
-      outputs: the state of each output; of a TensorList that of all its elements in one tensor.
+      outputs: the state of each output; of a TensorList that of all its elements in one tensor, of
+        an Optional that of what it holds.
       lists: {output that is a TensorList: the shape of an element}.
-      shapes: of each whole output.
+      shapes: of each whole output; of an Optional that of what it holds.
       sizes: entries of the batch in each shard.
       is_mean: whether terms are weighted by their part of the batch.
       library: the functions that it calls; None where it calls none.

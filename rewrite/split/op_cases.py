@@ -15,7 +15,14 @@ from graphs.function_library import named_functions
 from graphs.names import data_inputs, parse_input, source_of, tensor_of
 from graphs.tensor_protos import shape_of
 from rewrite.split.decide import Decisions
-from rewrite.split.list_cases import list_input, lists_made, of_rows
+from rewrite.split.list_cases import (
+    is_of_optional,
+    list_input,
+    lists_made,
+    of_rows,
+    optional_case,
+    with_vectors,
+)
 from rewrite.split.op_case import CaseInput, OpCase, Shape
 from rewrite.split.op_view import Answer, Split
 from rewrite.split.states import State, shard_sizes
@@ -53,6 +60,15 @@ def _keyed(
             )  # fmt: skip
             yield from _keyed(body.body.flat, inside, sizes)
         if bodies_of(answer):
+            continue
+        if is_of_optional(answer):
+            given, state, shape = optional_case(decisions, node, answer, sizes)
+            bare = with_vectors(_bare(node))
+            key = (bare.SerializeToString(deterministic=True), given.key, state)
+            case = OpCase(
+                node.name, 1, bare, bare, (given,), (state,), {}, [shape], sizes, False, None
+            )
+            yield key, functools.partial(dataclasses.replace, case)
             continue
         inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
         lists = lists_made(decisions, node, answer, sizes)

@@ -17,13 +17,14 @@ from graphs import op_types
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.body_reading import BodyReading
+from rewrite.split.branches import taken_with
 from rewrite.split.meanings import Meaning
 from rewrite.split.op_case import of_shard
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split
 from rewrite.split.same_op import require_same_op, same_array, wanted_of
 from rewrite.split.split_body import SplitBody
-from rewrite.split.states import SUM, WHOLE, State
+from rewrite.split.states import SUM, WHOLE, Optioned, State
 
 _DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
 _DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
@@ -110,12 +111,32 @@ class BodyProver:
 def _require_boundary(node: Any, answer: Split, key: str, split: SplitBody) -> None:
     """What a function is given is what the op is given, and what it returns what the op returns."""
     first = 1 if node.op in op_types.CONDITIONALS else 0
-    given = [split.states[tensor] for tensor in split.body.arguments]
+    given = [
+        state if _is_of_branch(node, key, split, position + first, state) else own
+        for position, (own, state) in enumerate(
+            zip(
+                (split.states[tensor] for tensor in split.body.arguments),
+                answer.inputs[first:],
+                strict=True,
+            )
+        )
+    ]
     results = [WHOLE] if key == "cond" else list(answer.outputs)
     is_loop = node.op in op_types.LOOPS
     is_right = list(answer.inputs[first:]) == given and list(split.results) == results
     if not is_right or (is_loop and tuple(answer.inputs) != tuple(answer.outputs)):
         raise RewriteError(f"reading {node.name!r}: what was decided of its functions disagrees")
+
+
+def _is_of_branch(node: Any, key: str, split: SplitBody, position: int, have: State) -> bool:
+    """Whether a branch may know more of an Optional: by which branch of another one made it."""
+    if not isinstance(have, Optioned) or have.held is not None or split.outer is None:
+        return False
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    tensor = tensor_of(data_inputs(node)[position])
+    made = taken_with(split.outer, node, key, tensor)
+    own = split.states[split.body.arguments[position - first]]
+    return made is not None and made[0].states[made[1]] == own
 
 
 class _BodyChecks:
@@ -152,6 +173,8 @@ class _BodyChecks:
         """Raises RewriteError unless an input is the tensor that it was, or the shard's part."""
         tensor = tensor_of(old)
         have = self._split.states[tensor]
+        if isinstance(state, Optioned) and state.held is None:
+            state = have
         found = self._reading.value(new)
         wanted = Meaning(tensor, state, frozenset({self._shard}))
         if state == WHOLE:

@@ -11,7 +11,7 @@ from rewrite.split.facts import Facts
 from rewrite.split.list_elements import ListElements
 from rewrite.split.list_facts import Element
 from rewrite.split.op_view import Answer
-from rewrite.split.states import WHOLE, Listed, Partial, State
+from rewrite.split.states import WHOLE, Listed, Optioned, Partial, State
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -24,6 +24,7 @@ class SplitBody:
       states: {"op:i": state}.
       facts: what is known of its tensors.
       results: the state in which each output is handed on.
+      outer: of the graph in which a conditional or a call runs it.
     """
 
     body: Body
@@ -31,6 +32,7 @@ class SplitBody:
     states: Mapping[str, State]
     facts: Facts
     results: Sequence[State]
+    outer: Facts | None = None
 
     def __eq__(self, other: object) -> bool:
         """Whether the same becomes of the same ops, be it at another batch size."""
@@ -65,11 +67,15 @@ class Analysis(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Given:
-    """What a function is given: for each argument its state, and what is known of it."""
+    """What a function is given: for each argument its state, and what is known of it.
+
+    `sources` says where each argument comes from; a loop's change in each iteration.
+    """
 
     states: Sequence[State]
     arguments: Sequence[Argument]
     elements: Sequence[Element | None]
+    sources: Sequence[tuple[Facts, str]] = ()
 
 
 def given_to(facts: Facts, tensors: Sequence[str], states: Sequence[State]) -> Given:
@@ -90,6 +96,7 @@ def run_function(analysis: Analysis, scope: str, function: str, given: Given) ->
     for name, element in zip(body.arguments, given.elements, strict=True):
         if element is not None:
             facts.elements[name] = element
+    facts.given.update(zip(body.arguments, given.sources, strict=False))
     states = dict(zip(body.arguments, given.states, strict=True))
     answers, states_of = analysis.ops(facts, states, scope)
     results = [states_of[tensor] for tensor in body.outputs]
@@ -97,11 +104,18 @@ def run_function(analysis: Analysis, scope: str, function: str, given: Given) ->
 
 
 def joined_state(elements: ListElements, before: State, after: State) -> State | None:
-    """A state for a value that was in one before an iteration and is in another after it."""
+    """A state for a value that was in one before an iteration and is in another after it.
+
+    Of two Optionals, one may be whole: each shard has its own one then, of the whole value.
+    """
     if isinstance(before, Listed) and isinstance(after, Listed):
         return elements.join(before, after)
     if isinstance(before, Listed) or isinstance(after, Listed):
         return None
+    if isinstance(before, Optioned) or isinstance(after, Optioned):
+        roots = [each.roots for each in (before, after) if isinstance(each, Optioned)]
+        held = before.held if isinstance(before, Optioned) and before == after else None
+        return Optioned(held, frozenset().union(*roots))
     if before == WHOLE:
         is_combined = isinstance(after, Partial) and after.combine != "sum"
         return None if is_combined else after

@@ -63,9 +63,23 @@ class Listed:
     roots: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
 
 
+@dataclasses.dataclass(frozen=True)
+class Optioned:
+    """An Optional in copies, one per shard, that hold the shard's part of what it holds.
+
+    Attributes:
+      held: the state of what it holds; None where that depends on which branch of a conditional
+        made it.
+      roots: as of a list.
+    """
+
+    held: Whole | Sharded | Partial | Listed | Optioned | None
+    roots: frozenset[str] = dataclasses.field(default=frozenset(), compare=False)
+
+
 Place = tuple[int, int]
 """Of a shard: its host and its device, each numbered from 0."""
-State = Whole | Sharded | Partial | Listed
+State = Whole | Sharded | Partial | Listed | Optioned
 WHOLE = Whole()
 SUM = Partial()
 

@@ -1,7 +1,8 @@
-"""TensorLists: each shard has its own list, of the parts of the elements.
+"""TensorLists and Optionals: each shard has its own list, of the parts of the elements.
 
 These rules are shown the list's state (Listed) and answer with it; what is written into a list is
-noted in `elements`. A list of which nothing is cut stays one whole list.
+noted in `elements`. A list of which nothing is cut stays one whole list. An Optional (Optioned) is
+a list of one element at most, which is there from the start.
 """
 
 from __future__ import annotations
@@ -11,14 +12,17 @@ from collections.abc import Callable, Mapping
 
 from rewrite.split.list_elements import ListElements
 from rewrite.split.op_view import Answer, OpView, Split, StayWhole
-from rewrite.split.states import WHOLE, Listed, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State
 
 ListRule = Callable[[OpView, ListElements, str], Answer]
 
 NEEDED_WHOLE = "its TensorList is needed whole"
+OPTIONAL_NEEDED_WHOLE = "its Optional is needed whole"
 _ACROSS = StayWhole("the batch is spread over the elements of a list")
 _NEEDS_WHOLE = StayWhole("it needs a whole TensorList")
 _IN_LISTS = StayWhole("lists in a list are not cut")
+_OPTIONAL = StayWhole("it does more with an Optional than to hand it on")
+_BY_BRANCH = StayWhole("what an Optional holds depends on a branch that was taken elsewhere")
 _INDEX = StayWhole("the place in a list depends on the data that is cut")
 
 
@@ -101,6 +105,8 @@ def _resize(view: OpView, elements: ListElements, root: str) -> Answer:
 
 def _same(view: OpView, elements: ListElements, root: str) -> Answer:
     """Identity, ZerosLike, AddN ... of lists: all inputs are cut alike, and so is the output."""
+    if any(isinstance(state, Optioned) for state in view.states):
+        return Split(view.states, view.states) if view.node.op == "Identity" else _OPTIONAL
     joined: Listed | None = None
     for state in view.states:
         if not isinstance(state, Listed):
@@ -112,7 +118,34 @@ def _same(view: OpView, elements: ListElements, root: str) -> Answer:
 
 def _each(view: OpView, elements: ListElements, root: str) -> Answer:
     """IdentityN: input i is output i."""
+    if any(isinstance(state, Optioned) for state in view.states):
+        return _OPTIONAL
     return Split(view.states, view.states)
+
+
+def _from_value(view: OpView, elements: ListElements, root: str) -> Answer:
+    """OptionalFromValue: takes what the Optional holds."""
+    if all(state == WHOLE for state in view.states):
+        return StayWhole()
+    if len(view.states) > 1:
+        return _OPTIONAL
+    state = elements.optional(root, view.states[0])
+    if state == WHOLE:
+        return StayWhole(OPTIONAL_NEEDED_WHOLE)
+    return Split(view.states, (state,))
+
+
+def _value(view: OpView, elements: ListElements, root: str) -> Answer:
+    """OptionalGetValue: what the Optional holds, of a shape that its attribute says."""
+    [given] = view.states
+    if not isinstance(given, Optioned) or given.held is None or len(view.output_shapes) > 1:
+        return _BY_BRANCH
+    attr = type(view.attr("output_shapes"))()
+    attr.CopyFrom(view.attr("output_shapes"))
+    [shape] = attr.list.shape
+    if isinstance(given.held, Sharded) and not shape.unknown_rank:
+        shape.dim[given.held.axis].size = -1
+    return Split((given,), (given.held,), attrs={"output_shapes": attr})
 
 
 def _stacked(element: Sharded | None) -> State:
@@ -137,6 +170,7 @@ ROOTS: Mapping[str, ListRule] = {
     "TensorListFromTensor": _from_tensor,
     "TensorListScatter": _from_tensor,
     "TensorListScatterV2": _from_tensor,
+    "OptionalFromValue": _from_value,
 }
 LIST_RULES: Mapping[str, ListRule] = {
     "TensorListGetItem": _get,
@@ -146,6 +180,8 @@ LIST_RULES: Mapping[str, ListRule] = {
     "TensorListSetItem": _put,
     "TensorListPushBack": _put,
     "TensorListLength": _length,
+    "OptionalGetValue": _value,
+    "OptionalHasValue": _length,
     "TensorListResize": _resize,
     "IdentityN": _each,
     **dict.fromkeys(("Identity", "ZerosLike", "AddN", "Snapshot", "StopGradient"), _same),

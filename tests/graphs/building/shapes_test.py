@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building import shapes
+from graphs.building.flatten import flatten
 from graphs.errors import ModelError
 from graphs.source_model import TensorSpec
 from tests.graphs.small_graphs import matmul_graph
@@ -129,3 +130,33 @@ def test_large_constants_keep_their_shape_and_lose_their_value():
         ("weights", "Placeholder"),
     ]
     assert shapes.infer_graph_def(graph.as_graph_def()).shape_of["weights"] == [(5000,)]
+
+
+def test_what_is_taken_out_of_an_optional_has_the_shape_of_what_was_put_in():
+    rows = tf.TensorSpec((None, 3), tf.float32)
+
+    def keep(x):
+        return tf.raw_ops.OptionalFromValue(components=[x])
+
+    def take(optional, spec):
+        return tf.raw_ops.OptionalGetValue(
+            optional=optional, output_types=[tf.float32], output_shapes=[spec.shape]
+        )[0]
+
+    @tf.function
+    def step(x, wide, p):
+        one = tf.cond(p, lambda: keep(tf.tanh(x)), lambda: keep(wide[1:]))
+        return tf.cond(p, lambda: tf.reduce_sum(take(one, rows)), lambda: tf.reduce_sum(
+            take(one, rows)))  # fmt: skip
+
+    concrete = step.get_concrete_function(rows, rows, tf.TensorSpec((), tf.bool))
+    feeds = [
+        TensorSpec(tensor.name, tensor.dtype.name, shape)
+        for tensor, shape in zip(concrete.inputs, [(6, 3), (8, 3), ()], strict=True)
+    ]
+    flat = flatten(concrete.graph.as_graph_def(), feeds, [concrete.outputs[0].name])
+    properties = shapes.infer(flat)
+    taken = {n.name: properties.shape(n.name) for n in flat.graph_def.node
+             if n.op == "OptionalGetValue"}  # fmt: skip
+    assert sorted(taken.values()) == [(6, 3), (7, 3)]
+    assert all(("/then/" in name) == (shape == (6, 3)) for name, shape in taken.items())

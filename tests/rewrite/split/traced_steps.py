@@ -35,8 +35,13 @@ def keras_step(keras: Any, layers: list[Any], batch: int | None, fed: int) -> Fl
     return flat_step(step, specs, fed)
 
 
-def flat_step(function: Any, specs: list[Any], fed: int) -> FlatGraph:
-    """The opened graph of a function, its unknown dimensions fed as `fed`."""
+def flat_step(
+    function: Any, specs: list[Any], fed: int, open_conditionals: bool = True
+) -> FlatGraph:
+    """The opened graph of a function, its unknown dimensions fed as `fed`.
+
+    A step is split before its conditionals are opened: some tests want them closed.
+    """
     concrete = tf.function(function, autograph=False).get_concrete_function(*specs)
     feeds = [
         TensorSpec(
@@ -48,7 +53,7 @@ def flat_step(function: Any, specs: list[Any], fed: int) -> FlatGraph:
     ]
     outputs = [tensor.name for tensor in concrete.outputs]
     effects = [op.name for op in concrete.graph.control_outputs]
-    return flatten(_with_variables(concrete), feeds, outputs + effects)
+    return flatten(_with_variables(concrete), feeds, outputs + effects, open_conditionals)
 
 
 def _with_variables(concrete: Any) -> Any:
