@@ -28,7 +28,9 @@ _INT32 = 3
 
 
 class ShardFunctions:
-    """Makes functions for shards; two shards of one size may share theirs.
+    """Makes functions for shards; two shards of one size may share those of a loop or a call.
+
+    A conditional's branches are opened, and an op has one device in all that share its function.
 
     In a step that takes any batch size each function has one more argument, the shard's numbers.
 
@@ -49,7 +51,8 @@ class ShardFunctions:
         self._library = library
         self._numbers, self._batch, self._num_shards = numbers, batch, num_shards
         self._names = {*library, *taken}
-        self._made: dict[bytes, str] = {}
+        self._made: dict[tuple[bytes, int], str] = {}
+        self._is_opened = True  # what is made now
 
     def adapt(self, node: Any, answer: Split, shard: int, numbers: str | None = None) -> None:
         """Makes a shard's copy of an op run functions of its own, if it runs any.
@@ -63,6 +66,8 @@ class ShardFunctions:
         if not answer.bodies:
             return
         numbers = numbers or self._numbers.of_shard(shard)
+        is_opened = self._is_opened
+        self._is_opened = is_opened and node.op in op_types.CONDITIONALS
         for key, body in answer.bodies.items():
             attribute, _, index = key.partition("/")
             returns = attribute == "body"
@@ -71,6 +76,7 @@ class ShardFunctions:
                 node.attr[attribute].list.func[int(index)].name = name
             else:
                 node.attr[attribute].func.name = name
+        self._is_opened = is_opened
         if "output_shapes" in node.attr:
             self._set_output_shapes(node, answer, shard, numbers)
         if numbers is not None:
@@ -125,22 +131,23 @@ class ShardFunctions:
         new.node_def.extend(nodes)
         for name, value in zip(results, returned, strict=True):
             new.ret[name] = value
-        return self._named(new, f"{split.body.function}_shard_{shard}")
+        return self._named(new, f"{split.body.function}_shard_{shard}", shard)
 
     def _shapes(self, writer: NodeWriter, shard: int, numbers: str | None) -> BodyShapes:
         if numbers is not None:
             return OpenBodyShapes(writer, numbers)
         return FixedBodyShapes(writer, self._batch, self._num_shards, shard)
 
-    def _named(self, function: Any, wanted: str) -> str:
+    def _named(self, function: Any, wanted: str, shard: int) -> str:
         content = function.SerializeToString(deterministic=True)
-        if content not in self._made:
+        key = content, shard if self._is_opened else -1
+        if key not in self._made:
             wanted = free_name(wanted, self._names)
             self._names.add(wanted)
-            self._made[content] = wanted
+            self._made[key] = wanted
             function.signature.name = wanted
             self.functions.append(function)
-        return self._made[content]
+        return self._made[key]
 
 
 def _add_input(node: Any, position: int, tensor: str) -> None:

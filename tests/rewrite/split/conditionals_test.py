@@ -152,6 +152,17 @@ def test_any_batch_size(name):
             assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)
 
 
+def test_shards_of_one_size_have_branches_of_their_own():
+    """What shares a function shares a device, for an op of a FunctionDef has only one."""
+    flat = conditional_step("a conditional in a branch", 4)
+    _, split = split_step(flat, 4, 2, {"x:0": 0})
+    bodies = [split.graph_def.node, *(each.node_def for each in split.graph_def.library.function)]
+    run_by = [node.attr["then_branch"].func.name
+              for nodes in bodies for node in nodes if "then_branch" in node.attr]  # fmt: skip
+    own = [name for name in run_by if "_shard_" in name]
+    assert len(own) == len(set(own)) >= 4
+
+
 def test_every_op_of_an_optional_is_proven():
     found = set()
     for name in CONDITIONALS:
