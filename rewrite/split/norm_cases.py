@@ -19,7 +19,7 @@ from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
 
-MOST_ELEMENTS = 2**22
+MOST_ELEMENTS = 2**20
 """Of one tensor; of larger images fewer are fed: each is normalised alike."""
 _PASSING = frozenset({"Identity", "IdentityN"})
 _RESULTS = 3

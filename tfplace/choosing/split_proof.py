@@ -85,23 +85,20 @@ def proven_split(
     """
     norms, loads = NormsProof(), None
     with contextlib.ExitStack() as beside:
-        load, begun_norms = None, None
-        if is_large(split) and not written.is_loaded:
-            load = interruption.unless_seen(
-                lambda: beside.enter_context(_begun_load(split, written)), None
-            )  # beside all else
+        load = None
         _require_written(split)
         limits = _limits(run, seconds)
         ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
-        if ops is not None and is_large(split) and not ops.differing:
-            begun_norms = interruption.unless_seen(
-                lambda: beside.enter_context(_begun_norms(split)), None
+        if is_large(split) and not written.is_loaded:
+            # Beside what follows, but not beside the ops: two children at once hold too much.
+            load = interruption.unless_seen(
+                lambda: beside.enter_context(_begun_load(split, written)), None
             )
         whole = interruption.unless_seen(lambda: _proof(split, feeds, limits, ops), None)
         if whole is not None and not whole.differing:
-            norms = interruption.unless_seen(lambda: _norms(split, begun_norms), norms)
             if not written.is_loaded:
                 loads = interruption.unless_seen(lambda: _loaded(split, written, load), None)
+            norms = interruption.unless_seen(lambda: _norms(split), norms)
     _require_equal(ops, whole, norms)  # after Ctrl-C, too
     if whole is None or (loads is None and not written.is_loaded):
         _require_joints(split)
@@ -167,15 +164,9 @@ def _proof(
     )
 
 
-def _begun_norms(split: SplitModel) -> BegunNorms:
+def _norms(split: SplitModel) -> NormsProof:
     free = psutil.virtual_memory().available / 2
-    return BegunNorms(split.fused, split.flat, split.properties, free)
-
-
-def _norms(split: SplitModel, begun: BegunNorms | None) -> NormsProof:
-    if begun is not None:
-        return begun.proof(OPS_SECONDS)
-    with _begun_norms(split) as norms:
+    with BegunNorms(split.fused, split.flat, split.properties, free) as norms:
         return norms.proof(OPS_SECONDS)
 
 

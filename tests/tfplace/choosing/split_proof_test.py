@@ -14,7 +14,7 @@ import pytest
 from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
 from rewrite.split import prove_loads, run_cases
-from rewrite.split.prove_norms import BegunNorms
+from rewrite.split.prove_loads import BegunLoad
 from rewrite.split.prove_ops import NotProven
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import OutcomesSoFar
@@ -98,12 +98,12 @@ def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monk
 
 
 @pytest.mark.parametrize(("least_nodes", "order"), [(0, "begun read"), (10**6, "read begun")])
-def test_of_a_large_step_norms_begin_beside_reading_its_structure(
+def test_of_a_large_step_loading_begins_beside_reading_its_structure(
     emitted, monkeypatch, least_nodes, order
 ):
     happened = []
 
-    class Begun(BegunNorms):
+    class Begun(BegunLoad):
         def __init__(self, *arguments):
             happened.append("begun")
             super().__init__(*arguments)
@@ -113,9 +113,9 @@ def test_of_a_large_step_norms_begin_beside_reading_its_structure(
         return SplitProof(9, 9, (), (), None, "not run: too long")
 
     monkeypatch.setattr(split_proof, "LEAST_NODES", least_nodes)
-    monkeypatch.setattr(split_proof, "BegunNorms", Begun)
+    monkeypatch.setattr(split_proof, "BegunLoad", Begun)
     monkeypatch.setattr(split_proof, "prove_split", read)
-    assert proven(emitted, is_loaded=True)["norms"] == {"distinct": 0, "proven": 0}
+    assert proven(emitted)["loads"] == "loads"
     assert " ".join(happened) == order
 
 
