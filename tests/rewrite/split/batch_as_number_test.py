@@ -16,11 +16,10 @@ from graphs.building.shapes import infer_known
 from graphs.source_model import TensorSpec
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
-from rewrite.split.decide_open import decide_open
 from rewrite.split.op_view import Split
 from tests.rewrite.split.losses import BATCH, LOSSES, batch_of
 from tests.rewrite.split.more_losses import MORE_LOSSES
-from tests.rewrite.split.run_step import run
+from tests.rewrite.split.run_step import run, split_open_step
 
 v1 = tf.compat.v1
 
@@ -74,9 +73,6 @@ def test_a_fixed_batch(names):
 @pytest.mark.parametrize("names", GROUPS, ids=", ".join)
 def test_any_batch(names):
     flat = opened(*step_of(names, None))
-    properties, axes = infer_known(flat), dict.fromkeys(batch_of(BATCH), 0)
-    decisions = decide_open(flat, properties, BATCH, axes, {feed: [0] for feed in axes})
-    assert decisions is not None
-    split = build_step(flat, properties, decisions, 2)
+    _, split = split_open_step(flat, BATCH, 2, dict.fromkeys(batch_of(BATCH), 0))
     for size in (BATCH, 7):
         assert_same(flat, split, size)

@@ -11,11 +11,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from graphs.building.shapes import infer_known
 from rewrite.pass_base import RewriteError
 from rewrite.split import branches
-from rewrite.split.build_step import build_step
-from rewrite.split.decide_open import decide_open
 from rewrite.split.list_elements import ListElements
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
@@ -23,7 +20,7 @@ from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_ops_messages import CaseOutcome
 from rewrite.split.states import WHOLE, Optioned, Partial, Sharded
 from tests.rewrite.split.loops_test import whole_loops
-from tests.rewrite.split.run_step import assert_same_steps, run, split_step
+from tests.rewrite.split.run_step import assert_same_steps, run, split_open_step, split_step
 from tests.rewrite.split.traced_steps import flat_step
 
 raw = tf.raw_ops
@@ -139,14 +136,8 @@ def test_conditionals_with_their_gradients(name, num_shards):
 @pytest.mark.parametrize("name", CONDITIONALS)
 def test_any_batch_size(name):
     flat = conditional_step(name, None)
-    properties = infer_known(flat)
-    decisions = decide_open(flat, properties, BATCH, {"x:0": 0}, {"x:0": [0]})
+    decisions, split = split_open_step(flat, BATCH, 3, {"x:0": 0})
     assert whole_loops(decisions, flat) == {}
-    split = build_step(flat, properties, decisions, 3)
-    for graph_def in (flat.graph_def, split.graph_def):
-        for node in graph_def.node:
-            if node.name == "x":
-                node.attr["shape"].shape.dim[0].size = -1
     for batch in (3, 8):
         for feeds in feeds_of(flat, batch):
             assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)

@@ -11,7 +11,7 @@ from rewrite.split.batch_axes import candidates
 from rewrite.split.build_step import build_step
 from rewrite.split.decide_open import decide_open
 from rewrite.split.states import Sharded
-from tests.rewrite.split.run_step import run
+from tests.rewrite.split.run_step import run, split_open_step
 
 v1 = tf.compat.v1
 BATCH, OTHER_BATCH = 6, 7
@@ -134,9 +134,7 @@ def test_rows_that_are_the_batch_at_some_sizes_only(what):
         fetches = [loss.name, tf.gradients(loss, w)[0].name]
     feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
     flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
-    decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
-    assert decisions is not None
-    split = build_step(flat, decisions.properties, decisions, 2)
+    _, split = split_open_step(flat, BATCH, 2, {"x:0": 0})
     for size in (3, BATCH, 25, 320):
         given = {"x:0": arrays_of([1], size)["x:0"]}
         whole, _ = run(flat.graph_def, flat.fetches, given)
@@ -172,9 +170,8 @@ def test_rows_that_are_the_batch_at_every_size_are_still_split(what):
         fetches = [tf.reduce_sum(tf.tanh(rows), name="loss").name]
     feeds = [TensorSpec("x:0", "float32", (BATCH, 2))]
     flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
-    decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0]})
+    decisions, split = split_open_step(flat, BATCH, 2, {"x:0": 0})
     assert decisions.state_of_tensor["Tanh:0"] == Sharded(0)
-    split = build_step(flat, decisions.properties, decisions, 2)
     for size in (2, BATCH, 11):
         given = {"x:0": arrays_of([1], size)["x:0"]}
         one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))

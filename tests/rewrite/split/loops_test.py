@@ -9,11 +9,8 @@ import pytest
 import tensorflow as tf
 import tf_keras
 
-from graphs.building.shapes import infer
-from rewrite.split.build_step import build_step
-from rewrite.split.decide_open import decide_open
 from rewrite.split.op_view import Split
-from tests.rewrite.split.run_step import assert_same_steps, run, split_step
+from tests.rewrite.split.run_step import assert_same_steps, run, split_open_step, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS, flat_step, keras_step
 
 BATCH = 5
@@ -101,16 +98,9 @@ def convolutional_lstm(library):
 )
 def test_any_batch_size(library, layers):
     flat = keras_step(library, layers(library), None, BATCH)
-    open_axes = {spec.tensor: [0] for spec in flat.feeds}
-    axes = dict.fromkeys(open_axes, 0)
-    properties = infer(flat)
-    decisions = decide_open(flat, properties, BATCH, axes, open_axes)
+    axes = {spec.tensor: 0 for spec in flat.feeds}
+    decisions, split = split_open_step(flat, BATCH, 3, axes)
     assert whole_loops(decisions, flat) == {}
-    split = build_step(flat, properties, decisions, 3)
-    for graph_def in (flat.graph_def, split.graph_def):
-        for node in graph_def.node:
-            if node.op == "Placeholder":
-                node.attr["shape"].shape.dim[0].size = -1
     for batch in (3, 8):
         feeds = feeds_of(flat, batch)
         assert_same_steps(flat, split, feeds, variables_rtol=1e-4, variables_atol=1e-6)

@@ -14,6 +14,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.source_model import TensorSpec
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
+from rewrite.split.decide_open import decide_open
 from rewrite.split.decompose_norms import decompose_norms
 
 v1 = tf.compat.v1
@@ -26,6 +27,29 @@ def split_step(
     flat, properties = decompose_norms(flat, infer_known(flat), batch, axis_of_feed)
     decisions = decide(flat, properties, batch, axis_of_feed)
     return decisions, build_step(flat, properties, decisions, num_shards)
+
+
+def split_open_step(
+    flat: FlatGraph, batch: int, num_shards: int, axis_of_feed: Mapping[str, int]
+) -> tuple[Decisions, SplitStep]:
+    """As `split_step`, for a batch of any size; both graphs then take one.
+
+    Args:
+      flat: the step, traced for a batch of any size.
+      batch: the size to decide with.
+      num_shards: how many shards.
+      axis_of_feed: {fed tensor "op:0": its axis of the batch, the first}.
+    """
+    properties = infer_known(flat)
+    open_axes = {tensor: [axis] for tensor, axis in axis_of_feed.items()}
+    decisions = decide_open(flat, properties, batch, axis_of_feed, open_axes)
+    assert decisions is not None
+    split = build_step(flat, properties, decisions, num_shards)
+    for graph_def in (flat.graph_def, split.graph_def):
+        for node in graph_def.node:
+            if node.op == "Placeholder" and f"{node.name}:0" in axis_of_feed:
+                node.attr["shape"].shape.dim[axis_of_feed[f"{node.name}:0"]].size = -1
+    return decisions, split
 
 
 def flat_graph(graph: tf.Graph, feeds: Mapping[str, Any], fetches: Sequence[str]) -> FlatGraph:
