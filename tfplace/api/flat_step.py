@@ -14,7 +14,7 @@ TRAIN, INFER = "train_step", "serving_default"
 _UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 _CALLING = "calling a placed step"
 
-Shapes = tuple[tuple[int, ...], ...]
+Shapes = tuple[tuple[int | None, ...] | None, ...]
 
 
 class FlatStep:
@@ -53,8 +53,13 @@ class FlatStep:
         self.variables = list(known.values())
         self.signature = TRAIN if self._has_updates() else INFER
 
-    def fed(self, call: Call) -> list[Any]:
+    def fed(self, call: Call, casts: bool = False) -> list[Any]:
         """The tensors of a call, of the example's dtypes, whatever their shapes.
+
+        Args:
+          call: its arguments.
+          casts: whether floats of other dtypes are cast, as Keras does itself. A function might
+            compute in their own dtype, which is another result.
 
         Raises:
           UsageError: the arguments are not like those of the example.
@@ -70,16 +75,27 @@ class FlatStep:
         for i, (leaf, example) in enumerate(zip(leaves, self._leaves, strict=True)):
             if i not in self._fed and not _is_same(leaf, example):
                 raise UsageError(
-                    f"{_CALLING}: found {leaf!r} where the example had {example!r}, "
+                    f"{_CALLING}: found {_said(leaf)} where the example had {_said(example)}, "
                     "which is baked in; place the step again for it"
                 )
-        return [_tensor(leaves[i], spec) for i, spec in zip(self._fed, self._specs, strict=True)]
+        specs = zip(self._fed, self._specs, strict=True)
+        return [_tensor(leaves[i], spec, casts) for i, spec in specs]
+
+    def with_fed(self, call: Call, fed: Sequence[Any]) -> Call:
+        """The call with the tensors that `fed` made of its arguments."""
+        leaves = tf.nest.flatten(call.structure)
+        for i, tensor in zip(self._fed, fed, strict=True):
+            leaves[i] = tensor
+        return Call(*tf.nest.pack_sequence_as(call.structure, leaves))
 
     def accepts(self, shapes: Shapes) -> bool:
-        """Whether it was traced for inputs of these shapes, too."""
+        """Whether it was traced for inputs of these shapes, too.
+
+        A dimension that is unknown, as within a tf.function, may be another than one that it was
+        traced for.
+        """
         return all(
-            spec.shape.is_compatible_with(shape)
-            for spec, shape in zip(self._specs, shapes, strict=True)
+            _covers(spec.shape, shape) for spec, shape in zip(self._specs, shapes, strict=True)
         )
 
     def packed(self, outputs: Mapping[str, Any]) -> Any:
@@ -119,9 +135,15 @@ class FlatStep:
         try:
             tf.saved_model.save(module, folder, signatures={self.signature: flat_step})
         except (AssertionError, TypeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            if "untracked" in reason:  # TensorFlow's words go on about the attributes of a module
+                reason = (
+                    "it uses a resource that is no variable that it reads, such as a lookup table, "
+                    "a summary writer or a tf_keras.optimizers.legacy optimizer"
+                )
             raise ModelError(
-                f"placing a step: it can't be saved: {str(error).splitlines()[0]}; wanted a step "
-                "of tensors and variables"
+                f"placing a step: it can't be saved: {reason}; wanted a step of tensors and "
+                "variables"
             ) from None
 
     def _has_updates(self) -> bool:
@@ -130,9 +152,18 @@ class FlatStep:
         return any(node.op.startswith(_UPDATES) for body in bodies for node in body)
 
 
+def _covers(traced: tf.TensorShape, shape: Sequence[int | None] | None) -> bool:
+    if traced.rank is None:
+        return True
+    if shape is None or len(shape) != traced.rank:
+        return False
+    return all(known in (None, each) for known, each in zip(traced, shape, strict=True))
+
+
 def shapes_of(tensors: Sequence[Any]) -> Shapes:
-    """Their shapes, which are known."""
-    return tuple(tuple(tensor.shape) for tensor in tensors)
+    """Their shapes; within a tf.function a dimension or a rank may be unknown."""
+    shapes = [tensor.shape for tensor in tensors]
+    return tuple(None if shape.rank is None else tuple(shape) for shape in shapes)
 
 
 def _require_plain(specs: Sequence[Any]) -> None:
@@ -145,6 +176,10 @@ def _require_plain(specs: Sequence[Any]) -> None:
             )
 
 
+def _said(leaf: Any) -> str:
+    return f"a tensor of shape {leaf.shape}" if tf.is_tensor(leaf) else repr(leaf)
+
+
 def _is_same(leaf: Any, example: Any) -> bool:
     """Whether a value is the one that was baked in; 1, 1.0 and True are three values."""
     if leaf is example:
@@ -154,17 +189,21 @@ def _is_same(leaf: Any, example: Any) -> bool:
     return bool(leaf == example)
 
 
-def _tensor(value: Any, spec: Any) -> Any:
+def _tensor(value: Any, spec: Any, casts: bool) -> Any:
     """The value as a tensor of the dtype that the step was traced for.
 
     Raises:
       UsageError: it is of a dtype that can't become that one without loss of meaning.
     """
     try:
-        dtype = getattr(value, "dtype", None)
-        if dtype is None or dtype == spec.dtype:
+        if value is None:
+            raise TypeError("it is left out, or None")
+        if getattr(value, "dtype", None) is None:
             return tf.convert_to_tensor(value, spec.dtype)
-        if dtype.is_floating and spec.dtype.is_floating:
+        dtype = tf.as_dtype(value.dtype)
+        if dtype == spec.dtype:
+            return tf.convert_to_tensor(value)
+        if casts and dtype.is_floating and spec.dtype.is_floating:
             return tf.cast(value, spec.dtype)
         raise TypeError(f"it is of dtype {dtype.name}")
     except (TypeError, ValueError) as error:

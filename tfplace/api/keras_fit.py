@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from graphs.errors import UsageError
+from tfplace.api.keras_step import keras_package
 
 Pairs = Mapping[int, tuple[Any, Any]]
+_HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
+_COMPILED = {
+    "keras": ("_compile_loss", "_compile_metrics"),
+    "tf_keras": ("compiled_loss", "compiled_metrics"),
+}
 
 
 def fit(model: Any, step: Callable[..., Any], pairs: Pairs, arguments: Any, keywords: Any) -> Any:
     """Calls model.fit, whose steps are the placed ones.
 
     The values of the model's variables go to the placed ones when an epoch begins, and back as
-    soon as Keras asks for its metrics, which it does before anything else at an epoch's end.
+    soon as Keras asks for its metrics, which it does before anything else at an epoch's end. Where
+    a callback has hooks of batches they go to and fro at every execution, as these may read and
+    set any of them.
 
     Args:
       model: tf_keras or Keras 3.
@@ -30,34 +39,72 @@ def fit(model: Any, step: Callable[..., Any], pairs: Pairs, arguments: Any, keyw
       What model.fit returns.
 
     Raises:
-      UsageError: the model was changed since it was placed.
+      UsageError: model.fit doesn't take such arguments.
     """
-    _require_the_same(model, pairs)
-    training = _Training(model, step, pairs)
-    given = keywords.get("callbacks") or []
-    callbacks = [*(given if isinstance(given, list | tuple) else [given]), training.callback()]
+    try:
+        bound = inspect.signature(model.fit).bind(*arguments, **keywords)
+    except TypeError as error:
+        raise UsageError(
+            f"fitting a model with a placed step: {error}; wanted the arguments of model.fit"
+        ) from None
+    given = _callbacks(bound.arguments.get("callbacks"))
+    training = _Training(model, step, pairs, any(map(_has_batch_hooks, given)))
+    bound.arguments["callbacks"] = [*given, training.callback()]
     with training.in_place():
-        return model.fit(*arguments, **{**keywords, "callbacks": callbacks})
+        return model.fit(*bound.args, **bound.kwargs)
+
+
+def made_of(model: Any) -> Sequence[Any]:
+    """What a model's training step is made of: compiling, unfreezing and the like change it."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    parts = [model.optimizer, optimizer, getattr(optimizer, "_learning_rate", None)]
+    compiled = [getattr(model, name) for name in _COMPILED[keras_package(model)]]
+    return [*parts, *compiled, *model.trainable_weights]
+
+
+def require_the_same(model: Any, known: Sequence[Any]) -> None:
+    """Raises a UsageError if the model is made of other things than those that are known."""
+    found = made_of(model)
+    if len(found) != len(known) or any(a is not b for a, b in zip(found, known, strict=True)):
+        raise UsageError(
+            "fitting a model with a placed step: its optimizer, learning rate schedule, loss, "
+            "metrics or trainable weights are not those that the step was placed with; it was "
+            "compiled, built, frozen or unfrozen since: place it again"
+        )
+
+
+def _callbacks(given: Any) -> list[Any]:
+    if isinstance(given, list | tuple):
+        return [each for part in given for each in _callbacks(part)]
+    if hasattr(given, "callbacks"):  # Keras' own CallbackList
+        return _callbacks(given.callbacks)
+    return [] if given is None else [given]
+
+
+def _has_batch_hooks(callback: Any) -> bool:
+    """Whether it may look at the model's variables, or set them, between two steps.
+
+    Keras' own callbacks do so when they save every few batches.
+    """
+    if getattr(callback, "save_freq", "epoch") != "epoch":
+        return True
+    hooks = [getattr(callback, name, None) for name in _HOOKS]
+    modules = [getattr(hook, "__module__", None) or "" for hook in hooks if hook is not None]
+    return any(module.partition(".")[0] not in ("keras", "tf_keras") for module in modules)
 
 
 class _Training:
     """One call of fit."""
 
-    def __init__(self, model: Any, step: Callable[..., Any], pairs: Pairs) -> None:
+    def __init__(self, model: Any, step: Callable[..., Any], pairs: Pairs, has_hooks: bool) -> None:
         self._model, self._step, self._pairs = model, step, pairs
-        self._learning_rate = _tf_variable(getattr(model.optimizer, "learning_rate", None))
-        self._known_rate: Any = None
+        self._has_hooks = has_hooks  # callbacks between two executions
         self._has_begun = False  # an epoch, whose first step is yet to come
         self._has_run = False  # a step, which the model's variables don't know of
 
     def callback(self) -> Any:
         """What tells of an epoch's begin."""
-        package = next(
-            root
-            for base in type(self._model).__mro__
-            if (root := base.__module__.partition(".")[0]) in ("keras", "tf_keras")
-        )
-        callbacks = importlib.import_module(f"{package}.callbacks")
+        callbacks = importlib.import_module(f"{keras_package(self._model)}.callbacks")
         return callbacks.LambdaCallback(on_epoch_begin=self._begin)
 
     @contextlib.contextmanager
@@ -84,10 +131,12 @@ class _Training:
         logs: Any = None
         for _ in range(_steps_per_execution(self._model)):
             try:
-                batch = next(iterator)
+                batch = tf.nest.map_structure(_without_optional, next(iterator))
             except StopIteration:
                 break
-            self._prepare()
+            if self._has_begun or (self._has_hooks and logs is None):
+                self._to_placed()
+                self._has_begun = False
             logs = self._step(*(batch if isinstance(batch, tuple) else (batch,)))
             self._has_run = True
             counter = getattr(self._model, "_train_counter", None)  # tf_keras' own
@@ -95,20 +144,9 @@ class _Training:
                 counter.assign_add(1)
         if logs is None:
             raise StopIteration
+        if self._has_hooks:
+            self._to_model()
         return logs
-
-    def _prepare(self) -> None:
-        if self._has_begun:
-            self._to_placed()
-            self._has_begun = False
-        elif self._rate() != self._known_rate:  # a callback may set it at any step
-            original, placed = self._pairs[id(self._learning_rate)]
-            placed.assign(original)
-        self._known_rate = self._rate()
-
-    def _rate(self) -> Any:
-        known = id(self._learning_rate) in self._pairs
-        return self._learning_rate.numpy() if known else None
 
     def _begin(self, *_: Any) -> None:
         self._has_begun = True
@@ -125,22 +163,9 @@ class _Training:
             self._has_run = False
 
 
-def _require_the_same(model: Any, pairs: Pairs) -> None:
-    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    counter = _tf_variable(getattr(optimizer, "_iterations", None))
-    if counter is None:  # with accumulated gradients `iterations` is computed of it
-        counter = _tf_variable(optimizer.iterations)
-    weights = [_tf_variable(weight) for weight in model.trainable_variables]
-    if id(counter) not in pairs or not all(id(weight) in pairs for weight in weights):
-        raise UsageError(
-            "fitting a model with a placed step: its optimizer or weights are not those that the "
-            "step was placed with; it was compiled, built or unfrozen since: place it again"
-        )
-
-
-def _tf_variable(variable: Any) -> Any:
-    """TensorFlow's own variable of a Keras 3 one."""
-    return variable if isinstance(variable, tf.Variable) else getattr(variable, "value", None)
+def _without_optional(leaf: Any) -> Any:
+    """Keras 3 has what is None in a generator's elements as an Optional."""
+    return None if isinstance(leaf, tf.experimental.Optional) else leaf
 
 
 def _steps_per_execution(model: Any) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -13,37 +13,56 @@ from tfplace.api.example_call import Call, as_tensors, example_call
 
 def is_keras_model(step: Any) -> bool:
     """Whether it is a model whose training step is meant."""
-    return hasattr(step, "train_step") and hasattr(step, "trainable_variables")
+    return bool(keras_package(step)) and hasattr(step, "train_step")
+
+
+def keras_package(model: Any) -> str:
+    """The package that a model is of: "keras", "tf_keras", or "" where it is of neither."""
+    roots = (base.__module__.partition(".")[0] for base in type(model).__mro__)
+    return next((root for root in roots if root in ("keras", "tf_keras")), "")
 
 
 def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
-    """The training step of a compiled Keras model, all of its variables made.
+    """The training step of a compiled Keras model, its metrics at their start.
+
+    It is not run: what its variables hold is what the training begins with, also those that are
+    neither weights nor the optimizer's, such as an RNN's states. Metrics and slots that it makes
+    when it is called for the first time are made when it is traced, as in model.fit.
 
     Args:
       model: tf_keras or Keras 3.
-      example_args: (x, y) or (x, y, sample_weight).
+      example_args: (x, y) or (x, y, sample_weight), or {name: value} of these.
 
     Raises:
-      UsageError: it is not compiled, or there is no example.
+      UsageError: it is not compiled, or to run eagerly, or there is no example.
     """
     if getattr(model, "optimizer", None) is None:
         raise UsageError("placing a Keras model: it is not compiled; call model.compile first")
+    if model.run_eagerly:
+        raise UsageError(
+            "placing a Keras model: it is compiled to run eagerly, and Python that runs at every "
+            "step is in no graph; call model.compile without run_eagerly"
+        )
 
-    def train_step(*data: Any) -> Any:
-        return model.train_step(data)
+    def train_step(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
+        return model.train_step(_packed(x, y, sample_weight))
 
-    call = example_call(train_step, example_args)
-    if not call.positional:
+    if isinstance(example_args, Mapping | tuple) and not example_args:
         raise UsageError("placing a Keras model: wanted example_args=(x, y)")
-    _build(model, call)
-    # Metrics make their variables when they are used for the first time, which must not be while
-    # the step is traced for good.
-    kept = [(variable, variable.numpy()) for variable in _variables(model)]
-    train_step(*call.positional)
-    for variable, value in kept:
-        variable.assign(value)
+    call = example_call(train_step, example_args)
+    if not model.built:
+        _build(model, call)
     reset_metrics(model)
     return train_step
+
+
+def as_keras_data(arguments: Any) -> Any:
+    """Arguments as model.fit gives them to a step: its lists are tuples."""
+    if isinstance(arguments, list | tuple) and not hasattr(arguments, "_fields"):
+        return tuple(as_keras_data(each) for each in arguments)
+    if isinstance(arguments, Mapping):
+        return {name: as_keras_data(each) for name, each in arguments.items()}
+    return arguments
 
 
 def reset_metrics(model: Any) -> list[Any]:
@@ -55,11 +74,25 @@ def reset_metrics(model: Any) -> list[Any]:
     return [v if isinstance(v, tf.Variable) else v.value for v in variables]
 
 
+def _packed(x: Any, y: Any, sample_weight: Any) -> Any:
+    """As Keras packs them: inputs without targets are no tuple of one."""
+    if sample_weight is not None:
+        return x, y, sample_weight
+    if y is not None:
+        return x, y
+    return (x,) if isinstance(x, tuple) else x
+
+
 def _build(model: Any, call: Call) -> None:
-    model(as_tensors(call.positional[0]))
-    model.optimizer.build(model.trainable_variables)
+    """Makes its weights; what a call does to them is undone."""
+    kept = [(variable, variable.numpy()) for variable in model.variables]
 
+    def creator(make: Any, **keywords: Any) -> Any:
+        variable = make(**keywords)
+        kept.append((variable, variable.numpy()))
+        return variable
 
-def _variables(model: Any) -> list[Any]:
-    optimizer = model.optimizer.variables
-    return [*model.variables, *(optimizer() if callable(optimizer) else optimizer)]
+    with tf.variable_creator_scope(creator):
+        model(as_tensors(call.positional[0]))
+    for variable, value in kept:
+        variable.assign(value)

@@ -6,6 +6,7 @@ tracing, search, verification. The folder is gone when `place` returns.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Unpack
 
@@ -14,8 +15,9 @@ import tensorflow as tf
 from graphs.errors import UsageError
 from tfplace.api.example_call import bound, example_call
 from tfplace.api.flags import OptimizeFlags
-from tfplace.api.keras_fit import fit
-from tfplace.api.keras_step import is_keras_model, keras_step, reset_metrics
+from tfplace.api.flat_step import TRAIN
+from tfplace.api.keras_fit import fit, made_of, require_the_same
+from tfplace.api.keras_step import as_keras_data, is_keras_model, keras_step, reset_metrics
 from tfplace.api.placings import Placings
 from tfplace.report.report import Report
 
@@ -37,6 +39,8 @@ class PlacedStep:
     def __init__(self, function: Callable[..., Any], placings: Placings, model: Any = None) -> None:
         self.report: Report = placings.report
         self._function, self._placings, self._model = function, placings, model
+        self._made_of = () if model is None else made_of(model)
+        self._is_ahead = False  # has run steps that the originals don't know of
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Runs one step; returns what the original step returns.
@@ -44,10 +48,15 @@ class PlacedStep:
         Raises:
           UsageError: the arguments are not like those that it was placed for.
         """
+        is_keras = self._model is not None
+        if is_keras:
+            args, keywords = as_keras_data(args), as_keras_data(keywords)
         call = bound(self._function, args, keywords, "calling a placed step")
-        fed = self._placings.first.fed(call)
+        first = self._placings.first
+        fed = first.fed(call, casts=is_keras)
         placing = self._placings.of(call, fed)
         inputs = {f"input_{number}": tensor for number, tensor in enumerate(fed)}
+        self._is_ahead = first.signature == TRAIN
         return placing.flat.packed(placing.run(**inputs))
 
     def __repr__(self) -> str:
@@ -72,12 +81,14 @@ class PlacedStep:
         """Assigns the placed variables' values to the originals: before saving or evaluating."""
         for original, placed in self._placings.placed_of.values():
             original.assign(placed)
+        self._is_ahead = False
 
     def fit(self, *args: Any, **keywords: Any) -> Any:
         """`model.fit` of the Keras model that it was made of, with this step.
 
-        Callbacks and validation see the model's variables as they are at an epoch's begin and end;
-        a learning rate that they set between two steps counts at once.
+        Callbacks and validation see the model's variables as they are at an epoch's begin and end,
+        and what they set there counts; so at every batch, where a callback has hooks of batches,
+        which takes the time of copying all variables to and fro.
 
         Args:
           *args, **keywords: those of model.fit.
@@ -86,10 +97,21 @@ class PlacedStep:
           What model.fit returns.
 
         Raises:
-          UsageError: it was made of no Keras model, or that one has changed since.
+          UsageError: it was made of no Keras model, or that one has changed since, or it has not
+            the values of the steps that were called.
         """
         self._require_model("fitting a model with a placed step")
-        return fit(self._model, self, self._placings.placed_of, args, keywords)
+        require_the_same(self._model, self._made_of)
+        if self._is_ahead:
+            raise UsageError(
+                "fitting a model with a placed step: the step was called since its variables and "
+                "the model's were the same, and fitting begins with the model's; call sync first, "
+                "and load other weights after that if you mean these"
+            )
+        try:
+            return fit(self._model, self, self._placings.placed_of, args, keywords)
+        finally:
+            self._is_ahead = False
 
     def reset_metrics(self) -> None:
         """Sets a Keras model's metrics to their start, here and in the model: after each epoch.
@@ -152,12 +174,21 @@ def place(
                 "tfplace.optimize on a model's path"
             )
     if is_keras_model(step):
+        example_args = as_keras_data(example_args)
         function = keras_step(step, example_args)
         model = step
     else:
         function, model = _callable(step), None
     has_example = not (isinstance(example_args, tuple | list) and not example_args)
-    call = example_call(function, example_args) if has_example or not _is_traced(function) else None
+    says_all = getattr(function, "input_signature", None) is not None
+    call = example_call(function, example_args) if has_example or not says_all else None
+    if not isinstance(batch_sizes, Sequence) or not all(
+        isinstance(size, numbers.Integral) for size in batch_sizes
+    ):
+        raise UsageError(
+            f"placing a step: found batch_sizes={batch_sizes!r}; wanted a list of whole numbers, "
+            "such as (32, 7)"
+        )
     traced = function if _is_traced(function) else tf.function(function)
     placings = Placings(traced, call, flags)
     if call is not None:

@@ -78,16 +78,24 @@ class Placings:
           fed: its tensors, as `first.fed` has them.
 
         Raises:
-          UsageError: the step can't be placed for these shapes.
+          UsageError: the step can't be placed for these shapes, or not within a tf.function.
           VerificationError: placed for them, more than devices differs: a defect.
         """
         shapes = shapes_of(fed)
         if shapes not in self._of_shapes:
             fitting = (placing for placing in self._all if placing.flat.accepts(shapes))
-            self._of_shapes[shapes] = next(fitting, None) or self._again(call, shapes)
+            exact = self.first.with_fed(call, fed)
+            self._of_shapes[shapes] = next(fitting, None) or self._again(exact, shapes)
         return self._of_shapes[shapes]
 
     def _again(self, call: Call, shapes: Shapes) -> Placing:
+        if not tf.executing_eagerly():
+            raise UsageError(
+                f"calling a placed step within a tf.function: found inputs of shapes "
+                f"{_text(shapes)}, where it was placed for {_text(self.first.shapes)}; wanted "
+                "shapes that are known and that it was placed for: give batch_sizes, or an "
+                "input_signature with None for what varies, when it is placed, or call it outside"
+            )
         _log.info("%s: placing it for inputs of shapes %s, too", self.first.name, shapes)
         try:
             flat = FlatStep(self._function, call)
@@ -167,4 +175,4 @@ def _require_own_devices(cluster: str | Cluster) -> None:
 
 
 def _text(shapes: Any) -> str:
-    return ", ".join(str(tuple(shape)) for shape in shapes)
+    return ", ".join("unknown" if shape is None else str(tuple(shape)) for shape in shapes)

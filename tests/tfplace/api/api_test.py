@@ -49,8 +49,12 @@ def test_a_keras_model_trains_placed_as_it_would_have_trained():
     for found, wanted in zip(trained, model.get_weights(), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-6)
     assert placed.report.model["mode"] == "train"
-    with pytest.raises(tfplace.TfplaceError, match="another structure"):
+    with pytest.raises(tfplace.TfplaceError, match="'y' can't be fed: it is left out"):
         placed(x)
+    with pytest.raises(tfplace.TfplaceError, match=r"found a tensor of shape \(8,\) where.*None"):
+        placed(x, y, np.ones(8, np.float32))
+    with pytest.raises(tfplace.TfplaceError, match="another structure"):
+        placed(x, [y, y])
 
 
 def test_what_can_not_be_placed_is_told_in_a_line():

@@ -90,3 +90,170 @@ def test_gradients_that_are_accumulated_over_several_steps(is_scaled):
     found = [fit(X, Y, batch_size=5, shuffle=False, epochs=3, verbose=0).history["loss"]
              for fit in (step.fit, expected.fit)]  # fmt: skip
     assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def same_losses_and_weights(wanted, expected, example, *data, **keywords):
+    """Fits one model by a placed step, the other by itself."""
+    step = tfplace.place(wanted, example, **QUICK)
+    options = {"batch_size": 5, "epochs": 2, "shuffle": False, "verbose": 0, **keywords}
+    found, history = (fit(*data, **options).history for fit in (step.fit, expected.fit))
+    assert set(found) == set(history)
+    for name, values in history.items():
+        assert found[name] == pytest.approx(values, rel=1e-4), name
+    for one, other in zip(wanted.get_weights(), expected.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_placing_does_not_train_what_keras_does_not_know_of(package):
+    class Own(package.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = package.layers.Dense(1)
+            self.own_optimizer = package.optimizers.Adam(0.1)
+            self.counter = tf.Variable(1.0, trainable=False)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = self.counter * tf.reduce_mean((self(x) - y) ** 2)
+            weights = self.trainable_variables
+            gradients = tape.gradient(loss, weights)
+            self.own_optimizer.apply_gradients(zip(gradients, weights, strict=True))
+            self.counter.assign_add(1.0)
+            return {"loss": loss}
+
+    def own():
+        package.utils.set_random_seed(1)
+        model = Own()
+        model(X)
+        model.compile("sgd", "mse")
+        return model
+
+    wanted = own()
+    same_losses_and_weights(wanted, own(), (X[:5], Y[:5]), X, Y)
+    assert (float(wanted.counter), int(wanted.own_optimizer.iterations)) == (5.0, 4)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_states_of_a_layer_begin_as_they_were(package):
+    def recurrent():
+        package.utils.set_random_seed(1)
+        inputs = package.layers.Input(batch_shape=(5, 4, 3))
+        hidden = package.layers.SimpleRNN(2, stateful=True)(inputs)
+        model = package.Model(inputs, package.layers.Dense(1)(hidden))
+        model.compile("sgd", "mse")
+        return model
+
+    x = np.random.default_rng(1).random((10, 4, 3)).astype(np.float32)
+    same_losses_and_weights(recurrent(), recurrent(), (x[:5], Y[:5]), x, Y)
+
+
+def test_building_a_model_is_no_call_of_it():
+    class Counting(keras.layers.Layer):
+        def build(self, shape):
+            self.calls = self.add_weight(shape=(), initializer="ones", trainable=False)
+
+        def call(self, x):
+            self.calls.assign(2.0 * self.calls)
+            return x * self.calls
+
+    model = keras.Sequential([Counting(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    step = tfplace.place(model, {"x": X[:5], "y": Y[:5]}, **QUICK)
+    assert float(model.layers[0].calls) == 1.0
+    step(X[:5], Y[:5])
+    step.sync()
+    assert float(model.layers[0].calls) == 2.0
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_inputs_alone_are_no_tuple_of_one(package):
+    class Encoder(package.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = package.layers.Dense(3)
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            with tf.GradientTape() as tape:  # of a tuple this would be the sum over another axis
+                loss = tf.reduce_sum(
+                    tf.reduce_mean((self(data) - tf.convert_to_tensor(data)) ** 2, 0)
+                )
+            weights = self.trainable_variables
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return {"loss": loss}
+
+    def encoder():
+        package.utils.set_random_seed(1)
+        model = Encoder()
+        model(X)
+        model.compile("sgd")
+        return model
+
+    same_losses_and_weights(encoder(), encoder(), (X[:5],), X)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_several_inputs_and_targets_may_be_lists(package):
+    def two():
+        package.utils.set_random_seed(1)
+        one, other = (package.layers.Input((3,)) for _ in range(2))
+        both = package.layers.Add()([one, other])
+        of_both = package.layers.Dense(1, name="of_both")(both)
+        outputs = [of_both, package.layers.Dense(1, name="of_one")(other)]
+        model = package.Model([one, other], outputs)
+        model.compile("sgd", ["mse", "mae"])
+        return model
+
+    example = ([X[:5], X[:5]], [Y[:5], Y[:5]])
+    same_losses_and_weights(two(), two(), example, [X, X + 1.0], [Y, -Y])
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_a_callback_may_read_and_set_weights_between_two_steps(package):
+    class Clipping(package.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            kernel = self.model.layers[0].kernel
+            kernel.assign(tf.clip_by_value(kernel, -0.2, 0.2))
+            self.model.evaluate(X, Y, verbose=0)
+
+    same_losses_and_weights(
+        made(package), made(package), (X[:5], Y[:5]), X, Y, callbacks=Clipping()
+    )
+    step = tfplace.place(made(package), (X[:5], Y[:5]), **QUICK)
+    step.fit(X, Y, 5, 1, 0, [Clipping()])
+    with pytest.raises(tfplace.TfplaceError, match="wanted the arguments of model"):
+        step.fit(X, Y, 5, batch_size=5)
+
+
+def test_a_last_part_of_other_floats_than_the_example():
+    x, y = X.astype(np.float64), Y.astype(np.float64)  # which Keras casts
+    same_losses_and_weights(made(keras), made(keras), (x[:4], y[:4]), x, y, batch_size=4)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_what_has_changed_since_placing_is_told(package):
+    model = made(package)
+    step = tfplace.place(model, (X[:5], Y[:5]), **QUICK)
+    step(X[:5], Y[:5])
+    with pytest.raises(tfplace.TfplaceError, match="call sync first"):
+        step.fit(X, Y)
+    step.sync()
+    step.fit(X, Y, batch_size=5, verbose=0)
+    step.fit(X, Y, batch_size=5, verbose=0)
+    model.layers[0].trainable = False
+    with pytest.raises(tfplace.TfplaceError, match="frozen"):
+        step.fit(X, Y)
+    model.layers[0].trainable = True
+    model.compile(model.optimizer, "mae")
+    with pytest.raises(tfplace.TfplaceError, match="place it again"):
+        step.fit(X, Y)
+    model.compile("sgd", "mse", run_eagerly=True)
+    with pytest.raises(tfplace.TfplaceError, match="compiled to run eagerly"):
+        tfplace.place(model, (X, Y))

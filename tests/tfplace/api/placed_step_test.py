@@ -138,6 +138,50 @@ def test_example_args_that_are_no_arguments_are_told():
         tfplace.place(step, [tf.ragged.constant([[1], [2, 3]])])
 
 
+def test_numbers_become_what_the_example_had_and_other_floats_are_told():
+    placed = tfplace.place(
+        lambda x, scale: scale * tf.reduce_sum(x), (tf.ones((4, 3)), np.float32(2.0)), **QUICK
+    )
+    assert float(placed(tf.ones((5, 3)), 3.0)) == 45.0
+    for others in ((tf.ones((4, 3), tf.float64), 2.0), (tf.ones((4, 3)), np.float64(2.0))):
+        with pytest.raises(tfplace.TfplaceError, match="it is of dtype float64; wanted a tensor"):
+            placed(*others)
+    with pytest.raises(tfplace.TfplaceError, match="missing a required argument: 'x'"):
+        tfplace.place(tf.function(lambda x: x))
+    for sizes in (3, [2.5]):
+        with pytest.raises(tfplace.TfplaceError, match="wanted a list of whole numbers"):
+            tfplace.place(lambda x: x, [tf.ones(3)], sizes)
+
+
+def test_within_a_function_shapes_have_to_be_known():
+    placed = tfplace.place(lambda x: tf.reduce_sum(x) / x.shape[0], [tf.ones(4)], **QUICK)
+    assert float(tf.function(lambda x: placed(x))(tf.ones(4))) == 1.0
+    for shape in ([None], None, [5]):
+        outer = tf.function(lambda x: placed(x), input_signature=[tf.TensorSpec(shape)])
+        with pytest.raises(tfplace.TfplaceError, match=r"within a tf\.function.*give batch_sizes"):
+            outer(tf.ones(5))
+
+
+def test_a_module_with_a_train_step_is_no_keras_model():
+    class Scaling(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = tf.Variable(2.0)
+
+        def __call__(self, x):
+            return self.weight * x
+
+        def train_step(self, x):
+            self.weight.assign(tf.reduce_mean(x))
+
+    module = Scaling()
+    assert float(tfplace.place(module, [tf.constant(3.0)], **QUICK)(tf.constant(5.0))) == 10.0
+    placed = tfplace.place(module.train_step, [tf.ones(2)], **QUICK)
+    assert placed(7.0 * tf.ones(2)) is None
+    placed.sync()
+    assert float(module.weight) == 7.0
+
+
 def test_a_keras_model_takes_the_last_part_of_a_batch_and_resets_its_metrics():
     model = keras.Sequential([keras.layers.Dense(1, kernel_initializer="ones")])
     model.compile(keras.optimizers.SGD(0.0), "mse")
