@@ -85,7 +85,8 @@ def _packed(x: Any, y: Any, sample_weight: Any) -> Any:
 
 def _build(model: Any, call: Call) -> None:
     """Makes its weights; what a call does to them is undone."""
-    kept = [(variable, variable.numpy()) for variable in model.variables]
+    known = [layer for layer in model.layers if layer.built]  # others may refuse to say
+    kept = [(variable, variable.numpy()) for layer in known for variable in layer.variables]
 
     def creator(make: Any, **keywords: Any) -> Any:
         variable = make(**keywords)

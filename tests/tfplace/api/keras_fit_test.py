@@ -152,8 +152,9 @@ def test_states_of_a_layer_begin_as_they_were(package):
     same_losses_and_weights(recurrent(), recurrent(), (x[:5], Y[:5]), x, Y)
 
 
-def test_building_a_model_is_no_call_of_it():
-    class Counting(keras.layers.Layer):
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_building_a_model_is_no_call_of_it(package):
+    class Counting(package.layers.Layer):
         def build(self, shape):
             self.calls = self.add_weight(shape=(), initializer="ones", trainable=False)
 
@@ -161,7 +162,7 @@ def test_building_a_model_is_no_call_of_it():
             self.calls.assign(2.0 * self.calls)
             return x * self.calls
 
-    model = keras.Sequential([Counting(), keras.layers.Dense(1)])
+    model = package.Sequential([Counting(), package.layers.Dense(1)])
     model.compile("sgd", "mse")
     step = tfplace.place(model, {"x": X[:5], "y": Y[:5]}, **QUICK)
     assert float(model.layers[0].calls) == 1.0
