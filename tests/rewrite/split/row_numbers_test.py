@@ -37,12 +37,15 @@ def of_gather(x, ids):
     return tf.gradients(gathered, x, grad_ys=[tf.square(gathered)])[0]
 
 
-def by_hand(x, ids, block=ROWS, reads=True):
-    """The same, with so many rows for each entry; without the gather its ids may be any."""
+def by_hand(x, ids, block=ROWS, reads=True, more=0):
+    """The same, with so many rows for each entry; without the gather its ids may be any.
+
+    `more` segments have no rows.
+    """
     starts = tf.constant(np.arange(BATCH, dtype=np.int32)[:, None] * block)
     rows = tf.gather(x, ids, axis=1, batch_dims=1) if reads else x[:, :2]
     flat = tf.reshape(ids + starts, [-1])
-    return tf.math.unsorted_segment_sum(tf.reshape(rows, [-1, 3]), flat, BATCH * block)
+    return tf.math.unsorted_segment_sum(tf.reshape(rows, [-1, 3]), flat, BATCH * block + more)
 
 
 def decided(build):
@@ -71,7 +74,7 @@ def test_each_shard_adds_up_its_own_rows(build):
     assert not any("joined" in node.name for node in step.graph_def.node[:-1])
 
 
-@pytest.mark.parametrize("change", [{"block": ROWS + 1}, {"reads": False}])
+@pytest.mark.parametrize("change", [{"block": ROWS + 1}, {"reads": False}, {"more": 3}])
 def test_row_numbers_that_may_be_of_another_entry_are_not(change):
     answer = decided(lambda x, ids: by_hand(x, ids, **change))[3]
     assert isinstance(answer, StayWhole) or not answer.row_inputs
