@@ -17,7 +17,7 @@ from rewrite.split.list_facts import Element
 from rewrite.split.loops import function_answer, in_a_sum
 from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand
-from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
+from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole, is_open
 from rewrite.split.refused_batch import AskedShape
 from rewrite.split.repeat import repeated_ops
 from rewrite.split.row_numbers import block_of_rows
@@ -268,6 +268,9 @@ def _why_not(view: OpView, answer: Split) -> str:
     for each, state in zip(view.inputs, answer.inputs, strict=True):
         if each.state == WHOLE and not can_be_cut(each.shape, state, view.batch):
             return "a tensor that it needs in parts has no such parts, as far as is known"
+    for shape, state in zip(view.output_shapes, answer.outputs, strict=True):
+        if not is_open(shape) and not can_be_cut(shape, state, view.batch):
+            return "what it makes is more than its parts together"  # segments that have no rows
     return ""
 
 
