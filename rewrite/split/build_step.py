@@ -12,7 +12,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
-from rewrite.split.decide import Decisions, is_in_frames
+from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
@@ -76,9 +76,8 @@ def build_step(
     fetches = [builder.fetch(fetch) for fetch in flat.fetches]
     if builder.shapes.refusal:
         have_effects_wait(
-            builder.writer.graph_def, builder.shapes.refusal, flat.library,
-            lambda node: is_in_frames(flat, node),
-        )  # fmt: skip
+            builder.writer.graph_def, builder.shapes.refusal, flat.library, flat.unit_of_node
+        )
     graph_def, counts = builder.writer.graph_def, builder.tensors.counts
     graph_def.library.CopyFrom(flat.graph_def.library)
     graph_def.library.function.extend(builder.functions.functions)

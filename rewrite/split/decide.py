@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphs.building.frames import depth_in_conditionals
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of, with_index
@@ -29,6 +30,7 @@ from rewrite.split.rules.lists import (
     ROOTS,
 )
 from rewrite.split.rules.segments import SEGMENTS
+from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Listed, Optioned, Place, Sharded, State, can_be_cut
 
@@ -172,6 +174,8 @@ class _Analysis:
         self.elements = ListElements()
         self._causes: dict[str, StayWhole] = {}
         self.bodies = Bodies(flat.graph_def)
+        depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
+        self._may_be_dead = {name for name, inside in depth.items() if inside}
 
     def ops(
         self, facts: Facts, given: Mapping[str, State], scope: str
@@ -199,7 +203,9 @@ class _Analysis:
 
     def _is_never_cut(self, facts: Facts, node: Any, scope: str) -> bool:
         """Whether nothing that a whole op makes is cut again; nothing is in a body."""
-        return bool(scope) or node.name in self._not_cut or is_in_frames(facts.flat, node)
+        if scope or node.name in self._not_cut or node.name in self._may_be_dead:
+            return True
+        return node.name in facts.flat.unit_of_node and not functions_of(node, facts.flat.library)
 
     def _answer(self, facts: Facts, view: OpView, scope: str) -> Answer:
         node = view.node
@@ -230,6 +236,8 @@ class _Analysis:
             return ROOTS[node.op](view, self.elements, f"{scope}{node.name}")
         if all(state == WHOLE for state in view.states):
             return StayWhole()
+        if not scope and node.name in self._may_be_dead:
+            return StayWhole(TENSORFLOW_1)
         if node.name in facts.flat.unit_of_node:
             return function_answer(self, facts, scope, view)
         if node.op in SHAPE_OPS or (scope and node.op in LIST_SHAPE_OPS):
@@ -248,11 +256,6 @@ class _Analysis:
             # A gradient that an optimizer reads is summed for it: no reason to complain.
             return StayWhole("there is no rule for this op type" if view.sharded else "")
         return rule(view)
-
-
-def is_in_frames(flat: FlatGraph, node: Any) -> bool:
-    """Whether an op is part of a loop or conditional of TensorFlow 1, which stays whole."""
-    return node.name in flat.unit_of_node and not functions_of(node, flat.library)
 
 
 def _why_not(view: OpView, answer: Split) -> str:

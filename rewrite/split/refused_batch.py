@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from graphs import op_types
+from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.graph_view import GraphView
 from graphs.names import op_of
@@ -108,21 +110,49 @@ def assertion(
 
 
 def have_effects_wait(
-    graph_def: Any, refusal: str, library: Mapping[str, Any], is_bound: Callable[[Any], bool]
+    graph_def: Any, refusal: str, library: Mapping[str, Any], unit_of_node: Mapping[str, str]
 ) -> None:
     """Gives each op with an effect a control edge from the assertion, unless it waits anyway.
+
+    In the frame of a loop of TensorFlow 1 no op can wait for one outside: all that enters waits.
 
     Args:
       graph_def: a split step, changed.
       refusal: its assertion that the batch has enough entries.
       library: {function: its definition}.
-      is_bound: whether an op can't wait for one of the step: it lies in the frame of a loop.
+      unit_of_node: see FlatGraph.
     """
     view = GraphView(graph_def)
-    settled = view.descendants([refusal]).union(view.ancestors([refusal]))
+    settled = _waiting(graph_def.node, refusal, view.nodes).union(view.ancestors([refusal]))
+    loops: set[str] = set()
     for node in graph_def.node:
-        if node.name not in settled and has_effect(node, library) and not is_bound(node):
+        if node.name in settled or not has_effect(node, library):
+            continue
+        if loop := loop_of(node.name, unit_of_node):
+            loops.add(loop)
+        else:
             node.input.append(f"^{refusal}")
+    for node in graph_def.node if loops else ():
+        if node.op not in op_types.ENTER or node.name in settled:
+            continue
+        sources = {loop_of(op_of(name), unit_of_node) for name in node.input}
+        if (loop := loop_of(node.name, unit_of_node)) in loops and loop not in sources:
+            node.input.append(f"^{refusal}")
+
+
+def _waiting(nodes: Iterable[Any], refusal: str, node_of: Mapping[str, Any]) -> set[str]:
+    """The ops that surely wait for an assertion; a Merge waits for one of its inputs only."""
+    waiting = {refusal}
+    for node in nodes:
+        sources = {op_of(name) for name in node.input}
+        if node.op in op_types.MERGES:
+            begins = {n for n in sources if node_of[n].op not in op_types.NEXT_ITERATION}
+            waits = begins <= waiting
+        else:
+            waits = not sources.isdisjoint(waiting)
+        if waits:
+            waiting.add(node.name)
+    return waiting
 
 
 def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
@@ -131,10 +161,8 @@ def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
         return False
     if not has_no_effect(node, library):
         return True
-    definition = op_definition(node.op, node.name)
-    return any(each.is_ref for each in definition.input_arg) and any(
-        each.is_ref for each in definition.output_arg
-    )
+    # What takes a reference (a variable's, a queue's) changes it, though it may not say so.
+    return any(each.is_ref for each in op_definition(node.op, node.name).input_arg)
 
 
 def _holds_state(node: Any, library: Mapping[str, Any]) -> bool:
