@@ -49,6 +49,8 @@ def asked_of_feeds(
 ) -> dict[str, AskedShape]:
     """{fed tensor: what a run has to feed for it} of those of which the model says less.
 
+    Of a tensor that is fed though an op makes it, the model says nothing.
+
     Args:
       feeds: what the step was decided for.
       declared: {fed op: its shape as the model has it; None for any rank}.
@@ -57,8 +59,10 @@ def asked_of_feeds(
     """
     asked = {}
     for spec in feeds:
-        rest = {*left_open.get(spec.tensor, ())} - {*tried.get(spec.tensor, ())}
-        any_rank = declared.get(op_of(spec.tensor), ()) is None
+        any_rank = declared.get(op_of(spec.tensor)) is None
+        is_made = op_of(spec.tensor) not in declared
+        says_less = range(len(spec.shape or ())) if is_made else left_open.get(spec.tensor, ())
+        rest = {*says_less} - {*tried.get(spec.tensor, ())}
         if rest or any_rank:
             asked[spec.tensor] = AskedShape(spec.shape or (), sorted(rest), any_rank)
     return asked

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.errors import UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
+from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
 from tests.rewrite.split.split_model_test import _emitted
@@ -171,3 +173,47 @@ def test_inputs_that_do_not_follow_the_batch(what, tmp_path):
     limits = ProofLimits(run_seconds=60.0)
     proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
     assert not proof.differing and proof.run == "equal"
+
+
+def saved_by_tensorflow_1(inputs, loss, folder):
+    """The default graph as a SavedModel with one signature."""
+    info = v1.saved_model.build_tensor_info
+    signature = v1.saved_model.build_signature_def(
+        {name: info(tensor) for name, tensor in inputs.items()}, {"loss": info(loss)}, "train"
+    )
+    builder = v1.saved_model.Builder(str(folder))
+    with v1.Session() as session:
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], signature_def_map={"train_step": signature}
+        )
+    builder.save()
+    return str(folder)
+
+
+def test_a_fed_tensor_that_an_op_makes_has_the_shape_that_it_is_split_for(tmp_path):
+    with tf.Graph().as_default():
+        made = tf.identity(v1.placeholder(tf.float32, [BATCH, None], "x"), name="made")
+        loss = tf.reduce_mean(tf.tanh(made) * tf.cast(tf.size(made), tf.float32), name="loss")
+        path = saved_by_tensorflow_1({"made": made}, loss, tmp_path / "given")
+    options = LoadOptions(input_shape={"made": (BATCH, 4)})
+    split, emitted = _emitted(path, tmp_path / "split", 2, options)
+    assert any(isinstance(each, Split) for each in split.decisions.answer_of_op.values())
+    with tf.Graph().as_default(), v1.Session() as session:
+        model = v1.saved_model.load(session, ["serve"], emitted)
+        loss = model.signature_def["train_step"].outputs["loss"].name
+        given = np.random.default_rng(0).normal(size=(BATCH, 4)).astype(np.float32)
+        wanted = np.mean(np.tanh(given) * given.size)
+        np.testing.assert_allclose(session.run(loss, {"made:0": given}), wanted, rtol=1e-5)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="split for the shape"):
+            session.run(loss, {"made:0": given[:, :3]})
+
+
+@pytest.mark.parametrize("fed", [0, 1])
+def test_a_fed_tensor_beside_others_of_its_op_is_no_step_to_split(fed, tmp_path):
+    with tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, [BATCH, 4], "x")
+        halves = tf.split(tf.tanh(x), 2, 1, name="halves")
+        loss = tf.reduce_mean(halves[0] + 2 * halves[1], name="loss")
+        path = saved_by_tensorflow_1({"x": x, "half": halves[fed]}, loss, tmp_path / "given")
+    with pytest.raises(UsageError, match="of an op that makes several outputs"):
+        split_model(load(path), 2)
