@@ -17,7 +17,11 @@ from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
 from rewrite.split.op_view import Split
-from rewrite.split.refused_batch import have_effects_wait, refuse_other_shapes
+from rewrite.split.refused_batch import (
+    have_effects_wait,
+    refuse_other_batches,
+    refuse_other_shapes,
+)
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
@@ -139,6 +143,10 @@ class _Builder:
         if not decisions.is_open:
             return FixedShapes(self.writer, decisions.batch, self.num_shards, refusals)
         feed, axis = next(iter(decisions.axis_of_feed.items()))
+        if feed in decisions.following:
+            refusals += refuse_other_batches(
+                self.writer, decisions.following, (feed, axis), dtype_of, advice, refusals[-1:]
+            )
         self.writer.origin = op_of(feed)
         dtype = self.properties.dtype_of[op_of(feed)][0]
         few = (
@@ -216,7 +224,7 @@ class _Builder:
 
     def _with_known_width(self, node: Any, inputs: list[str]) -> None:
         """Has TensorFlow know as much of input 0 as it wants to."""
-        if wants_known_width(node, self._known):
+        if wants_known_width(node, self._known, self.flat.nodes):
             tensor = tensor_of(data_inputs(node)[0])
             shape, dtype = self.tensors.shape(tensor), self.tensors.dtype(tensor)
             inputs[0] = of_known_width(self.writer, inputs[0], shape, dtype)

@@ -56,6 +56,8 @@ class Decisions:
       elements: {TensorList "op:i": what its elements are}.
       open_axes: {fed tensor: its axes of any size} of such a step.
       asked_of_feed: {fed tensor: what a run has to feed for it, though the model says less}.
+      following: {fed tensor: {axis: its size for `batch` entries}} of what has to grow along with
+        the batch of the first input, other inputs' batches among them.
       unsure_ranks: ops of such a step whose results may have fewer dimensions in another run.
       sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
         as it is added, instead of all at once.
@@ -74,6 +76,7 @@ class Decisions:
     elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     asked_of_feed: Mapping[str, AskedShape] = dataclasses.field(default_factory=dict)
+    following: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     unsure_ranks: Collection[str] = ()
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()

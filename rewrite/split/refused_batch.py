@@ -12,6 +12,7 @@ something else is refused, too.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,8 @@ def asked_of_feeds(
 ) -> dict[str, AskedShape]:
     """{fed tensor: what a run has to feed for it} of those of which the model says less.
 
+    Of a tensor that is fed though an op makes it, the model says nothing.
+
     Args:
       feeds: what the step was decided for.
       declared: {fed op: its shape as the model has it; None for any rank}.
@@ -58,8 +61,10 @@ def asked_of_feeds(
     """
     asked = {}
     for spec in feeds:
-        rest = {*left_open.get(spec.tensor, ())} - {*tried.get(spec.tensor, ())}
-        any_rank = declared.get(op_of(spec.tensor), ()) is None
+        any_rank = declared.get(op_of(spec.tensor)) is None
+        is_made = op_of(spec.tensor) not in declared
+        says_less = range(len(spec.shape or ())) if is_made else left_open.get(spec.tensor, ())
+        rest = {*says_less} - {*tried.get(spec.tensor, ())}
         if rest or any_rank:
             asked[spec.tensor] = AskedShape(spec.shape or (), sorted(rest), any_rank)
     return asked
@@ -80,11 +85,8 @@ def refuse_other_shapes(
         if each.any_rank:
             rank = writer.op("Rank", "split/fed_rank", [tensor], T=dtype)
             sizes[rank] = len(each.shape)
-        one = np.array([1], np.int32)
         for axis in each.axes:
-            at = [shape, *(writer.shared_const(n) for n in (np.array([axis], np.int32), one))]
-            size = writer.op("Slice", "split/fed_size", at, T="int32", Index="int32")
-            sizes[writer.op("Squeeze", "split/fed_size", [size], T="int32")] = each.shape[axis]
+            sizes[_size(writer, shape, axis)] = each.shape[axis]
         wanted = [size if axis in each.axes else None for axis, size in enumerate(each.shape)]
         text = (
             f"input {op_of(tensor)!r} is split for the shape "
@@ -95,6 +97,71 @@ def refuse_other_shapes(
             is_same = writer.op("Equal", "split/as_asked", same, T="int32")
             found.append(assertion(writer, is_same, text, shape, found[-1:]))
     return found
+
+
+def refuse_other_batches(
+    writer: NodeWriter,
+    following: Mapping[str, Mapping[int, int]],
+    batch: tuple[str, int],
+    dtype_of: Callable[[str], str],
+    advice: str,
+    after: Sequence[str] = (),
+) -> list[str]:
+    """Adds the assertions that inputs hold as much as the batch has; returns their names.
+
+    Args:
+      writer: takes the ops.
+      following: see Decisions.
+      batch: the first input, and which of its axes is the batch.
+      dtype_of: of a tensor.
+      advice: what to do with what is refused.
+      after: an assertion that comes before.
+    """
+    if sum(map(len, following.values())) < 2:
+        return []
+    found, (first, its_axis) = list(after), batch
+    entries, of_batch = "", following[first][its_axis]
+    for tensor, sizes in following.items():
+        writer.origin, shape = op_of(tensor), ""
+        for axis, size in sizes.items():
+            shape = shape or writer.op(
+                "Shape", "split/fed_shape", [tensor], T=dtype_of(tensor), out_type="int32"
+            )
+            own = _size(writer, shape, axis)
+            if (tensor, axis) == batch:
+                entries = own
+                continue
+            common = math.gcd(size, of_batch)
+            same = [
+                _times(writer, own, of_batch // common),
+                _times(writer, entries, size // common),
+            ]
+            text = (
+                f"input {op_of(tensor)!r} is split along with {op_of(first)!r} and has to have "
+                f"{_ratio(size // common, of_batch // common)} entries in dimension {axis}: "
+                f"{advice}; shape:"
+            )
+            is_same = writer.op("Equal", "split/as_batch", same, T="int32")
+            found.append(assertion(writer, is_same, text, shape, found[-1:]))
+    return found[len(after) :]
+
+
+def _ratio(times: int, by: int) -> str:
+    return "as many" if times == by else f"{times}/{by} times as many"
+
+
+def _times(writer: NodeWriter, size: str, number: int) -> str:
+    if number == 1:
+        return size
+    factor = writer.shared_const(np.array(number, np.int32))
+    return writer.op("Mul", "split/fed_times", [size, factor], T="int32")
+
+
+def _size(writer: NodeWriter, shape: str, axis: int) -> str:
+    """A scalar: one entry of a shape."""
+    at = [shape, *(writer.shared_const(np.array([n], np.int32)) for n in (axis, 1))]
+    size = writer.op("Slice", "split/fed_size", at, T="int32", Index="int32")
+    return writer.op("Squeeze", "split/fed_size", [size], T="int32")
 
 
 def assertion(
