@@ -1,8 +1,12 @@
-"""Finds the loops of TensorFlow 1: the nodes between Enter and Exit of a frame belong together."""
+"""Finds the loops and the conditionals of TensorFlow 1 in the flat graph of a run.
+
+The nodes between Enter and Exit of a frame are a loop; those between Switch and Merge are a
+conditional.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -63,3 +67,26 @@ def _merged_nested(
         for node in nodes
         if node.name in unit_of_node
     }
+
+
+def depth_in_conditionals(nodes: Sequence[Any], unit_of_node: Mapping[str, str]) -> dict[str, int]:
+    """{node: in how many conditionals of Switch and Merge it stands}, so that it may be dead.
+
+    Args:
+      nodes: in a topological order.
+      unit_of_node: those of loops, whose own Switch and Merge don't count.
+    """
+    depth: dict[str, int] = {}
+    for node in nodes:
+        inside = max((depth.get(op_of(name), 0) for name in node.input), default=0)
+        if node.name not in unit_of_node:
+            inside += node.op in op_types.SWITCHES
+            inside -= node.op in op_types.MERGES and inside > 0
+        depth[node.name] = inside
+    return depth
+
+
+def loop_of(name: str, unit_of_node: Mapping[str, str]) -> str:
+    """The unit of the loop of TensorFlow 1 that a node is in; empty for all others."""
+    unit = unit_of_node.get(name, name)
+    return "" if unit == name else unit

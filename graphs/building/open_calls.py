@@ -6,7 +6,7 @@ Outputs of calls keep the calls' names here, and nothing is pruned; flatten.py d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
@@ -17,7 +17,7 @@ from graphs.building.conditionals import (
     has_nothing_to_place,
     why_not_lowered,
 )
-from graphs.building.op_outputs import output_offsets
+from graphs.building.op_outputs import op_definition, output_offsets
 from graphs.building.open_conditionals import open_conditional
 from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode, no_op, paths_of
 from graphs.errors import ModelError
@@ -33,6 +33,8 @@ UNIT_OPS = {
     "XlaLaunch": "compiled by XLA",
 }
 MAX_CALL_DEPTH = 200
+_READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
+"""Ops that TensorFlow calls stateful, and that change nothing."""
 
 
 class CallOpener:
@@ -125,11 +127,31 @@ class CallOpener:
                 no_op(gate), [], list(call.controls), NOT_OF_THE_MODEL, call.device, body.share
             )
         outputs, effects = self.open_body(path, call, callee, call.inputs, body)
+        if call.node.op == callee:
+            effects = list(dict.fromkeys([*effects, *self._unasked_effects(path, callee)]))
         for index, tensor in enumerate(outputs):
             self.alias[f"{name}:{index}"] = tensor
         self.call_outputs[name] = outputs
         self.side_effects[name] = effects
         self.conditional_of[name] = body.conditional
+
+    def _unasked_effects(self, path: str, function: str) -> Iterator[str]:
+        """The ops of a body that a call by the function's own name runs, though nothing reads them.
+
+        Such functions of TensorFlow 1 don't list what they run besides, as those of TensorFlow 2 do
+        (tried with TensorFlow 2.21: PartitionedCall runs only what is listed).
+        """
+        for node in self.library[function].node_def:
+            name = f"{path}/{node.name}"
+            if name in self.call_outputs:
+                yield from [name] if self.side_effects.get(name) else []
+            elif node.op not in _READS and self._signature(node).is_stateful:
+                yield name
+
+    def _signature(self, node: Any) -> Any:
+        if node.op in self.library:
+            return self.library[node.op].signature
+        return op_definition(node.op, node.name)
 
     def _suffix(self, call: str, callee: str, body: Body) -> str:
         """What a call's path ends with, so that its ops take no name of an op beside the call."""

@@ -12,12 +12,16 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
-from rewrite.split.decide import Decisions, is_in_frames
+from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
 from rewrite.split.op_view import Split
-from rewrite.split.refused_batch import have_effects_wait, refuse_other_shapes
+from rewrite.split.refused_batch import (
+    have_effects_wait,
+    refuse_other_batches,
+    refuse_other_shapes,
+)
 from rewrite.split.shard_functions import ShardFunctions
 from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
@@ -76,9 +80,8 @@ def build_step(
     fetches = [builder.fetch(fetch) for fetch in flat.fetches]
     if builder.shapes.refusal:
         have_effects_wait(
-            builder.writer.graph_def, builder.shapes.refusal, flat.library,
-            lambda node: is_in_frames(flat, node),
-        )  # fmt: skip
+            builder.writer.graph_def, builder.shapes.refusal, flat.library, flat.unit_of_node
+        )
     graph_def, counts = builder.writer.graph_def, builder.tensors.counts
     graph_def.library.CopyFrom(flat.graph_def.library)
     graph_def.library.function.extend(builder.functions.functions)
@@ -140,6 +143,10 @@ class _Builder:
         if not decisions.is_open:
             return FixedShapes(self.writer, decisions.batch, self.num_shards, refusals)
         feed, axis = next(iter(decisions.axis_of_feed.items()))
+        if feed in decisions.following:
+            refusals += refuse_other_batches(
+                self.writer, decisions.following, (feed, axis), dtype_of, advice, refusals[-1:]
+            )
         self.writer.origin = op_of(feed)
         dtype = self.properties.dtype_of[op_of(feed)][0]
         few = (
@@ -217,7 +224,7 @@ class _Builder:
 
     def _with_known_width(self, node: Any, inputs: list[str]) -> None:
         """Has TensorFlow know as much of input 0 as it wants to."""
-        if wants_known_width(node, self._known):
+        if wants_known_width(node, self._known, self.flat.nodes):
             tensor = tensor_of(data_inputs(node)[0])
             shape, dtype = self.tensors.shape(tensor), self.tensors.dtype(tensor)
             inputs[0] = of_known_width(self.writer, inputs[0], shape, dtype)

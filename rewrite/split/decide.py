@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphs.building.frames import depth_in_conditionals
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of, with_index
@@ -17,7 +18,7 @@ from rewrite.split.list_facts import Element
 from rewrite.split.loops import function_answer, in_a_sum
 from rewrite.split.misread_parts import MISREAD, would_be_misread
 from rewrite.split.on_demand import parts_on_demand
-from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole
+from rewrite.split.op_view import Answer, InputView, OpView, Split, StayWhole, is_open
 from rewrite.split.refused_batch import AskedShape
 from rewrite.split.repeat import repeated_ops
 from rewrite.split.row_numbers import block_of_rows
@@ -29,6 +30,7 @@ from rewrite.split.rules.lists import (
     ROOTS,
 )
 from rewrite.split.rules.segments import SEGMENTS
+from rewrite.split.rules.special import TENSORFLOW_1
 from rewrite.split.rules.table import RULES, Rule
 from rewrite.split.states import WHOLE, Listed, Optioned, Place, Sharded, State, can_be_cut
 
@@ -54,6 +56,8 @@ class Decisions:
       elements: {TensorList "op:i": what its elements are}.
       open_axes: {fed tensor: its axes of any size} of such a step.
       asked_of_feed: {fed tensor: what a run has to feed for it, though the model says less}.
+      following: {fed tensor: {axis: its size for `batch` entries}} of what has to grow along with
+        the batch of the first input, other inputs' batches among them.
       unsure_ranks: ops of such a step whose results may have fewer dimensions in another run.
       sums_in_turn: whether the terms of large sums are added one after another, each freed as soon
         as it is added, instead of all at once.
@@ -72,6 +76,7 @@ class Decisions:
     elements: Mapping[str, Element] = dataclasses.field(default_factory=dict)
     open_axes: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
     asked_of_feed: Mapping[str, AskedShape] = dataclasses.field(default_factory=dict)
+    following: Mapping[str, Mapping[int, int]] = dataclasses.field(default_factory=dict)
     unsure_ranks: Collection[str] = ()
     sums_in_turn: bool = False
     place_of_shard: Sequence[Place] = ()
@@ -172,6 +177,8 @@ class _Analysis:
         self.elements = ListElements()
         self._causes: dict[str, StayWhole] = {}
         self.bodies = Bodies(flat.graph_def)
+        depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
+        self._may_be_dead = {name for name, inside in depth.items() if inside}
 
     def ops(
         self, facts: Facts, given: Mapping[str, State], scope: str
@@ -199,7 +206,9 @@ class _Analysis:
 
     def _is_never_cut(self, facts: Facts, node: Any, scope: str) -> bool:
         """Whether nothing that a whole op makes is cut again; nothing is in a body."""
-        return bool(scope) or node.name in self._not_cut or is_in_frames(facts.flat, node)
+        if scope or node.name in self._not_cut or node.name in self._may_be_dead:
+            return True
+        return node.name in facts.flat.unit_of_node and not functions_of(node, facts.flat.library)
 
     def _answer(self, facts: Facts, view: OpView, scope: str) -> Answer:
         node = view.node
@@ -230,6 +239,8 @@ class _Analysis:
             return ROOTS[node.op](view, self.elements, f"{scope}{node.name}")
         if all(state == WHOLE for state in view.states):
             return StayWhole()
+        if not scope and node.name in self._may_be_dead:
+            return StayWhole(TENSORFLOW_1)
         if node.name in facts.flat.unit_of_node:
             return function_answer(self, facts, scope, view)
         if node.op in SHAPE_OPS or (scope and node.op in LIST_SHAPE_OPS):
@@ -250,11 +261,6 @@ class _Analysis:
         return rule(view)
 
 
-def is_in_frames(flat: FlatGraph, node: Any) -> bool:
-    """Whether an op is part of a loop or conditional of TensorFlow 1, which stays whole."""
-    return node.name in flat.unit_of_node and not functions_of(node, flat.library)
-
-
 def _why_not(view: OpView, answer: Split) -> str:
     """Why an op can't be given what it needs to be split; empty where it can."""
     for position, entries in answer.shape_inputs.items():
@@ -268,6 +274,9 @@ def _why_not(view: OpView, answer: Split) -> str:
     for each, state in zip(view.inputs, answer.inputs, strict=True):
         if each.state == WHOLE and not can_be_cut(each.shape, state, view.batch):
             return "a tensor that it needs in parts has no such parts, as far as is known"
+    for shape, state in zip(view.output_shapes, answer.outputs, strict=True):
+        if not is_open(shape) and not can_be_cut(shape, state, view.batch):
+            return "what it makes is more than its parts together"  # segments that have no rows
     return ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties, infer_known
@@ -14,9 +14,17 @@ from graphs.names import data_inputs, op_of, tensor_of
 from graphs.source_model import TensorSpec
 from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
-from rewrite.split.larger_step import at_far_size, larger_step, of_another_size
+from rewrite.split.larger_step import (
+    at_far_size,
+    at_other_lengths,
+    following,
+    has_parts,
+    larger_step,
+    of_another_size,
+)
 from rewrite.split.op_view import Split
 from rewrite.split.row_numbers import is_counted
+from rewrite.split.split_body import SplitBody
 from rewrite.split.states import Sharded, State
 from rewrite.split.unsure_ranks import UNSURE_RANK, forgetting_ranks, ops_of_unsure_rank
 
@@ -40,7 +48,8 @@ def decide_open(
     A number in the graph that only happens to be the batch's size is told apart by this, and so
     is a shape that happens to look like another one. What was found is held against the shapes at
     a much larger size, where a number that is bounded (the first hundred rows) or a remainder is
-    no longer the batch's.
+    no longer the batch's, and at few and many of what else is open: of a window of six steps or
+    seven, the first four are as many.
 
     Args:
       flat, properties, batch, axis_of_feed, kept_whole, left_whole: as for `decide`, at one batch
@@ -61,7 +70,9 @@ def decide_open(
         assert larger is not None  # it ran when more was known
     other_flat, other_properties = larger
     kept_whole, not_cut = {**(kept_whole or {}), **dict.fromkeys(unsure, UNSURE_RANK)}, set[str]()
+    along = following(flat, other_flat, axis_of_feed)
     far = at_far_size(flat, batch, axis_of_feed, open_axes) if more else None
+    lengths = at_other_lengths(flat, _without(open_axes, along))
     decided = functools.partial(
         decide, axis_of_feed=axis_of_feed, kept_whole=kept_whole, left_whole=left_whole
     )
@@ -84,10 +95,55 @@ def decide_open(
             if node.name not in kept_whole and (why := _difference(flat.nodes, node, first, second))
         }
         if not differing:
-            return dataclasses.replace(
-                first, is_open=True, open_axes=dict(open_axes), unsure_ranks=unsure
-            )
+            for step, tensors in lengths:
+                at = decided(step, tensors, batch, not_cut=not_cut)
+                not_the_batch |= of_another_size(flat, first, (batch, at.properties))
+                not_the_batch |= _cut_though_open_elsewhere(flat, first, at)
+                differing.update(_of_other_length(flat, first, at))
+            not_cut |= not_the_batch
+            differing.update(_split_among(not_the_batch, first))
+            if not differing and not not_the_batch:
+                return dataclasses.replace(
+                    first,
+                    is_open=True,
+                    open_axes=dict(open_axes),
+                    unsure_ranks=unsure,
+                    following=along,
+                )
         kept_whole.update(differing)
+
+
+def _of_other_length(flat: FlatGraph, first: Decisions, at: Decisions) -> dict[str, str]:
+    """{split op: why it can't be} of those that would not be as they are with that much else."""
+    found = {}
+    inside = _with_factors(first)
+    for node in flat.graph_def.node:
+        one = first.answer_of_op[node.name]
+        if not isinstance(one, Split):
+            continue
+        states = [*_states(node, one)]
+        if any(_is_open_elsewhere(*each, first.properties, at.properties) for each in states):
+            found[node.name] = OTHER_DIMENSION
+        elif (node.name in inside and at.answer_of_op[node.name] != one) or not all(
+            has_parts(at.properties.shape(tensor), state, first.batch) for tensor, state in states
+        ):
+            found[node.name] = DIFFERS
+    return found
+
+
+def _states(node: Any, answer: Split) -> Iterator[tuple[str, State]]:
+    """The tensors that an op reads and makes, and how its copies do."""
+    yield from zip(map(tensor_of, data_inputs(node)), answer.inputs, strict=True)
+    yield from ((f"{node.name}:{i}", state) for i, state in enumerate(answer.outputs))
+
+
+def _without(
+    open_axes: Mapping[str, Sequence[int]], along: Mapping[str, Collection[int]]
+) -> dict[str, list[int]]:
+    return {
+        feed: [axis for axis in axes if axis not in along.get(feed, ())]
+        for feed, axes in open_axes.items()
+    }
 
 
 def _other_size(
@@ -162,6 +218,23 @@ def _cut_though_open_elsewhere(flat: FlatGraph, first: Decisions, second: Decisi
     }
 
 
+def _with_factors(decisions: Decisions) -> set[str]:
+    """Ops that run functions in which the batch is a factor of a dimension."""
+    return {
+        name
+        for name, answer in decisions.answer_of_op.items()
+        if isinstance(answer, Split) and any(map(_has_factors, answer.bodies.values()))
+    }
+
+
+def _has_factors(body: SplitBody) -> bool:
+    inner = [each for answer in body.answers.values() if isinstance(answer, Split)
+             for each in answer.bodies.values()]  # fmt: skip
+    return any(map(_has_factors, inner)) or any(
+        isinstance(state, Sharded) and state.size(1) != 1 for state in body.states.values()
+    )
+
+
 def _split_among(names: Collection[str], decisions: Decisions) -> dict[str, str]:
     """{op: why it must not be} of those that are split."""
     answers = decisions.answer_of_op
@@ -186,8 +259,7 @@ def _difference(nodes: Mapping[str, Any], node: Any, first: Decisions, second: D
                 size = None if value is None else int(value.reshape(-1)[entry])
                 if size not in (-1, state.size(at.batch)):
                     return DIFFERS
-    tensors = [*map(tensor_of, data), *(f"{node.name}:{i}" for i in range(len(one.outputs)))]
-    for tensor, each in zip(tensors, (*one.inputs, *one.outputs), strict=True):
+    for tensor, each in _states(node, one):
         if _is_open_elsewhere(tensor, each, first.properties, second.properties):
             return OTHER_DIMENSION
     return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,10 +15,13 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from graphs.source_model import TensorSpec
 from rewrite.split.decide import Decisions
-from rewrite.split.states import Sharded
+from rewrite.split.op_view import Shape
+from rewrite.split.states import Sharded, State
 
 _MORE_ELEMENTS = 1
 _FAR, _FAR_REMAINDER = 32, 5
+_FEW = (1, 2, 3, 4, 6, 8, 12, 16)
+_MANY = (2**14, 2**12, 2**10, 2**8, 2**6)
 
 
 def larger_step(
@@ -46,9 +50,18 @@ def larger_step(
         if feeds in tried:
             continue
         tried.append(feeds)
-        larger = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
-        with contextlib.suppress(ModelError):
-            return larger, infer_known(larger)
+        if (larger := _inferred(flat, feeds)) is not None:
+            return larger
+    return None
+
+
+def _inferred(
+    flat: FlatGraph, feeds: Sequence[TensorSpec]
+) -> tuple[FlatGraph, TensorProperties] | None:
+    """The step that is fed so, and its tensors; None where it does not run so."""
+    other = dataclasses.replace(flat, feeds=feeds, graph_def=_with_shapes(flat, feeds))
+    with contextlib.suppress(ModelError):
+        return other, infer_known(other)
     return None
 
 
@@ -86,6 +99,32 @@ def _with_shapes(flat: FlatGraph, feeds: Sequence[TensorSpec]) -> Any:
     return write_shapes(flat.graph_def, feeds)
 
 
+def following(
+    flat: FlatGraph, larger: FlatGraph, axis_of_feed: Mapping[str, int]
+) -> dict[str, dict[int, int]]:
+    """See Decisions: the batch's axes, and those that grew as it did where nothing else ran.
+
+    Args:
+      flat, larger: the step, and the larger one that was found.
+      axis_of_feed: {fed tensor: which axis is its batch}.
+    """
+    sizes = {
+        (spec.tensor, axis): (size, (other.shape or ())[axis])
+        for spec, other in zip(flat.feeds, larger.feeds, strict=True)
+        for axis, size in enumerate(spec.shape or ())
+        if size != (other.shape or ())[axis]
+    }
+    places = [each for each in axis_of_feed.items() if each in sizes]
+    grown = {place: both for place, both in sizes.items() if place not in places}
+    if places and any(more != size + _MORE_ELEMENTS for size, more in grown.values()):
+        batch, larger_batch = sizes[places[0]]
+        places += [p for p, (size, more) in grown.items() if size * larger_batch == more * batch]
+    found: dict[str, dict[int, int]] = {}
+    for feed, axis in places:
+        found.setdefault(feed, {})[axis] = sizes[feed, axis][0]
+    return found
+
+
 def at_far_size(
     flat: FlatGraph,
     batch: int,
@@ -98,6 +137,65 @@ def at_far_size(
         if larger is not None:
             return far, larger[1]
     return None
+
+
+def at_other_lengths(
+    flat: FlatGraph, axes: Mapping[str, Sequence[int]]
+) -> list[tuple[FlatGraph, TensorProperties]]:
+    """The step with as little as can be, and with very much, of what is open beside the batch.
+
+    A window of at most four steps is as long in one of six as in one of seven, and so is half of
+    both. Each axis has a size of its own, if the step runs so: else it has that of all others that
+    were as long.
+
+    Args:
+      flat: the step.
+      axes: {fed tensor: its axes of any size} without the batch's, and what follows the batch.
+
+    Returns:
+      The step and its tensors, less and more, as far as it runs so.
+    """
+    own = {(s.tensor, a): (s.shape or ())[a] for s in flat.feeds for a in axes.get(s.tensor, ())}
+    found = []
+    for sizes in (_fewer, _more):
+        taken, last = dict(own), None
+        for number, (place, size) in enumerate(own.items()):
+            alike = [each for each in own if own[each] == taken[each] == size]
+            for moved, other in itertools.product(([place], alike), sizes(size, number)):
+                if taken[place] != size:
+                    break
+                tried = {**taken, **dict.fromkeys(moved, other)}
+                if (step := _of_lengths(flat, tried)) is not None:
+                    taken, last = tried, step
+        found += [] if last is None else [last]
+    return found
+
+
+def _fewer(size: int, number: int) -> list[int]:
+    del number
+    return [few for few in _FEW if few < size]
+
+
+def _more(size: int, number: int) -> list[int]:
+    return [many + 2 * number + 1 for many in _MANY if many > size] + [2 * size + number]
+
+
+def _of_lengths(
+    flat: FlatGraph, lengths: Mapping[tuple[str, int], int]
+) -> tuple[FlatGraph, TensorProperties] | None:
+    feeds = []
+    for spec in flat.feeds:
+        shape = tuple(lengths.get((spec.tensor, a), n) for a, n in enumerate(spec.shape or ()))
+        feeds.append(dataclasses.replace(spec, shape=shape))
+    return _inferred(flat, feeds)
+
+
+def has_parts(shape: Shape, state: State, batch: int) -> bool:
+    """Whether a tensor has the parts that a state says; where only the run knows, if it may."""
+    if not isinstance(state, Sharded) or shape is None or len(shape) <= state.axis:
+        return True
+    size = shape[state.axis]
+    return size == state.size(batch) or (size == -1 and state.size(1) == 1)
 
 
 def of_another_size(
@@ -113,9 +211,7 @@ def of_another_size(
         tensors = {tensor_of(name) for name in data_inputs(node)}
         for index, shape in enumerate(properties.shape_of[node.name]):
             state = decisions.state_of_tensor.get(f"{node.name}:{index}")
-            if not isinstance(state, Sharded) or shape is None or len(shape) <= state.axis:
-                continue
-            if shape[state.axis] not in (-1, state.size(batch)):
+            if state is not None and not has_parts(shape, state, batch):
                 wrong.add(f"{node.name}:{index}")
                 found |= set() if wrong & tensors else {node.name}
     return found

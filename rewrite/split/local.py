@@ -26,6 +26,8 @@ def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> s
         if not has_no_effect(node, library):
             return f"its body has side effects or draws random numbers ({node.op})"
         if isinstance(answer, Split):
+            if answer.row_inputs:  # which the main graph's copies get with their numbers moved
+                return f"it names rows by where in the batch they begin ({node.op})"
             needs = zip(answer.inputs, states, strict=True)
             if not all(is_reachable(have, need) for need, have in needs):
                 return f"an iteration would need parts of other shards ({node.op})"

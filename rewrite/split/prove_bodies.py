@@ -111,31 +111,27 @@ class BodyProver:
 def _require_boundary(node: Any, answer: Split, key: str, split: SplitBody) -> None:
     """What a function is given is what the op is given, and what it returns what the op returns."""
     first = 1 if node.op in op_types.CONDITIONALS else 0
-    given = [
-        state if _is_of_branch(node, key, split, position + first, state) else own
-        for position, (own, state) in enumerate(
-            zip(
-                (split.states[tensor] for tensor in split.body.arguments),
-                answer.inputs[first:],
-                strict=True,
-            )
-        )
-    ]
+    tensors = [tensor_of(name) for name in data_inputs(node)[first:]]
+    own = [split.states[argument] for argument in split.body.arguments]
+    given = answer.inputs[first:]
+    is_right = len(tensors) == len(own) == len(given) and all(
+        state == needed or _is_of_branch(node, key, split, tensor, needed, state)
+        for tensor, needed, state in zip(tensors, given, own, strict=True)
+    )
     results = [WHOLE] if key == "cond" else list(answer.outputs)
     is_loop = node.op in op_types.LOOPS
-    is_right = list(answer.inputs[first:]) == given and list(split.results) == results
+    is_right = is_right and list(split.results) == results
     if not is_right or (is_loop and tuple(answer.inputs) != tuple(answer.outputs)):
         raise RewriteError(f"reading {node.name!r}: what was decided of its functions disagrees")
 
 
-def _is_of_branch(node: Any, key: str, split: SplitBody, position: int, have: State) -> bool:
+def _is_of_branch(
+    node: Any, key: str, split: SplitBody, tensor: str, needed: State, own: State
+) -> bool:
     """Whether a branch may know more of an Optional: by which branch of another one made it."""
-    if not isinstance(have, Optioned) or have.held is not None or split.outer is None:
+    if not isinstance(needed, Optioned) or needed.held is not None or split.outer is None:
         return False
-    first = 1 if node.op in op_types.CONDITIONALS else 0
-    tensor = tensor_of(data_inputs(node)[position])
     made = taken_with(split.outer, node, key, tensor)
-    own = split.states[split.body.arguments[position - first]]
     return made is not None and made[0].states[made[1]] == own
 
 
@@ -156,6 +152,8 @@ class _BodyChecks:
                 self.reads(node.name, new, old, WHOLE)
             return
         require_same_op(here, wanted_of(node, answer))
+        if answer.row_inputs:
+            raise self._wrong(node.name, here.input[1], "row numbers of its shard")
         mine = data_inputs(here)
         for position, old in enumerate(data_inputs(node)):
             entries = answer.shape_inputs.get(position)
@@ -172,9 +170,7 @@ class _BodyChecks:
     def reads(self, reader: str, new: str, old: str, state: State) -> None:
         """Raises RewriteError unless an input is the tensor that it was, or the shard's part."""
         tensor = tensor_of(old)
-        have = self._split.states[tensor]
-        if isinstance(state, Optioned) and state.held is None:
-            state = have
+        have, state = self._split.states[tensor], self._split.read_as(tensor, state)
         found = self._reading.value(new)
         wanted = Meaning(tensor, state, frozenset({self._shard}))
         if state == WHOLE:

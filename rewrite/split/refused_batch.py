@@ -12,11 +12,14 @@ something else is refused, too.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from graphs import op_types
+from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.graph_view import GraphView
 from graphs.names import op_of
@@ -48,6 +51,8 @@ def asked_of_feeds(
 ) -> dict[str, AskedShape]:
     """{fed tensor: what a run has to feed for it} of those of which the model says less.
 
+    Of a tensor that is fed though an op makes it, the model says nothing.
+
     Args:
       feeds: what the step was decided for.
       declared: {fed op: its shape as the model has it; None for any rank}.
@@ -56,8 +61,10 @@ def asked_of_feeds(
     """
     asked = {}
     for spec in feeds:
-        rest = {*left_open.get(spec.tensor, ())} - {*tried.get(spec.tensor, ())}
-        any_rank = declared.get(op_of(spec.tensor), ()) is None
+        any_rank = declared.get(op_of(spec.tensor)) is None
+        is_made = op_of(spec.tensor) not in declared
+        says_less = range(len(spec.shape or ())) if is_made else left_open.get(spec.tensor, ())
+        rest = {*says_less} - {*tried.get(spec.tensor, ())}
         if rest or any_rank:
             asked[spec.tensor] = AskedShape(spec.shape or (), sorted(rest), any_rank)
     return asked
@@ -78,11 +85,8 @@ def refuse_other_shapes(
         if each.any_rank:
             rank = writer.op("Rank", "split/fed_rank", [tensor], T=dtype)
             sizes[rank] = len(each.shape)
-        one = np.array([1], np.int32)
         for axis in each.axes:
-            at = [shape, *(writer.shared_const(n) for n in (np.array([axis], np.int32), one))]
-            size = writer.op("Slice", "split/fed_size", at, T="int32", Index="int32")
-            sizes[writer.op("Squeeze", "split/fed_size", [size], T="int32")] = each.shape[axis]
+            sizes[_size(writer, shape, axis)] = each.shape[axis]
         wanted = [size if axis in each.axes else None for axis, size in enumerate(each.shape)]
         text = (
             f"input {op_of(tensor)!r} is split for the shape "
@@ -93,6 +97,71 @@ def refuse_other_shapes(
             is_same = writer.op("Equal", "split/as_asked", same, T="int32")
             found.append(assertion(writer, is_same, text, shape, found[-1:]))
     return found
+
+
+def refuse_other_batches(
+    writer: NodeWriter,
+    following: Mapping[str, Mapping[int, int]],
+    batch: tuple[str, int],
+    dtype_of: Callable[[str], str],
+    advice: str,
+    after: Sequence[str] = (),
+) -> list[str]:
+    """Adds the assertions that inputs hold as much as the batch has; returns their names.
+
+    Args:
+      writer: takes the ops.
+      following: see Decisions.
+      batch: the first input, and which of its axes is the batch.
+      dtype_of: of a tensor.
+      advice: what to do with what is refused.
+      after: an assertion that comes before.
+    """
+    if sum(map(len, following.values())) < 2:
+        return []
+    found, (first, its_axis) = list(after), batch
+    entries, of_batch = "", following[first][its_axis]
+    for tensor, sizes in following.items():
+        writer.origin, shape = op_of(tensor), ""
+        for axis, size in sizes.items():
+            shape = shape or writer.op(
+                "Shape", "split/fed_shape", [tensor], T=dtype_of(tensor), out_type="int32"
+            )
+            own = _size(writer, shape, axis)
+            if (tensor, axis) == batch:
+                entries = own
+                continue
+            common = math.gcd(size, of_batch)
+            same = [
+                _times(writer, own, of_batch // common),
+                _times(writer, entries, size // common),
+            ]
+            text = (
+                f"input {op_of(tensor)!r} is split along with {op_of(first)!r} and has to have "
+                f"{_ratio(size // common, of_batch // common)} entries in dimension {axis}: "
+                f"{advice}; shape:"
+            )
+            is_same = writer.op("Equal", "split/as_batch", same, T="int32")
+            found.append(assertion(writer, is_same, text, shape, found[-1:]))
+    return found[len(after) :]
+
+
+def _ratio(times: int, by: int) -> str:
+    return "as many" if times == by else f"{times}/{by} times as many"
+
+
+def _times(writer: NodeWriter, size: str, number: int) -> str:
+    if number == 1:
+        return size
+    factor = writer.shared_const(np.array(number, np.int32))
+    return writer.op("Mul", "split/fed_times", [size, factor], T="int32")
+
+
+def _size(writer: NodeWriter, shape: str, axis: int) -> str:
+    """A scalar: one entry of a shape."""
+    at = [shape, *(writer.shared_const(np.array([n], np.int32)) for n in (axis, 1))]
+    size = writer.op("Slice", "split/fed_size", at, T="int32", Index="int32")
+    return writer.op("Squeeze", "split/fed_size", [size], T="int32")
 
 
 def assertion(
@@ -108,21 +177,49 @@ def assertion(
 
 
 def have_effects_wait(
-    graph_def: Any, refusal: str, library: Mapping[str, Any], is_bound: Callable[[Any], bool]
+    graph_def: Any, refusal: str, library: Mapping[str, Any], unit_of_node: Mapping[str, str]
 ) -> None:
     """Gives each op with an effect a control edge from the assertion, unless it waits anyway.
+
+    In the frame of a loop of TensorFlow 1 no op can wait for one outside: all that enters waits.
 
     Args:
       graph_def: a split step, changed.
       refusal: its assertion that the batch has enough entries.
       library: {function: its definition}.
-      is_bound: whether an op can't wait for one of the step: it lies in the frame of a loop.
+      unit_of_node: see FlatGraph.
     """
     view = GraphView(graph_def)
-    settled = view.descendants([refusal]).union(view.ancestors([refusal]))
+    settled = _waiting(graph_def.node, refusal, view.nodes).union(view.ancestors([refusal]))
+    loops: set[str] = set()
     for node in graph_def.node:
-        if node.name not in settled and has_effect(node, library) and not is_bound(node):
+        if node.name in settled or not has_effect(node, library):
+            continue
+        if loop := loop_of(node.name, unit_of_node):
+            loops.add(loop)
+        else:
             node.input.append(f"^{refusal}")
+    for node in graph_def.node if loops else ():
+        if node.op not in op_types.ENTER or node.name in settled:
+            continue
+        sources = {loop_of(op_of(name), unit_of_node) for name in node.input}
+        if (loop := loop_of(node.name, unit_of_node)) in loops and loop not in sources:
+            node.input.append(f"^{refusal}")
+
+
+def _waiting(nodes: Iterable[Any], refusal: str, node_of: Mapping[str, Any]) -> set[str]:
+    """The ops that surely wait for an assertion; a Merge waits for one of its inputs only."""
+    waiting = {refusal}
+    for node in nodes:
+        sources = {op_of(name) for name in node.input}
+        if node.op in op_types.MERGES:
+            begins = {n for n in sources if node_of[n].op not in op_types.NEXT_ITERATION}
+            waits = begins <= waiting
+        else:
+            waits = not sources.isdisjoint(waiting)
+        if waits:
+            waiting.add(node.name)
+    return waiting
 
 
 def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
@@ -131,10 +228,8 @@ def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
         return False
     if not has_no_effect(node, library):
         return True
-    definition = op_definition(node.op, node.name)
-    return any(each.is_ref for each in definition.input_arg) and any(
-        each.is_ref for each in definition.output_arg
-    )
+    # What takes a reference (a variable's, a queue's) changes it, though it may not say so.
+    return any(each.is_ref for each in op_definition(node.op, node.name).input_arg)
 
 
 def _holds_state(node: Any, library: Mapping[str, Any]) -> bool:

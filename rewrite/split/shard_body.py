@@ -16,7 +16,7 @@ from rewrite.split.op_view import Split
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
 from rewrite.split.shard_shapes import WholeTensor
 from rewrite.split.split_body import SplitBody
-from rewrite.split.states import WHOLE, Listed, Optioned, Partial, Sharded, State
+from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
 
 
 class Adapting(Protocol):
@@ -149,9 +149,7 @@ class ShardBody:
 
     def _part(self, tensor: str, state: State) -> str:
         """The shard's own part of a tensor."""
-        have = self.split.states[tensor]
-        if isinstance(state, Optioned) and state.held is None:
-            state = have
+        have, state = self.split.states[tensor], self.split.read_as(tensor, state)
         if (tensor, state) not in self._made:
             if have != WHOLE:
                 raise RewriteError(f"splitting a loop: {tensor!r} is {have}, wanted {state}")

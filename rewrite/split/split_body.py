@@ -45,6 +45,14 @@ class SplitBody:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def read_as(self, tensor: str, need: State) -> State:
+        """The state in which a reader that needs this one gets a tensor.
+
+        Whoever takes an Optional of any branch gets this branch's.
+        """
+        is_any = isinstance(need, Optioned) and need.held is None
+        return self.states[tensor] if is_any else need
+
 
 class Analysis(Protocol):
     """Decides for the ops of a graph; decide.py has the only one."""

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.names import free_name, op_of, with_index
 from graphs.reached import reached
@@ -89,6 +90,10 @@ def split_beside(
         result.node.add(op="NoOp", name=op, input=[f"^{after}"])
     for op in sorted(opened):
         result.node.add(op="NoOp", name=op, input=[f"^{effect}" for effect in effects])
+    if not fetched and not opened:
+        asked = {op_of(tensor) for tensor in outputs.values()}
+        asked.update(each for each in step.fetches if ":" not in each and each in originals)
+        _run_with(result, asked | ended.keys(), originals.keys() - moved, effects)
     known = {function.signature.name for function in result.library.function}
     result.library.function.extend(
         each for each in step.graph_def.library.function if each.signature.name not in known
@@ -108,6 +113,37 @@ def _fetched(
             node = nodes[identity]
             fetched.setdefault(op, []).append((with_index(node.input[0]), node.attr["T"].type))
     return fetched
+
+
+def _run_with(
+    graph_def: Any, asked: Collection[str], shared: Collection[str], effects: Sequence[str]
+) -> None:
+    """Has an op that is fetched run what the step does besides, unless they do so anyway.
+
+    Args:
+      graph_def: the graph with both steps, changed.
+      asked: the ops that are fetched.
+      shared: the ops that the unsplit step has, too.
+      effects: what is run besides.
+
+    Raises:
+      UsageError: no op can wait for it.
+    """
+    nodes = {node.name: node for node in graph_def.node}
+
+    def before(ops: Collection[str]) -> set[str]:
+        return set(reached(ops, lambda name: map(op_of, nodes[name].input)))
+
+    missing = sorted({*effects} - before(asked)) if effects else []
+    if not missing:
+        return
+    free = sorted({*asked} - {*shared} - before(missing))
+    if not free:
+        raise UsageError(
+            f"splitting the step: nothing that is fetched runs what it does besides "
+            f"({missing[0]!r}); wanted a fetch that comes after it, or --shards=1"
+        )
+    nodes[free[0]].input.extend(f"^{effect}" for effect in missing)
 
 
 def _opened_calls(

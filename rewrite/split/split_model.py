@@ -13,7 +13,7 @@ from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.loading.feed_shapes import names_of_inputs
-from graphs.names import data_inputs, op_of
+from graphs.names import data_inputs, op_of, parse_input
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
@@ -218,7 +218,25 @@ def _opened(source: SourceModel) -> tuple[Mapping[str, str], FlatGraph]:
     """{Identity op of the step: the fetched tensor that it stands for}, and the opened step."""
     outputs, made = with_outputs(source)
     flat = flatten(made.graph_def, source.feeds, made.fetches, open_conditionals=False)
+    _require_own_feeds(flat)
     return outputs, flat
+
+
+def _require_own_feeds(flat: FlatGraph) -> None:
+    """Refuses a fed tensor beside which other outputs of its op are read, or that is no first one.
+
+    In a split step the op's copies would make all of them, and nobody would read what is fed.
+    """
+    fed = {op_of(spec.tensor) for spec in flat.feeds}
+    for node in flat.graph_def.node:
+        for name in data_inputs(node):
+            source = parse_input(name)
+            if source.op in fed and source.output:
+                raise UsageError(
+                    f"splitting the step: it reads {source.tensor!r} of an op that makes several "
+                    "outputs, of which one is fed; wanted inputs that are placeholders, or "
+                    "--shards=1"
+                )
 
 
 class _Readings:

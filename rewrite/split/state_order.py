@@ -1,21 +1,27 @@
-"""The order of reads and writes that only sizes keep.
+"""The order of reads and writes that only sizes keep, or what all shards have alike.
 
 A graph may write a variable with what is computed of the shape of something that was read from it,
 and say no more of their order. A split step has constants in the place of such numbers: nothing
-would keep the write from coming first. So the order is said by a control edge before.
+would keep the write from coming first. Nor would anything where each shard has its own copy of a
+loop or conditional that reads the variable, and the write takes a value that all copies return
+alike: it takes that of the first. So the order is said by a control edge before.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
+import operator
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs import op_types
+from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
-from rewrite.split.decide import is_in_frames
+from rewrite.split.bodies import functions_of
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.merge_reads import with_nodes
 
@@ -24,7 +30,7 @@ _MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
 
 
 def with_state_order(flat: FlatGraph) -> FlatGraph:
-    """The step in which ops wait for others of the same state where only sizes made them wait.
+    """The step in which ops wait for others of one state where they might not when it is split.
 
     Args:
       flat: the step with its calls opened.
@@ -44,14 +50,14 @@ def with_state_order(flat: FlatGraph) -> FlatGraph:
 
 
 def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
-    """{op: those of the same state that come before it by way of sizes alone}."""
+    """{op: those of the same state that come before it in ways that splitting may cut}."""
     users = [names for names in _users_of_states(flat).values() if len(names) > 1]
     every = dict.fromkeys(name for names in users for name in names)
     bit_of = {name: 1 << i for i, name in enumerate(every)}
     if not bit_of:
         return {}
-    before = _before(flat, bit_of, ())
-    without = _before(flat, bit_of, _MAY_BE_CONSTANTS)
+    before = _before(flat, bit_of)
+    without = _before(flat, bit_of, is_split=True)
     missing: dict[str, list[str]] = defaultdict(list)
     for names in users:
         for name in names:
@@ -66,10 +72,11 @@ def _users_of_states(flat: FlatGraph) -> Mapping[str, list[str]]:
     users: dict[str, list[str]] = defaultdict(list)
     for node in flat.graph_def.node:
         data = data_inputs(node)
-        if not data and op_definition(node.op, node.name).is_stateful:
+        is_op = node.op not in flat.library
+        if not data and is_op and op_definition(node.op, node.name).is_stateful:
             state_of[node.name] = node.name
         states = dict.fromkeys(s for name in data if (s := state_of.get(parse_input(name).op)))
-        if states and not is_in_frames(flat, node):
+        if states and not loop_of(node.name, flat.unit_of_node):
             for state in states:
                 users[state].append(node.name)
         if states and node.op == "Identity":
@@ -77,13 +84,34 @@ def _users_of_states(flat: FlatGraph) -> Mapping[str, list[str]]:
     return users
 
 
-def _before(flat: FlatGraph, bit_of: Mapping[str, int], cut: Collection[str]) -> Mapping[str, int]:
-    """{op: which of the ops with a bit surely come before it}; before those of `cut` none does."""
+def _before(
+    flat: FlatGraph, bit_of: Mapping[str, int], is_split: bool = False
+) -> Mapping[str, int]:
+    """{op: which of the ops with a bit surely come before it}, in a split step if asked for.
+
+    An op whose inputs all come from a branch that isn't taken does not run. None of these edges
+    passes such an op by: a Merge only surely waits for what comes before all of its inputs, and a
+    ControlTrigger for nothing.
+    """
     before: dict[str, int] = {}
+    nodes = flat.nodes
+    runs_functions = {n for n, node in nodes.items() if functions_of(node, flat.library)}
+    of_functions: Any = 0
+    for name in runs_functions & bit_of.keys() if is_split else ():
+        of_functions |= bit_of[name]
     for node in flat.graph_def.node:
-        found: Any = 0
-        for name in node.input if node.op not in cut else ():
-            source = parse_input(name).op  # what closes a loop comes later, and has no bits yet
-            found |= before.get(source, 0) | bit_of.get(source, 0)
-        before[node.name] = found
+        found: list[Any] = []
+        for name in node.input:
+            source = parse_input(name)
+            if node.op in op_types.MERGES and nodes[source.op].op in op_types.NEXT_ITERATION:
+                continue
+            # What closes a loop comes later, and has no bits yet.
+            each = before.get(source.op, 0) | bit_of.get(source.op, 0)
+            if source.op in runs_functions and source.output >= 0:
+                each &= ~of_functions  # of the first copy, while a control edge is from all
+            found.append(each)
+        combine = operator.and_ if node.op in op_types.MERGES else operator.or_
+        before[node.name] = functools.reduce(combine, found) if found else 0
+        if node.op == "ControlTrigger" or (is_split and node.op in _MAY_BE_CONSTANTS):
+            before[node.name] = 0
     return before

@@ -18,6 +18,7 @@ SEGMENTS = frozenset(
     "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd".split()
 )
 LARGE = StayWhole("its result is larger than the rows that it adds up, which are joined instead")
+NOT_A_NUMBER = StayWhole("what it makes of a NaN depends on the rows behind it, which are joined")
 
 
 def unsorted_segment(view: OpView, combine: str = "sum") -> Answer:
@@ -31,7 +32,7 @@ def unsorted_segment(view: OpView, combine: str = "sum") -> Answer:
     if (own := _within_entries(view)) is not None:
         return own
     rows = axes(len(data))
-    return _cheap(
+    answer = _cheap(
         view,
         result,
         Factors(
@@ -40,6 +41,10 @@ def unsorted_segment(view: OpView, combine: str = "sum") -> Answer:
             dict.fromkeys(rows[: len(ids)], combine),
         ),
     )
+    is_forgetful = combine in ("max", "min") and "float" in view.output_dtypes[0]
+    if is_forgetful and isinstance(answer, Split) and isinstance(answer.outputs[0], Partial):
+        return NOT_A_NUMBER  # a row behind a NaN takes its place; a sum keeps it
+    return answer
 
 
 def _within_entries(view: OpView) -> Split | None:

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import function
 
 from graphs.building.build import build_op_graph
 from graphs.building.flatten import flatten
@@ -11,6 +12,8 @@ from graphs.errors import FetchError, ModelError
 from graphs.flat_graph import Origin
 from graphs.source_model import TensorSpec
 from tests.graphs.small_graphs import run
+
+v1 = tf.compat.v1
 
 
 def traced(function, *specs):
@@ -44,6 +47,35 @@ def test_nested_calls_become_single_ops_that_compute_the_same():
     tanh = [o for o, n in zip(flat.origins, flat.graph_def.node, strict=True) if n.op == "Tanh"]
     assert {o.node for o in tanh} == {"Tanh"}
     assert all(o.function.startswith("__inference_inner") and len(o.calls) == 2 for o in tanh)
+
+
+@pytest.mark.parametrize("calls", ["once", "nested"])
+def test_a_function_of_tensorflow_1_runs_what_nothing_reads(calls):
+    """TensorFlow runs it, too, though the function doesn't say so."""
+
+    @function.Defun(tf.resource, tf.float32)
+    def counting(handle, x):
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1.0))
+        return tf.tanh(x)
+
+    @function.Defun(tf.resource, tf.float32)
+    def outer(handle, x):
+        return counting(handle, x) if calls == "nested" else tf.tanh(x)
+
+    with tf.Graph().as_default() as graph:
+        count = v1.get_variable("count", initializer=0.0, use_resource=True)
+        x = v1.placeholder(tf.float32, (2,), "x")
+        tf.identity((outer if calls == "nested" else counting)(count.handle, x), name="out")
+    flat = flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (2,))], ["out:0"])
+    found = []
+    for graph_def, fetches in ((graph.as_graph_def(), ["out:0"]), (flat.graph_def, flat.fetches)):
+        with tf.Graph().as_default() as imported, v1.Session() as session:
+            v1.import_graph_def(graph_def, name="")
+            handle = imported.get_tensor_by_name("count:0")
+            session.run(tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(0.0)))
+            session.run(list(fetches), {"x:0": [1.0, 2.0]})
+            found.append(session.run(tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)))
+    assert found == [1.0, 1.0]
 
 
 def test_a_fed_default_is_not_computed():

@@ -1,4 +1,4 @@
-"""Inputs whose other axes of any size grow along with the batch: such a step still takes any."""
+"""Steps of any batch size whose inputs have other axes of any size, and rows of some sizes only."""
 
 import numpy as np
 import pytest
@@ -141,6 +141,84 @@ def test_rows_that_are_the_batch_at_some_sizes_only(what):
         parts, _ = run(split.graph_def, split.fetches, given)
         for one, other in zip(whole, parts, strict=True):
             np.testing.assert_allclose(other, one, rtol=1e-5)
+
+
+def entries_of(rows):
+    """A loss's terms of steps that all lie in one dimension, with how many these are."""
+    flat = tf.reshape(rows, [-1, 2])
+    return tf.tanh(flat) / tf.cast(tf.size(tf.reshape(flat * 2.0, [-1])), tf.float32)
+
+
+def added_up(x, terms):
+    """What two rounds of a loop make of each entry."""
+    rounds = tf.while_loop(
+        lambda i, _: i < 2,
+        lambda i, y: (i + 1, y + tf.reduce_sum(tf.reshape(terms(y), [tf.shape(y)[0], -1]), 1)),
+        [0, tf.zeros([tf.shape(x)[0]])],
+    )
+    return rounds[1]
+
+
+def blocks_of(x):
+    """The first steps of all entries one behind another, each as many as the batch has entries."""
+    flat = tf.reshape(tf.transpose(x[:, :4], [1, 0, 2]), [-1, 2])
+    return tf.tanh(tf.cumsum(tf.tanh(flat), 0)) * tf.cast(tf.shape(flat)[0], tf.float32)
+
+
+LENGTHS = {
+    "the first of many": lambda x, p: entries_of(x[:, :4]),
+    "every fourth": lambda x, p: entries_of(x[:, 3::4]),
+    "pairs": lambda x, p: entries_of(tf.nn.avg_pool1d(x, 2, 2, "VALID")),
+    "at least so many": lambda x, p: entries_of(
+        tf.pad(x, [[0, 0], [0, tf.maximum(0, 11 - tf.shape(x)[1])], [0, 0]])
+    ),
+    "behind a beginning": lambda x, p: entries_of(x[:, tf.shape(p)[1] :]),
+    "in a loop": lambda x, p: added_up(x, lambda y: entries_of(x[:, :4] + y[:, None, None])),
+    "blocks": lambda x, p: blocks_of(x),
+}
+"""{what: terms of a loss whose shape is the batch's times a number, at some lengths only}."""
+
+
+@pytest.mark.parametrize("what", LENGTHS)
+def test_lengths_beside_the_batch(what):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, None, 2), "x")
+        p = v1.placeholder(tf.float32, (None, None), "p")
+        w = tf.constant([1.0, 2.0])
+        terms = LENGTHS[what](x * w, p)
+        loss = tf.reduce_sum(terms) + tf.reduce_mean(p)
+        fetches = [loss.name, tf.gradients(loss, w)[0].name]
+    feeds = [TensorSpec("x:0", "float32", (8, 10, 2)), TensorSpec("p:0", "float32", (8, 4))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches, open_conditionals=False)
+    open_axes = {"x:0": [0, 1], "p:0": [0, 1]}
+    decisions = decide_open(flat, infer_known(flat), 8, {"x:0": 0, "p:0": 0}, open_axes)
+    assert decisions is not None and decisions.open_axes == open_axes
+    split = build_step(flat, decisions.properties, decisions, 2)
+    rng = np.random.default_rng(0)
+    for batch, length, beginning in ((8, 10, 4), (8, 20, 2), (5, 12, 9), (8, 3, 1), (3, 4, 2)):
+        shapes = {"x:0": (batch, length, 2), "p:0": (batch, beginning)}
+        given = {name: rng.random(shape).astype(np.float32) for name, shape in shapes.items()}
+        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
+        for wanted, found in zip(one, other, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_matrices_of_diagonals_as_long_as_what_comes(axis):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, None, 2), "x")
+        long = tf.transpose(tf.tanh(x), [1, 2, 0] if axis == 0 else [0, 2, 1])
+        matrices = tf.linalg.diag(long, num_rows=tf.shape(x)[axis])
+        fetches = [tf.reduce_mean(tf.reduce_sum(matrices, 2) * 2.0, name="loss").name]
+    feeds = [TensorSpec("x:0", "float32", (BATCH, 4, 2))]
+    flat = flatten(graph.as_graph_def(), feeds, fetches)
+    decisions = decide_open(flat, infer_known(flat), BATCH, {"x:0": 0}, {"x:0": [0, 1]})
+    assert decisions is not None
+    split = build_step(flat, decisions.properties, decisions, 2)
+    for shape in ((BATCH, 4, 2), (OTHER_BATCH, 3, 2)):
+        given = {"x:0": np.random.default_rng(0).random(shape).astype(np.float32)}
+        one, other = (run(s.graph_def, s.fetches, given)[0] for s in (flat, split))
+        np.testing.assert_allclose(other, one, rtol=1e-5)
 
 
 REGULAR = {

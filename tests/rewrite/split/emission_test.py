@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import function
 
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
@@ -15,6 +18,7 @@ from rewrite.split.refused_batch import have_effects_wait
 from rewrite.split.split_model import split_model
 from rewrite.split.summary import summary_of
 from tests.rewrite.split.split_model_test import _emitted, _saved
+from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
 
 v1 = tf.compat.v1
 FEATURES = 3
@@ -138,14 +142,72 @@ def test_what_has_an_effect_waits_for_the_refusal():
         variable = v1.get_variable("resource", shape=[], use_resource=True)
         variable.assign_add(1.0, name="add", read_value=False)
         tf.identity(random, "plain")
-        tf.random.uniform([2], name="bound")
+        v1.count_up_to(v1.get_variable("limited", initializer=0, use_resource=False), 5, "up")
     graph_def = graph.as_graph_def()
     refusal = next(node.name for node in graph_def.node if node.op == "Assert")
-    have_effects_wait(graph_def, refusal, {}, lambda node: node.name.startswith("bound"))
+    have_effects_wait(graph_def, refusal, {}, {})
     waits = {node.name for node in graph_def.node if f"^{refusal}" in node.input}
-    assert {"count", "add"} <= waits and "plain" not in waits
-    assert {name for name in waits if name.startswith(("draw", "bound"))} == {"draw/RandomUniform"}
+    assert {"count", "add", "up", "draw/RandomUniform"} <= waits and "plain" not in waits
     assert not {"x", "counter", "resource", refusal} & waits
+
+
+@pytest.mark.parametrize("kind", ["loop", "merge", "function"])
+def test_effects_of_tensorflow_1_wait_for_the_refusal(kind, tmp_path):
+    """In a loop, behind a conditional one side of which reads the batch, in a function."""
+    with tf.Graph().as_default() as graph, tensorflow_1_loops():
+        x = v1.placeholder(tf.float32, (None, FEATURES), "x")
+        count = v1.get_variable("count", initializer=0.0, use_resource=True)
+        weight = v1.get_variable("weight", initializer=np.eye(FEATURES), use_resource=True)
+        done = COUNTED[kind](x, count)
+        with tf.control_dependencies([done]):
+            loss = tf.reduce_mean(tf.tanh(tf.cast(x, tf.float64) @ weight), name="loss")
+    (tmp_path / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    options = LoadOptions(fetch=(loss.name,), batch_size=6)
+    split = split_model(load(str(tmp_path / "model.pb"), options), 3)
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+        v1.import_graph_def(split.source.split_graph, name="")
+        session.run(["count/Assign", "weight/Assign"])
+        for batch, counted in ((2, 0), (6, 1), (2, 1)):
+            few = pytest.raises(tf.errors.InvalidArgumentError, match="unsplit")
+            with few if batch < 3 else contextlib.nullcontext():
+                session.run("loss:0", {"x:0": np.ones((batch, FEATURES), np.float32)})
+            assert session.run("count/Read/ReadVariableOp:0") == counted
+    proof = prove_split(
+        split.flat, split.properties, split.decisions, split.step, 3, ProofLimits(run_seconds=60.0)
+    )
+    assert not proof.differing
+
+
+def counted_in_a_loop(x, count):
+    def once(i):
+        add = tf.raw_ops.AssignAddVariableOp(resource=count.handle, value=tf.constant(1.0))
+        with tf.control_dependencies([add]):
+            return i + 1
+
+    return tf.while_loop(lambda i: i < 1, once, (0,))[0]
+
+
+def counted_behind_a_conditional(x, count):
+    rarely = v1.placeholder_with_default(False, ())
+    one = v1.cond(rarely, lambda: tf.reduce_sum(tf.sort(x, 0)), lambda: tf.constant(1.0))
+    return tf.raw_ops.AssignAddVariableOp(resource=count.handle, value=one)
+
+
+def counted_in_a_function(x, count):
+    @function.Defun(tf.resource, noinline=True)
+    def add(handle):
+        done = tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1.0))
+        with tf.control_dependencies([done]):
+            return tf.constant(0)
+
+    return add(count.handle)
+
+
+COUNTED = {
+    "loop": counted_in_a_loop,
+    "merge": counted_behind_a_conditional,
+    "function": counted_in_a_function,
+}
 
 
 def classifier():

@@ -17,6 +17,7 @@ raw = tf.raw_ops
 X, Y = floats(BATCH, 4), floats(BATCH, 4) + 3.0
 MATRICES = floats(BATCH, 3, 3) + 4 * np.eye(3, dtype=np.float32)
 IDS = ints(6, BATCH)
+NOT_A_NUMBER = np.where(np.arange(BATCH)[:, None] == 1, np.float32(np.nan), X)
 
 
 def spd(x):
@@ -143,8 +144,10 @@ CASES = {
     "segments": (
         [X, ints(2, BATCH)], [0, 0], lambda x, i: tf.math.unsorted_segment_sum(x, i, 2), True,
     ),
-    "segments' maxima": (
-        [X, ints(2, BATCH)], [0, 0], lambda x, i: tf.math.unsorted_segment_max(x, i, 2), True,
+    "segments' maxima": ([ints(9, BATCH, 4), ints(2, BATCH)], [0, 0],
+                         lambda x, i: tf.math.unsorted_segment_max(x, i, 2), True),
+    "segments' minima, of NaN and what follows": (
+        [NOT_A_NUMBER], [0], lambda x: tf.math.unsorted_segment_min(x, [0] * BATCH, 2), False,
     ),
     "segments of columns": (
         [X], [1], lambda x: tf.math.unsorted_segment_sum(x, tf.constant([0, 1, 0, 1, 1]), 2), True,

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from graphs.errors import UsageError
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
+from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
 from tests.rewrite.split.split_model_test import _emitted
@@ -116,3 +118,102 @@ def test_a_placeholder_that_says_no_shape_takes_any_size(tmp_path):
     with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
         v1.import_graph_def(split.source.split_graph, name="")
         np.testing.assert_allclose(session.run("loss:0", {"x:0": given}), wanted, rtol=1e-5)
+
+
+class TwoInputs(Step):
+    """The same with a second input."""
+
+    def train_step(self, x, y):
+        """One step."""
+        self.count.assign_add(1)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(self.terms(x * self.weight, y)))
+        self.weight.assign_sub(tape.gradient(loss, self.weight))
+        return {"loss": loss}
+
+
+def of_edges(x, y):
+    """As many edges as there are entries, or twice as many, or ..."""
+    rows = tf.reshape(tf.reshape(y, [tf.shape(x)[0], -1]) * x[:, :1], [-1])
+    return rows / tf.cast(tf.size(rows), tf.float32)
+
+
+FOLLOWING = {
+    "one target for all": (lambda x, y: tf.reduce_sum(x, 1) - y, [None], (BATCH,), (1,)),
+    "pairs": (lambda x, y: y @ x, [None, None], (BATCH, BATCH), (3, BATCH)),
+    "edges": (of_edges, [None], (2 * BATCH,), (3 * BATCH,)),
+}
+"""{what: (terms of a loss, the second input's shape, that it is split for, one that is refused)}"""
+
+
+@pytest.mark.parametrize("what", FOLLOWING)
+def test_inputs_that_do_not_follow_the_batch(what, tmp_path):
+    terms, shape, decided_for, refused = FOLLOWING[what]
+    module = TwoInputs(terms)
+    specs = [tf.TensorSpec([None, 3], tf.float32, "x"), tf.TensorSpec(shape, tf.float32, "y")]
+    step = tf.function(module.train_step, input_signature=specs)
+    tf.saved_model.save(module, str(tmp_path / "given"), signatures={"train_step": step})
+    options = LoadOptions(input_shape={"x": (BATCH, 3), "y": decided_for})
+    given = str(tmp_path / "given")
+    split, emitted = _emitted(given, tmp_path / "split", 2, options, {"x": 0})
+    assert split.decisions.takes_any_batch
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    rng = np.random.default_rng(0)
+    for batch in (BATCH, BATCH - 2):
+        taken = [size // BATCH * batch for size in decided_for]
+        x, y = (tf.constant(rng.normal(size=s), tf.float32) for s in ((batch, 3), taken))
+        wanted = one.signatures["train_step"](x=x, y=y)["loss"]
+        found = other.signatures["train_step"](x=x, y=y)["loss"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-4)
+    fed = {"x": tf.constant(rng.normal(size=(BATCH, 3)), tf.float32), "y": tf.ones(refused)}
+    assert np.isfinite(one.signatures["train_step"](**fed)["loss"])
+    with pytest.raises(tf.errors.InvalidArgumentError, match="signature train_step_whole"):
+        other.signatures["train_step"](**fed)
+    assert other.count.numpy() == 2 and np.isfinite(other.weight)
+    limits = ProofLimits(run_seconds=60.0)
+    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    assert not proof.differing and proof.run == "equal"
+
+
+def saved_by_tensorflow_1(inputs, loss, folder):
+    """The default graph as a SavedModel with one signature."""
+    info = v1.saved_model.build_tensor_info
+    signature = v1.saved_model.build_signature_def(
+        {name: info(tensor) for name, tensor in inputs.items()}, {"loss": info(loss)}, "train"
+    )
+    builder = v1.saved_model.Builder(str(folder))
+    with v1.Session() as session:
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], signature_def_map={"train_step": signature}
+        )
+    builder.save()
+    return str(folder)
+
+
+def test_a_fed_tensor_that_an_op_makes_has_the_shape_that_it_is_split_for(tmp_path):
+    with tf.Graph().as_default():
+        made = tf.identity(v1.placeholder(tf.float32, [BATCH, None], "x"), name="made")
+        loss = tf.reduce_mean(tf.tanh(made) * tf.cast(tf.size(made), tf.float32), name="loss")
+        path = saved_by_tensorflow_1({"made": made}, loss, tmp_path / "given")
+    options = LoadOptions(input_shape={"made": (BATCH, 4)})
+    split, emitted = _emitted(path, tmp_path / "split", 2, options)
+    assert any(isinstance(each, Split) for each in split.decisions.answer_of_op.values())
+    with tf.Graph().as_default(), v1.Session() as session:
+        model = v1.saved_model.load(session, ["serve"], emitted)
+        loss = model.signature_def["train_step"].outputs["loss"].name
+        given = np.random.default_rng(0).normal(size=(BATCH, 4)).astype(np.float32)
+        wanted = np.mean(np.tanh(given) * given.size)
+        np.testing.assert_allclose(session.run(loss, {"made:0": given}), wanted, rtol=1e-5)
+        with pytest.raises(tf.errors.InvalidArgumentError, match="split for the shape"):
+            session.run(loss, {"made:0": given[:, :3]})
+
+
+@pytest.mark.parametrize("fed", [0, 1])
+def test_a_fed_tensor_beside_others_of_its_op_is_no_step_to_split(fed, tmp_path):
+    with tf.Graph().as_default():
+        x = v1.placeholder(tf.float32, [BATCH, 4], "x")
+        halves = tf.split(tf.tanh(x), 2, 1, name="halves")
+        loss = tf.reduce_mean(halves[0] + 2 * halves[1], name="loss")
+        path = saved_by_tensorflow_1({"x": x, "half": halves[fed]}, loss, tmp_path / "given")
+    with pytest.raises(UsageError, match="of an op that makes several outputs"):
+        split_model(load(path), 2)

@@ -9,13 +9,15 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer_known
 from rewrite.pass_base import RewriteError
+from rewrite.split import loops
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_inputs import made_up
 from rewrite.split.op_view import Split, StayWhole
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.states import Sharded
 from tests.rewrite.split.run_rule import floats, ints
-from tests.rewrite.split.run_step import flat_graph, split_step
+from tests.rewrite.split.run_step import flat_graph, run, split_step
+from tests.rewrite.split.traced_steps import flat_step
 
 v1 = tf.compat.v1
 BATCH, ROWS, SHARDS = 5, 4, 2
@@ -35,12 +37,15 @@ def of_gather(x, ids):
     return tf.gradients(gathered, x, grad_ys=[tf.square(gathered)])[0]
 
 
-def by_hand(x, ids, block=ROWS, reads=True):
-    """The same, with so many rows for each entry; without the gather its ids may be any."""
+def by_hand(x, ids, block=ROWS, reads=True, more=0):
+    """The same, with so many rows for each entry; without the gather its ids may be any.
+
+    `more` segments have no rows.
+    """
     starts = tf.constant(np.arange(BATCH, dtype=np.int32)[:, None] * block)
     rows = tf.gather(x, ids, axis=1, batch_dims=1) if reads else x[:, :2]
     flat = tf.reshape(ids + starts, [-1])
-    return tf.math.unsorted_segment_sum(tf.reshape(rows, [-1, 3]), flat, BATCH * block)
+    return tf.math.unsorted_segment_sum(tf.reshape(rows, [-1, 3]), flat, BATCH * block + more)
 
 
 def decided(build):
@@ -69,7 +74,7 @@ def test_each_shard_adds_up_its_own_rows(build):
     assert not any("joined" in node.name for node in step.graph_def.node[:-1])
 
 
-@pytest.mark.parametrize("change", [{"block": ROWS + 1}, {"reads": False}])
+@pytest.mark.parametrize("change", [{"block": ROWS + 1}, {"reads": False}, {"more": 3}])
 def test_row_numbers_that_may_be_of_another_entry_are_not(change):
     answer = decided(lambda x, ids: by_hand(x, ids, **change))[3]
     assert isinstance(answer, StayWhole) or not answer.row_inputs
@@ -118,3 +123,35 @@ def test_so_many_segments_as_the_data_says():
         return tf.math.unsorted_segment_sum(x[:, 0], ids[:, 0], tf.reduce_max(ids) + 1)
 
     assert isinstance(decided(build)[3], StayWhole)
+
+
+ROWS_IN_A_LOOP = {
+    "added up": lambda y, ids: tf.tanh(tf.reshape(by_hand(y, ids), y.shape)),
+    "gathered": lambda y, ids: (
+        tf.tanh(tf.gather(y, tf.range(BATCH))) * tf.cast(ids[:, :1, None], tf.float32)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROWS_IN_A_LOOP)
+def test_a_loop_that_counts_rows_of_the_batch_stays_whole(name, monkeypatch):
+    """Nothing moves the row numbers of a shard's own function, nor is such a function proven."""
+
+    def step(x, ids):
+        build = ROWS_IN_A_LOOP[name]
+        return tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, build(y, ids)), (0, x))[1]
+
+    x, ids = tf.TensorSpec((BATCH, ROWS, 3), tf.float32, "x"), tf.TensorSpec((BATCH, 2), tf.int32)
+    flat = flat_step(step, [x, ids], BATCH)
+    arrays = floats(BATCH, ROWS, 3), ints(ROWS, BATCH, 2)
+    feeds = {spec.tensor: array for spec, array in zip(flat.feeds, arrays, strict=True)}
+    axes = dict.fromkeys(feeds, 0)
+    (loop,) = flat.unit_of_node
+    decisions, split = split_step(flat, BATCH, SHARDS, axes)
+    assert "names rows by where in the batch" in decisions.answer_of_op[loop].reason
+    whole, parts = (run(each.graph_def, each.fetches, feeds)[0][0] for each in (flat, split))
+    np.testing.assert_allclose(parts, whole, rtol=1e-6)
+    monkeypatch.setattr(loops, "why_not_local", lambda *_: "")
+    decisions, split = split_step(flat, BATCH, SHARDS, axes)
+    with pytest.raises(RewriteError, match="wanted row numbers of its shard"):
+        prove_joints(flat, infer_known(flat), decisions, split, SHARDS)

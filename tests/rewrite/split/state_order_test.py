@@ -1,5 +1,6 @@
 """A write that waits for a read by way of a shape alone still comes after it in a split step."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -11,6 +12,7 @@ from graphs.loading.load_options import LoadOptions
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
 from rewrite.split.state_order import with_state_order
+from tests.rewrite.split.run_step import flat_graph, run
 
 v1 = tf.compat.v1
 BATCH = 6
@@ -51,6 +53,66 @@ def test_a_write_waits_for_the_read(shape, tmp_path):
     limits = ProofLimits(run_seconds=60.0)
     proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
     assert not proof.differing
+
+
+def by_a_loop(x, scale):
+    read = tf.raw_ops.ReadVariableOp
+    return tf.while_loop(
+        lambda i, *_: i < 3,
+        lambda i, rows, number: (
+            i + 1,
+            tf.tanh(rows) * read(resource=scale.handle, dtype=tf.float32),
+            number * 0.5,
+        ),
+        (0, x, 8.0),
+    )[1:]
+
+
+def by_a_conditional(x, scale):
+    def branch(rows):
+        read = tf.raw_ops.ReadVariableOp(resource=scale.handle, dtype=tf.float32)
+        return rows * read, read * 0.5
+
+    likely = v1.placeholder_with_default(True, ())
+    return tf.cond(likely, lambda: branch(tf.tanh(x)), lambda: branch(tf.exp(x)))
+
+
+@pytest.mark.parametrize("rows_of", [by_a_loop, by_a_conditional])
+def test_a_write_of_what_all_copies_return_waits_for_all_of_them(rows_of, tmp_path):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 3), "x")
+        scale = v1.get_variable("scale", (), use_resource=True)
+        rows, number = rows_of(x, scale)
+        write = tf.raw_ops.AssignVariableOp(resource=scale.handle, value=number, name="write")
+        with tf.control_dependencies([write]):
+            loss = tf.reduce_mean(rows, name="loss")
+    (tmp_path / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    split = split_model(load(str(tmp_path / "model.pb"), LoadOptions(fetch=(loss.name,))), 2)
+    [copies] = [names for op, names in split.step.copies.items() if op in ("while", "cond")]
+    for made in (split.step.graph_def, split.source.split_graph):
+        assert set(copies) <= GraphView(made).ancestors(["write"]).keys()
+    limits = ProofLimits(run_seconds=60.0)
+    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    assert not proof.differing
+
+
+def test_nothing_waits_for_what_may_be_dead():
+    """What comes behind a Merge runs, too, when what leads to one of its inputs does not."""
+    with tf.Graph().as_default() as graph:
+        likely = v1.placeholder(tf.bool, (), "likely")
+        scale = v1.get_variable("scale", (), use_resource=True)
+        no, yes = tf.raw_ops.Switch(data=likely, pred=likely)
+        with tf.control_dependencies([tf.identity(yes)]):
+            read = tf.raw_ops.ReadVariableOp(resource=scale.handle, dtype=tf.float32)
+        with tf.control_dependencies([tf.identity(no)]):
+            seven = tf.constant(7)
+        value = tf.raw_ops.Merge(inputs=[tf.raw_ops.Rank(input=read), seven])[0]
+        value = tf.cast(value, tf.float32)
+        tf.raw_ops.AssignVariableOp(resource=scale.handle, value=value, name="write")
+    for taken, wanted in ((False, 7), (True, 0)):
+        feeds = {"likely:0": np.array(taken)}
+        flat = with_state_order(flat_graph(graph, feeds, ["write"]))
+        assert run(flat.graph_def, flat.fetches, feeds)[1] == {"scale": wanted}
 
 
 @pytest.mark.parametrize("name", ["rnnlm", "transformer", "cifar10"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tf_keras
 from tensorflow.python.framework import function
@@ -16,7 +17,7 @@ from rewrite.split.op_view import Split
 from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import split_model
 from tests.rewrite.split.loops_test import BATCH, whole_loops
-from tests.rewrite.split.run_step import assert_same_steps, flat_graph, split_step
+from tests.rewrite.split.run_step import assert_same_steps, flat_graph, run, split_step
 from tests.rewrite.split.traced_steps import FEATURES, STEPS, UNITS
 
 v1 = tf.compat.v1
@@ -47,6 +48,25 @@ def test_a_conditional_of_tensorflow_1_stays_whole():
     reasons = {answer.reason for answer in decisions.answer_of_op.values()
                if not isinstance(answer, Split)}  # fmt: skip
     assert any("enable_control_flow_v2" in reason for reason in reasons)
+    assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)
+
+
+@pytest.mark.parametrize("asked", ["Size", "Rank"])
+def test_a_size_in_a_branch_that_is_not_taken_stays_dead(asked):
+    """A constant in its place would be alive, and the Merge take it."""
+    with tf.Graph().as_default() as graph, tensorflow_1_loops():
+        x = v1.placeholder(tf.float32, (BATCH, FEATURES), "x")
+        w = v1.get_variable("w", (FEATURES, UNITS), use_resource=True)
+        number = getattr(tf.raw_ops, asked)
+        first = v1.cond(
+            tf.reduce_sum(w) < -1e6, lambda: number(input=tf.tanh(x)), lambda: tf.constant(-1)
+        )
+        fetches = [first.name, tf.reduce_mean(tf.tanh(x @ w)).name]
+    feeds = {"x:0": np.ones((BATCH, FEATURES), np.float32)}
+    flat = flat_graph(graph, feeds, fetches)
+    decisions, split = split_step(flat, BATCH, 2, {"x:0": 0})
+    assert isinstance(decisions.answer_of_op["Tanh"], Split)
+    assert run(split.graph_def, split.fetches, feeds)[0][0] == -1
     assert_same_steps(flat, split, feeds, variables_rtol=0, variables_atol=0)
 
 
@@ -118,3 +138,30 @@ def test_a_loop_of_tensorflow_1_is_written_beside_the_unsplit_one(tmp_path):
             losses.append([session.run(fetch, feeds) for _ in range(3)])
     assert losses[0][2] < losses[0][0]
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-5)
+
+
+@pytest.mark.parametrize("after", [tf.exp, lambda loss, name: tf.multiply(loss, 2.0, name)])
+def test_what_a_function_does_besides_is_done_with_what_is_fetched(after, tmp_path):
+    @function.Defun(tf.resource, tf.float32)
+    def counted(handle, x):
+        tf.raw_ops.AssignAddVariableOp(resource=handle, value=tf.constant(1.0))
+        return tf.reduce_mean(tf.tanh(x))
+
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, FEATURES), "x")
+        count = v1.get_variable("count", initializer=0.0, use_resource=True)
+        after(counted(count.handle, x), name="out")
+    path = tmp_path / "model.pb"
+    path.write_bytes(graph.as_graph_def().SerializeToString())
+    split = split_model(load(str(path), LoadOptions(fetch=("out:0",))), 2)
+    prove_written(split.source, split.step, split.outputs)
+    for graph_def, fetch in (
+        (graph.as_graph_def(), "out:0"),
+        (split.source.split_graph, "out:0"),
+        (split.source.split_graph, split.source.whole_fetches[0]),
+    ):
+        with tf.Graph().as_default() as imported, v1.Session(graph=imported) as session:
+            v1.import_graph_def(graph_def, name="")
+            session.run("count/Assign")
+            session.run(fetch, {"x:0": np.ones((BATCH, FEATURES), np.float32)})
+            assert session.run("count/Read/ReadVariableOp:0") == 1.0

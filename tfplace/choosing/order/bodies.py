@@ -6,15 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.flat_graph import FlatGraph, Origin
+from graphs.building.frames import depth_in_conditionals
+from graphs.flat_graph import Origin
 from graphs.names import op_of
 from graphs.op_graph import IntArray
 from rewrite.order.order_edges import OrderEdge, without_cycles
 from tfplace.choosing.order.edges import OrderEdges
 from tfplace.preparing.prepare import PreparedModel
-
-_SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
-_MERGES = frozenset({"Merge", "RefMerge"})
 
 
 def bodies_of(prepared: PreparedModel) -> IntArray:
@@ -28,7 +26,8 @@ def bodies_of(prepared: PreparedModel) -> IntArray:
     if prepared.source.origins is not None and prepared.source.saved_model_dir:
         return body_of_op
     nodes_of_op = np.bincount(built.op_of_node, minlength=built.graph.num_ops)
-    depth, fed = _depth_in_conditionals(flat), {op_of(spec.tensor) for spec in flat.feeds}
+    depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
+    fed = {op_of(spec.tensor) for spec in flat.feeds}
     chain_of_function: dict[str, tuple[str, ...]] = {}
     number: dict[str, int] = {}
     for node, origin, op in zip(
@@ -40,17 +39,6 @@ def bodies_of(prepared: PreparedModel) -> IntArray:
         if chain_of_function.setdefault(origin.function, origin.calls) == origin.calls:
             body_of_op[op] = number.setdefault(origin.function, len(number))
     return body_of_op
-
-
-def _depth_in_conditionals(flat: FlatGraph) -> dict[str, int]:
-    """{node: in how many conditionals of Switch and Merge it stands}."""
-    depth: dict[str, int] = {}
-    for node in flat.graph_def.node:
-        inside = max((depth.get(op_of(name), 0) for name in node.input), default=0)
-        if node.name not in flat.unit_of_node:
-            inside += (node.op in _SWITCHES) - (node.op in _MERGES and inside > 0)
-        depth[node.name] = inside
-    return depth
 
 
 def origin_edges(prepared: PreparedModel, edges: OrderEdges) -> list[OrderEdge]:
