@@ -123,7 +123,7 @@ def test_a_placeholder_that_says_no_shape_takes_any_size(tmp_path):
 class TwoInputs(Step):
     """The same with a second input."""
 
-    def train_step(self, x, y):
+    def train_step(self, x, y):  # type: ignore[override]
         """One step."""
         self.count.assign_add(1)
         with tf.GradientTape() as tape:

@@ -106,7 +106,7 @@ def same_losses_and_weights(wanted, expected, example, *data, **keywords):
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
 def test_placing_does_not_train_what_keras_does_not_know_of(package):
-    class Own(package.Model):
+    class Own(package.Model):  # type: ignore[name-defined]
         def __init__(self):
             super().__init__()
             self.dense = package.layers.Dense(1)
@@ -154,7 +154,7 @@ def test_states_of_a_layer_begin_as_they_were(package):
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
 def test_building_a_model_is_no_call_of_it(package):
-    class Counting(package.layers.Layer):
+    class Counting(package.layers.Layer):  # type: ignore[name-defined]
         def build(self, shape):
             self.calls = self.add_weight(shape=(), initializer="ones", trainable=False)
 
@@ -173,7 +173,7 @@ def test_building_a_model_is_no_call_of_it(package):
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
 def test_inputs_alone_are_no_tuple_of_one(package):
-    class Encoder(package.Model):
+    class Encoder(package.Model):  # type: ignore[name-defined]
         def __init__(self):
             super().__init__()
             self.dense = package.layers.Dense(3)
@@ -218,7 +218,7 @@ def test_several_inputs_and_targets_may_be_lists(package):
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
 def test_a_callback_may_read_and_set_weights_between_two_steps(package):
-    class Clipping(package.callbacks.Callback):
+    class Clipping(package.callbacks.Callback):  # type: ignore[name-defined]
         def on_train_batch_end(self, batch, logs=None):
             kernel = self.model.layers[0].kernel
             kernel.assign(tf.clip_by_value(kernel, -0.2, 0.2))
