@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from graphs.building.op_outputs import output_names
+from graphs.building.op_outputs import op_definition, output_names
 from graphs.names import parse_input
 
 
@@ -47,6 +47,21 @@ def as_body(
         new.input.extend(controls)
         body.append(new)
     return body
+
+
+def stateful_ops(nodes: Iterable[Any], library: Mapping[str, Any]) -> list[str]:
+    """The ops of a function that read or write state, or run functions that do.
+
+    TensorFlow opens the function in the place of its call. What had to come after the call, and
+    takes none of its results, then comes after these only if the function names them.
+    """
+    return [
+        node.name
+        for node in nodes
+        if (
+            library[node.op].signature if node.op in library else op_definition(node.op, node.name)
+        ).is_stateful
+    ]
 
 
 def output_name(outputs: Mapping[str, list[str]], op: str, index: int) -> str:

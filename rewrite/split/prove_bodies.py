@@ -18,6 +18,7 @@ from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.body_reading import BodyReading
 from rewrite.split.branches import taken_with
+from rewrite.split.function_body import stateful_ops
 from rewrite.split.meanings import Meaning
 from rewrite.split.op_case import of_shard
 from rewrite.split.op_cases import bodies_of
@@ -88,18 +89,19 @@ class BodyProver:
     def _require_signature(
         self, split: SplitBody, function: Any, has_numbers: bool, hands_on: bool
     ) -> None:
-        """The arguments, results and attributes of the whole function, and the numbers."""
+        """The arguments, results and attributes of the whole function, the numbers, all reads."""
         original = self._library[split.body.function]
         before, after = original.signature, function.signature
         inputs = [each.type for each in before.input_arg] + [3] * has_numbers
         outputs = [each.type for each in before.output_arg] + [3] * hands_on
         wanted = {key: value for key, value in original.attr.items() if key not in _DROPPED}
+        waits = stateful_ops(function.node_def, self._library)
         is_right = (
             [each.type for each in after.input_arg] == inputs
             and [each.type for each in after.output_arg] == outputs
             and dict(function.attr) == wanted
-            and not function.control_ret
-            and not after.control_output
+            and list(after.control_output) == waits
+            and dict(function.control_ret) == dict(zip(waits, waits, strict=True))
             and after.is_stateful == before.is_stateful
         )
         if not is_right:

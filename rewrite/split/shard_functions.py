@@ -14,6 +14,7 @@ from rewrite.split.body_shapes import (
     FixedBodyShapes,
     OpenBodyShapes,
 )
+from rewrite.split.function_body import stateful_ops
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
 from rewrite.split.shard_body import ShardBody
@@ -131,6 +132,9 @@ class ShardFunctions:
         new.node_def.extend(nodes)
         for name, value in zip(results, returned, strict=True):
             new.ret[name] = value
+        for op in stateful_ops(nodes, library):  # what waits for the copy waits for its reads
+            new.signature.control_output.append(op)
+            new.control_ret[op] = op
         return self._named(new, f"{split.body.function}_shard_{shard}", shard)
 
     def _shapes(self, writer: NodeWriter, shard: int, numbers: str | None) -> BodyShapes:

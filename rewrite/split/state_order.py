@@ -20,7 +20,7 @@ from graphs import op_types
 from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
-from graphs.names import data_inputs, parse_input
+from graphs.names import data_inputs, op_of, parse_input
 from rewrite.split.bodies import functions_of
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.merge_reads import with_nodes
@@ -58,12 +58,29 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
         return {}
     before = _before(flat, bit_of)
     without = _before(flat, bit_of, is_split=True)
+    results_of = _results_of(flat)
     missing: dict[str, list[str]] = defaultdict(list)
     for names in users:
         for name in names:
             lost = before[name] & ~without[name]
-            missing[name] += [each for each in names if lost & bit_of[each]]
+            for each in names:
+                if lost & bit_of[each]:
+                    missing[name] += [each, *results_of.get(each, ())]
     return {name: list(dict.fromkeys(ops)) for name, ops in missing.items() if ops}
+
+
+def _results_of(flat: FlatGraph) -> Mapping[str, list[str]]:
+    """{op that runs functions: the ops that hand on its results}.
+
+    Functions of TensorFlow 1 don't name their reads as what those behind a call have to wait for.
+    What waits for the results, too, comes after what they are made of.
+    """
+    results_of: dict[str, list[str]] = defaultdict(list)
+    for node in flat.graph_def.node:
+        source = op_of(node.input[0]) if node.op == "Identity" else ""
+        if source and functions_of(flat.nodes[source], flat.library):
+            results_of[source].append(node.name)
+    return results_of
 
 
 def _users_of_states(flat: FlatGraph) -> Mapping[str, list[str]]:

@@ -9,6 +9,7 @@ from graphs.building.flatten import flatten
 from graphs.graph_view import GraphView
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
+from graphs.source_model import TensorSpec
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
 from rewrite.split.state_order import with_state_order
@@ -91,9 +92,29 @@ def test_a_write_of_what_all_copies_return_waits_for_all_of_them(rows_of, tmp_pa
     [copies] = [names for op, names in split.step.copies.items() if op in ("while", "cond")]
     for made in (split.step.graph_def, split.source.split_graph):
         assert set(copies) <= GraphView(made).ancestors(["write"]).keys()
+        own = [each for each in made.library.function if "_shard_" in each.signature.name]
+        for function in own:  # TensorFlow opens it, and waits for these ops alone
+            reads = {node.name for node in function.node_def if node.op == "ReadVariableOp"}
+            assert reads <= set(function.control_ret.values())
+        assert len(own) >= 2
     limits = ProofLimits(run_seconds=60.0)
     proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
     assert not proof.differing
+
+
+def test_a_write_waits_for_what_a_conditional_returns(tmp_path):
+    """Its branches need not name their reads: a control edge from it may wait for none of them."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 3), "x")
+        scale = v1.get_variable("scale", (), use_resource=True)
+        rows = by_a_conditional(x, scale)[0]
+        count = tf.cast(tf.raw_ops.Shape(input=rows)[0], tf.float32)
+        tf.raw_ops.AssignVariableOp(resource=scale.handle, value=count, name="write")
+    feeds = [TensorSpec("x:0", "float32", (BATCH, 3))]
+    flat = flatten(graph.as_graph_def(), feeds, ["write"], open_conditionals=False)
+    flat = with_state_order(flat)
+    [write] = [node for node in flat.graph_def.node if node.name == "write"]
+    assert {"^cond", "^cond/Identity"} <= set(write.input)
 
 
 def test_nothing_waits_for_what_may_be_dead():
