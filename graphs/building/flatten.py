@@ -158,6 +158,7 @@ class _Linker:
         path = self._name_of_output_control(call)
         if path not in self.opener.raw:
             effects = list(self.opener.side_effects.get(call, ()))
+            effects += self.opener.waits_of_empty.get(call, ())
             producers = [
                 with_index(tensor).rpartition(":")[0] for tensor in self.opener.call_outputs[call]
             ]

@@ -19,19 +19,20 @@ from graphs.building.conditionals import (
 )
 from graphs.building.op_outputs import op_definition, output_offsets
 from graphs.building.open_conditionals import open_conditional
-from graphs.building.raw_node import NOT_OF_THE_MODEL, Body, RawNode, no_op, paths_of
+from graphs.building.raw_node import (
+    NOT_OF_THE_MODEL,
+    UNIT_OPS,
+    Body,
+    RawNode,
+    no_op,
+    paths_of,
+    substituted,
+)
 from graphs.errors import ModelError
 from graphs.flat_graph import Origin
 from graphs.function_library import called_function, kept_whole
 from graphs.names import data_inputs, free_name, with_index
 
-UNIT_OPS = {
-    "While": "a loop",
-    "StatelessWhile": "a loop",
-    "SymbolicGradient": "a gradient function",
-    "MapDefun": "a mapped function",
-    "XlaLaunch": "compiled by XLA",
-}
 MAX_CALL_DEPTH = 200
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VarHandleOp"})
 """Ops that TensorFlow calls stateful, and that change nothing."""
@@ -47,6 +48,7 @@ class CallOpener:
       alias: {output of a call: the tensor that it is}.
       side_effects: {call or opened conditional: ops that run with it}.
       call_outputs: {call: the tensors that are its outputs}.
+      waits_of_empty: {call of a function that makes and does nothing: what to wait for instead}.
       output_control: {call: the no-op that runs after it}.
       conditional_of: {call: the opened conditional that it is in a branch of, or ""}.
       unit_reason: {unit: why it stays one}.
@@ -60,6 +62,7 @@ class CallOpener:
         self.alias: dict[str, str] = {}
         self.side_effects: dict[str, list[str]] = {}
         self.call_outputs: dict[str, list[str]] = {}
+        self.waits_of_empty: dict[str, list[str]] = {}
         self.output_control: dict[str, str] = {}
         self._gate: dict[str, str] = {}
         self.conditional_of: dict[str, str] = {}
@@ -129,11 +132,32 @@ class CallOpener:
         outputs, effects = self.open_body(path, call, callee, call.inputs, body)
         if call.node.op == callee:
             effects = list(dict.fromkeys([*effects, *self._unasked_effects(path, callee)]))
+        if call.controls:  # in a body that does nothing with an argument, too
+            self._have_outputs_wait(path, call, callee, outputs, body)
         for index, tensor in enumerate(outputs):
             self.alias[f"{name}:{index}"] = tensor
         self.call_outputs[name] = outputs
         self.side_effects[name] = effects
+        if call.controls and not effects and not outputs:
+            self.waits_of_empty[name] = [self._gate[path]]
         self.conditional_of[name] = body.conditional
+
+    def _have_outputs_wait(
+        self, path: str, call: RawNode, function: str, outputs: list[str], body: Body
+    ) -> None:
+        """Replaces outputs that are arguments by what waits for the call's control inputs, too."""
+        signature = self.library[function].signature
+        given, gate = {argument.name for argument in signature.input_arg}, self._gate[path]
+        for index, output in enumerate(signature.output_arg):
+            if self.library[function].ret[output.name] in given:
+                name = f"{path}/{free_name(f'output_{index}', self._paths_in(function))}"
+                node = type(call.node)(op="Identity")
+                node.attr["T"].type = output.type or call.node.attr[output.type_attr].type
+                inputs, outputs[index] = [outputs[index]], f"{name}:0"
+                self.raw[name] = RawNode(
+                    node, inputs, [gate], NOT_OF_THE_MODEL, "", body.share, body.conditional,
+                    follows_input=True,
+                )  # fmt: skip
 
     def _unasked_effects(self, path: str, function: str) -> Iterator[str]:
         """The ops of a body that a call by the function's own name runs, though nothing reads them.
@@ -155,7 +179,8 @@ class CallOpener:
 
     def _suffix(self, call: str, callee: str, body: Body) -> str:
         """What a call's path ends with, so that its ops take no name of an op beside the call."""
-        inner = (*self._paths_in(callee), "input_control", "output_control")
+        own = (f"output_{i}" for i in range(len(self.library[callee].signature.output_arg)))
+        inner = (*self._paths_in(callee), "input_control", "output_control", *own)
         path = call
         while any(f"{path}/{each}" in body.paths for each in inner) or (
             path != call and path in body.paths
@@ -200,7 +225,7 @@ class CallOpener:
         local = dict(zip(arguments, inputs, strict=False))
         own_gate = self._gate.get(path, f"{path}/input_control")
         gate = own_gate if own_gate in self.raw else body.gate
-        inner = dataclasses.replace(inner, gate=gate if body.conditional else "")
+        inner = dataclasses.replace(inner, gate=gate)
         scope = _BodyScope(path, local, definition, self.library, gate)
         for node in definition.node_def:
             node_inputs, controls = scope.inputs_of(node)
@@ -275,15 +300,3 @@ class _BodyScope:
             else:
                 controls.append(f"{self.path}/{name}")
         return inputs, controls
-
-
-def substituted(node: Any, call: Any) -> Any:
-    """The node with the attributes that its function leaves open, as the call gives them."""
-    if not any(value.placeholder for value in node.attr.values()):
-        return node
-    result = type(node)()
-    result.CopyFrom(node)
-    for key, value in node.attr.items():
-        if value.placeholder and value.placeholder in call.attr:
-            result.attr[key].CopyFrom(call.attr[value.placeholder])
-    return result

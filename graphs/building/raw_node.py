@@ -9,6 +9,14 @@ from typing import Any
 from graphs.flat_graph import Origin
 
 NOT_OF_THE_MODEL = Origin("", "", ())
+UNIT_OPS = {
+    "While": "a loop",
+    "StatelessWhile": "a loop",
+    "SymbolicGradient": "a gradient function",
+    "MapDefun": "a mapped function",
+    "XlaLaunch": "compiled by XLA",
+}
+"""Ops that run functions and are never opened, and what they are."""
 
 
 @dataclasses.dataclass(slots=True)
@@ -48,7 +56,8 @@ class Body:
       calls: the chain of functions that leads there, outermost first; empty for the main graph.
       share: how often it runs in one run.
       conditional: path of the innermost opened conditional that it is in a branch of, or "".
-      gate: the op that is live only if that branch runs, or "".
+      gate: what ops without inputs wait for: live only if that branch runs, and after what the
+        innermost call that says so waits for; or "".
       paths: names of its nodes and all scopes of these.
     """
 
@@ -75,3 +84,15 @@ def no_op(name: str) -> Any:
     from tensorflow.core.framework import node_def_pb2
 
     return node_def_pb2.NodeDef(name=name, op="NoOp")
+
+
+def substituted(node: Any, call: Any) -> Any:
+    """The node with the attributes that its function leaves open, as the call gives them."""
+    if not any(value.placeholder for value in node.attr.values()):
+        return node
+    result = type(node)()
+    result.CopyFrom(node)
+    for key, value in node.attr.items():
+        if value.placeholder and value.placeholder in call.attr:
+            result.attr[key].CopyFrom(call.attr[value.placeholder])
+    return result

@@ -10,6 +10,7 @@ from graphs.building.flatten import flatten
 from graphs.building.shapes import infer
 from graphs.errors import FetchError, ModelError
 from graphs.flat_graph import Origin
+from graphs.graph_view import GraphView
 from graphs.source_model import TensorSpec
 from tests.graphs.small_graphs import run
 
@@ -47,6 +48,58 @@ def test_nested_calls_become_single_ops_that_compute_the_same():
     tanh = [o for o, n in zip(flat.origins, flat.graph_def.node, strict=True) if n.op == "Tanh"]
     assert {o.node for o in tanh} == {"Tanh"}
     assert all(o.function.startswith("__inference_inner") and len(o.calls) == 2 for o in tanh)
+
+
+@function.Defun(tf.resource)
+def handing_on(handle):
+    return handle
+
+
+@function.Defun(tf.float32)
+def writing(x):
+    handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=(), shared_name="v")
+    write = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(5.0))
+    with tf.control_dependencies([write]):
+        return x + 1.0
+
+
+@function.Defun(tf.float32)
+def writing_behind_an_op(x):
+    return writing(tf.exp(x))
+
+
+@tf.function
+def doing_nothing():
+    pass
+
+
+@pytest.mark.parametrize("which", ["hands its argument on", "ops of no input", "nothing"])
+def test_what_a_function_does_comes_after_what_its_call_waits_for(which):
+    """So it is where TensorFlow opens the function, and where it doesn't."""
+    with tf.Graph().as_default() as graph:
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=(), shared_name="v", name="v")
+        one, three = tf.constant(1.0), tf.constant(3.0)
+        if which == "ops of no input":
+            first = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="first")
+        else:
+            first = tf.raw_ops.AssignVariableOp(resource=handle, value=three, name="first")
+        with tf.control_dependencies([first]):
+            if which == "ops of no input":
+                tf.identity(writing_behind_an_op(one), name="out")
+            elif which == "nothing":
+                doing_nothing()
+            else:
+                handle = handing_on(handle)
+        calls = [op for op in graph.get_operations() if op.type == "PartitionedCall"]
+        assert len(calls) == (which == "nothing")
+        if which != "ops of no input":
+            with tf.control_dependencies(calls):
+                read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+            tf.identity(read, name="out")
+    flat = flatten(graph.as_graph_def(), [], ["out:0"])
+    last = "AssignVariableOp" if which == "ops of no input" else "ReadVariableOp"
+    [op] = [n.name for n in flat.graph_def.node if n.op == last and n.name != "first"]
+    assert "first" in GraphView(flat.graph_def).ancestors([op])
 
 
 @pytest.mark.parametrize("calls", ["once", "nested"])
