@@ -17,7 +17,7 @@ from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, op_of, parse_input
 
 _READ = "ReadVariableOp"
-_NEVER_WRITE = frozenset({_READ, "ResourceGather", "ResourceGatherNd", "VariableShape"})
+NEVER_WRITE = frozenset({_READ, "ResourceGather", "ResourceGatherNd", "VariableShape"})
 _PLACE = "loc:@"
 Variable = tuple[bytes, bytes, int]
 """What tells variables apart: container, name and dtype."""
@@ -94,7 +94,7 @@ def uses_of_variables(
             variable = variable_of.get(parse_input(name).op)
             if variable is None:
                 continue
-            if node.op not in _NEVER_WRITE:
+            if node.op not in NEVER_WRITE:
                 writers[variable].add(node.name)
             elif node.name in fixed or not is_wanted(node):
                 continue

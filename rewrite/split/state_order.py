@@ -24,7 +24,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input
 from rewrite.split.bodies import functions_of, waits_of_all
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.merge_reads import with_nodes
+from rewrite.split.local import has_no_effect
+from rewrite.split.merge_reads import NEVER_WRITE, with_nodes
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
 
 _MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
@@ -61,14 +62,20 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     before = _before(flat, bit_of)
     without = _before(flat, bit_of, is_split=True)
     results_of = _results_of(flat)
+    readers = {name for name in every if _only_reads(flat.nodes[name], flat.library)}
     missing: dict[str, list[str]] = defaultdict(list)
     for names in users:
         for name in names:
             lost = before[name] & ~without[name]
-            for each in names:
-                if lost & bit_of[each]:
+            for each in names if lost else ():
+                if lost & bit_of[each] and not {name, each} <= readers:
                     missing[name] += [each, *results_of.get(each, ())]
     return {name: list(dict.fromkeys(ops)) for name, ops in missing.items() if ops}
+
+
+def _only_reads(node: Any, library: Mapping[str, Any]) -> bool:
+    runs_functions = bool(functions_of(node, library))
+    return node.op in NEVER_WRITE or (runs_functions and has_no_effect(node, library))
 
 
 def _results_of(flat: FlatGraph) -> Mapping[str, list[str]]:

@@ -168,6 +168,31 @@ def test_a_write_waits_for_what_a_conditional_returns(tmp_path):
     assert {"^cond", "^cond/Identity"} <= set(write.input) and "^late" not in write.input
 
 
+def test_what_functions_read_comes_after_a_write_that_their_arguments_come_after():
+    """A shard's copy of a branch has no control edges, and its ops take what they need."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 3), "x")
+        scale = v1.get_variable("scale", (), use_resource=True)
+        seven = tf.constant(7.0)
+        write = tf.raw_ops.AssignVariableOp(resource=scale.handle, value=seven, name="write")
+        with tf.control_dependencies([write]):
+            late = tf.identity(x)
+
+        def branch(rows):
+            with tf.control_dependencies([rows]):
+                return rows * tf.raw_ops.ReadVariableOp(resource=scale.handle, dtype=tf.float32)
+
+        likely = v1.placeholder_with_default(True, ())
+        rows = tf.cond(likely, lambda: branch(tf.tanh(late)), lambda: branch(tf.exp(late)))
+        again = tf.cond(likely, lambda: branch(tf.sin(rows)), lambda: branch(tf.cos(rows)))
+        tf.identity(again, name="rows")
+    feeds = [TensorSpec("x:0", "float32", (BATCH, 3))]
+    flat = flatten(graph.as_graph_def(), feeds, ["rows:0"], open_conditionals=False)
+    cond, other = (node for node in with_state_order(flat).graph_def.node if "If" in node.op)
+    assert "^write" in cond.input
+    assert "^write" in other.input and f"^{cond.name}" not in other.input  # they only read
+
+
 def test_nothing_waits_for_what_may_be_dead():
     """What comes behind a Merge runs, too, when what leads to one of its inputs does not."""
     with tf.Graph().as_default() as graph:
