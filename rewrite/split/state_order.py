@@ -123,9 +123,6 @@ def _before(
     before: dict[str, int] = {}
     nodes = flat.nodes
     runs_functions = {n for n, node in nodes.items() if functions_of(node, flat.library)}
-    of_functions: Any = 0
-    for name in runs_functions & bit_of.keys() if is_split else ():
-        of_functions |= bit_of[name]
     constants: set[str] = set()
     for node in flat.graph_def.node:
         found: list[Any] = []
@@ -135,8 +132,8 @@ def _before(
                 continue
             # What closes a loop comes later, and has no bits yet.
             each = before.get(source.op, 0) | bit_of.get(source.op, 0)
-            if source.op in runs_functions and source.output >= 0:
-                each &= ~of_functions  # of the first copy, while a control edge is from all
+            if is_split and source.op in runs_functions and source.output >= 0:
+                each = 0  # of the first copy or known, while a control edge is from all
             if is_split and nodes[source.op].op in NORMS | GRADIENTS and source.output > 0:
                 each = 0  # taken apart, statistics and slopes wait for less than the one op did
             found.append(each)
