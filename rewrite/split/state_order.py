@@ -11,19 +11,24 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs import op_types
 from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of, parse_input
+from rewrite.pass_base import RewriteError
 from rewrite.split.bodies import functions_of
+from rewrite.split.build_step import SplitStep
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.merge_reads import with_nodes
+from rewrite.split.refused_batch import has_effect
 
 _MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
 """What a split step may have another op for, which waits for nothing."""
@@ -49,15 +54,45 @@ def with_state_order(flat: FlatGraph) -> FlatGraph:
     return with_nodes(flat, rows)
 
 
+def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
+    """Reads a split step: what came before a write, or after it, does so in all shards.
+
+    Args:
+      flat: the unsplit step.
+      step: the split step.
+
+    Raises:
+      RewriteError: two ops of one state may run in another order.
+    """
+    users = [names for names in _users_of_states(flat).values() if len(names) > 1]
+    names = dict.fromkeys(name for each in users for name in each)
+    writes = {name for name in names if has_effect(flat.nodes[name], flat.library)}
+    there = {node.name for node in step.graph_def.node}
+    ops_for = {name: [op for op in step.copies.get(name, [name]) if op in there] for name in names}
+    bit_of, bit_there = _bits(names), _bits(op for ops in ops_for.values() for op in ops)
+    before, before_there = _before(flat.graph_def, bit_of), _before(step.graph_def, bit_there)
+    for each in users:
+        for write, other in itertools.product([name for name in each if name in writes], each):
+            for first, then in ((write, other), (other, write)):
+                if not before[then] & bit_of[first]:
+                    continue
+                for op, late in itertools.product(ops_for[first], ops_for[then]):
+                    if not before_there[late] & bit_there[op]:
+                        raise RewriteError(
+                            f"reading a split step: {late!r} may run before {op!r}, which uses "
+                            "the same variable"
+                        )
+
+
 def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     """{op: those of the same state that come before it in ways that splitting may cut}."""
     users = [names for names in _users_of_states(flat).values() if len(names) > 1]
     every = dict.fromkeys(name for names in users for name in names)
-    bit_of = {name: 1 << i for i, name in enumerate(every)}
+    bit_of = _bits(every)
     if not bit_of:
         return {}
-    before = _before(flat, bit_of)
-    without = _before(flat, bit_of, is_split=True)
+    before = _before(flat.graph_def, bit_of)
+    without = _before(flat.graph_def, bit_of, is_split=True)
     results_of = _results_of(flat)
     missing: dict[str, list[str]] = defaultdict(list)
     for names in users:
@@ -101,9 +136,11 @@ def _users_of_states(flat: FlatGraph) -> Mapping[str, list[str]]:
     return users
 
 
-def _before(
-    flat: FlatGraph, bit_of: Mapping[str, int], is_split: bool = False
-) -> Mapping[str, int]:
+def _bits(names: Iterable[str]) -> dict[str, int]:
+    return {name: 1 << number for number, name in enumerate(dict.fromkeys(names))}
+
+
+def _before(graph_def: Any, bit_of: Mapping[str, int], is_split: bool = False) -> Mapping[str, int]:
     """{op: which of the ops with a bit surely come before it}, in a split step if asked for.
 
     An op whose inputs all come from a branch that isn't taken does not run. None of these edges
@@ -111,12 +148,12 @@ def _before(
     ControlTrigger for nothing.
     """
     before: dict[str, int] = {}
-    nodes = flat.nodes
-    runs_functions = {n for n, node in nodes.items() if functions_of(node, flat.library)}
+    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
+    runs_functions = {n for n, node in nodes.items() if functions_of(node, library)}
     of_functions: Any = 0
     for name in runs_functions & bit_of.keys() if is_split else ():
         of_functions |= bit_of[name]
-    for node in flat.graph_def.node:
+    for node in graph_def.node:
         found: list[Any] = []
         for name in node.input:
             source = parse_input(name)
