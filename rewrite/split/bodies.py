@@ -151,6 +151,19 @@ def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def waits_of_all(node: Any) -> Sequence[str]:
+    """The inputs that whatever an op does surely waits for: all, unless it runs functions.
+
+    TensorFlow opens a function in the place of its call: an op of it then waits for the arguments
+    that it takes, and for what the call waits for; one of a branch for the condition as well.
+    """
+    if node.op not in op_types.CONDITIONALS | op_types.LOOPS | op_types.CALLS:
+        inputs: Sequence[str] = node.input
+        return inputs
+    first = 1 if node.op in op_types.CONDITIONALS else 0
+    return [*node.input[:first], *(name for name in node.input[first:] if name.startswith("^"))]
+
+
 def handed_on(function: Any) -> set[int]:
     """Which arguments of a loop's body it returns unchanged at the same place."""
     nodes = {node.name: node for node in function.node_def}

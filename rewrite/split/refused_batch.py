@@ -25,6 +25,7 @@ from graphs.function_library import reached_functions
 from graphs.graph_view import GraphView
 from graphs.names import op_of
 from graphs.source_model import TensorSpec
+from rewrite.split.bodies import waits_of_all
 from rewrite.split.local import has_no_effect
 from rewrite.split.node_writer import NodeWriter
 
@@ -209,10 +210,14 @@ def have_effects_wait(
 
 
 def _waiting(nodes: Iterable[Any], refusal: str, node_of: Mapping[str, Any]) -> set[str]:
-    """The ops that surely wait for an assertion; a Merge waits for one of its inputs only."""
+    """The ops that surely wait for an assertion; a Merge waits for one of its inputs only.
+
+    Nor does every op of a function wait for all that the function is given, once TensorFlow has
+    opened it.
+    """
     waiting = {refusal}
     for node in nodes:
-        sources = {op_of(name) for name in node.input}
+        sources = {op_of(name) for name in waits_of_all(node)}
         if node.op in op_types.MERGES:
             begins = {n for n in sources if node_of[n].op not in op_types.NEXT_ITERATION}
             waits = begins <= waiting

@@ -4,7 +4,8 @@ A graph may write a variable with what is computed of the shape of something tha
 and say no more of their order. A split step has constants in the place of such numbers: nothing
 would keep the write from coming first. Nor would anything where each shard has its own copy of a
 loop or conditional that reads the variable, and the write takes a value that all copies return
-alike: it takes that of the first. So the order is said by a control edge before.
+alike: it takes that of the first. Nor would a batch normalisation that is taken apart: of what it
+was given, some of its parts take less. So the order is said by a control edge before.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import functools
 import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from graphs import op_types
@@ -24,14 +25,15 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of, parse_input
 from rewrite.pass_base import RewriteError
-from rewrite.split.bodies import functions_of
+from rewrite.split.bodies import functions_of, waits_of_all
 from rewrite.split.build_step import SplitStep
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.merge_reads import with_nodes
+from rewrite.split.norm_pairs import GRADIENTS, NORMS
 from rewrite.split.refused_batch import has_effect
 
 _MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
-"""What a split step may have another op for, which waits for nothing."""
+"""What a split step may have another op for, which waits for nothing, as what is computed of it."""
 
 
 def with_state_order(flat: FlatGraph) -> FlatGraph:
@@ -70,7 +72,8 @@ def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
     there = {node.name for node in step.graph_def.node}
     ops_for = {name: [op for op in step.copies.get(name, [name]) if op in there] for name in names}
     bit_of, bit_there = _bits(names), _bits(op for ops in ops_for.values() for op in ops)
-    before, before_there = _before(flat.graph_def, bit_of), _before(step.graph_def, bit_there)
+    before = _before(flat.graph_def, bit_of)
+    before_there = _before(step.graph_def, bit_there, is_opened=True)
     for each in users:
         for write, other in itertools.product([name for name in each if name in writes], each):
             for first, then in ((write, other), (other, write)):
@@ -92,7 +95,7 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     if not bit_of:
         return {}
     before = _before(flat.graph_def, bit_of)
-    without = _before(flat.graph_def, bit_of, is_split=True)
+    without = _before(flat.graph_def, bit_of, is_opened=True, is_split=True)
     results_of = _results_of(flat)
     missing: dict[str, list[str]] = defaultdict(list)
     for names in users:
@@ -112,7 +115,8 @@ def _results_of(flat: FlatGraph) -> Mapping[str, list[str]]:
     """
     results_of: dict[str, list[str]] = defaultdict(list)
     for node in flat.graph_def.node:
-        source = op_of(node.input[0]) if node.op == "Identity" else ""
+        # One that waits for more might wait for what is to wait for it.
+        source = op_of(node.input[0]) if node.op == "Identity" and len(node.input) == 1 else ""
         if source and functions_of(flat.nodes[source], flat.library):
             results_of[source].append(node.name)
     return results_of
@@ -140,8 +144,16 @@ def _bits(names: Iterable[str]) -> dict[str, int]:
     return {name: 1 << number for number, name in enumerate(dict.fromkeys(names))}
 
 
-def _before(graph_def: Any, bit_of: Mapping[str, int], is_split: bool = False) -> Mapping[str, int]:
-    """{op: which of the ops with a bit surely come before it}, in a split step if asked for.
+def _before(
+    graph_def: Any, bit_of: Mapping[str, int], is_opened: bool = False, is_split: bool = False
+) -> Mapping[str, int]:
+    """{op: which of the ops with a bit surely come before it}.
+
+    Args:
+      graph_def: a step.
+      bit_of: {op: its bit}.
+      is_opened: whether functions that ops run are opened in their place.
+      is_split: whether the step will be split.
 
     An op whose inputs all come from a branch that isn't taken does not run. None of these edges
     passes such an op by: a Merge only surely waits for what comes before all of its inputs, and a
@@ -153,9 +165,10 @@ def _before(graph_def: Any, bit_of: Mapping[str, int], is_split: bool = False) -
     of_functions: Any = 0
     for name in runs_functions & bit_of.keys() if is_split else ():
         of_functions |= bit_of[name]
+    constants: set[str] = set()
     for node in graph_def.node:
         found: list[Any] = []
-        for name in node.input:
+        for name in waits_of_all(node) if is_opened else node.input:
             source = parse_input(name)
             if node.op in op_types.MERGES and nodes[source.op].op in op_types.NEXT_ITERATION:
                 continue
@@ -163,9 +176,19 @@ def _before(graph_def: Any, bit_of: Mapping[str, int], is_split: bool = False) -
             each = before.get(source.op, 0) | bit_of.get(source.op, 0)
             if source.op in runs_functions and source.output >= 0:
                 each &= ~of_functions  # of the first copy, while a control edge is from all
+            if is_split and nodes[source.op].op in NORMS | GRADIENTS and source.output > 0:
+                each = 0  # taken apart, statistics and slopes wait for less than the one op did
             found.append(each)
         combine = operator.and_ if node.op in op_types.MERGES else operator.or_
         before[node.name] = functools.reduce(combine, found) if found else 0
-        if node.op == "ControlTrigger" or (is_split and node.op in _MAY_BE_CONSTANTS):
+        if is_split and _may_be_constant(node, constants):
+            constants.add(node.name)
+        if node.op == "ControlTrigger" or node.name in constants:
             before[node.name] = 0
     return before
+
+
+def _may_be_constant(node: Any, constants: Set[str]) -> bool:
+    """Whether a split step may have a constant for an op, which waits for nothing."""
+    sources = [op_of(name) for name in data_inputs(node)]
+    return node.op in _MAY_BE_CONSTANTS or (bool(sources) and constants >= {*sources})

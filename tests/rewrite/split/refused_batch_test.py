@@ -120,6 +120,40 @@ def test_a_placeholder_that_says_no_shape_takes_any_size(tmp_path):
         np.testing.assert_allclose(session.run("loss:0", {"x:0": given}), wanted, rtol=1e-5)
 
 
+class CountsInFunctions(Step):
+    """A step that counts in a branch or a loop, which hand on what they are given of the batch."""
+
+    def train_step(self, x):
+        """One step."""
+        loss = tf.reduce_mean(self.terms(x * self.weight))
+
+        def counted(number, value):
+            self.count.assign_add(1)
+            return number + 1, value * 2.0
+
+        likely = self.weight > 0.0
+        _, loss = tf.cond(likely, lambda: counted(0, loss), lambda: (0, loss))
+        _, loss = tf.while_loop(lambda number, _: number < 2, counted, (0, loss))
+        return {"loss": loss}
+
+
+def test_what_functions_do_waits_for_the_refusal(tmp_path):
+    """What they are given waits, but TensorFlow opens them: their ops wait for what they take."""
+    module = CountsInFunctions(tf.square)
+    spec = tf.TensorSpec([None, 3], tf.float32, "x")
+    step = tf.function(module.train_step, input_signature=[spec])
+    tf.saved_model.save(module, str(tmp_path / "given"), signatures={"train_step": step})
+    options = LoadOptions(input_shape={"x": (BATCH, 3)})
+    _, emitted = _emitted(str(tmp_path / "given"), tmp_path / "split", 2, options, {"x": 0})
+    other = tf.saved_model.load(emitted)
+    for _ in range(5):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="fewer than 2 entries"):
+            other.signatures["train_step"](x=tf.ones([1, 3]))
+    assert other.count.numpy() == 0
+    assert other.signatures["train_step"](x=tf.ones([3, 3]))["loss"].numpy() == 2.0
+    assert other.count.numpy() == 3
+
+
 class TwoInputs(Step):
     """The same with a second input."""
 

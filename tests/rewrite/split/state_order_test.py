@@ -43,7 +43,25 @@ def of_a_late_constant(rows, x):
     return tf.reduce_sum(tf.reshape(tf.exp(x), shape), [0, 1])
 
 
-@pytest.mark.parametrize("shape", [of_a_shape, of_a_late_constant])
+def of_a_copied_constant(rows, x):
+    shape = tf.constant([BATCH, 3, 1])
+    with tf.control_dependencies([rows]):
+        shape = tf.identity(shape)
+    return tf.reduce_sum(tf.reshape(tf.exp(x), shape), [0, 1])
+
+
+def of_a_shape_in_a_branch(rows, x):
+    def branch(function):
+        made = function(rows)
+        return made, tf.raw_ops.Shape(input=made)
+
+    likely = v1.placeholder_with_default(True, ())
+    return tf.cond(likely, lambda: branch(tf.sin), lambda: branch(tf.cos))[1]
+
+
+@pytest.mark.parametrize(
+    "shape", [of_a_shape, of_a_late_constant, of_a_copied_constant, of_a_shape_in_a_branch]
+)
 def test_a_write_waits_for_the_read(shape, tmp_path):
     with tf.Graph().as_default() as graph:
         loss = counted_behind_a_read(shape)
@@ -51,10 +69,41 @@ def test_a_write_waits_for_the_read(shape, tmp_path):
     split = split_model(load(str(tmp_path / "model.pb"), LoadOptions(fetch=(loss.name,))), 2)
     assert len(split.step.copies["Tanh"]) == 2
     for made in (split.step.graph_def, split.source.split_graph):
-        assert "read" in GraphView(made).ancestors(["write"])
+        [write] = [node for node in made.node if node.name == "write"]
+        assert "^read" in write.input
     limits = ProofLimits(run_seconds=60.0)
     proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
     assert not proof.differing
+
+
+def test_what_a_batch_normalisation_is_taken_apart_into_comes_after_its_reads(tmp_path):
+    """The slope of a loss that is linear in the images takes neither the scale nor the offset."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 4, 4, 3), "x")
+        given = {n: v1.get_variable(n, (3,), use_resource=True) for n in ("scale", "offset")}
+        read = {
+            name: tf.raw_ops.ReadVariableOp(
+                resource=variable.handle, dtype=tf.float32, name=f"read_{name}"
+            )
+            for name, variable in given.items()
+        }
+        images, *_ = v1.nn.fused_batch_norm(x, read["scale"], read["offset"])
+        loss = tf.reduce_mean(images * 2.0)
+        updates = [
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=given[name].handle, alpha=0.1, delta=slope, name=f"write_{name}"
+            )
+            for name, slope in zip(read, tf.gradients(loss, list(read.values())), strict=True)
+        ]
+        with tf.control_dependencies(updates):
+            loss = tf.identity(loss)
+    (tmp_path / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    split = split_model(load(str(tmp_path / "model.pb"), LoadOptions(fetch=(loss.name,))), 2)
+    norms = [node for node in split.step.graph_def.node if node.op.startswith("FusedBatchNorm")]
+    assert not any(node.attr["is_training"].b for node in norms)
+    view = GraphView(split.step.graph_def)
+    for name in given:
+        assert f"read_{name}" in view.ancestors([f"write_{name}"])
 
 
 def by_a_loop(x, scale):
@@ -122,12 +171,14 @@ def test_a_write_waits_for_what_a_conditional_returns(tmp_path):
         scale = v1.get_variable("scale", (), use_resource=True)
         rows = by_a_conditional(x, scale)[0]
         count = tf.cast(tf.raw_ops.Shape(input=rows)[0], tf.float32)
-        tf.raw_ops.AssignVariableOp(resource=scale.handle, value=count, name="write")
+        write = tf.raw_ops.AssignVariableOp(resource=scale.handle, value=count, name="write")
+        with tf.control_dependencies([write]):
+            tf.identity(rows.op.inputs[0], name="late")  # which comes after the write
     feeds = [TensorSpec("x:0", "float32", (BATCH, 3))]
-    flat = flatten(graph.as_graph_def(), feeds, ["write"], open_conditionals=False)
+    flat = flatten(graph.as_graph_def(), feeds, ["late"], open_conditionals=False)
     flat = with_state_order(flat)
     [write] = [node for node in flat.graph_def.node if node.name == "write"]
-    assert {"^cond", "^cond/Identity"} <= set(write.input)
+    assert {"^cond", "^cond/Identity"} <= set(write.input) and "^late" not in write.input
 
 
 def test_nothing_waits_for_what_may_be_dead():
