@@ -22,7 +22,7 @@ from graphs.source_model import SourceModel
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
 from rewrite.order.add_order import AddOrder
 from rewrite.order.marks import without_order
-from rewrite.order.order_edges import OrderEdge, known_order
+from rewrite.order.order_edges import OrderEdge, in_meta_graph, known_order
 from rewrite.place_graph import known_origins, place_graph
 from rewrite.variable_devices import write_object_devices
 
@@ -65,7 +65,7 @@ def emit(
         saved_model = sniff(source.saved_model_dir).proto
     else:
         saved_model = _moved(source, built, made)
-    ignored = _place(saved_model, device_of_origin, order)
+    ignored = _place(source, saved_model, device_of_origin, order)
     _write_saved_model(saved_model, made)
     graph_file = (
         b""
@@ -134,14 +134,17 @@ def leaving_out(
 
 
 def _place(
-    saved_model: Any, device_of_origin: Mapping[Origin, str], order: Collection[OrderEdge]
+    source: SourceModel,
+    saved_model: Any,
+    device_of_origin: Mapping[Origin, str],
+    order: Collection[OrderEdge],
 ) -> tuple[Origin, ...]:
     """Places all MetaGraphDefs of a SavedModel in place; returns the ops that none of them has."""
     written: set[Origin] = set()
     for meta_graph in saved_model.meta_graphs:
         known = known_origins(meta_graph.graph_def, device_of_origin)
         written.update(device_of_origin.keys() - set(known.unknown))
-        edges = known_order(meta_graph.graph_def, order)
+        edges = in_meta_graph(source, meta_graph, order)
         placed = place_graph(meta_graph.graph_def, known.device_of_origin, edges).graph_def
         meta_graph.graph_def.CopyFrom(placed)
         if meta_graph.HasField("object_graph_def"):

@@ -23,7 +23,7 @@ from rewrite.compare_graphs import same_graphs, same_imported, same_message
 from rewrite.emit import EXTRA_DIRECTORY, GRAPH_FILE
 from rewrite.model_builder import build_saved_model, given_graph
 from rewrite.order.marks import forget_order, without_order
-from rewrite.order.order_edges import OrderEdge, check_order, known_order
+from rewrite.order.order_edges import OrderEdge, check_order, in_meta_graph, known_order
 from rewrite.pass_base import RewriteError
 
 _FINGERPRINT = "fingerprint.pb"
@@ -66,7 +66,7 @@ def prove_structure(
     began = time.monotonic()
     emitted = sniff(emitted_dir).proto
     for meta_graph in emitted.meta_graphs:
-        _take_order_out(meta_graph.graph_def, order)
+        _take_order_out(meta_graph.graph_def, in_meta_graph(source, meta_graph, order))
     if source.saved_model_dir:
         given = sniff(source.saved_model_dir).proto
         for meta_graph in given.meta_graphs:
@@ -87,7 +87,7 @@ def prove_structure(
 
 def _take_order_out(placed: Any, order: Collection[OrderEdge]) -> None:
     """Checks that a graph has this order and no other, and takes it out in place."""
-    check_order(placed, known_order(placed, order))
+    check_order(placed, order)
     forget_order(placed)
 
 
@@ -130,7 +130,7 @@ def _same_graph_file(source: SourceModel, emitted: Path, order: Collection[Order
         own.CopyFrom(given)  # it belongs to the source, and is changed by the comparison
         forget_order(own)
         placed = sniff(file).proto
-        _take_order_out(placed, order)
+        _take_order_out(placed, known_order(placed, order))
         same_graphs(own, placed)
 
 

@@ -11,6 +11,7 @@ from scipy.sparse.csgraph import connected_components
 
 from graphs.flat_graph import Origin
 from graphs.graph_edges import edges_of
+from graphs.source_model import SourceModel
 from rewrite.annotate_devices import places_of
 from rewrite.call_graph import CallGraph
 from rewrite.order.marks import PlacedEdge, order_of
@@ -36,6 +37,20 @@ def placed_edges(calls: CallGraph, order: Iterable[OrderEdge]) -> dict[OrderEdge
 def known_order(graph_def: Any, order: Iterable[OrderEdge]) -> list[OrderEdge]:
     """The edges of which a graph has both ops, by the same calls."""
     return [edge for edge, places in placed_edges(CallGraph(graph_def), order).items() if places]
+
+
+def in_meta_graph(
+    source: SourceModel, meta_graph: Any, order: Collection[OrderEdge]
+) -> list[OrderEdge]:
+    """The edges that one of a SavedModel's MetaGraphDefs gets: all that it has, if it has the run.
+
+    Another one may have ops of the same names, for runs that must not run more than they did.
+    """
+    if source.saved_model_dir:
+        own = source.meta_graph_def.meta_info_def
+        if set(own.tags) != set(meta_graph.meta_info_def.tags):
+            return []
+    return known_order(meta_graph.graph_def, order)
 
 
 def without_cycles(graph_def: Any, order: Collection[OrderEdge]) -> list[OrderEdge]:

@@ -19,6 +19,7 @@ from rewrite.split.decide import Decisions
 from rewrite.split.prove_joints import JointsProof
 from rewrite.split.prove_ops import NotProven, OpsProof, prove_ops
 from rewrite.split.prove_sizes import prove_sizes
+from rewrite.split.state_order import require_state_order
 from rewrite.split.states import shard_sizes
 
 
@@ -119,6 +120,7 @@ def prove_split(
         ops = prove_ops(flat, decisions, num_shards, limits.op_seconds, limits.memory_bytes)
     try:
         joints = prove_sizes(flat, properties, decisions, step, num_shards, limits.op_seconds / 2)
+        require_state_order(flat, step)
     except RewriteError as error:
         run = "not run: its structure is wrong"
         return _proof(ops, None, RunsCompared(), run, [*ops.differing, str(error)])

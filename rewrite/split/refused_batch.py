@@ -21,6 +21,7 @@ import numpy as np
 from graphs import op_types
 from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
+from graphs.function_library import reached_functions
 from graphs.graph_view import GraphView
 from graphs.names import op_of
 from graphs.source_model import TensorSpec
@@ -235,6 +236,15 @@ def has_effect(node: Any, library: Mapping[str, Any]) -> bool:
         return True
     # What takes a reference (a variable's, a queue's) changes it, though it may not say so.
     return any(each.is_ref for each in op_definition(node.op, node.name).input_arg)
+
+
+def changes_state(node: Any, library: Mapping[str, Any]) -> bool:
+    """Whether an op may change a variable, a table, or what a queue or a data set gives next."""
+    if not has_effect(node, library):
+        return False
+    if node.op in library or reached_functions([node], library):
+        return True
+    return _has_handle(op_definition(node.op, node.name).input_arg)
 
 
 def _holds_state(node: Any, library: Mapping[str, Any]) -> bool:

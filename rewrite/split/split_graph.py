@@ -46,7 +46,8 @@ def split_beside(
 
     An op that nothing of the split changes serves both steps: variables, what is fed, constants.
     Where the split step has an op of the same name that reads something else, the unsplit step's
-    own one moves to a scope, with everything that reads it there.
+    own one moves to a scope, with everything that reads it there. So do its reads of variables:
+    those of the split step may be made to wait for more of it, which others must not wait for.
 
     Args:
       graph_def: the model's main graph.
@@ -170,7 +171,7 @@ def _moved(
         name = node.name
         if name in originals and name in made:
             is_own = not origin.function and origin.node == name  # else of a call that was opened
-            if not is_own or _bare(made[name]) != _bare(node):
+            if not is_own or node.op == "ReadVariableOp" or _bare(made[name]) != _bare(node):
                 moved.add(name)
             shared[name] = {op_of(each.removeprefix("^")) for each in node.input}
             if name in flat.unit_of_node:

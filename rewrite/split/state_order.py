@@ -12,21 +12,25 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import operator
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from graphs import op_types
 from graphs.building.frames import loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
 from graphs.names import data_inputs, op_of, parse_input
+from rewrite.pass_base import RewriteError
 from rewrite.split.bodies import functions_of, waits_of_all
+from rewrite.split.build_step import SplitStep
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.local import has_no_effect
 from rewrite.split.merge_reads import NEVER_WRITE, with_nodes
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
+from rewrite.split.refused_batch import has_effect
 
 _MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
 """What a split step may have another op for, which waits for nothing, as what is computed of it."""
@@ -52,15 +56,46 @@ def with_state_order(flat: FlatGraph) -> FlatGraph:
     return with_nodes(flat, rows)
 
 
+def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
+    """Reads a split step: what came before a write, or after it, does so in all shards.
+
+    Args:
+      flat: the unsplit step.
+      step: the split step.
+
+    Raises:
+      RewriteError: two ops of one state may run in another order.
+    """
+    users = [names for names in _users_of_states(flat).values() if len(names) > 1]
+    names = dict.fromkeys(name for each in users for name in each)
+    writes = {name for name in names if has_effect(flat.nodes[name], flat.library)}
+    there = {node.name for node in step.graph_def.node}
+    ops_for = {name: [op for op in step.copies.get(name, [name]) if op in there] for name in names}
+    bit_of, bit_there = _bits(names), _bits(op for ops in ops_for.values() for op in ops)
+    before = _before(flat.graph_def, bit_of)
+    before_there = _before(step.graph_def, bit_there, is_opened=True)
+    for each in users:
+        for write, other in itertools.product([name for name in each if name in writes], each):
+            for first, then in ((write, other), (other, write)):
+                if not before[then] & bit_of[first]:
+                    continue
+                for op, late in itertools.product(ops_for[first], ops_for[then]):
+                    if not before_there[late] & bit_there[op]:
+                        raise RewriteError(
+                            f"reading a split step: {late!r} may run before {op!r}, which uses "
+                            "the same variable"
+                        )
+
+
 def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     """{op: those of the same state that come before it in ways that splitting may cut}."""
     users = [names for names in _users_of_states(flat).values() if len(names) > 1]
     every = dict.fromkeys(name for names in users for name in names)
-    bit_of = {name: 1 << i for i, name in enumerate(every)}
+    bit_of = _bits(every)
     if not bit_of:
         return {}
-    before = _before(flat, bit_of)
-    without = _before(flat, bit_of, is_split=True)
+    before = _before(flat.graph_def, bit_of)
+    without = _before(flat.graph_def, bit_of, is_opened=True, is_split=True)
     results_of = _results_of(flat)
     readers = {name for name in every if _only_reads(flat.nodes[name], flat.library)}
     missing: dict[str, list[str]] = defaultdict(list)
@@ -74,8 +109,9 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
 
 
 def _only_reads(node: Any, library: Mapping[str, Any]) -> bool:
-    runs_functions = bool(functions_of(node, library))
-    return node.op in NEVER_WRITE or (runs_functions and has_no_effect(node, library))
+    """Whether an op surely changes no state, nor does what it hands a state on to."""
+    is_known = node.op in NEVER_WRITE or bool(functions_of(node, library))
+    return is_known and not has_effect(node, library)
 
 
 def _results_of(flat: FlatGraph) -> Mapping[str, list[str]]:
@@ -111,22 +147,32 @@ def _users_of_states(flat: FlatGraph) -> Mapping[str, list[str]]:
     return users
 
 
+def _bits(names: Iterable[str]) -> dict[str, int]:
+    return {name: 1 << number for number, name in enumerate(dict.fromkeys(names))}
+
+
 def _before(
-    flat: FlatGraph, bit_of: Mapping[str, int], is_split: bool = False
+    graph_def: Any, bit_of: Mapping[str, int], is_opened: bool = False, is_split: bool = False
 ) -> Mapping[str, int]:
-    """{op: which of the ops with a bit surely come before it}, in a split step if asked for.
+    """{op: which of the ops with a bit surely come before it}.
+
+    Args:
+      graph_def: a step.
+      bit_of: {op: its bit}.
+      is_opened: whether functions that ops run are opened in their place.
+      is_split: whether the step will be split.
 
     An op whose inputs all come from a branch that isn't taken does not run. None of these edges
     passes such an op by: a Merge only surely waits for what comes before all of its inputs, and a
     ControlTrigger for nothing.
     """
     before: dict[str, int] = {}
-    nodes = flat.nodes
-    runs_functions = {n for n, node in nodes.items() if functions_of(node, flat.library)}
+    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
+    runs_functions = {n for n, node in nodes.items() if functions_of(node, library)}
     constants: set[str] = set()
-    for node in flat.graph_def.node:
+    for node in graph_def.node:
         found: list[Any] = []
-        for name in waits_of_all(node) if is_split else node.input:
+        for name in waits_of_all(node) if is_opened else node.input:
             source = parse_input(name)
             if node.op in op_types.MERGES and nodes[source.op].op in op_types.NEXT_ITERATION:
                 continue

@@ -10,9 +10,10 @@ from graphs.graph_view import GraphView
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
+from rewrite.pass_base import RewriteError
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
-from rewrite.split.state_order import with_state_order
+from rewrite.split.state_order import require_state_order, with_state_order
 from tests.rewrite.split.run_step import flat_graph, run
 
 v1 = tf.compat.v1
@@ -149,6 +150,18 @@ def test_a_write_of_what_all_copies_return_waits_for_all_of_them(rows_of, tmp_pa
     limits = ProofLimits(run_seconds=60.0)
     proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
     assert not proof.differing
+
+
+def test_an_order_that_is_lost_is_found(tmp_path):
+    with tf.Graph().as_default() as graph:
+        loss = counted_behind_a_read(of_a_shape)
+    (tmp_path / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    split = split_model(load(str(tmp_path / "model.pb"), LoadOptions(fetch=(loss.name,))), 2)
+    require_state_order(split.flat, split.step)
+    [write] = [node for node in split.step.graph_def.node if node.name == "write"]
+    write.input.remove("^read")
+    with pytest.raises(RewriteError, match="'write' may run before 'read'"):
+        require_state_order(split.flat, split.step)
 
 
 def test_a_write_waits_for_what_a_conditional_returns(tmp_path):

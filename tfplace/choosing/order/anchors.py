@@ -31,7 +31,8 @@ class Anchors:
 
     Attributes:
       body_of_op: i4[N] ops with one number stand in one body; -1 for ops without order edges.
-      is_real: bool[N] ops that take time: they may hold others back, and be held back.
+      is_real: bool[N] ops that take time: they may be held back.
+      may_hold: bool[N] those of them that may hold others back.
       is_read: bool[N] reads of variables that wait for nothing but the variable: they may be held
         back, and hold back other reads.
       is_relay: bool[N] what hands a whole value on from shard to shard: it goes with its read.
@@ -39,19 +40,30 @@ class Anchors:
 
     body_of_op: IntArray
     is_real: Bools
+    may_hold: Bools
     is_read: Bools
     is_relay: Bools
 
 
-def anchors_of(problem: Problem, body_of_op: IntArray | None = None) -> Anchors:
-    """The anchors of a problem; all its ops stand in one body where `body_of_op` is None."""
+def anchors_of(
+    problem: Problem, body_of_op: IntArray | None = None, may_hold: Bools | None = None
+) -> Anchors:
+    """The anchors of a problem.
+
+    Args:
+      problem: the ops.
+      body_of_op: see Anchors; None where all stand in one body.
+      may_hold: bool[N] ops that others may wait for; None for all.
+    """
     graph = problem.graph
     if body_of_op is None:
         body_of_op = np.zeros(graph.num_ops, dtype=np.int32)
     stays = ~_of_types(graph.op_types, ALIASES | NO_LAUNCH) & ~_foldable(problem)
     is_in_body = body_of_op >= 0
     is_read = _of_types(graph.op_types, READS) & is_in_body & ~_has_late_inputs(problem)
-    return Anchors(body_of_op, stays & is_in_body, is_read, is_relay(problem, with_blocks=False))
+    is_real = stays & is_in_body
+    holds = is_real if may_hold is None else is_real & may_hold
+    return Anchors(body_of_op, is_real, holds, is_read, is_relay(problem, with_blocks=False))
 
 
 def _of_types(op_types: Sequence[str], wanted: frozenset[str]) -> Bools:

@@ -38,7 +38,7 @@ def in_flight_edges(problem: Problem, schedule: Schedule, anchors: Anchors) -> O
     after: list[int] = []
     for here, begin in begins.items():
         window = sum(other >= begin for other in begins.values())
-        last = _last_of_each(works & (device == here), shard, schedule)
+        last = _last_of_each(works & anchors.may_hold & (device == here), shard, schedule)
         shards = sorted(last)
         for first, then in zip(shards, shards[window:], strict=False):
             entries = np.flatnonzero(enters & (device == here) & (shard == then))

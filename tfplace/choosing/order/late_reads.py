@@ -48,7 +48,7 @@ def late_read_edges(
     device, bodies = schedule.device_of_op, anchors.body_of_op
     # What waits itself for a read that will be held back does not run when the schedule says.
     is_early = _held_until(problem, latest) <= schedule.op_start
-    may_hold = anchors.is_real & (schedule.op_end > schedule.op_start) & is_early
+    may_hold = anchors.may_hold & (schedule.op_end > schedule.op_start) & is_early
     before: list[int] = []
     after: list[int] = []
     for where in np.unique(np.stack([device, bodies])[:, list(latest)], axis=1).T:

@@ -12,7 +12,12 @@ from graphs.op_graph import IntArray
 from graphs.problem import Problem
 from rewrite.order.order_edges import OrderEdge
 from tfplace.choosing.order.anchors import Anchors, anchors_of
-from tfplace.choosing.order.bodies import bodies_of, origin_edges, writable
+from tfplace.choosing.order.bodies import (
+    bodies_of,
+    may_be_waited_for,
+    origin_edges,
+    writable,
+)
 from tfplace.choosing.order.ordered import Ordered, ordered
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import PreparedModel
@@ -74,7 +79,7 @@ class ModelOrder:
         """Of the last problem that was asked about they are kept."""
         problem, anchors = self._anchors or (None, None)
         if anchors is None or problem is not prepared.problem:
-            anchors = anchors_of(prepared.problem, bodies_of(prepared))
+            anchors = anchors_of(prepared.problem, bodies_of(prepared), may_be_waited_for(prepared))
             self._anchors = prepared.problem, anchors
         return anchors
 

@@ -41,7 +41,8 @@ def sequence_edges(problem: Problem, wanted: Schedule, anchors: Anchors) -> Orde
             if op in held and body in last_in:
                 before.append(last_in[body])
                 after.append(op)
-            last_in[body] = op
+            if anchors.may_hold[op]:
+                last_in[body] = op
     return order_edges(before, after)
 
 

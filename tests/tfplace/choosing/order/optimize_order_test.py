@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from graphs.graph_view import GraphView
 from graphs.loading.sniff import sniff
 from graphs.problem_file import read_problem
 from rewrite.order.marks import order_of
@@ -61,6 +62,20 @@ def test_the_edges_are_in_the_emitted_graph(placed):
     edges = order_of(graph_def)
     assert len(edges) == report["order"]["edges"]
     assert all(nodes[node].device == nodes[first].device != "" for _, node, first in edges)
+
+
+def test_the_unsplit_step_waits_for_none_of_the_split_one(placed):
+    folder, _ = placed
+    meta_graph = sniff(folder / "out").proto.meta_graphs[0]
+    whole = meta_graph.signature_def["train_step_whole"]
+    run = GraphView(meta_graph.graph_def).ancestors(info.name for info in whole.outputs.values())
+    assert any(name.startswith("whole/") for name in run)
+    assert not [name for name in run if "shard_" in name]
+    late = {node for _, node, _ in order_of(meta_graph.graph_def)}
+    assert any(
+        node.op == "ReadVariableOp" for node in meta_graph.graph_def.node if node.name in late
+    )
+    assert late.isdisjoint(run)
 
 
 def test_the_written_placement_is_simulated_with_its_order(placed, tiny_rnnlm, slow_links, capsys):
