@@ -87,6 +87,9 @@ def bound(
 ) -> Call:
     """Arguments as the function would get them, defaults filled in, arrays as tensors.
 
+    What is no tensor becomes one of the dtype that an input signature names, as in TensorFlow:
+    there arrays, numbers and lists of them are converted, and tensors of other dtypes are not.
+
     Raises:
       UsageError: the function doesn't take them.
     """
@@ -97,7 +100,18 @@ def bound(
             f"{doing}: {error}; wanted arguments as in {inspect.signature(function)}"
         ) from None
     found.apply_defaults()
-    return Call(*as_tensors((found.args, found.kwargs)))
+    signature = tuple(getattr(function, "input_signature", None) or ())
+    given, others = found.args[: len(signature)], found.args[len(signature) :]
+    try:
+        converted = tf.__internal__.nest.map_structure_up_to(
+            signature, _converted, signature, given, check_types=False
+        )
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UsageError(
+            f"{doing}: an argument is not as the input signature has it: "
+            f"{str(error).splitlines()[0]}; wanted {signature}"
+        ) from None
+    return Call(*as_tensors(((*converted, *others), found.kwargs)))
 
 
 def as_tensors(argument: Any) -> Any:
@@ -105,6 +119,11 @@ def as_tensors(argument: Any) -> Any:
     return tf.nest.map_structure(
         lambda leaf: tf.convert_to_tensor(leaf) if isinstance(leaf, np.ndarray) else leaf, argument
     )
+
+
+def _converted(spec: Any, value: Any) -> Any:
+    is_due = isinstance(spec, tf.TensorSpec) and not tf.is_tensor(value)
+    return tf.convert_to_tensor(value, spec.dtype) if is_due else value
 
 
 def _has_rows(leaf: Any) -> bool:

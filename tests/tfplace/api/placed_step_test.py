@@ -153,6 +153,26 @@ def test_numbers_become_what_the_example_had_and_other_floats_are_told():
             tfplace.place(lambda x: x, [tf.ones(3)], sizes)
 
 
+def test_what_is_no_tensor_becomes_what_an_input_signature_names():
+    pair = {"a": tf.TensorSpec([None]), "b": (tf.TensorSpec([], tf.int32),)}
+
+    @tf.function(input_signature=[pair])
+    def step(pair):
+        return pair["a"] + tf.cast(pair["b"][0], tf.float32)
+
+    placed = tfplace.place(step, ({"a": np.ones(3), "b": (1,)},), **QUICK)
+    for a in (np.array([0.1, 2.0]), np.array([1, 2]), [1, 0.5], tf.Variable([1.0, 2.0])):
+        for b in (2, np.float64(2.7), np.int64(2)):  # NumPy's floats lose what isn't whole
+            given = {"a": a, "b": (b,)}
+            assert placed(given).numpy().tolist() == step(given).numpy().tolist()
+    for others in ((tf.ones(2, tf.float64), 2), (np.ones(2), 2.7), (np.ones((2, 2)), 2)):
+        given = {"a": others[0], "b": others[1:]}
+        with pytest.raises(TypeError):
+            step(given)
+        with pytest.raises(tfplace.TfplaceError, match="calling a placed step: "):
+            placed(given)
+
+
 def test_within_a_function_shapes_have_to_be_known():
     placed = tfplace.place(lambda x: tf.reduce_sum(x) / x.shape[0], [tf.ones(4)], **QUICK)
     assert float(tf.function(lambda x: placed(x))(tf.ones(4))) == 1.0
