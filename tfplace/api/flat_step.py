@@ -47,7 +47,6 @@ class FlatStep:
         self.name = str(getattr(function, "__name__", "step"))
         self._fed = [i for i, spec in enumerate(specs) if isinstance(spec, tf.TensorSpec)]
         self._specs = [specs[i] for i in self._fed]
-        self._function = function
         self.shapes = tuple(spec.shape for spec in self._specs)
         known = {id(variable): variable for variable in self._concrete.variables}
         self.variables = list(known.values())
@@ -122,7 +121,8 @@ class FlatStep:
             for i, value in zip(self._fed, fed, strict=True):
                 leaves[i] = value
             positional, keywords = tf.nest.pack_sequence_as(self._structure, leaves)
-            returned = self._function(*positional, **keywords)
+            # Not the function, which would be traced again, and draw other seeds than at first.
+            returned = self._concrete(*positional, **keywords)
             outputs = {
                 f"output_{i}": leaf
                 for i, leaf in enumerate(tf.nest.flatten(returned))

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 
 import tfplace
 from graphs.loading.sniff import sniff
@@ -171,6 +172,18 @@ def test_what_is_no_tensor_becomes_what_an_input_signature_names():
             step(given)
         with pytest.raises(tfplace.TfplaceError, match="calling a placed step: "):
             placed(given)
+
+
+def test_a_seeded_layer_draws_what_it_draws_without_placing():
+    """A tf_keras layer takes its op's seed when it is traced: tracing it again would take another."""
+    x, drawn = tf.ones((1, 64)), []
+    for is_placed in (False, True):
+        tf.random.set_seed(5)
+        layer = tf_keras.layers.Dropout(0.5, seed=3)
+        step = tf.function(lambda x, layer=layer: layer(x, training=True))
+        called = tfplace.place(step, [x], **QUICK) if is_placed else step
+        drawn.append([called(x).numpy() for _ in range(3)])
+    np.testing.assert_array_equal(drawn[0], drawn[1])
 
 
 def test_within_a_function_shapes_have_to_be_known():
