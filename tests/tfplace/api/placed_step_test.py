@@ -175,7 +175,7 @@ def test_what_is_no_tensor_becomes_what_an_input_signature_names():
 
 
 def test_a_seeded_layer_draws_what_it_draws_without_placing():
-    """A tf_keras layer takes its op's seed when it is traced: tracing it again would take another."""
+    """A tf_keras layer takes its op's seed when it is traced: traced again, it takes another."""
     x, drawn = tf.ones((1, 64)), []
     for is_placed in (False, True):
         tf.random.set_seed(5)
