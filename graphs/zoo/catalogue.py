@@ -9,6 +9,13 @@ from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 
 SIZES = ("published", "tiny")
+MOST = 2**31 - 1
+"""Of every value; more entries along one axis no kernel takes."""
+MOST_OF = {
+    **dict.fromkeys(("num_layers", "num_stages", "num_tables", "num_experts"), 1_000),
+    "num_steps": 100_000,
+}
+"""Of values that multiply ops, or may: a graph of more would take days to build."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,8 +161,8 @@ def parse(spec: str) -> tuple[str, dict[str, int | str]]:
     """Splits "nmt:num_layers=4,batch_size=32" into a name and checked options.
 
     Raises:
-      UsageError: the name or an option is unknown, or a value is no positive integer (`size`:
-        none of SIZES).
+      UsageError: the name or an option is unknown, or a value is no positive integer or more than
+        its most (`size`: none of SIZES).
     """
     name, _, rest = spec.partition(":")
     entry(name)
@@ -198,7 +205,7 @@ def _checked(name: str, key: str, value: int | str) -> int | str:
         raise UsageError(
             f"setting option {key!r} of benchmark graph {name!r}: it has none of that name"
             + did_you_mean(key, known)
-            + f"; known are {', '.join(known)}"
+            + f"; known are {', '.join(known)}, as in {name}:batch_size=32"
         )
     if key == "size":
         if value not in SIZES:
@@ -207,9 +214,12 @@ def _checked(name: str, key: str, value: int | str) -> int | str:
                 f"wanted one of {', '.join(SIZES)}"
             )
         return value
-    text = str(value)
-    if not text.isdecimal() or int(text) < 1:
+    text, most = str(value), MOST_OF.get(key, MOST)
+    # Python refuses to read numbers of thousands of digits.
+    number = int(text[:20]) if text.isdecimal() else 0
+    if not 1 <= number <= most:
         raise UsageError(
-            f"setting {key} of benchmark graph {name!r}: found {text!r}, wanted a positive integer"
+            f"setting {key} of benchmark graph {name!r}: found {text[:40]!r}, "
+            f"wanted a positive integer, at most {most:,}"
         )
-    return int(text)
+    return number

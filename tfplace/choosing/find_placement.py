@@ -123,7 +123,8 @@ def find_placement(
         where it is None.
     """
     problem = prepared.problem
-    progress.say(f"trying the baselines on {prepared.cluster.name}")
+    if earlier is None:
+        progress.say(f"trying the baselines on {prepared.cluster.name}")
     simulator = SimulatingEvaluator(problem)
     simulator.evaluate(prepared.given[None])  # compiles, or loads what was compiled before
     began = time.monotonic()

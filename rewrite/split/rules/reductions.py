@@ -28,7 +28,10 @@ def reduction(view: OpView, combine: str, is_mean: bool = False) -> Answer:
     reduced = known_axes(view, 1, len(shape))
     if reduced is None:
         return UNKNOWN_AXES
-    if is_mean and "float" not in view.output_dtypes[0]:
+    dtype = view.output_dtypes[0]
+    if is_mean and "float" not in dtype:
+        if "complex" in dtype:
+            return StayWhole("no rule says how averages of complex numbers are split")
         return StayWhole("an average of whole numbers is rounded, so averages of parts differ")
     labels = axes(len(shape))
     if view.attr("keep_dims").b:

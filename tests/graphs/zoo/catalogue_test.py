@@ -33,6 +33,9 @@ def test_parse_gives_name_and_options() -> None:
         ("nmt:num_layers=0", "wanted a positive integer"),
         ("nmt:num_layers=-2", "wanted a positive integer"),
         ("nmt:num_layers=two", "found 'two', wanted a positive integer"),
+        ("transformer:num_layers=100000000000000000000", "at most 1,000"),
+        ("rnnlm:batch_size=" + "9" * 5000, "at most 2,147,483,647"),
+        ("resnet50:vocab_size=3", "as in resnet50:batch_size=32"),
         ("nmt:size=huge", "wanted one of published, tiny"),
     ],
 )
