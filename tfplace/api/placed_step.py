@@ -40,7 +40,10 @@ class PlacedStep:
         self.report: Report = placings.report
         self._function, self._placings, self._model = function, placings, model
         self._made_of = () if model is None else made_of(model)
-        self._is_ahead = False  # has run steps that the originals don't know of
+        self._is_training = placings.first.signature == TRAIN
+        with tf.device("/device:CPU:0"):  # a variable, as a tf.function calls without this Python
+            # Whether it has run steps that the originals don't know of.
+            self._is_ahead = tf.Variable(False, trainable=False, name="is_ahead")
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         """Runs one step; returns what the original step returns.
@@ -56,7 +59,8 @@ class PlacedStep:
         fed = first.fed(call, casts=is_keras)
         placing = self._placings.of(call, fed)
         inputs = {f"input_{number}": tensor for number, tensor in enumerate(fed)}
-        self._is_ahead = first.signature == TRAIN
+        if self._is_training:
+            self._is_ahead.assign(True)
         return placing.flat.packed(placing.run(**inputs))
 
     def __repr__(self) -> str:
@@ -81,7 +85,7 @@ class PlacedStep:
         """Assigns the placed variables' values to the originals: before saving or evaluating."""
         for original, placed in self._placings.placed_of.values():
             original.assign(placed)
-        self._is_ahead = False
+        self._is_ahead.assign(False)
 
     def fit(self, *args: Any, **keywords: Any) -> Any:
         """`model.fit` of the Keras model that it was made of, with this step.
@@ -102,7 +106,7 @@ class PlacedStep:
         """
         self._require_model("fitting a model with a placed step")
         require_the_same(self._model, self._made_of)
-        if self._is_ahead:
+        if bool(self._is_ahead):
             raise UsageError(
                 "fitting a model with a placed step: the step was called since its variables and "
                 "the model's were the same, and fitting begins with the model's; call sync first, "
@@ -111,7 +115,7 @@ class PlacedStep:
         try:
             return fit(self._model, self, self._placings.placed_of, args, keywords)
         finally:
-            self._is_ahead = False
+            self._is_ahead.assign(False)
 
     def reset_metrics(self) -> None:
         """Sets a Keras model's metrics to their start, here and in the model: after each epoch.

@@ -248,6 +248,12 @@ def test_what_has_changed_since_placing_is_told(package):
     step.sync()
     step.fit(X, Y, batch_size=5, verbose=0)
     step.fit(X, Y, batch_size=5, verbose=0)
+    outer = tf.function(lambda: step(X[:5], Y[:5]))
+    for _ in range(2):  # the second call runs no Python
+        outer()
+        with pytest.raises(tfplace.TfplaceError, match="call sync first"):
+            step.fit(X, Y)
+        step.sync()
     model.layers[0].trainable = False
     with pytest.raises(tfplace.TfplaceError, match="frozen"):
         step.fit(X, Y)
