@@ -62,14 +62,14 @@ def made_of(model: Any) -> Sequence[Any]:
     return [*parts, *compiled, *model.trainable_weights]
 
 
-def require_the_same(model: Any, known: Sequence[Any]) -> None:
+def require_the_same(model: Any, known: Sequence[Any], doing: str) -> None:
     """Raises a UsageError if the model is made of other things than those that are known."""
     found = made_of(model)
     if len(found) != len(known) or any(a is not b for a, b in zip(found, known, strict=True)):
         raise UsageError(
-            "fitting a model with a placed step: its optimizer, learning rate schedule, loss, "
-            "metrics or trainable weights are not those that the step was placed with; it was "
-            "compiled, built, frozen or unfrozen since: place it again"
+            f"{doing}: its model's optimizer, learning rate schedule, loss, metrics or trainable "
+            "weights are not those that it was placed with; the model was compiled, built, frozen "
+            "or unfrozen since: place it again"
         )
 
 

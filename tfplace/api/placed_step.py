@@ -49,10 +49,12 @@ class PlacedStep:
         """Runs one step; returns what the original step returns.
 
         Raises:
-          UsageError: the arguments are not like those that it was placed for.
+          UsageError: the arguments are not like those that it was placed for, or it was made of a
+            Keras model that has changed since.
         """
         is_keras = self._model is not None
         if is_keras:
+            require_the_same(self._model, self._made_of, "calling a placed step")
             args, keywords = as_keras_data(args), as_keras_data(keywords)
         call = bound(self._function, args, keywords, "calling a placed step")
         first = self._placings.first
@@ -104,11 +106,12 @@ class PlacedStep:
           UsageError: it was made of no Keras model, or that one has changed since, or it has not
             the values of the steps that were called.
         """
-        self._require_model("fitting a model with a placed step")
-        require_the_same(self._model, self._made_of)
+        doing = "fitting a model with a placed step"
+        self._require_model(doing)
+        require_the_same(self._model, self._made_of, doing)
         if bool(self._is_ahead):
             raise UsageError(
-                "fitting a model with a placed step: the step was called since its variables and "
+                f"{doing}: the step was called since its variables and "
                 "the model's were the same, and fitting begins with the model's; call sync first, "
                 "and load other weights after that if you mean these"
             )
