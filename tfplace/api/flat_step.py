@@ -57,8 +57,9 @@ class FlatStep:
 
         Args:
           call: its arguments.
-          casts: whether floats of other dtypes are cast, as Keras does itself. A function might
-            compute in their own dtype, which is another result.
+          casts: whether floats of other dtypes are cast, as Keras does itself, but not to fewer
+            than 32 bits, where large ones would be infinite. A function might compute in their
+            own dtype, which is another result.
 
         Raises:
           UsageError: the arguments are not like those of the example.
@@ -203,7 +204,7 @@ def _tensor(value: Any, spec: Any, casts: bool) -> Any:
         dtype = tf.as_dtype(value.dtype)
         if dtype == spec.dtype:
             return tf.convert_to_tensor(value)
-        if casts and dtype.is_floating and spec.dtype.is_floating:
+        if casts and dtype.is_floating and spec.dtype in (tf.float32, tf.float64):
             return tf.cast(value, spec.dtype)
         raise TypeError(f"it is of dtype {dtype.name}")
     except (TypeError, ValueError) as error:

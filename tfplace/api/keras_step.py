@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from graphs.errors import UsageError
@@ -63,6 +65,17 @@ def as_keras_data(arguments: Any) -> Any:
     if isinstance(arguments, Mapping):
         return {name: as_keras_data(each) for name, each in arguments.items()}
     return arguments
+
+
+def keras_example(model: Any, arguments: Any) -> Any:
+    """An example's arguments as model.fit gives them to a step: its arrays' floats are floatx."""
+    floatx = importlib.import_module(f"{keras_package(model)}.backend").floatx()
+
+    def cast(leaf: Any) -> Any:
+        is_float = isinstance(leaf, np.ndarray) and tf.as_dtype(leaf.dtype).is_floating
+        return tf.cast(leaf, floatx) if is_float else leaf
+
+    return tf.nest.map_structure(cast, as_keras_data(arguments))
 
 
 def reset_metrics(model: Any) -> list[Any]:

@@ -17,7 +17,13 @@ from tfplace.api.example_call import bound, example_call
 from tfplace.api.flags import OptimizeFlags
 from tfplace.api.flat_step import TRAIN
 from tfplace.api.keras_fit import fit, made_of, require_the_same
-from tfplace.api.keras_step import as_keras_data, is_keras_model, keras_step, reset_metrics
+from tfplace.api.keras_step import (
+    as_keras_data,
+    is_keras_model,
+    keras_example,
+    keras_step,
+    reset_metrics,
+)
 from tfplace.api.placings import Placings
 from tfplace.report.report import Report
 
@@ -181,7 +187,7 @@ def place(
                 "tfplace.optimize on a model's path"
             )
     if is_keras_model(step):
-        example_args = as_keras_data(example_args)
+        example_args = keras_example(step, example_args)
         function = keras_step(step, example_args)
         model = step
     else:

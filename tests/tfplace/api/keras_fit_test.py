@@ -239,6 +239,22 @@ def test_a_last_part_of_other_floats_than_the_example():
 
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
+def test_floats_are_not_cast_to_fewer_bits_than_they_need(package):
+    def scaled(example):
+        model = package.Sequential([package.layers.Input((1,)), package.layers.Dense(1)])
+        model.compile("sgd", lambda y, found: 0.0 * found + tf.cast(y, tf.float32))
+        return tfplace.place(model, example, **QUICK)
+
+    half, large = np.ones((2, 1), np.float16), np.full((2, 1), 7e6, np.float32)
+    step = scaled((half, half))  # of arrays fit makes float32
+    for y in (large, large.astype(np.float64)):
+        assert float(step(half, y)["loss"]) == 7e6
+        step.reset_metrics()
+    with pytest.raises(tfplace.TfplaceError, match="float32; wanted a tensor of dtype float16"):
+        scaled((tf.constant(half), tf.constant(half)))(half, large)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
 def test_what_has_changed_since_placing_is_told(package):
     model = made(package)
     step = tfplace.place(model, (X[:5], Y[:5]), **QUICK)
