@@ -21,7 +21,11 @@ _SUBTRACT = frozenset(
 )
 # Batch normalisation subtracts from its moving averages, too, which are not trained.
 _MOVING_AVERAGE = re.compile(r"AssignMovingAvg|moving_(mean|variance|average)", re.IGNORECASE)
-_ASSIGN = re.compile(r"(Resource)?(Scatter\w*|Assign\w*)$")
+_ASSIGN = re.compile(
+    r"(Resource)?((StridedSlice)?Assign\w*|CountUpTo|Scatter(?!Nd(NonAliasingAdd)?$)\w*)$"
+)
+# What draws from a tf.random.Generator moves its variable on.
+_DRAW = re.compile(r"Rng(ReadAnd)?Skip$|Stateful(Uniform|StandardNormal|TruncatedNormal|Random)")
 
 
 def is_optimizer_op(node: Any) -> bool:
@@ -33,7 +37,7 @@ def is_optimizer_op(node: Any) -> bool:
 
 def is_assignment(node: Any) -> bool:
     """Whether the op writes the variable that is its input 0."""
-    return bool(_ASSIGN.match(node.op) or _APPLY.match(node.op))
+    return any(pattern.match(node.op) for pattern in (_ASSIGN, _APPLY, _DRAW))
 
 
 class OptimizerUpdates:

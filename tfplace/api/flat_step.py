@@ -8,10 +8,10 @@ from typing import Any
 import tensorflow as tf
 
 from graphs.errors import ModelError, UsageError
+from graphs.loading.variable_updates import is_assignment
 from tfplace.api.example_call import Call
 
 TRAIN, INFER = "train_step", "serving_default"
-_UPDATES = ("Assign", "ResourceApply", "ResourceSparseApply", "ResourceScatter")
 _CALLING = "calling a placed step"
 
 Shapes = tuple[tuple[int | None, ...] | None, ...]
@@ -150,7 +150,7 @@ class FlatStep:
     def _has_updates(self) -> bool:
         graph = self._concrete.graph.as_graph_def()
         bodies = [graph.node, *(function.node_def for function in graph.library.function)]
-        return any(node.op.startswith(_UPDATES) for body in bodies for node in body)
+        return any(is_assignment(node) for body in bodies for node in body)
 
 
 def _covers(traced: tf.TensorShape, shape: Sequence[int | None] | None) -> bool:

@@ -14,6 +14,8 @@ import tfplace
 from graphs.loading.sniff import sniff
 from rewrite.clear_devices import bodies
 from rewrite.emit import emit
+from tfplace.api.example_call import Call
+from tfplace.api.flat_step import INFER, TRAIN, FlatStep
 
 QUICK = {"cluster": "k80x2", "max_trials": 5, "budget_seconds": 2.0, "algorithm": "local_search"}
 
@@ -184,6 +186,17 @@ def test_a_seeded_layer_draws_what_it_draws_without_placing():
         called = tfplace.place(step, [x], **QUICK) if is_placed else step
         drawn.append([called(x).numpy() for _ in range(3)])
     np.testing.assert_array_equal(drawn[0], drawn[1])
+
+
+def test_parts_of_variables_and_generators_are_updated_too():
+    weight, generator = tf.Variable(tf.zeros(4)), tf.random.Generator.from_seed(1)
+    updates = {
+        lambda x: weight[1:3].assign(x): TRAIN,
+        lambda x: x + generator.normal([2]): TRAIN,
+        lambda x: weight + tf.scatter_nd([[1], [2]], x, [4]): INFER,
+    }
+    for function, signature in updates.items():
+        assert FlatStep(tf.function(function), Call((tf.ones(2),))).signature == signature
 
 
 def test_within_a_function_shapes_have_to_be_known():
