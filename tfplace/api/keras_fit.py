@@ -14,6 +14,7 @@ from graphs.errors import UsageError
 from tfplace.api.keras_step import keras_package
 
 Pairs = Mapping[int, tuple[Any, Any]]
+_FITTING = "fitting a model with a placed step"
 _HOOKS = ("on_batch_begin", "on_batch_end", "on_train_batch_begin", "on_train_batch_end")
 _COMPILED = {
     "keras": ("_compile_loss", "_compile_metrics"),
@@ -39,14 +40,12 @@ def fit(model: Any, step: Callable[..., Any], pairs: Pairs, arguments: Any, keyw
       What model.fit returns.
 
     Raises:
-      UsageError: model.fit doesn't take such arguments.
+      UsageError: model.fit doesn't take such arguments, or would train without the placed step.
     """
     try:
         bound = inspect.signature(model.fit).bind(*arguments, **keywords)
     except TypeError as error:
-        raise UsageError(
-            f"fitting a model with a placed step: {error}; wanted the arguments of model.fit"
-        ) from None
+        raise UsageError(f"{_FITTING}: {error}; wanted the arguments of model.fit") from None
     given = _callbacks(bound.arguments.get("callbacks"))
     training = _Training(model, step, pairs, any(map(_has_batch_hooks, given)))
     bound.arguments["callbacks"] = [*given, training.callback()]
@@ -89,8 +88,12 @@ def _has_batch_hooks(callback: Any) -> bool:
     if getattr(callback, "save_freq", "epoch") != "epoch":
         return True
     hooks = [getattr(callback, name, None) for name in _HOOKS]
-    modules = [getattr(hook, "__module__", None) or "" for hook in hooks if hook is not None]
-    return any(module.partition(".")[0] not in ("keras", "tf_keras") for module in modules)
+    return any(not _is_of_keras(hook) for hook in hooks if hook is not None)
+
+
+def _is_of_keras(method: Any) -> bool:
+    module = getattr(method, "__module__", None) or ""
+    return module.partition(".")[0] in ("keras", "tf_keras")
 
 
 class _Training:
@@ -137,7 +140,7 @@ class _Training:
             if self._has_begun or (self._has_hooks and logs is None):
                 self._to_placed()
                 self._has_begun = False
-            logs = self._step(*(batch if isinstance(batch, tuple) else (batch,)))
+            logs = self._step(*self._arguments(batch))
             self._has_run = True
             counter = getattr(self._model, "_train_counter", None)  # tf_keras' own
             if counter is not None:
@@ -148,7 +151,35 @@ class _Training:
             self._to_model()
         return logs
 
+    def _arguments(self, batch: Any) -> Any:
+        """A batch as the step's arguments, of which inputs alone are no tuple of one.
+
+        Raises:
+          UsageError: the model's own train_step would get other data than by model.fit.
+        """
+        if not isinstance(batch, tuple):
+            return (batch,)
+        if len(batch) == 1 and not isinstance(batch[0], tuple):
+            if not _is_of_keras(self._model.train_step):
+                raise UsageError(
+                    f"{_FITTING}: found a tuple of one, (x,), as a batch of a model with a "
+                    "train_step of its own, which a placed step gives x; wanted batches x, or "
+                    "(x, y): map the data set, and take x in train_step"
+                )
+        return batch
+
     def _begin(self, *_: Any) -> None:
+        """Before an epoch.
+
+        Raises:
+          UsageError: the placed step wouldn't run in it.
+        """
+        if self._model.train_function != self._run:
+            raise UsageError(
+                f"{_FITTING}: the model has made another train function, so that it would train "
+                "without the placed step; wanted Keras' own make_train_function: call the step in "
+                "a loop of your own instead"
+            )
         self._has_begun = True
 
     def _to_placed(self) -> None:

@@ -198,6 +198,24 @@ def test_inputs_alone_are_no_tuple_of_one(package):
         return model
 
     same_losses_and_weights(encoder(), encoder(), (X[:5],), X)
+    step = tfplace.place(encoder(), (X[:5],), **QUICK)
+    with pytest.raises(tfplace.TfplaceError, match="found a tuple of one"):
+        step.fit(tf.data.Dataset.from_tensors((X[:5],)))
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
+def test_a_train_function_of_its_own_is_told(package):
+    class Own(package.Sequential):  # type: ignore[name-defined]
+        def make_train_function(self, force=False):
+            self.train_function = None
+            return super().make_train_function(force=force)
+
+    model = Own([package.layers.Input((3,)), package.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    step = tfplace.place(model, (X[:5], Y[:5]), **QUICK)
+    with pytest.raises(tfplace.TfplaceError, match="has made another train function"):
+        step.fit(X, Y)
+    assert int(model.optimizer.iterations) == 0
 
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
