@@ -142,6 +142,8 @@ class FlatStep:
                     "it uses a resource that is no variable that it reads, such as a lookup table, "
                     "a summary writer or a tf_keras.optimizers.legacy optimizer"
                 )
+            if "distributed variables" in str(error):
+                reason = "it uses variables of a tf.distribute strategy, such as MirroredStrategy"
             raise ModelError(
                 f"placing a step: it can't be saved: {reason}; wanted a step of tensors and "
                 "variables"

@@ -159,13 +159,13 @@ class _Training:
         """
         if not isinstance(batch, tuple):
             return (batch,)
-        if len(batch) == 1 and not isinstance(batch[0], tuple):
-            if not _is_of_keras(self._model.train_step):
-                raise UsageError(
-                    f"{_FITTING}: found a tuple of one, (x,), as a batch of a model with a "
-                    "train_step of its own, which a placed step gives x; wanted batches x, or "
-                    "(x, y): map the data set, and take x in train_step"
-                )
+        is_single = len(batch) == 1 and not isinstance(batch[0], tuple)
+        if is_single and not _is_of_keras(self._model.train_step):
+            raise UsageError(
+                f"{_FITTING}: found a tuple of one, (x,), as a batch of a model with a train_step "
+                "of its own, which a placed step gives x; wanted batches x, or (x, y): map the "
+                "data set, and take x in train_step"
+            )
         return batch
 
     def _begin(self, *_: Any) -> None:

@@ -36,7 +36,8 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
       example_args: (x, y) or (x, y, sample_weight), or {name: value} of these.
 
     Raises:
-      UsageError: it is not compiled, or to run eagerly, or there is no example.
+      UsageError: it is not compiled, or to run eagerly, or made for replicas, or there is no
+        example.
     """
     if getattr(model, "optimizer", None) is None:
         raise UsageError("placing a Keras model: it is not compiled; call model.compile first")
@@ -45,6 +46,7 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
             "placing a Keras model: it is compiled to run eagerly, and Python that runs at every "
             "step is in no graph; call model.compile without run_eagerly"
         )
+    _require_no_replicas(model)
 
     def train_step(x: Any, y: Any = None, sample_weight: Any = None) -> Any:
         return model.train_step(_packed(x, y, sample_weight))
@@ -85,6 +87,18 @@ def reset_metrics(model: Any) -> list[Any]:
         metric.reset_state()
         variables += metric.variables
     return [v if isinstance(v, tf.Variable) else v.value for v in variables]
+
+
+def _require_no_replicas(model: Any) -> None:
+    with model.distribute_strategy.scope():
+        variable = tf.Variable(0.0)
+    if isinstance(variable, tf.distribute.DistributedValues):
+        raise UsageError(
+            "placing a Keras model: it was made in the scope of a "
+            f"{type(model.distribute_strategy).__name__}, which keeps a replica of each variable "
+            "on each of its devices; wanted variables that can be placed: make it outside, and "
+            "tfplace spreads its step itself"
+        )
 
 
 def _packed(x: Any, y: Any, sample_weight: Any) -> Any:

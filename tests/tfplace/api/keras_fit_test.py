@@ -257,6 +257,18 @@ def test_a_last_part_of_other_floats_than_the_example():
 
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
+def test_a_model_of_replicas_is_told(package):
+    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+        model = package.Sequential([package.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        weight = tf.Variable(1.0)
+    with pytest.raises(tfplace.TfplaceError, match="scope of a MirroredStrategy.*make it outside"):
+        tfplace.place(model, (X, Y), **QUICK)
+    with pytest.raises(tfplace.TfplaceError, match=r"variables of a tf\.distribute strategy"):
+        tfplace.place(weight.assign_add, (tf.constant(1.0),), **QUICK)
+
+
+@pytest.mark.parametrize("package", [keras, tf_keras])
 def test_floats_are_not_cast_to_fewer_bits_than_they_need(package):
     def scaled(example):
         model = package.Sequential([package.layers.Input((1,)), package.layers.Dense(1)])
