@@ -50,7 +50,13 @@ def fit(model: Any, step: Callable[..., Any], pairs: Pairs, arguments: Any, keyw
     training = _Training(model, step, pairs, any(map(_has_batch_hooks, given)))
     bound.arguments["callbacks"] = [*given, training.callback()]
     with training.in_place():
-        return model.fit(*bound.args, **bound.kwargs)
+        history = model.fit(*bound.args, **bound.kwargs)
+    if not training.has_trained and getattr(history, "epoch", True):
+        raise UsageError(
+            f"{_FITTING}: model.fit, which is not Keras' own, has returned without a step of the "
+            "placed step; wanted one that calls Keras' own: call the step in a loop of your own"
+        )
+    return history
 
 
 def made_of(model: Any) -> Sequence[Any]:
@@ -102,7 +108,8 @@ class _Training:
     def __init__(self, model: Any, step: Callable[..., Any], pairs: Pairs, has_hooks: bool) -> None:
         self._model, self._step, self._pairs = model, step, pairs
         self._has_hooks = has_hooks  # callbacks between two executions
-        self._has_begun = False  # an epoch, whose first step is yet to come
+        self._has_begun = True  # an epoch, or all of it, whose first step is yet to come
+        self.has_trained = False
         self._has_run = False  # a step, which the model's variables don't know of
 
     def callback(self) -> Any:
@@ -141,7 +148,7 @@ class _Training:
                 self._to_placed()
                 self._has_begun = False
             logs = self._step(*self._arguments(batch))
-            self._has_run = True
+            self.has_trained = self._has_run = True
             counter = getattr(self._model, "_train_counter", None)  # tf_keras' own
             if counter is not None:
                 counter.assign_add(1)

@@ -216,6 +216,9 @@ def test_a_train_function_of_its_own_is_told(package):
     with pytest.raises(tfplace.TfplaceError, match="has made another train function"):
         step.fit(X, Y)
     assert int(model.optimizer.iterations) == 0
+    model.fit = lambda x, y: model.train_step((x, y))
+    with pytest.raises(tfplace.TfplaceError, match="without a step of the placed step"):
+        step.fit(X, Y)
 
 
 @pytest.mark.parametrize("package", [keras, tf_keras])
