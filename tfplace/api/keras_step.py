@@ -10,7 +10,6 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.errors import UsageError
-from tfplace.api.example_call import Call, as_tensors, example_call
 
 
 def is_keras_model(step: Any) -> bool:
@@ -28,8 +27,8 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
     """The training step of a compiled Keras model, its metrics at their start.
 
     It is not run: what its variables hold is what the training begins with, also those that are
-    neither weights nor the optimizer's, such as an RNN's states. Metrics and slots that it makes
-    when it is called for the first time are made when it is traced, as in model.fit.
+    neither weights nor the optimizer's, such as an RNN's states. Weights, metrics and slots that it
+    makes when it is called for the first time are made when it is traced, as in model.fit.
 
     Args:
       model: tf_keras or Keras 3.
@@ -53,9 +52,6 @@ def keras_step(model: Any, example_args: Any) -> Callable[..., Any]:
 
     if isinstance(example_args, Mapping | tuple) and not example_args:
         raise UsageError("placing a Keras model: wanted example_args=(x, y)")
-    call = example_call(train_step, example_args)
-    if not model.built:
-        _build(model, call)
     reset_metrics(model)
     return train_step
 
@@ -108,19 +104,3 @@ def _packed(x: Any, y: Any, sample_weight: Any) -> Any:
     if y is not None:
         return x, y
     return (x,) if isinstance(x, tuple) else x
-
-
-def _build(model: Any, call: Call) -> None:
-    """Makes its weights; what a call does to them is undone."""
-    known = [layer for layer in model.layers if layer.built]  # others may refuse to say
-    kept = [(variable, variable.numpy()) for layer in known for variable in layer.variables]
-
-    def creator(make: Any, **keywords: Any) -> Any:
-        variable = make(**keywords)
-        kept.append((variable, variable.numpy()))
-        return variable
-
-    with tf.variable_creator_scope(creator):
-        model(as_tensors(call.positional[0]))
-    for variable, value in kept:
-        variable.assign(value)
