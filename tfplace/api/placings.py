@@ -145,7 +145,9 @@ class Placings:
         for original, variable in zip(flat.variables, loaded.placed_variables, strict=True):
             known = self.placed_of.setdefault(id(original), (original, variable))
             shared[id(variable.handle)] = known[1].handle
+            shared[id(variable)] = known[1]
         run.set_external_captures([shared.get(id(each), each) for each in run.captured_inputs])
+        run.graph.variables = [shared.get(id(each), each) for each in run.graph.variables]  # tapes'
         return Placing(flat, loaded, run)
 
 

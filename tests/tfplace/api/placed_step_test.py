@@ -188,6 +188,17 @@ def test_a_seeded_layer_draws_what_it_draws_without_placing():
     np.testing.assert_array_equal(drawn[0], drawn[1])
 
 
+def test_gradients_for_other_shapes_are_those_of_the_same_variables():
+    weight = tf.Variable([[2.0], [3.0]])
+    options = QUICK | {"verify": "structure"}
+    placed = tfplace.place(lambda x: tf.reduce_sum(x @ weight), [tf.ones((4, 2))], **options)
+    for size in (4, 3):
+        with tf.GradientTape() as tape:
+            loss = placed(tf.ones((size, 2)))
+        (gradient,) = tape.gradient(loss, placed.variables)
+        assert gradient.numpy().tolist() == [[size], [size]]
+
+
 def test_parts_of_variables_and_generators_are_updated_too():
     weight, generator = tf.Variable(tf.zeros(4)), tf.random.Generator.from_seed(1)
     updates = {
