@@ -134,11 +134,13 @@ def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
 
 
 def require_unread(path: str | None, flag: str, read: Iterable[str]) -> None:
-    """Raises OutputError where a file to write, and so to replace, is one of those read."""
+    """Raises OutputError where what is written, and so replaced, is or holds what is read."""
     if path is None:
         return
+    target = Path(os.path.realpath(path))
     for each in read:
-        if os.path.realpath(path) == os.path.realpath(each):
+        file = Path(os.path.realpath(each))
+        if target == file or target in file.parents:
             raise OutputError(
                 f"writing {flag}={path}: {each} is read, and would be lost; choose another place"
             )

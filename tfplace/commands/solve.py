@@ -13,7 +13,7 @@ from graphs.host.whole_file import write_whole
 from tfplace.algorithms.table import ALGORITHMS, require_known
 from tfplace.commands.outcome import interrupted, text_output
 from tfplace.interruption import interruptible
-from tfplace.output_paths import require_file, require_free, writable
+from tfplace.output_paths import require_file, require_free, require_unread, writable
 from tfplace.progress import Phases, progress_for
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _ENDINGS = (".json", ".npz")
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Searches a problem that any program may have written; TensorFlow is not needed."""
-    _require_output(values)
+    _require_output(arguments[0], values)
     _require_algorithm(values.algorithm)
     with writable(values.placement):
         from graphs.problem_file import read_problem
@@ -54,7 +54,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     return interrupted(f"solving {arguments[0]!r}", solved.searched.result.num_trials, where)
 
 
-def _require_output(values: flags.FlagValues) -> None:
+def _require_output(problem: str, values: flags.FlagValues) -> None:
     """Raises UsageError or OutputError where --placement names no file that could be written."""
     path = values.placement
     if path is None:
@@ -65,6 +65,7 @@ def _require_output(values: flags.FlagValues) -> None:
             "for {op: device}, or .npz for the problem with the placement in it"
         )
     require_file(path, "--placement")
+    require_unread(path, "--placement", [problem])
     require_free(path, values.overwrite)
 
 
