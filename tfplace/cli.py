@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return _fail(message, EXIT_BAD_INPUT, verbosity > 0)
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, verbosity > 0)
+        return _fail("interrupted; nothing is left half-written", EXIT_INTERRUPTED, verbosity > 0)
     except Exception as error:
         if full := _no_room(error):
             return _fail(_not_written(full), OutputError.exit_status, verbosity > 0)

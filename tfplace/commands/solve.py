@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING
@@ -41,13 +42,14 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         options = SolveOptions(
             values.algorithm, values.budget_seconds, values.max_trials, values.seed
         )
-        solved = solve(problem, given, options, progress)
-        if values.placement is not None:
-            _write(values.placement, problem, solved.placed.device_of_op)
-    with interruptible() as interruption, interruption.held():  # everything is written
-        result = solved_to_json(solved, arguments[0], options, values.placement)
-        if out := text_output(values, result):
-            print_solved(solved, arguments[0], options, out)
+        with interruptible() as interruption, interruption.held():  # what is found is written
+            solved = solve(problem, given, options, progress)
+            if values.placement is not None:
+                _write(values.placement, problem, solved.placed.device_of_op)
+            with contextlib.suppress(KeyboardInterrupt):  # everything is written
+                result = solved_to_json(solved, arguments[0], options, values.placement)
+                if out := text_output(values, result):
+                    print_solved(solved, arguments[0], options, out)
     if not solved.interrupted:
         return 0
     where = f"is in {values.placement}" if values.placement else "was not asked for: --placement"
