@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from absl import flags
@@ -18,6 +18,8 @@ from tfplace.output_paths import require_file, require_free, require_unread, wri
 from tfplace.progress import Phases, progress_for
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from graphs.op_graph import IntArray
     from graphs.problem import Problem
 
@@ -29,7 +31,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     _require_output(arguments[0], values)
     _require_algorithm(values.algorithm)
     with writable(values.placement):
-        from graphs.problem_file import read_problem
+        from graphs.problem_file import arrays_as_they_stand, read_problem
         from tfplace.choosing.solve import SolveOptions, solve
         from tfplace.compilation.ahead import compiling_kind
         from tfplace.compilation.kinds import kind_of
@@ -37,6 +39,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
         progress = progress_for(values.verbosity)
         problem, given = read_problem(arguments[0])
+        is_problem = (values.placement or "").endswith(".npz")
+        arrays = arrays_as_they_stand(arguments[0]) if is_problem else {}
         with compiling_kind(kind_of(problem)) as compiling:
             compiling.wait(Phases(), progress)
         options = SolveOptions(
@@ -45,7 +49,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         with interruptible() as interruption, interruption.held():  # what is found is written
             solved = solve(problem, given, options, progress)
             if values.placement is not None:
-                _write(values.placement, problem, solved.placed.device_of_op)
+                _write(values.placement, problem, solved.placed.device_of_op, arrays)
             with contextlib.suppress(KeyboardInterrupt):  # everything is written
                 result = solved_to_json(solved, arguments[0], options, values.placement)
                 if out := text_output(values, result):
@@ -81,16 +85,19 @@ def _require_algorithm(name: str) -> None:
         )
 
 
-def _write(path: str, problem: Problem, device_of_op: IntArray) -> None:
-    """The placement as {op: device}, or the problem's file with it."""
-    from graphs.problem_file import write_problem
+def _write(
+    path: str, problem: Problem, device_of_op: IntArray, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """The placement as {op: device}, or, where there are any, the file's arrays with it."""
+    import numpy as np
 
     names = problem.device_names
     ops = zip(problem.graph.op_names, device_of_op.tolist(), strict=True)
 
     def write(file: IO[bytes]) -> None:
-        if path.endswith(".npz"):
-            write_problem(file, problem, device_of_op)
+        if arrays:
+            placed = {**arrays, "placement": device_of_op}
+            np.savez_compressed(file, allow_pickle=False, **placed)
         else:
             file.write(json.dumps({op: names[d] for op, d in ops}, indent=1).encode())
 

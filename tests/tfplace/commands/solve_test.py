@@ -69,6 +69,24 @@ def test_the_reference_simulator_confirms_a_solution(seed, tmp_path, capsys):
     assert found["lower_bound_seconds"] <= makespan
 
 
+def test_only_the_placement_is_replaced_in_a_file_of_another_program(tmp_path, capsys):
+    path, best = tmp_path / "p.npz", tmp_path / "best.npz"
+    write_problem(str(path), two_towers(), np.zeros(9, dtype=np.int32))
+    before = dict(np.load(path))
+    last = len(before["tensor_bytes"]) - 1  # its tensors come the other way round
+    for name in before:
+        if name.startswith("tensor_"):
+            before[name] = before[name][::-1]
+    before["use_tensor"] = last - before["use_tensor"].astype(np.int64)
+    del before["tensor_shape"]
+    np.savez(path, **before)
+    assert main(["solve", str(path), *FEW, f"--placement={best}"]) == 0
+    after = dict(np.load(best))
+    assert set(after) == set(before)
+    for name in set(before) - {"placement"}:
+        assert np.array_equal(after[name], before[name]), name
+
+
 @pytest.mark.parametrize("algorithm", ["etf", "metis", "random", "local_search", "given", "heft"])
 def test_every_algorithm_is_taken(algorithm, tmp_path, capsys):
     found, same, placement = solved(
