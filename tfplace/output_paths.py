@@ -146,6 +146,19 @@ def require_unread(path: str | None, flag: str, read: Iterable[str]) -> None:
             )
 
 
+def require_different(flags: Mapping[str, str | None]) -> None:
+    """Raises OutputError where two of {flag: file to write} are one file; a stream may be."""
+    flag_of: dict[str, str] = {}
+    for flag, path in flags.items():
+        if path is None or is_stream(path):
+            continue
+        other = flag_of.setdefault(os.path.realpath(path), flag)
+        if other != flag:
+            raise OutputError(
+                f"writing {flag}={path}: {other} is the same file; give each one of its own"
+            )
+
+
 def require_outside(path: str | None, flag: str, output_dir: str) -> None:
     """Raises OutputError where a path lies in a directory that appears whole at the end."""
     if path is None:

@@ -140,6 +140,7 @@ def require_outputs(options: OptimizeOptions) -> str:
     require_file(options.dump_problem, "--dump_problem", output_dir)
     require_unread(options.dump_problem, "--dump_problem", read)
     require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
+    require_outside(options.logdir, "--logdir", output_dir)
     return output_dir
 
 

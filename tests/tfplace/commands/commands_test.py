@@ -179,6 +179,24 @@ def test_as_a_process_it_keeps_tensorflows_lines_off_the_terminal(tiny_rnnlm):
 
 
 @pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("simulate model.pb --dump_problem=x --timeline=x", "--dump_problem is the same file"),
+        ("fidelity model.pb --output=x --picture=./x", "--output is the same file"),
+        ("optimize model.pb --output_dir=x --logdir=x/logs", "appears whole at the end"),
+    ],
+)
+def test_outputs_that_can_not_both_be_are_refused_before_any_work(
+    line, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("model.pb").write_text("no model")
+    assert main([*line.split(), "--cluster=k80x2", "--verbosity=-1"]) == 2
+    assert said in capsys.readouterr().err
+    assert os.listdir() == ["model.pb"]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "solve in.npz --placement=in.npz --overwrite",
