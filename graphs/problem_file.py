@@ -52,6 +52,16 @@ def write_problem(path: str | IO[bytes], problem: Problem, device_of_op: IntArra
         ) from None
 
 
+def arrays_as_they_stand(path: str) -> dict[str, np.ndarray]:
+    """What of a problem's file means something, in its own order and unchecked.
+
+    Raises:
+      ModelError: no such file, or no .npz.
+    """
+    wanted = {**ARRAYS, **EXTRAS, **EXECUTOR_FIELDS}
+    return read_archive(path, wanted, f"reading the problem {path}")
+
+
 def read_problem(path: str) -> tuple[Problem, IntArray]:
     """Reads what `write_problem`, or another program after the contract, section 6, wrote.
 
@@ -64,8 +74,7 @@ def read_problem(path: str) -> tuple[Problem, IntArray]:
       ModelError: no such file, no .npz, or an array is missing, misshapen or makes no sense.
       PlacementError: the placement names devices that do not exist.
     """
-    wanted = {**ARRAYS, **EXTRAS, **EXECUTOR_FIELDS}
-    arrays = checked_arrays(path, read_archive(path, wanted, f"reading the problem {path}"))
+    arrays = checked_arrays(path, arrays_as_they_stand(path))
     order = np.argsort(arrays["tensor_producer"], kind="stable")
     new_index = np.empty_like(order)
     new_index[order] = np.arange(len(order))

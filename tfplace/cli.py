@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import errno
-import io
 import os
 import sys
 import traceback
@@ -26,6 +25,7 @@ from tfplace.commands.outcome import (
 )
 from tfplace.commands.parse import known_command, parse, verbosity_of
 from tfplace.commands.quiet import LOUD, NativeStderr
+from tfplace.commands.streams import take_streams_as_they_are
 from tfplace.interruption import interruptible
 
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
@@ -39,27 +39,15 @@ def run() -> NoReturn:
     Ctrl-C, such as a bound, would be unwound there, which C++ that is in between answers with an
     abort. Freeing all that a large graph consists of would take seconds besides.
     """
-    _take_streams_as_they_are()
+    take_streams_as_they_are()
     status = main()
     atexit._run_exitfuncs()
     try:
         sys.stdout.flush()
-    except BrokenPipeError:  # as in `main`
-        status = 0
     except OSError as error:
-        status = _fail(_not_written(error), OutputError.exit_status, is_traced=False)
+        status = status or _fail(_not_written(error), OutputError.exit_status, is_traced=False)
     sys.stderr.flush()
     os._exit(status)
-
-
-def _take_streams_as_they_are() -> None:
-    """Closed ones take what is written nowhere; what their encoding lacks is written escaped."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-        elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,10 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return _fail(message, EXIT_BAD_INPUT, verbosity > 0)
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing was written", EXIT_INTERRUPTED, verbosity > 0)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return _fail("interrupted; nothing is left half-written", EXIT_INTERRUPTED, verbosity > 0)
     except Exception as error:
         if full := _no_room(error):
             return _fail(_not_written(full), OutputError.exit_status, verbosity > 0)

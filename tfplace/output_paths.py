@@ -134,13 +134,28 @@ def require_file(path: str | None, flag: str, output_dir: str = "") -> None:
 
 
 def require_unread(path: str | None, flag: str, read: Iterable[str]) -> None:
-    """Raises OutputError where a file to write, and so to replace, is one of those read."""
+    """Raises OutputError where what is written, and so replaced, is or holds what is read."""
     if path is None:
         return
+    target = Path(os.path.realpath(path))
     for each in read:
-        if os.path.realpath(path) == os.path.realpath(each):
+        file = Path(os.path.realpath(each))
+        if target == file or target in file.parents:
             raise OutputError(
                 f"writing {flag}={path}: {each} is read, and would be lost; choose another place"
+            )
+
+
+def require_different(flags: Mapping[str, str | None]) -> None:
+    """Raises OutputError where two of {flag: file to write} are one file; a stream may be."""
+    flag_of: dict[str, str] = {}
+    for flag, path in flags.items():
+        if path is None or is_stream(path):
+            continue
+        other = flag_of.setdefault(os.path.realpath(path), flag)
+        if other != flag:
+            raise OutputError(
+                f"writing {flag}={path}: {other} is the same file; give each one of its own"
             )
 
 

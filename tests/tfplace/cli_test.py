@@ -14,6 +14,7 @@ from tfplace import cli
 from tfplace.algorithms.table import names
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.outcome import EXIT_DEFECT
 from tfplace.commands.parse import parse, verbosity_of
 
 
@@ -349,6 +350,54 @@ cli.run()
     words = [sys.executable, "-c", code]
     ran = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (3, "result\ncleaned up\n", "")
+
+
+@pytest.mark.parametrize(
+    ("streams", "status"),
+    [
+        ("| true", 0),
+        ("2>&1 | true", 0),
+        ("2>/dev/full", 0),
+        (">/dev/full", OutputError.exit_status),
+        ("--cluster=nowhere.json 2>/dev/full", 2),
+        ("--cluster=nowhere.json 2>&1 | true", 2),
+    ],
+)
+def test_who_reads_what_is_printed_does_not_change_how_a_command_ends(streams, status):
+    command = f"{sys.executable} -m tfplace devices --cluster=k80x4 {streams}; exit $PIPESTATUS"
+    said = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert said.returncode == status
+    assert said.stderr.count("\n") == (streams == ">/dev/full")
+
+
+def test_stderr_that_takes_nothing_loses_no_result():
+    code = """
+import sys
+from tfplace import cli
+from tfplace.commands.quiet import NativeStderr
+native = NativeStderr()
+def main():
+    print("before", file=sys.stderr)
+    native.divert()
+    print("after", file=sys.stderr)
+    print("result")
+    return 3
+cli.main = main
+cli.run()
+"""
+    with Path("/dev/full").open("w") as full:
+        words = [sys.executable, "-c", code]
+        ran = subprocess.run(words, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (3, "result\n")
+
+
+def test_a_broken_pipe_within_a_command_is_no_success(monkeypatch, capsys):
+    def worker_is_gone(words):
+        raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    monkeypatch.setattr(cli, "_dispatch", worker_is_gone)
+    assert main(["devices"]) == EXIT_DEFECT
+    assert "a defect of tfplace: BrokenPipeError" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_at_the_first_evaluation_the_given_placement_is_kept(run, monkeypatch):
 def test_before_a_placement_is_known_nothing_is_written(run, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(optimize_module, "prepare", lambda *_, **__: interrupt(signal.SIGTERM))
     assert run() == (5, None)
-    assert capsys.readouterr().err == "tfplace: error: interrupted; nothing was written\n"
+    assert capsys.readouterr().err == "tfplace: error: interrupted; nothing is left half-written\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -186,7 +186,7 @@ def test_at_the_beginning_of_each_phase(run, monkeypatch, tmp_path, capsys, phas
         assert report["verified"]["structure"] and "the best so far is in" in said
         assert (tmp_path / "deep/out/saved_model.pb").exists()
     else:
-        assert said == "tfplace: error: interrupted; nothing was written\n"
+        assert said == "tfplace: error: interrupted; nothing is left half-written\n"
         assert list(tmp_path.iterdir()) == []
 
 
@@ -207,7 +207,7 @@ def test_the_second_one_gives_up_and_leaves_nothing(run, monkeypatch, tmp_path, 
 
     monkeypatch.setattr(files, "emit", interrupted_twice)
     assert run() == (5, None)
-    assert capsys.readouterr().err == "tfplace: error: interrupted; nothing was written\n"
+    assert capsys.readouterr().err == "tfplace: error: interrupted; nothing is left half-written\n"
     assert list(tmp_path.iterdir()) == []
 
 

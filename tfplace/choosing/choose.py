@@ -73,7 +73,7 @@ def _same(one: Candidate, other: Candidate) -> bool:
 
 def _single_sentence(best: Candidate, single: Candidate) -> str:
     if best.step_seconds >= single.step_seconds:
-        return "one device is best: no placement over several beats it"
+        return "one device is best: none found over several beats it"
     return (
         "one device is as good as several: the fastest placement found over several is "
         f"{_ahead_text(best, single)}"

@@ -14,14 +14,17 @@ from tfplace.commands.outcome import EXIT_BAD_INPUT, EXIT_INTERRUPTED, failed, t
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet and writes the summary; the status says whether a job failed."""
     from tfplace.commands.job_file import JobFile, job_limits
+    from tfplace.output_paths import require_unread
     from tfplace.runs.batch.display import final_table, listener_for
     from tfplace.runs.batch.job_state import JOBS_FOLDER, LOG_FILE
     from tfplace.runs.batch.run_jobs import run_batch
-    from tfplace.runs.batch.summary import summary
+    from tfplace.runs.batch.summary import SUMMARY_FILES, summary
     from tfplace.runs.executors.by_name import executor_for
 
     path = arguments[0]
     output_dir = values.output_dir or os.path.splitext(path)[0] + "_batch"
+    for name in SUMMARY_FILES:
+        require_unread(f"{output_dir}/{name}", "--output_dir", [path])
     jobs = JobFile(path, output_dir, job_limits(values)).read()
     listener = listener_for(values.verbosity)
     with executor_for(values.executor, values.ray_address) as (executor, capacity):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs what is not done yet, then writes JSON, CSV, Markdown and a picture."""
-    from tfplace.output_paths import writable
+    from tfplace.output_paths import require_unread, writable
     from tfplace.progress import progress_for
     from tfplace.runs.bench.grid import read_rows
     from tfplace.runs.bench.run_cells import BenchRun, num_failed
@@ -36,10 +36,14 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     shards = num_shards(values.shards, may_be_auto=True)
     _check_order(values.order, shards)
     stem = values.output.removesuffix(".json")
+    written = [f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png")]
+    read = [*split_names(values.models, "--models"), *split_names(values.clusters, "--clusters")]
+    for path in written:
+        require_unread(path, "--output", read)
     earlier = [] if values.overwrite else read_rows(values.output)
     progress = progress_for(values.verbosity)
     with (
-        writable(*(f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png"))),
+        writable(*written),
         executor_for(values.executor, values.ray_address) as (executor, capacity),
         progress.working(),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 from collections.abc import Sequence
 
@@ -39,7 +40,11 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
             gc.freeze()  # TensorFlow's million objects stay: nobody need look at them again
             report = optimize(options, progress_for(values.verbosity), phases, compiling, builder)
-    with interruptible() as interruption, interruption.held():  # everything is written
+    with (  # everything is written
+        contextlib.suppress(KeyboardInterrupt),
+        interruptible() as interruption,
+        interruption.held(),
+    ):
         if out := text_output(values, report.to_json()):
             print_report(report, out)
             if values.verbosity > 0:

@@ -12,6 +12,8 @@ import sys
 import tempfile
 from typing import IO
 
+from tfplace.commands.streams import Unheard, text_stream
+
 LOUD = 2  # the --verbosity from which on TensorFlow's own lines are shown
 TAIL_BYTES = 2000
 _NOISE = re.compile(
@@ -65,7 +67,7 @@ class NativeStderr:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         sys.stderr.flush()
         os.dup2(self._file.fileno(), 2)
-        sys.stderr = os.fdopen(terminal, "w", buffering=1, encoding="utf-8", errors="replace")
+        sys.stderr = text_stream(Unheard(terminal, OSError), "utf-8")
 
     def tail(self) -> str:
         """The end of what was diverted, without the lines that TensorFlow always writes."""

@@ -16,7 +16,13 @@ from graphs.host.whole_file import write_whole
 from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
 from tfplace.commands.outcome import EXIT_BAD_INPUT, failed, text_output
-from tfplace.output_paths import require_file, require_unread, writable, write_file
+from tfplace.output_paths import (
+    require_different,
+    require_file,
+    require_unread,
+    writable,
+    write_file,
+)
 
 if TYPE_CHECKING:
     from graphs.op_graph import IntArray
@@ -94,6 +100,7 @@ def predicted(model: str, values: flags.FlagValues) -> SimulatedStep:
     """
     require_file(values.dump_problem, "--dump_problem")
     require_file(values.timeline, "--timeline")
+    require_different({"--dump_problem": values.dump_problem, "--timeline": values.timeline})
     options = problem_options(model, values)
     for flag in ("dump_problem", "timeline"):
         read = [*options.files_read, *filter(None, [values.placement])]

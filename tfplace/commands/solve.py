@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO, TYPE_CHECKING
 
 from absl import flags
@@ -13,10 +14,12 @@ from graphs.host.whole_file import write_whole
 from tfplace.algorithms.table import ALGORITHMS, require_known
 from tfplace.commands.outcome import interrupted, text_output
 from tfplace.interruption import interruptible
-from tfplace.output_paths import require_file, require_free, writable
+from tfplace.output_paths import require_file, require_free, require_unread, writable
 from tfplace.progress import Phases, progress_for
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from graphs.op_graph import IntArray
     from graphs.problem import Problem
 
@@ -25,10 +28,10 @@ _ENDINGS = (".json", ".npz")
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Searches a problem that any program may have written; TensorFlow is not needed."""
-    _require_output(values)
+    _require_output(arguments[0], values)
     _require_algorithm(values.algorithm)
     with writable(values.placement):
-        from graphs.problem_file import read_problem
+        from graphs.problem_file import arrays_as_they_stand, read_problem
         from tfplace.choosing.solve import SolveOptions, solve
         from tfplace.compilation.ahead import compiling_kind
         from tfplace.compilation.kinds import kind_of
@@ -36,25 +39,28 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
         progress = progress_for(values.verbosity)
         problem, given = read_problem(arguments[0])
+        is_problem = (values.placement or "").endswith(".npz")
+        arrays = arrays_as_they_stand(arguments[0]) if is_problem else {}
         with compiling_kind(kind_of(problem)) as compiling:
             compiling.wait(Phases(), progress)
         options = SolveOptions(
             values.algorithm, values.budget_seconds, values.max_trials, values.seed
         )
-        solved = solve(problem, given, options, progress)
-        if values.placement is not None:
-            _write(values.placement, problem, solved.placed.device_of_op)
-    with interruptible() as interruption, interruption.held():  # everything is written
-        result = solved_to_json(solved, arguments[0], options, values.placement)
-        if out := text_output(values, result):
-            print_solved(solved, arguments[0], options, out)
+        with interruptible() as interruption, interruption.held():  # what is found is written
+            solved = solve(problem, given, options, progress)
+            if values.placement is not None:
+                _write(values.placement, problem, solved.placed.device_of_op, arrays)
+            with contextlib.suppress(KeyboardInterrupt):  # everything is written
+                result = solved_to_json(solved, arguments[0], options, values.placement)
+                if out := text_output(values, result):
+                    print_solved(solved, arguments[0], options, out)
     if not solved.interrupted:
         return 0
     where = f"is in {values.placement}" if values.placement else "was not asked for: --placement"
     return interrupted(f"solving {arguments[0]!r}", solved.searched.result.num_trials, where)
 
 
-def _require_output(values: flags.FlagValues) -> None:
+def _require_output(problem: str, values: flags.FlagValues) -> None:
     """Raises UsageError or OutputError where --placement names no file that could be written."""
     path = values.placement
     if path is None:
@@ -65,6 +71,7 @@ def _require_output(values: flags.FlagValues) -> None:
             "for {op: device}, or .npz for the problem with the placement in it"
         )
     require_file(path, "--placement")
+    require_unread(path, "--placement", [problem])
     require_free(path, values.overwrite)
 
 
@@ -78,16 +85,19 @@ def _require_algorithm(name: str) -> None:
         )
 
 
-def _write(path: str, problem: Problem, device_of_op: IntArray) -> None:
-    """The placement as {op: device}, or the problem's file with it."""
-    from graphs.problem_file import write_problem
+def _write(
+    path: str, problem: Problem, device_of_op: IntArray, arrays: Mapping[str, np.ndarray]
+) -> None:
+    """The placement as {op: device}, or, where there are any, the file's arrays with it."""
+    import numpy as np
 
     names = problem.device_names
     ops = zip(problem.graph.op_names, device_of_op.tolist(), strict=True)
 
     def write(file: IO[bytes]) -> None:
-        if path.endswith(".npz"):
-            write_problem(file, problem, device_of_op)
+        if arrays:
+            placed = {**arrays, "placement": device_of_op}
+            np.savez_compressed(file, allow_pickle=False, **placed)
         else:
             file.write(json.dumps({op: names[d] for op, d in ops}, indent=1).encode())
 

@@ -6,6 +6,7 @@ The contract (`tfplace/docs/contract.md`), section 2, lists them.
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Collection, Mapping, Sequence
 
 from graphs.errors import UsageError
@@ -67,8 +68,9 @@ class ProblemOptions:
 
     @property
     def files_read(self) -> tuple[str, ...]:
-        """Paths that a user gave; a named cluster is taken for one, too."""
-        return (self.model, self.cluster, *filter(None, [self.feed_file]))
+        """Paths that a user gave."""
+        cluster = [self.cluster] if self.cluster.endswith(".json") else []
+        return (self.model, *cluster, *filter(None, [self.feed_file]))
 
 
 LEAST_SECONDS_TO_CALIBRATE = 30.0
@@ -132,10 +134,13 @@ def require_outputs(options: OptimizeOptions) -> str:
         _require_possible_with_auto(options)
     output_dir = options.output_dir or default_output_dir(options.problem.model)
     require_apart(output_dir, options.problem.model)
+    read = [*options.problem.files_read, *filter(os.path.isfile, [options.policy or ""])]
+    require_unread(output_dir, "--output_dir", read)
     require_replaceable(output_dir, options.overwrite)
     require_file(options.dump_problem, "--dump_problem", output_dir)
-    require_unread(options.dump_problem, "--dump_problem", options.problem.files_read)
+    require_unread(options.dump_problem, "--dump_problem", read)
     require_outside(options.checkpoint_dir, "--checkpoint_dir", output_dir)
+    require_outside(options.logdir, "--logdir", output_dir)
     return output_dir
 
 

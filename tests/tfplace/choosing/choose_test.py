@@ -19,7 +19,7 @@ SPLIT = np.array([0, 1], np.int32)
     ("pin", "verdict", "sentence"),
     [
         (1, "kept_given", "constraints and kernels leave every op one device"),
-        (-1, "kept_single", "one device is best: no placement over several beats it"),
+        (-1, "kept_single", "one device is best: none found over several beats it"),
     ],
 )
 def test_one_device_is_best_only_where_there_was_a_choice(pin, verdict, sentence):

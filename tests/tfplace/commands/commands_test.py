@@ -176,3 +176,52 @@ def test_as_a_process_it_keeps_tensorflows_lines_off_the_terminal(tiny_rnnlm):
     assert done.returncode == 0
     assert done.stderr == "tfplace: starting TensorFlow\n"
     assert done.stdout.startswith("predicted ")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("simulate model.pb --dump_problem=x --timeline=x", "--dump_problem is the same file"),
+        ("fidelity model.pb --output=x --picture=./x", "--output is the same file"),
+        ("optimize model.pb --output_dir=x --logdir=x/logs", "appears whole at the end"),
+    ],
+)
+def test_outputs_that_can_not_both_be_are_refused_before_any_work(
+    line, said, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    Path("model.pb").write_text("no model")
+    assert main([*line.split(), "--cluster=k80x2", "--verbosity=-1"]) == 2
+    assert said in capsys.readouterr().err
+    assert os.listdir() == ["model.pb"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "solve in.npz --placement=in.npz --overwrite",
+        "solve in.npz --placement=in.json --overwrite",  # a link to in.npz
+        "calibrate --cluster=box.json --output=box.json --overwrite",
+        "fidelity model.pb --output=model.pb --overwrite",
+        "fidelity model.pb --cluster=box.json --output=box.json --overwrite",
+        "fidelity model.pb --feed=in.npz --picture=in.npz --overwrite",
+        "bench --clusters=k80x2,box.json --output=box.json --overwrite",
+        "bench --models=rnnlm,model.png --output=model.json",
+        "batch placed/summary.md --output_dir=placed",
+        "optimize model.pb --feed=placed/feed.npz --output_dir=placed --overwrite",
+        "optimize model.pb --cluster=placed/box.json --output_dir=placed --overwrite",
+        "optimize model.pb --policy=in.npz --dump_problem=in.npz",
+    ],
+)
+def test_nothing_that_a_command_reads_is_overwritten(line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    os.mkdir("placed")
+    for name in ("in.npz", "box.json", "model.pb", "model.png", "placed/saved_model.pb"):
+        Path(name).write_text("precious")
+    for name in ("placed/summary.md", "placed/feed.npz", "placed/box.json"):
+        Path(name).write_text("precious")
+    Path("in.json").symlink_to("in.npz")
+    assert main(line.split()) == 2
+    assert " is read, and would be lost; choose another place\n" in capsys.readouterr().err
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 9 and {path.read_text() for path in files} == {"precious"}

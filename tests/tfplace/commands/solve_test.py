@@ -1,6 +1,7 @@
 """`tfplace solve`: what it finds is what an independent simulator says of it."""
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.builders import Machine, Op, build_problem, colocated_pair, random_pr
 from tests.heap_simulator import heap_makespan
 from tests.reference_simulator import reference_run
 from tfplace.cli import main
+from tfplace.commands import solve as solve_command
 
 ROOT = Path(__file__).parents[3]
 FEW = ["--max_trials=40", "--budget_seconds=0.5", "--verbosity=-1"]
@@ -67,6 +69,24 @@ def test_the_reference_simulator_confirms_a_solution(seed, tmp_path, capsys):
     assert found["lower_bound_seconds"] <= makespan
 
 
+def test_only_the_placement_is_replaced_in_a_file_of_another_program(tmp_path, capsys):
+    path, best = tmp_path / "p.npz", tmp_path / "best.npz"
+    write_problem(str(path), two_towers(), np.zeros(9, dtype=np.int32))
+    before = dict(np.load(path))
+    last = len(before["tensor_bytes"]) - 1  # its tensors come the other way round
+    for name in before:
+        if name.startswith("tensor_"):
+            before[name] = before[name][::-1]
+    before["use_tensor"] = last - before["use_tensor"].astype(np.int64)
+    del before["tensor_shape"]
+    np.savez(path, **before)
+    assert main(["solve", str(path), *FEW, f"--placement={best}"]) == 0
+    after = dict(np.load(best))
+    assert set(after) == set(before)
+    for name in set(before) - {"placement"}:
+        assert np.array_equal(after[name], before[name]), name
+
+
 @pytest.mark.parametrize("algorithm", ["etf", "metis", "random", "local_search", "given", "heft"])
 def test_every_algorithm_is_taken(algorithm, tmp_path, capsys):
     found, same, placement = solved(
@@ -117,6 +137,29 @@ def test_what_can_not_be_solved_says_so(ops, words, status, line, tmp_path, caps
     assert main(["solve", path, *FEW, *words]) == status
     captured = capsys.readouterr()
     assert line in captured.err and captured.err.count("\n") == 1 and not captured.out
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("late", ["write_whole", "text_output"])
+def test_late_signals_lose_nothing_and_say_nothing_untrue(
+    late, signals, tmp_path, monkeypatch, capsys
+):
+    work = getattr(solve_command, late)
+
+    def interrupted(*arguments):
+        found = work(*arguments)
+        for _ in range(signals):
+            signal.raise_signal(signal.SIGINT)
+        return found
+
+    monkeypatch.setattr(solve_command, late, interrupted)
+    write_problem(tmp_path / "p.npz", two_towers(), np.zeros(9, dtype=np.int32))
+    out = tmp_path / "best.json"
+    status = main(["solve", f"{tmp_path}/p.npz", *FEW, f"--placement={out}"])
+    gives_up = (late, signals) == ("write_whole", 2)
+    assert status == (5 if gives_up else 0) and json.loads(out.read_text())
+    said = "tfplace: error: interrupted; nothing is left half-written\n" if gives_up else ""
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -17,6 +17,7 @@ from tfplace.version import __version__
 
 SCHEMA_VERSION = 1
 SUMMARY_FILE = "summary.json"
+SUMMARY_FILES = (SUMMARY_FILE, "summary.csv", "summary.md")
 # Figures of an optimisation, and where they stand in its report.
 FIGURES = {
     "verdict": ("verdict",),
@@ -121,11 +122,10 @@ def write_summary(folder: Path, rows: Sequence[JobRow]) -> None:
     table = markdown_table(
         ("job", "state", "took", "found"), ("took",), [row.cells() for row in rows]
     )
-    files = {
-        "json": json.dumps(counts, indent=1, allow_nan=False) + "\n",
-        "csv": csv_text(COLUMNS, counts["jobs"]),
-        "md": head + table,
-    }
-    for ending, content in files.items():
-        path = str((folder / SUMMARY_FILE).with_suffix(f".{ending}"))
-        write_file(path, content.encode(), overwrite=True)
+    contents = (
+        json.dumps(counts, indent=1, allow_nan=False) + "\n",
+        csv_text(COLUMNS, counts["jobs"]),
+        head + table,
+    )
+    for name, content in zip(SUMMARY_FILES, contents, strict=True):
+        write_file(str(folder / name), content.encode(), overwrite=True)

@@ -13,6 +13,7 @@ import pytest
 from tests.builders import Machine, Op, build_problem, random_problem, two_towers
 from tests.tfplace.report.made_up import made_up
 from tfplace.choosing.baselines import Baseline
+from tfplace.choosing.by_devices import OnDevices
 from tfplace.report.explaining.parallelism import parallelism_of
 from tfplace.report.explaining.parallelism_text import parallelism_facts
 from tfplace.report.html import timeline_data as data_module
@@ -183,10 +184,16 @@ def test_any_schedule_makes_a_page(seed):
         assert data["rows"][row]["kind"] == "device" and 0 <= start <= end <= NUM_TICKS
 
 
+def test_a_step_on_the_cpu_alone_is_not_on_no_device(towers):
+    report, explained = towers
+    report = dataclasses.replace(report, by_devices=(OnDevices(1, 8.0, 0, 0),))
+    assert "<td>the CPU alone</td>" in re.sub("<td[^>]*>", "<td>", html_report(report, explained))
+
+
 def test_a_search_that_found_nothing_better_has_no_curve():
-    assert "Nothing was searched" in best_so_far({"history": [(0, 0.1, 2.0)]}, None)
+    assert "found nothing better" in best_so_far({"history": [(0, 0.1, 2.0)]}, None)
     never = {"history": [(0, 0.1, None), (9, 1.0, None)], "stages": []}
-    assert "Nothing was searched" in best_so_far(never, 1.0)
+    assert "found nothing better" in best_so_far(never, 1.0)
 
 
 @pytest.mark.skipif(NODE is None, reason="no Node.js here: apt-get install nodejs")
