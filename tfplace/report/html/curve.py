@@ -14,7 +14,7 @@ WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 800, 230, 70, 16, 34
 
 
 def best_so_far(search: Mapping[str, Any], bound_seconds: float | None) -> str:
-    """An SVG; a sentence where nothing better was found than at the start.
+    """An SVG; a sentence where nothing was searched.
 
     Args:
       search: the report's: `history` [[trial, seconds, best]...] and `stages` [{name, num_trials,
@@ -27,10 +27,7 @@ def best_so_far(search: Mapping[str, Any], bound_seconds: float | None) -> str:
         if best is not None and math.isfinite(best)
     ]
     if len(points) < 2:
-        return (
-            "<p>There is no curve: the search had nothing to find, or found nothing better than "
-            "what it began with.</p>"
-        )
+        return "<p>Nothing was searched: a baseline was proven, or there was only one device.</p>"
     stages = search.get("stages") or [{"name": "search", "num_trials": points[-1][0] + 1}]
     last = max(points[-1][0], 1)
     low, high = points[-1][1], points[0][1]

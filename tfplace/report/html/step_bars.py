@@ -57,8 +57,8 @@ def _by_devices(report: Report) -> str:
     if not report.by_devices:
         return ""
     rows = [
-        (str(row.max_devices), seconds_text(row.step_seconds),
-         str(row.num_devices or "the CPU alone"), f"{row.transfers:,}")  # CPUs aren't counted
+        (str(row.max_devices), seconds_text(row.step_seconds), str(row.num_devices),
+         f"{row.transfers:,}")
         if row.step_seconds
         else (str(row.max_devices), text(row.reason), "", "")
         for row in report.by_devices
