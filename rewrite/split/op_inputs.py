@@ -13,12 +13,47 @@ from rewrite.split.op_case import CaseInput, OpCase
 from rewrite.split.states import Partial, Sharded
 
 _FEW = 9
+_BOOL = 10  # tensorflow.DataType
 _PERIOD = 1_000_003
 """Random numbers repeat after that many: a prime, so that no row or part is like another one."""
 _POSITIVE = frozenset(
-    "Log Log1p Sqrt Rsqrt SqrtGrad RsqrtGrad Pow Lgamma Digamma Xlogy Xlog1py Asin Acos Acosh "
-    "Atanh Erfinv Reciprocal Inv RealDiv Div DivNoNan Xdivy".split()
+    "Log Log1p Sqrt Rsqrt SqrtGrad RsqrtGrad Pow Lgamma Digamma Xlogy Xlog1py Asin Acos "
+    "Atanh Erfinv Reciprocal Inv RealDiv Div DivNoNan Xdivy Spence BesselK0 BesselK0e BesselK1 "
+    "BesselK1e BesselY0 BesselY1 Expint Ndtri Betainc Igamma Igammac IgammaGradA".split()
 )
+_ABOVE_ONE = frozenset({"Acosh", "Zeta"})
+_PRODUCTS = frozenset({"Prod", "Cumprod", "UnsortedSegmentProd"})
+_EXTREMES = frozenset({"Max", "Min", "UnsortedSegmentMax", "UnsortedSegmentMin"})
+_MANY = 10**6
+_COMPARED = frozenset("Equal NotEqual ApproximateEqual Less LessEqual Greater GreaterEqual".split())
+# Of random numbers no two would be equal, none whole, and few finite ones are what these ask for.
+_WHOLE_NUMBERS = frozenset(
+    "Polygamma MaxPoolGradGrad MaxPoolGradGradV2 MaxPool3DGrad MaxPool3DGradGrad".split()
+)
+_FINITE = frozenset({"IsFinite", "IsInf", "IsNan"})
+# {op: the input that is a lower end; the next one is the upper end}
+_LOWER_END = {
+    "ClipByValue": 1,
+    "FakeQuantWithMinMaxVars": 1,
+    "FakeQuantWithMinMaxVarsPerChannel": 1,
+    "FakeQuantWithMinMaxVarsGradient": 2,
+    "FakeQuantWithMinMaxVarsPerChannelGradient": 2,
+    "QuantizeAndDequantizeV2": 1,
+    "QuantizeAndDequantizeV3": 1,
+    "QuantizeAndDequantizeV4": 1,
+    "QuantizeAndDequantizeV4Grad": 2,
+}
+# {op: the input that has to be positive}: a variance, a scale
+_POSITIVE_INPUT = {
+    "FusedBatchNorm": 4,
+    "FusedBatchNormV2": 4,
+    "FusedBatchNormV3": 4,
+    "FusedBatchNormGrad": 4,
+    "FusedBatchNormGradV2": 4,
+    "FusedBatchNormGradV3": 4,
+    "ScaleAndTranslate": 2,
+    "ScaleAndTranslateGrad": 2,
+}
 _ONE_DECIDES = frozenset({"All", "Any"})
 # Input 1 names rows of input 0.
 _ROWS = frozenset("Gather ResourceGather SparseSegmentSum SparseSegmentMean".split())
@@ -90,20 +125,59 @@ def _random(case: OpCase, position: int, rng: np.random.Generator, dtype: Any) -
     if given.dtype == "string":
         return rng.integers(0, 100, shape).astype(np.bytes_).astype(object)
     if "int" in given.dtype:
+        if case.node.op in _COMPARED:
+            return _around(case, position, rng, math.prod(shape)).reshape(shape).astype(dtype)
         low, high = _integers(case, position)
-        return rng.integers(low, high, shape).astype(dtype)
+        whole = rng.integers(low, high, shape)
+        is_factor = case.node.op in _PRODUCTS and position == 0
+        return (2 * whole + 1 if is_factor else whole).astype(dtype)  # many even ones make a zero
     if "float" in given.dtype or given.dtype.startswith("complex"):
         count = min(math.prod(shape), _PERIOD)
-        values = rng.standard_normal(count)
-        if case.node.op in _POSITIVE:
-            values = rng.uniform(0.1, 0.9, count)
-        numbers = np.resize(values.astype(dtype), shape)
+        numbers = np.resize(_floats(case, position, rng, count).astype(dtype), shape)
         if case.node.op in _DEFINITE and position == 0:
             return _definite(numbers)
         if case.node.op == "HistogramFixedWidth" and position == 1:
             return np.sort(numbers)  # the lower end comes first
         return numbers
     raise CantMakeUp(f"a {given.dtype} has no values to make up")
+
+
+def _floats(case: OpCase, position: int, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Numbers of which an op makes others: one that is constant, or NaN, would prove nothing."""
+    op = case.node.op
+    if op in _POSITIVE or _POSITIVE_INPUT.get(op) == position:
+        return rng.uniform(0.1, 0.9, count)
+    if op in _ABOVE_ONE:
+        return rng.uniform(1.1, 2.9, count)
+    if op in _PRODUCTS:  # so that many of them make no zero
+        return rng.uniform(0.9, 1.1, count) * rng.choice([-1.0, 1.0], count)
+    if op in _COMPARED:
+        return _around(case, position, rng, count)
+    if op in _WHOLE_NUMBERS:
+        return rng.integers(1, _FEW, count).astype(np.float64)
+    if op == "Cast" and case.node.attr["DstT"].type == _BOOL:
+        return rng.integers(0, 2, count).astype(np.float64)
+    if op == "Bucketize":
+        ends = case.node.attr["boundaries"].list.f
+        return rng.uniform(min(ends, default=0.0) - 1.0, max(ends, default=0.0) + 1.0, count)
+    values = rng.standard_normal(count)
+    if op in _FINITE:
+        values[rng.random(count) < 0.25] = np.inf
+        values[rng.random(count) < 0.25] = np.nan
+    if position - _LOWER_END.get(op, position + 2) in (0, 1):
+        return np.abs(values) * (-1.0 if position == _LOWER_END[op] else 1.0)
+    if case.inputs[position].dtype.startswith("complex"):
+        return values + 1j * rng.standard_normal(count)
+    return values
+
+
+def _around(case: OpCase, position: int, rng: np.random.Generator, count: int) -> np.ndarray:
+    """Numbers some of which are what an input is compared with, as far as that is known."""
+    known = [each.value for i, each in enumerate(case.inputs) if i != position]
+    others = [value.reshape(-1) for value in known if value is not None and value.size]
+    if not others:
+        return rng.integers(1, _FEW, count)
+    return rng.choice(others[0], count) + rng.integers(-1, 2, count)
 
 
 def _one_other(rng: np.random.Generator, shape: tuple[int, ...], most: bool) -> np.ndarray:
@@ -116,9 +190,9 @@ def _one_other(rng: np.random.Generator, shape: tuple[int, ...], most: bool) -> 
 
 
 def _definite(matrices: np.ndarray) -> np.ndarray:
-    """A A^T / n + I of each matrix A [n, n]: its eigenvalues are 1 and more."""
+    """A A* / n + I of each matrix A [n, n]: its eigenvalues are 1 and more."""
     size = matrices.shape[-1]
-    made = matrices @ np.swapaxes(matrices, -1, -2) / size + np.eye(size)
+    made = matrices @ np.conj(np.swapaxes(matrices, -1, -2)) / size + np.eye(size)
     return made.astype(matrices.dtype)
 
 
@@ -133,6 +207,19 @@ def _integers(case: OpCase, position: int) -> tuple[int, int]:
     op, inputs = case.node.op, case.inputs
     if position == 0 and op == "OneHot":
         return 0, _value(inputs[1])
+    if op == "Cast" and case.node.attr["DstT"].type == _BOOL:
+        return 0, 2
+    if op == "Sign":
+        return -1, 2
+    if position == 0 and op in _EXTREMES:
+        return 1, _MANY
+    if position == 0 and op == "Bucketize":
+        ends = case.node.attr["boundaries"].list.f
+        return int(min(ends, default=0.0)) - 1, int(max(ends, default=0.0)) + 2
+    if position == 0 and op in ("Bincount", "DenseBincount") and inputs[1].value is not None:
+        # In a long row all small numbers are there.
+        is_binary = op == "DenseBincount" and case.node.attr["binary_output"].b
+        return 0, max(_value(inputs[1]), _complete(inputs[0])[-1] if is_binary else 0)
     if position == 0 and op == "ScatterNd":
         return 0, _places(inputs[0], inputs[2].value)
     if position == 1:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.op_outputs import output_names
 from graphs.errors import ModelError
-from graphs.function_library import called_function, library_of
+from graphs.function_library import called_function, library_of, rename_references
 from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from rewrite.signature_key import whole_signature
 from rewrite.split.build_step import SplitStep
@@ -47,6 +47,7 @@ def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep
         each for each in step.graph_def.library.function if each.signature.name not in known
     )
     meta_graph.graph_def.library.function.append(whole)
+    _have_others_call(meta_graph.graph_def, call.name, {function_name: whole.signature.name})
     _write_body(function, call.name, argument_of, step, library_of(meta_graph.graph_def))
     added = whole_signature(name, meta_graph.signature_def)
     _add_whole_call(meta_graph, name, call, whole.signature.name, added)
@@ -64,6 +65,16 @@ def _whole_function(function: str, library: Any) -> str:
         stem += "_"
         name = f"{stem}_whole_{number}"
     return name
+
+
+def _have_others_call(graph_def: Any, call: str, new_names: Mapping[str, str]) -> None:
+    """Has all but one call of a function run the unsplit step: another signature's, a loop's."""
+    for node in graph_def.node:
+        if node.name != call:
+            rename_references(node, new_names)
+    for function in graph_def.library.function:
+        for node in function.node_def:
+            rename_references(node, new_names)
 
 
 def _argument_of(call: Any, function: Any) -> dict[str, str]:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from graphs import op_types
-from graphs.building.frames import loop_of
+from graphs.building.frames import depth_in_conditionals, frame_stacks, loop_of
 from graphs.building.op_outputs import op_definition
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
@@ -28,10 +28,11 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.bodies import functions_of, waits_of_all
 from rewrite.split.build_step import SplitStep
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.merge_reads import NEVER_WRITE, with_nodes
+from rewrite.split.merge_reads import NEVER_WRITE, variable_of_handle, with_nodes
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
 from rewrite.split.refused_batch import has_effect
 
+_HANDS_ON = op_types.HANDLE | op_types.MERGES
 _MAY_BE_CONSTANTS = SHAPE_OPS | {"Const"}
 """What a split step may have another op for, which waits for nothing, as what is computed of it."""
 
@@ -68,7 +69,12 @@ def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
     """
     users = [names for names in _users_of_states(flat).values() if len(names) > 1]
     names = dict.fromkeys(name for each in users for name in each)
-    writes = {name for name in names if has_effect(flat.nodes[name], flat.library)}
+    ends = op_types.MERGES | op_types.ENTER | op_types.EXIT
+    writes = {
+        name
+        for name in names
+        if has_effect(flat.nodes[name], flat.library) or flat.nodes[name].op in ends
+    }
     there = {node.name for node in step.graph_def.node}
     ops_for = {name: [op for op in step.copies.get(name, [name]) if op in there] for name in names}
     bit_of, bit_there = _bits(names), _bits(op for ops in ops_for.values() for op in ops)
@@ -78,6 +84,8 @@ def require_state_order(flat: FlatGraph, step: SplitStep) -> None:
         for write, other in itertools.product([name for name in each if name in writes], each):
             for first, then in ((write, other), (other, write)):
                 if not before[then] & bit_of[first]:
+                    continue
+                if not _may_be_first(flat.nodes[first]) or not _may_be_late(flat.nodes[then]):
                     continue
                 for op, late in itertools.product(ops_for[first], ops_for[then]):
                     if not before_there[late] & bit_there[op]:
@@ -101,9 +109,10 @@ def _missing(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
     missing: dict[str, list[str]] = defaultdict(list)
     for names in users:
         for name in names:
-            lost = before[name] & ~without[name]
+            lost = before[name] & ~without[name] if _may_be_late(flat.nodes[name]) else 0
             for each in names if lost else ():
-                if lost & bit_of[each] and not {name, each} <= readers:
+                is_lost = lost & bit_of[each] and _may_be_first(flat.nodes[each])
+                if is_lost and not {name, each} <= readers:
                     missing[name] += [each, *results_of.get(each, ())]
     return {name: list(dict.fromkeys(ops)) for name, ops in missing.items() if ops}
 
@@ -129,22 +138,73 @@ def _results_of(flat: FlatGraph) -> Mapping[str, list[str]]:
     return results_of
 
 
-def _users_of_states(flat: FlatGraph) -> Mapping[str, list[str]]:
-    """{op that holds a variable, table or queue: the ops that use it}."""
-    state_of: dict[str, str] = {}  # {op that hands on a state: the op that holds it}
-    users: dict[str, list[str]] = defaultdict(list)
+def _users_of_states(flat: FlatGraph) -> Mapping[str, Sequence[str]]:
+    """{op that holds a variable, table or queue: the ops that use it}.
+
+    What uses it in a conditional of TensorFlow 1 may be dead, and what does so in a loop can't
+    wait for ops outside of it, nor these for it. So for these stand the ops at the ends, too.
+    """
+    states_of: dict[str, tuple[str, ...]] = {}  # {op that hands on states: the ops that hold them}
+    users: dict[str, dict[str, None]] = defaultdict(dict)
+    holders: dict[Any, str] = {}
+    in_loop: dict[str, dict[str, None]] = defaultdict(dict)
     for node in flat.graph_def.node:
         data = data_inputs(node)
         is_op = node.op not in flat.library
         if not data and is_op and op_definition(node.op, node.name).is_stateful:
-            state_of[node.name] = node.name
-        states = dict.fromkeys(s for name in data if (s := state_of.get(parse_input(name).op)))
-        if states and not loop_of(node.name, flat.unit_of_node):
+            is_handle = node.op == "VarHandleOp"
+            key = variable_of_handle(node) if is_handle else node.name
+            states_of[node.name] = (holders.setdefault(key, node.name),)
+        states = dict.fromkeys(s for name in data for s in states_of.get(parse_input(name).op, ()))
+        if states and node.op in _HANDS_ON:
+            states_of[node.name] = tuple(states)
+        if loop := loop_of(node.name, flat.unit_of_node):
+            in_loop[loop].update(states)
+        else:
             for state in states:
-                users[state].append(node.name)
-        if states and node.op == "Identity":
-            state_of[node.name] = next(iter(states))
-    return users
+                users[state][node.name] = None
+    return {s: list(each) for s, each in _with_ends(flat, users, in_loop).items()}
+
+
+def _with_ends(
+    flat: FlatGraph,
+    users: Mapping[str, Mapping[str, None]],
+    in_loop: Mapping[str, Mapping[str, None]],
+) -> Mapping[str, Mapping[str, None]]:
+    """The same with the Enters and Exits of loops, and the Merges of conditionals."""
+    nodes = flat.graph_def.node
+    if not any(node.op in op_types.MERGES for node in nodes):
+        return users
+    found = {state: dict(each) for state, each in users.items()}
+    states_of: dict[str, list[str]] = defaultdict(list)
+    for state, each in users.items():
+        for name in each:
+            states_of[name].append(state)
+    depth, stacks = depth_in_conditionals(nodes, flat.unit_of_node), frame_stacks(nodes)
+    inside: dict[str, dict[str, None]] = {}  # {op: states used before it, in its conditional}
+    for node in nodes:
+        name, loop = node.name, loop_of(node.name, flat.unit_of_node)
+        used = dict.fromkeys(states_of.get(name, ()))
+        for source in node.input:
+            used.update(inside.get(op_of(source), {}))
+        is_end = node.op in op_types.MERGES
+        if loop:
+            is_end = node.op in op_types.ENTER | op_types.EXIT and len(stacks[name]) == 1
+            used.update(in_loop.get(loop, {}))
+        for state in used if is_end else ():
+            found.setdefault(state, {})[name] = None
+        inside[name] = used if depth[name] > 0 and (not loop or node.op in op_types.EXIT) else {}
+    return found
+
+
+def _may_be_first(node: Any) -> bool:
+    """Whether another op of a state can wait for this one: not for what begins a loop."""
+    return node.op not in op_types.ENTER
+
+
+def _may_be_late(node: Any) -> bool:
+    """Whether it is to wait for another one: what is within does, not where it ends."""
+    return node.op not in op_types.MERGES | op_types.EXIT
 
 
 def _bits(names: Iterable[str]) -> dict[str, int]:

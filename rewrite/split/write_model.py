@@ -26,20 +26,26 @@ from rewrite.split.split_signature import signature_call, write_split_signature
 
 
 def run_name(source: SourceModel) -> str:
-    """The signature that the run is, or becomes; some outputs of a call stand for all of them."""
+    """The signature that the run is, or becomes; some outputs of a call stand for all of them.
+
+    Of several that give the same, it is the one that was asked for, or that is fed the same.
+    """
     fetches = {with_index(fetch) for fetch in source.fetches}
     outputs = {
         name: {with_index(spec.tensor) for spec in signature.outputs.values()}
         for name, signature in source.signatures.items()
     }
-    for name, tensors in outputs.items():
-        if tensors == fetches:
-            return name
+    found = [name for name, tensors in outputs.items() if tensors == fetches]
     call = signature_call(source.graph_def, source.fetches)
-    for name, tensors in outputs.items():
-        if call is not None and {op_of(tensor) for tensor in tensors} == {call.name}:
-            return name
-    return run_signature(source.mode)
+    if not found and call is not None:
+        found = [n for n, t in outputs.items() if {op_of(tensor) for tensor in t} == {call.name}]
+    feeds = {with_index(spec.tensor) for spec in source.feeds}
+
+    def likely(name: str) -> tuple[bool, bool]:
+        fed = {with_index(spec.tensor) for spec in source.signatures[name].inputs.values()}
+        return source.step_origin == f"signature {name}", fed == feeds
+
+    return max(found, key=likely, default=run_signature(source.mode))
 
 
 def whole_name(source: SourceModel) -> str:
@@ -113,15 +119,29 @@ def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:
 def _redirect_signatures(
     meta_graph: Any, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
 ) -> None:
-    """All signatures but the split one run the unsplit ops; one more runs the unsplit step."""
+    """All signatures but the split one run the unsplit ops; one more runs the unsplit step.
+
+    They feed these, too: an input may have a default value, and move with what that is read from.
+    """
     if adds_whole and name in meta_graph.signature_def:
         whole = meta_graph.signature_def[whole_signature(name, meta_graph.signature_def)]
         whole.CopyFrom(meta_graph.signature_def[name])
     for key, signature in meta_graph.signature_def.items():
         if key != name:
-            for info in signature.outputs.values():
-                if info.WhichOneof("encoding") == "name":
-                    info.name = whole_tensor(info.name)
+            for info in (*signature.inputs.values(), *signature.outputs.values()):
+                _redirect_info(info, whole_tensor)
+
+
+def _redirect_info(info: Any, whole_tensor: Callable[[str], str]) -> None:
+    """A tensor, a sparse one or one of several components."""
+    if info.WhichOneof("encoding") == "coo_sparse":
+        for field, value in info.coo_sparse.ListFields():
+            setattr(info.coo_sparse, field.name, whole_tensor(value))
+    elif info.WhichOneof("encoding") == "composite_tensor":
+        for each in info.composite_tensor.components:
+            _redirect_info(each, whole_tensor)
+    elif info.name:
+        info.name = whole_tensor(info.name)
 
 
 def _saved(source: SourceModel, meta_graph: Any) -> str:

@@ -99,6 +99,80 @@ def test_loops_and_norms_of_any_batch_size(tmp_path):
         np.testing.assert_allclose(after, before, rtol=1e-3, atol=1e-5)
 
 
+def trained(x, weight, rate):
+    """The loss, and a descent at a rate."""
+    loss = tf.reduce_mean(tf.square(tf.tanh(x @ weight)))
+    slope = tf.gradients(loss, weight)[0]
+    step = tf.raw_ops.AssignSubVariableOp(resource=weight.handle, value=rate * slope)
+    return loss, step
+
+
+def with_another_rate(x, weight):
+    """The rate has a default value, and another signature feeds it."""
+    variable = v1.get_variable("rate", initializer=0.1, use_resource=True)
+    rate = v1.placeholder_with_default(variable.read_value(), [])
+    loss, step = trained(x, weight, rate)
+    with tf.control_dependencies([step]):
+        done = tf.identity(loss)
+    info, build = v1.saved_model.build_tensor_info, v1.saved_model.build_signature_def
+    other = build({"x": info(x), "rate": info(rate)}, {"loss": info(done)}, "other")
+    return build({"x": info(x)}, {"loss": info(done)}, "step"), other, {"rate": 2.0}
+
+
+def with_the_same_function(x, weight):
+    """Two signatures call one function."""
+
+    def step(x):
+        loss, update = trained(x, weight, 0.1)
+        with tf.control_dependencies([update]):
+            return tf.identity(loss)
+
+    spec = tf.TensorSpec([None, FEATURES], tf.float32)
+    made = tf.function(step, autograph=False).get_concrete_function(spec)
+    signature = v1.saved_model.predict_signature_def
+    return signature({"x": x}, {"loss": made(x)}), signature({"x": x}, {"loss": made(x)}), {}
+
+
+def with_sparse_outputs(x, weight):
+    """The other signature gives what is whole in both steps, as a sparse tensor."""
+    loss, step = trained(x, weight, 0.1)
+    rows = tf.sort(tf.tanh(x @ weight), 0)
+    sparse = tf.sparse.from_dense(rows)
+    with tf.control_dependencies([step]):
+        done = tf.identity(loss + 0.0 * tf.reduce_sum(sparse.values))
+    info, build = v1.saved_model.build_tensor_info, v1.saved_model.build_signature_def
+    other = build({"x": info(x)}, {"loss": info(sparse)}, "other")
+    return build({"x": info(x)}, {"loss": info(done)}, "step"), other, {}
+
+
+@pytest.mark.parametrize("build", [with_another_rate, with_the_same_function, with_sparse_outputs])
+def test_other_signatures_run_the_unsplit_ops(build, tmp_path):
+    given = str(tmp_path / "given")
+    with tf.Graph().as_default(), v1.Session() as session:
+        x = v1.placeholder(tf.float32, (None, FEATURES), "x")
+        start = np.eye(FEATURES, dtype=np.float32)
+        weight = v1.get_variable("weight", initializer=start, use_resource=True)
+        step, other, feeds = build(x, weight)
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.Builder(given)
+        signatures = {"train_step": step, "other": other}
+        builder.add_meta_graph_and_variables(session, ["serve"], signatures)
+        builder.save()
+    options = LoadOptions(signature="train_step", batch_size=6)
+    split, emitted = _emitted(given, tmp_path / "split", 3, options)
+    assert split.step.num_sums
+    found = []
+    for path in (given, emitted):
+        with tf.Graph().as_default() as graph, v1.Session(graph=graph) as session:
+            loaded = v1.saved_model.load(session, ["serve"], path).signature_def["other"]
+            inputs = {info.name: feeds.get(key, np.ones((2, FEATURES), np.float32))
+                      for key, info in loaded.inputs.items()}  # fmt: skip
+            info = loaded.outputs["loss"]
+            fetch = info.name or info.coo_sparse.values_tensor_name
+            found.append([session.run(fetch, inputs) for _ in range(2)])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+
+
 class Counting(tf.Module):
     """A step that counts its runs, whatever the batch."""
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graphs.building.shapes import infer
+from graphs.building.shapes import infer, infer_known
 from graphs.host.asked_child import ChildError
+from rewrite.split import prove_ops_child
 from rewrite.split import run_cases as running
 from rewrite.split.decide import decide
 from rewrite.split.op_cases import op_cases
@@ -21,10 +22,12 @@ from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded
 from tests.rewrite.split.more_rules_test import CASES as MORE_CASES
 from tests.rewrite.split.rules_test import CASES
-from tests.rewrite.split.run_rule import BATCH
+from tests.rewrite.split.run_rule import BATCH, floats, ints
 from tests.rewrite.split.run_step import flat_graph
 
 v1 = tf.compat.v1
+raw = tf.raw_ops
+X, IDS, IMAGES = floats(BATCH, 4), ints(6, BATCH, 4), floats(BATCH, 6, 6, 2)
 
 
 def decided(name):
@@ -213,6 +216,69 @@ def test_what_a_child_has_begun_is_not_done_again(monkeypatch, done):
     ended = [missing.reason for missing in proof.not_proven]
     assert ended == ["it ended the process: killed"] * (done < len(begun.cases))
     assert proof.proven_ops == len(begun.cases) - len(ended)
+
+
+def variable(*shape):
+    return v1.get_variable(f"v{len(v1.global_variables())}", shape, use_resource=True)
+
+
+# {name: (what is fed, the op)} of which random inputs would make zeros, NaN or the same everywhere
+THIN = {
+    "acosh": (X, lambda x: tf.acosh(x)),
+    "zeta": (X, lambda x: raw.Zeta(x=x, q=x)),
+    "polygamma": (X, lambda x: raw.Polygamma(a=x, x=x)),
+    "betainc": (X, lambda x: raw.Betainc(a=x, b=x, x=x)),
+    "bessel": (X, lambda x: raw.BesselK0(x=x)),
+    "imaginary": (X.astype("complex64"), lambda x: tf.math.imag(x)),
+    "equal": (X, lambda x: raw.Equal(x=x, y=x[::-1])),
+    "padding": (IDS, lambda x: raw.NotEqual(x=x, y=0)),
+    "above": (X, lambda x: raw.Greater(x=x, y=100.0)),
+    "finite": (X, lambda x: tf.math.is_finite(x)),
+    "sign": (IDS, lambda x: tf.sign(x)),
+    "truth": (IDS, lambda x: tf.cast(x, tf.bool)),
+    "buckets": (X, lambda x: raw.Bucketize(input=x, boundaries=[18.0, 30.0])),
+    "clipped": (X, lambda x: raw.ClipByValue(
+        t=x, clip_value_min=variable(), clip_value_max=variable())),
+    "normed": (IMAGES, lambda x: raw.FusedBatchNormV3(
+        x=x, scale=variable(2), offset=variable(2), mean=variable(2), variance=variable(2),
+        is_training=False)[0]),
+    "pool": (IMAGES, lambda x: raw.MaxPoolGradGrad(
+        orig_input=x, orig_output=x[:, ::2, ::2], grad=x, ksize=[1, 2, 2, 1],
+        strides=[1, 2, 2, 1], padding="VALID")),
+    "maxima": (np.zeros((90, 90), "i"), lambda x: tf.reduce_max(x, 0)),
+    "counts": (IDS[:, 0], lambda x: raw.Bincount(arr=x, size=1, weights=floats(0))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THIN)
+def test_what_is_compared_has_values_to_tell_apart(name, monkeypatch):
+    array, build = THIN[name]
+    with tf.Graph().as_default() as graph:
+        result = build(v1.placeholder(array.dtype, array.shape, "x"))
+    flat = flat_graph(graph, {"x:0": array}, [result.name])
+    decisions = decide(flat, infer_known(flat), len(array), {"x:0": 0})
+    [case] = [c for c in op_cases(flat, decisions, 2) if c.name == result.op.name]
+    found = []
+    monkeypatch.setattr(
+        prove_ops_child, "compared", lambda _, whole, parts: found.append(whole[0]) or CaseOutcome()
+    )
+    assert outcomes_of([case]) == [CaseOutcome()]
+    values = np.unique(np.nan_to_num(found[0], nan=0.0))
+    assert np.isfinite(found[0]).all() and values.any()
+    assert len(values) > 1 or found[0].size == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_a_product_of_many_is_no_zero(dtype):
+    """A sum of such parts would be the same zero."""
+    array = np.zeros((5000, 2), dtype)
+    with tf.Graph().as_default() as graph:
+        result = tf.reduce_prod(v1.placeholder(dtype, array.shape, "x"), 0)
+    flat = flat_graph(graph, {"x:0": array}, [result.name])
+    decisions = decide(flat, infer_known(flat), len(array), {"x:0": 0})
+    [case] = op_cases(flat, decisions, 2)
+    assert outcomes_of([case]) == [CaseOutcome()]
+    assert outcomes_of([dataclasses.replace(case, outputs=(SUM,))])[0].differs
 
 
 def test_what_has_no_inputs_to_make_up_is_named():

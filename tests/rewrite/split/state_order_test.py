@@ -15,6 +15,7 @@ from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.split_model import split_model
 from rewrite.split.state_order import require_state_order, with_state_order
 from tests.rewrite.split.run_step import flat_graph, run
+from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
 
 v1 = tf.compat.v1
 BATCH = 6
@@ -150,6 +151,74 @@ def test_a_write_of_what_all_copies_return_waits_for_all_of_them(rows_of, tmp_pa
     limits = ProofLimits(run_seconds=60.0)
     proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
     assert not proof.differing
+
+
+def read_in_a_conditional(scale, count):
+    likely = v1.placeholder_with_default(True, ())
+    return v1.cond(likely, lambda: times(count, scale), lambda: count)
+
+
+def read_in_a_loop(scale, count):
+    once = tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, times(y, scale)), (0, count))
+    return tf.ensure_shape(once[1], [3])
+
+
+def times(number, variable):
+    with tf.control_dependencies([tf.identity(number)]):
+        read = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=tf.float32, name="read")
+    return number * read
+
+
+def many(rows):
+    return tf.ones([3]) * tf.cast(tf.raw_ops.Shape(input=rows)[0], tf.float32)
+
+
+@pytest.mark.parametrize("read", [read_in_a_conditional, read_in_a_loop])
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_what_control_flow_of_tensorflow_1_reads_keeps_its_place(read, is_read_first, tmp_path):
+    with tf.Graph().as_default() as graph, tensorflow_1_loops():
+        x = v1.placeholder(tf.float32, (BATCH, 3), "x")
+        weight = v1.get_variable("weight", (3, 3), use_resource=True)
+        scale = v1.get_variable("scale", (), use_resource=True)
+        rows, seven = tf.tanh(x @ weight), tf.constant(7.0)
+        if is_read_first:
+            rows *= read(scale, tf.ones([3]))
+            seven = many(rows)[0]
+        write = tf.raw_ops.AssignVariableOp(resource=scale.handle, value=seven, name="write")
+        with tf.control_dependencies([write]):
+            rows = tf.exp(rows)
+        if not is_read_first:
+            rows += read(scale, many(rows))
+        loss = tf.reduce_mean(rows, name="loss")
+    (tmp_path / "model.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    split = split_model(load(str(tmp_path / "model.pb"), LoadOptions(fetch=(loss.name,))), 2)
+    assert len(split.step.copies["Tanh"]) == 2
+    require_state_order(split.flat, split.step)
+    for made in (split.step.graph_def, split.source.split_graph):
+        names = [node.name for node in made.node if node.name.endswith("/read")]
+        [name] = [each for each in names if not each.startswith("whole/")]
+        first, then = (name, "write") if is_read_first else ("write", name)
+        assert first in GraphView(made).ancestors([then])
+    limits = ProofLimits(run_seconds=60.0)
+    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    assert not proof.differing
+
+
+def test_two_handles_of_one_variable_hold_one_state(tmp_path):
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (BATCH, 3), "x")
+        handle, other = (
+            tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="scale", name=name)
+            for name in ("scale", "other")
+        )
+        read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="read")
+        count = many(tf.tanh(x) * read)[0]
+        write = tf.raw_ops.AssignVariableOp(resource=other, value=count, name="write")
+        with tf.control_dependencies([write]):
+            tf.identity(x, name="out")
+    flat = flatten(graph.as_graph_def(), [TensorSpec("x:0", "float32", (BATCH, 3))], ["out:0"])
+    [write] = [node for node in with_state_order(flat).graph_def.node if node.name == "write"]
+    assert "^read" in write.input
 
 
 def test_an_order_that_is_lost_is_found(tmp_path):
