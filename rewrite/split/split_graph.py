@@ -74,7 +74,7 @@ def split_beside(
         own = result.node.add()
         own.CopyFrom(node)
         own.name = whole_name.get(name, name)
-        _redirect(own, whole_name)
+        redirect(own, whole_name)
         if name in whole_name and "frame_name" in own.attr:
             frame = own.attr["frame_name"]
             frame.s = f"{scope}/".encode() + frame.s
@@ -201,8 +201,13 @@ def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:
     return free_name(WHOLE_SCOPE, taken)
 
 
-def _redirect(node: Any, whole_name: Mapping[str, str]) -> None:
-    """Makes an op of the unsplit step read those that moved."""
+def redirect(node: Any, whole_name: Mapping[str, str]) -> None:
+    """Makes an op of the unsplit step, changed in place, read those that moved.
+
+    Args:
+      node: of the main graph.
+      whole_name: {op: its name now}.
+    """
     for i, name in enumerate(node.input):
         control, op = ("^", name[1:]) if name.startswith("^") else ("", op_of(name))
         if op in whole_name:

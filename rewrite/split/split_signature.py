@@ -13,6 +13,8 @@ from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from rewrite.signature_key import whole_signature
 from rewrite.split.build_step import SplitStep
 from rewrite.split.function_body import as_body
+from rewrite.split.other_signatures import redirect_signatures
+from rewrite.split.split_graph import redirect
 
 
 def signature_call(graph_def: Any, fetches: Sequence[str]) -> Any | None:
@@ -158,7 +160,7 @@ def _rename(node: Any, short: dict[str, str], arguments: set[str]) -> None:
 
 
 def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added: str) -> None:
-    """Calls the unsplit step from the main graph, for a signature of its own."""
+    """Calls the unsplit step from the main graph: all but the run's signature read that call."""
     taken = {node.name for node in meta_graph.graph_def.node}
     own = copy.deepcopy(next(n for n in meta_graph.graph_def.node if n.name == call.name))
     own.name = free_name(f"{added}_call", taken)
@@ -166,11 +168,15 @@ def _add_whole_call(meta_graph: Any, name: str, call: Any, function: str, added:
         own.attr["f"].func.name = function
     else:
         own.op = function
+    for node in meta_graph.graph_def.node:
+        redirect(node, {call.name: own.name})
     meta_graph.graph_def.node.append(own)
-    whole = meta_graph.signature_def[added]
-    whole.CopyFrom(meta_graph.signature_def[name])
-    for info in whole.outputs.values():
-        info.name = f"{own.name}:{info.name.partition(':')[2] or 0}"
+
+    def whole_tensor(tensor: str) -> str:
+        is_of_call = op_of(tensor) == call.name
+        return own.name + tensor.removeprefix(call.name) if is_of_call else tensor
+
+    redirect_signatures(meta_graph, name, whole_tensor, adds_whole=True)
 
 
 def _add_whole_object(objects: Any, name: str, function: str, whole: str, added: str) -> None:

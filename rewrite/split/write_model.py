@@ -6,7 +6,7 @@ import copy
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
 from rewrite.signature_key import run_signature, whole_signature
 from rewrite.split.build_step import SplitStep
+from rewrite.split.other_signatures import redirect_signatures
 from rewrite.split.split_graph import split_beside
 from rewrite.split.split_signature import signature_call, write_split_signature
 
@@ -86,7 +87,7 @@ def written(
         if meta_graph is not None:
             meta_graph.graph_def.CopyFrom(graph_def)
             is_saved = bool(source.saved_model_dir)  # else `build_saved_model` adds it
-            _redirect_signatures(meta_graph, name, both.whole_tensor, is_saved)
+            redirect_signatures(meta_graph, name, both.whole_tensor, is_saved)
     split = dataclasses.replace(
         source,
         graph_def=_with_shapes(graph_def, source.feeds),
@@ -114,34 +115,6 @@ def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:
         for node in fed
     )
     return graph_def if all(says) else write_shapes(graph_def, feeds)
-
-
-def _redirect_signatures(
-    meta_graph: Any, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
-) -> None:
-    """All signatures but the split one run the unsplit ops; one more runs the unsplit step.
-
-    They feed these, too: an input may have a default value, and move with what that is read from.
-    """
-    if adds_whole and name in meta_graph.signature_def:
-        whole = meta_graph.signature_def[whole_signature(name, meta_graph.signature_def)]
-        whole.CopyFrom(meta_graph.signature_def[name])
-    for key, signature in meta_graph.signature_def.items():
-        if key != name:
-            for info in (*signature.inputs.values(), *signature.outputs.values()):
-                _redirect_info(info, whole_tensor)
-
-
-def _redirect_info(info: Any, whole_tensor: Callable[[str], str]) -> None:
-    """A tensor, a sparse one or one of several components."""
-    if info.WhichOneof("encoding") == "coo_sparse":
-        for field, value in info.coo_sparse.ListFields():
-            setattr(info.coo_sparse, field.name, whole_tensor(value))
-    elif info.WhichOneof("encoding") == "composite_tensor":
-        for each in info.composite_tensor.components:
-            _redirect_info(each, whole_tensor)
-    elif info.name:
-        info.name = whole_tensor(info.name)
 
 
 def _saved(source: SourceModel, meta_graph: Any) -> str:

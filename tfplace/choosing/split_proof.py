@@ -20,6 +20,7 @@ from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
 from rewrite.split.prove_norms import BegunNorms, NormsProof
 from rewrite.split.prove_ops import OpsProof, prove_ops
+from rewrite.split.prove_others import prove_others
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
 from rewrite.split.run_cases import BegunCases
@@ -206,6 +207,7 @@ def _unproven(proof: SplitProof) -> str:
 def _require_written(split: SplitModel) -> None:
     try:
         prove_written(split.source, split.step, split.outputs)
+        prove_others(split.given, split.source)
     except (RewriteError, ModelError) as error:
         raise _defect(str(error)) from error
 
