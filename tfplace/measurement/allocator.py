@@ -1,17 +1,28 @@
 """Asks TensorFlow's allocators of this process, a child, how much memory they have given out.
 
-A GPU's allocator counts every allocation. The CPU's (oneDNN's, on x86) counts those of at least
-256 KiB, in chunks of its own sizes, and all CPU devices of a process share it.
+A GPU's allocator counts every allocation. The CPU's, where TensorFlow uses oneDNN (by itself on
+processors with AVX-512's or AMX's instructions for neural networks), counts those of at least 256
+KiB, in chunks of its own sizes. Elsewhere the plain one counts nothing and knows no limit, but one
+like the GPU's can take its place. All CPU devices of a process share it.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from tfplace.measurement.device_name import device_key
 
-CPU_LIMIT_VARIABLE = "TF_MKL_ALLOC_MAX_BYTES"
-"""Environment variable: the most bytes that the CPU's allocator gives out; read at its start."""
+
+def limit_cpu_memory(num_bytes: int) -> None:
+    """Has this process' ops on its CPU take no more than that; before it has any device."""
+    from tensorflow.python.util import _pywrap_util_port
+
+    if _pywrap_util_port.IsMklEnabled():
+        os.environ["TF_MKL_ALLOC_MAX_BYTES"] = str(num_bytes)
+    else:
+        os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "true"
+        os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(max(num_bytes // 2**20, 1))
 
 
 def peaks_of_devices(device_names: Sequence[str], reset: bool) -> dict[str, int]:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from graphs.host.parent import connect_to_parent
-from tfplace.measurement.allocator import CPU_LIMIT_VARIABLE, peak_bytes
+from tfplace.measurement.allocator import limit_cpu_memory, peak_bytes
 
 # mallopt's parameters (malloc.h of glibc) and their values here: blocks of up to 32 MiB, the most
 # that it takes, come from the heap, and the heap is never given back.
@@ -32,12 +32,12 @@ def main(argv: Sequence[str]) -> None:
     keep_freed_memory()
     # Before TensorFlow starts its threads: they inherit it.
     os.sched_setaffinity(0, {int(core)})
-    if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
-        os.environ[CPU_LIMIT_VARIABLE] = memory_bytes
     # Of the environment, since a program that connects brings a configuration of its own.
     os.environ.update(TF_NUM_INTRAOP_THREADS="1", TF_NUM_INTEROP_THREADS=num_threads)
     import tensorflow as tf
 
+    if 0 < int(memory_bytes) < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"):
+        limit_cpu_memory(int(memory_bytes))
     try:
         server = tf.distribute.Server(
             {"worker": addresses.split(",")},
