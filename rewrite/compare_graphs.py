@@ -69,7 +69,8 @@ def same_imported(given: Any, placed: Any) -> None:
         found = there.get(node.name)
         if found is None:
             raise RewriteError(f"comparing with the graph as it came: {node.name!r} is missing")
-        moved.CopyFrom(node)  # nearly all of them differ in this alone
+        # Nearly all nodes differ in their device and in derived attributes alone.
+        moved.CopyFrom(node)
         moved.device = found.device
         for key in _DERIVED:
             if key in found.attr:

@@ -27,16 +27,21 @@ def redirect_signatures(
     for key, signature in meta_graph.signature_def.items():
         if key != name:
             for info in (*signature.inputs.values(), *signature.outputs.values()):
-                _redirect_info(info, whole_tensor)
+                rename_tensors(info, whole_tensor)
 
 
-def _redirect_info(info: Any, whole_tensor: Callable[[str], str]) -> None:
-    """A tensor, a sparse one or one of several components."""
+def rename_tensors(info: Any, new_name: Callable[[str], str]) -> None:
+    """Gives the names in a TensorInfo to `new_name`: a tensor's, a sparse one's, or a composite's.
+
+    Args:
+      info: changed in place.
+      new_name: from a name to what stands there instead.
+    """
     if info.WhichOneof("encoding") == "coo_sparse":
         for field, value in info.coo_sparse.ListFields():
-            setattr(info.coo_sparse, field.name, whole_tensor(value))
+            setattr(info.coo_sparse, field.name, new_name(value))
     elif info.WhichOneof("encoding") == "composite_tensor":
         for each in info.composite_tensor.components:
-            _redirect_info(each, whole_tensor)
+            rename_tensors(each, new_name)
     elif info.name:
-        info.name = whole_tensor(info.name)
+        info.name = new_name(info.name)

@@ -19,6 +19,7 @@ from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
 from rewrite.signature_key import whole_signature
+from rewrite.split.other_signatures import rename_tensors
 from rewrite.split.split_signature import signature_call
 from rewrite.split.write_model import run_name
 
@@ -115,19 +116,11 @@ class _Ends:
         self.bare.CopyFrom(signature)
         for infos in (self.bare.inputs, self.bare.outputs):
             for key in sorted(infos):
-                self._take_names(infos[key])
+                rename_tensors(infos[key], self._taken)
 
-    def _take_names(self, info: Any) -> None:
-        if info.WhichOneof("encoding") == "coo_sparse":
-            for field, value in info.coo_sparse.ListFields():
-                self.names.append(value)
-                setattr(info.coo_sparse, field.name, field.name)
-        elif info.WhichOneof("encoding") == "composite_tensor":
-            for each in info.composite_tensor.components:
-                self._take_names(each)
-        elif info.name:
-            self.names.append(info.name)
-            info.name = "a tensor"
+    def _taken(self, name: str) -> str:
+        self.names.append(name)
+        return "a tensor"
 
 
 def _same_objects(
