@@ -37,6 +37,11 @@ def check_rewrite(
     """
     check_order(placed, order)
     check_same_model(given, placed)
+    check_devices(placed, device_of_origin)
+
+
+def check_devices(placed: Any, device_of_origin: Mapping[Origin, str]) -> None:
+    """Reads back where ops are; raises as `check_rewrite` where that is not as it was wanted."""
     for origin, device in read_devices(placed, device_of_origin).items():
         if device != device_of_origin[origin]:
             raise RewriteError(

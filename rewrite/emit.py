@@ -39,7 +39,7 @@ def emit(
     built: BuiltModel | None = None,
     order: Collection[OrderEdge] = (),
 ) -> tuple[Origin, ...]:
-    """Writes `source` with these devices.
+    """Writes `source` with these devices; what lies on disk is for `prove_structure` to compare.
 
     Args:
       source: the model as it was loaded.
@@ -147,7 +147,8 @@ def _place(
         known = known_origins(meta_graph.graph_def, device_of_origin)
         written.update(device_of_origin.keys() - set(known.unknown))
         edges = in_meta_graph(source, meta_graph, order)
-        placed = place_graph(meta_graph.graph_def, known.device_of_origin, edges).graph_def
+        given, devices = meta_graph.graph_def, known.device_of_origin
+        placed = place_graph(given, devices, edges, is_proven_later=True).graph_def
         meta_graph.graph_def.CopyFrom(placed)
         if meta_graph.HasField("object_graph_def"):
             write_object_devices(meta_graph)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from graphs.op_graph import FloatArray
+from graphs.op_graph import FloatArray, LongArray
 from graphs.problem import Problem
 from tfplace.simulation.schedule import Schedule, memory_use
 
@@ -98,13 +98,10 @@ def _op_events(
 ) -> Iterator[TraceEvent]:
     for track in sorted(set(tracks)):
         yield _metadata("thread_name", track, {"name": f"slot {track[1] - 1}"})
-    for op, name in enumerate(problem.graph.op_names):
-        yield _span(
-            str(problem.graph.op_types[op]),
-            tracks[op],
-            (float(schedule.op_start[op]), float(schedule.op_end[op])),
-            {"op": str(name)},
-        )
+    spans = _spans(schedule.op_start, schedule.op_end)
+    graph = problem.graph
+    for kind, track, span, name in zip(graph.op_types, tracks, spans, graph.op_names, strict=True):
+        yield _complete(str(kind), track, span, {"op": str(name)})
 
 
 def _link_tracks(problem: Problem, schedule: Schedule) -> list[tuple[Track, str]]:
@@ -129,18 +126,19 @@ def _link_events(
     for track, label in sorted(set(links)):
         yield _metadata("thread_name", track, {"name": label})
         yield _metadata("thread_sort_index", track, {"sort_index": track[1]})
-    for index, tensor in enumerate(transfers.tensor.tolist()):
-        producer = problem.graph.tensor_producer[tensor]
-        output = int(problem.graph.tensor_output[tensor])
+    producers = problem.graph.tensor_producer[transfers.tensor].tolist()
+    outputs = problem.graph.tensor_output[transfers.tensor].tolist()
+    spans = _spans(transfers.start, transfers.arrival)
+    moved = zip(transfers.bytes.tolist(), transfers.release.tolist(), strict=True)
+    for producer, output, (track, _), span, (num_bytes, release) in zip(
+        producers, outputs, links, spans, moved, strict=True
+    ):
         name = str(problem.graph.op_names[producer])
-        yield _span(
+        yield _complete(
             f"^{name}" if output < 0 else f"{name}:{output}",
-            links[index][0],
-            (float(transfers.start[index]), float(transfers.arrival[index])),
-            {
-                "bytes": int(transfers.bytes[index]),
-                "release_seconds": float(transfers.release[index]),
-            },
+            track,
+            span,
+            {"bytes": num_bytes, "release_seconds": release},
         )
 
 
@@ -156,40 +154,48 @@ def _flows(
     """
     graph, transfers = problem.graph, schedule.transfers
     target = schedule.device_of_op[graph.use_op]
-    first: dict[tuple[int, int], int] = {}
-    for use in np.argsort(-schedule.op_start[graph.use_op], kind="stable").tolist():
-        first[int(graph.use_tensor[use]), int(target[use])] = int(graph.use_op[use])
-    for index, tensor in enumerate(transfers.tensor.tolist()):
-        producer = int(graph.tensor_producer[tensor])
-        user = first[tensor, int(transfers.target[index])]
-        slices = [
-            ("s", tracks[producer], schedule.op_start[producer], schedule.op_end[producer]),
-            ("t", links[index][0], transfers.start[index], transfers.arrival[index]),
-            ("f", tracks[user], schedule.op_start[user], schedule.op_end[user]),
-        ]
-        if all(_nanoseconds(end) - _nanoseconds(start) > 1 for _, _, start, end in slices):
-            for phase, track, start, end in slices:
-                middle = (_nanoseconds(start) + _nanoseconds(end)) // 2
-                yield {
-                    "ph": phase,
-                    "cat": "transfer",
-                    "name": "transfer",
-                    "id": index,
-                    "pid": track[0],
-                    "tid": track[1],
-                    "ts": middle / 1e3,
-                    **({"bp": "e"} if phase == "f" else {}),
-                }
+    # Of a tensor's users on a device the one that starts first: what is written last stays.
+    last_first = np.argsort(-schedule.op_start[graph.use_op], kind="stable")
+    keys = zip(graph.use_tensor[last_first].tolist(), target[last_first].tolist(), strict=True)
+    first = dict(zip(keys, graph.use_op[last_first].tolist(), strict=True))
+    moved = zip(transfers.tensor.tolist(), transfers.target.tolist(), strict=True)
+    producer = graph.tensor_producer[transfers.tensor]
+    user = np.array([first[pair] for pair in moved], dtype=np.int64)
+    slices = [
+        ("s", schedule.op_start[producer], schedule.op_end[producer]),
+        ("t", transfers.start, transfers.arrival),
+        ("f", schedule.op_start[user], schedule.op_end[user]),
+    ]
+    take_time = np.ones(len(user), dtype=bool)
+    middles = []
+    for _, start, end in slices:
+        begins, ends = _nanoseconds(start), _nanoseconds(end)
+        take_time &= ends - begins > 1
+        middles.append((begins + ends) // 2 / 1e3)
+    for index in np.flatnonzero(take_time).tolist():
+        ends_at = (tracks[producer[index]], links[index][0], tracks[user[index]])
+        for (phase, _, _), track, middle in zip(slices, ends_at, middles, strict=True):
+            yield {
+                "ph": phase,
+                "cat": "transfer",
+                "name": "transfer",
+                "id": index,
+                "pid": track[0],
+                "tid": track[1],
+                "ts": float(middle[index]),
+                **({"bp": "e"} if phase == "f" else {}),
+            }
 
 
 def _memory_events(problem: Problem, schedule: Schedule) -> Iterator[TraceEvent]:
     for device, use in enumerate(memory_use(problem, schedule)):
-        for seconds, held in zip(use.seconds.tolist(), use.bytes.tolist(), strict=True):
+        instants = (_nanoseconds(use.seconds) / 1e3).tolist()
+        for instant, held in zip(instants, use.bytes.tolist(), strict=True):
             yield {
                 "ph": "C",
                 "name": "memory",
                 "pid": device + 1,
-                "ts": _nanoseconds(seconds) / 1e3,
+                "ts": instant,
                 "args": {"bytes": held},
             }
 
@@ -198,21 +204,27 @@ def _metadata(kind: str, track: Track, args: Mapping[str, Any]) -> TraceEvent:
     return {"ph": "M", "name": kind, "pid": track[0], "tid": track[1], "args": dict(args)}
 
 
-def _span(
-    name: str, track: Track, seconds: tuple[float, float], args: Mapping[str, Any]
+def _complete(
+    name: str, track: Track, span: tuple[float, float], args: Mapping[str, Any]
 ) -> TraceEvent:
-    """A complete event; seconds are (start, end)."""
-    start, end = (_nanoseconds(instant) for instant in seconds)
+    """A complete event; its span is (start, duration) in microseconds."""
     return {
         "ph": "X",
         "name": name,
         "pid": track[0],
         "tid": track[1],
-        "ts": start / 1e3,
-        "dur": (end - start) / 1e3,
-        "args": dict(args),
+        "ts": span[0],
+        "dur": span[1],
+        "args": args,
     }
 
 
-def _nanoseconds(seconds: float) -> int:
-    return round(float(seconds) * NANOSECONDS_PER_SECOND)
+def _spans(starts: FloatArray, ends: FloatArray) -> Iterator[tuple[float, float]]:
+    """(start, duration) of each slice, in microseconds."""
+    begins = _nanoseconds(starts)
+    durations = _nanoseconds(ends) - begins
+    return zip((begins / 1e3).tolist(), (durations / 1e3).tolist(), strict=True)
+
+
+def _nanoseconds(seconds: FloatArray) -> LongArray:
+    return np.rint(seconds * NANOSECONDS_PER_SECOND).astype(np.int64)
