@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import pickle
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,16 +61,13 @@ def _built(request: dict[str, Any]) -> OneOfAlike | None:
         )
         give_back()  # the large graph, of which few ops are in TensorFlow's
         variables, initialization = request["variables"], request["initialization"]
-        signature = _signature(graph, request, request["fetches"])
+        signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
+        if request["signature"] not in signatures:  # else the run has one of its own
+            signatures.update(_made(graph, request, signatures))
         saver = _saver(graph, variables)
         table_ops = _table_initializers(graph, initialization.init_ops)
         with graph.name_scope(_SCOPE):
             main_op = tf.group(*table_ops, name="main_op") if table_ops else None
-        signatures = dict(meta_graph.signature_def) if meta_graph is not None else {}
-        signatures[request["signature"]] = signature
-        if request["whole_fetches"]:
-            whole = _signature(graph, request, request["whole_fetches"])
-            signatures[whole_signature(request["signature"], signatures)] = whole
         parts = {
             "signature_def_map": signatures,
             "assets_collection": v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS) or None,
@@ -142,6 +139,16 @@ def _named(request: Mapping[str, Any]) -> set[str]:
     """The ops that what is written names."""
     names = (*request["feeds"], *request["fetches"], *request["whole_fetches"])
     return {op_of(name) for name in names} | {each.op for each in request["variables"]}
+
+
+def _made(graph: tf.Graph, request: Mapping[str, Any], own: Container[str]) -> dict[str, Any]:
+    """{name: signature} of the run and, beside a split one, of the unsplit step."""
+    name = request["signature"]
+    made = {name: _signature(graph, request, request["fetches"])}
+    if request["whole_fetches"]:
+        whole = _signature(graph, request, request["whole_fetches"])
+        made[whole_signature(name, own)] = whole
+    return made
 
 
 def _signature(graph: tf.Graph, request: Mapping[str, Any], fetches: Sequence[str]) -> Any:

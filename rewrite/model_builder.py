@@ -19,7 +19,7 @@ from graphs.host.asked_child import AskedChild, ChildError
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import ClearDevices
-from rewrite.signature_key import run_signature
+from rewrite.written_signature import written_name
 
 _CHILD = "rewrite.build_saved_model"
 _ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0"}
@@ -154,7 +154,7 @@ def _request(source: SourceModel, made: Path, without_values: bool) -> dict[str,
         "graph_def": ClearDevices()(given_graph(source)).graph_def.SerializeToString(),
         "meta_graph_def": meta_graph,
         "output_dir": os.path.abspath(made),
-        "signature": run_signature(source.mode),
+        "signature": written_name(source),
         "feeds": [spec.tensor for spec in source.feeds],
         "fetches": source.fetches,
         "whole_fetches": source.whole_fetches,

@@ -13,7 +13,7 @@ import dataclasses
 import os
 import tempfile
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from rewrite.model_builder import build_saved_model, given_graph
 from rewrite.order.marks import forget_order, without_order
 from rewrite.order.order_edges import OrderEdge, check_order, in_meta_graph, known_order
 from rewrite.pass_base import RewriteError
+from rewrite.written_signature import has_own, whole_name, written_name
 
 _FINGERPRINT = "fingerprint.pb"
 _CHUNK_BYTES = 1 << 22
@@ -78,6 +79,7 @@ def prove_structure(
         for meta_graph in given.meta_graphs:
             forget_order(meta_graph.graph_def)
         same_imported(without_order(given_graph(source)), emitted.meta_graphs[0].graph_def)
+        _same_own_signatures(source, emitted.meta_graphs[0].signature_def)
         _same_saved_models(given, emitted)
         _same_graph_file(source, Path(emitted_dir), order)
         files = 0
@@ -110,6 +112,19 @@ def _same_saved_models(given: Any, placed: Any) -> None:
             _clear_object_devices(meta_graph)
         same_message("a MetaGraphDef", before, after, without=("graph_def",))
     same_message("the SavedModel", given, placed, without=("meta_graphs",))
+
+
+def _same_own_signatures(source: SourceModel, emitted: Mapping[str, Any]) -> None:
+    """A MetaGraphDef's signatures are there as they came, beside those that are made of its run."""
+    own = {} if source.meta_graph_def is None else source.meta_graph_def.signature_def
+    wanted = {*own, written_name(source)}
+    if source.whole_fetches and not has_own(source):
+        wanted.add(whole_name(source))
+    if {*emitted} != wanted:
+        found = sorted(emitted)
+        raise RewriteError(f"comparing signatures: found {found}, wanted {sorted(wanted)}")
+    for name, signature in own.items():
+        same_message(f"signature {name!r}", signature, emitted[name])
 
 
 def _clear_object_devices(meta_graph: Any) -> None:

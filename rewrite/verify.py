@@ -113,7 +113,7 @@ def verify(
         the search and so isn't in the emitted model.
       limits: of time and memory.
       unsplit: the model as it came where `source` is that with a split step, which has to run
-        wherever the unsplit one does.
+        wherever the unsplit one does; all signatures but the run's have to give the same.
 
     Raises:
       ModelError: the model as it came can't be loaded, since its files are damaged.
@@ -127,13 +127,10 @@ def verify(
         left_out = [f"{name}: {why}" for name in names]
         return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
     with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
-        plan = Plan(source, os.path.abspath(output_dir), Path(scratch), cluster_target)
-        checks = list(plan.checks(feeds, placed_graph_def))
-        if unsplit is not None:
-            original = Plan(unsplit, plan.output_dir, Path(scratch, "unsplit"), cluster_target)
-            checks = [original.beside(check) for check in checks]
+        made = os.path.abspath(output_dir)
+        plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
         request = VerifyRequest(
-            checks=checks,
+            checks=list(plan.checks(feeds, placed_graph_def)),
             target=cluster_target,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),

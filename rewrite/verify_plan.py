@@ -21,7 +21,7 @@ from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.clear_devices import ClearDevices, bodies
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
-from rewrite.signature_key import run_signature, signature_key
+from rewrite.signature_key import signature_key
 from rewrite.verify_messages import (
     LOAD,
     LOAD_ON_DEVICES,
@@ -31,6 +31,7 @@ from rewrite.verify_messages import (
     ModelRun,
     SavedModel,
 )
+from rewrite.written_signature import has_own, run_name, whole_name, written_name
 
 _GUESSED_SIZE = 2
 _SEED = 0
@@ -48,7 +49,14 @@ class Plan:
       left_out: "name: why" of what can't be compared, once `checks` has been read to its end.
     """
 
-    def __init__(self, source: SourceModel, output_dir: str, scratch: Path, target: str):
+    def __init__(
+        self,
+        source: SourceModel,
+        output_dir: str,
+        scratch: Path,
+        target: str,
+        unsplit: SourceModel | None = None,
+    ):
         """Prepares the model as it came.
 
         Args:
@@ -56,7 +64,11 @@ class Plan:
           output_dir: the emitted model.
           scratch: an empty directory.
           target: what sessions connect to; empty for the process that makes the checks.
+          unsplit: the model as it came where `source` is that with a split step.
         """
+        self._original = (
+            None if unsplit is None else Plan(unsplit, output_dir, scratch / "unsplit", target)
+        )
         self.left_out: list[str] = []
         self._source = source
         self.output_dir = output_dir
@@ -77,10 +89,17 @@ class Plan:
     def checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
         """All checks, the run's first.
 
+        Of a split step's model the run itself is compared with the split step, whose sums have the
+        same order; all other signatures are compared with the model as it came.
+
         Args:
           feeds: of the run.
           placed_graph_def: see `verify`.
         """
+        for check in self._checks(feeds, placed_graph_def):
+            yield check if self._original is None else self._original.beside(check)
+
+    def _checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
         signatures = self._source.signatures
         inputs = {name: self._inputs(name, signature) for name, signature in signatures.items()}
         # TensorFlow 2 models are made for its loader; a v1 Session can't run all of them.
@@ -143,17 +162,26 @@ class Plan:
             self.left_out.append(f"the run: {why}")
 
     def _emitted_run_checks(self, run: ModelRun) -> Iterator[Check]:
-        """Compares the signature that emit has made of a graph's run with the run itself."""
-        name = run_signature(self._source.mode)
-        fetches = {fetch: signature_key(fetch) for fetch in run.fetches}
-        if not fetches or self._target:
+        """Compares the signature that a graph's run has where it is written with the run itself."""
+        name = written_name(self._source)
+        inputs, outputs = self._emitted_keys(name, run)
+        if not outputs or self._target:
             return
         given = dataclasses.replace(run, variables=())
-        feeds = {signature_key(tensor): array for tensor, array in run.feeds.items()}
+        feeds = {key: run.feeds[tensor] for key, tensor in inputs.items()}
         for way in (LOAD, LOAD_ON_DEVICES):
             model = SavedModel(self.output_dir, self._tags, name, way)
-            placed = ModelRun(model, feeds, fetches, num_steps=run.num_steps)
+            placed = ModelRun(model, feeds, outputs, num_steps=run.num_steps)
             yield Check(f"signature {name} ({way})", given, placed, is_run=True)
+
+    def _emitted_keys(self, name: str, run: ModelRun) -> tuple[dict[str, str], dict[str, str]]:
+        """{input of the run's signature: fed tensor}, and {fetched tensor: output}."""
+        if not has_own(self._source):
+            inputs = {signature_key(tensor): tensor for tensor in run.feeds}
+            return inputs, {fetch: signature_key(fetch) for fetch in run.fetches}
+        own = self._source.signatures[name]
+        inputs = {key: with_index(spec.tensor) for key, spec in own.inputs.items()}
+        return inputs, {with_index(spec.tensor): key for key, spec in own.outputs.items()}
 
     def _loader_checks(
         self, name: str, signature: Signature, inputs: Arrays | None
@@ -161,8 +189,9 @@ class Plan:
         """Calls a signature through tf.saved_model.load."""
         if inputs is None or not self._source.saved_model_dir or self._target:
             return
+        plan, its = self._that_gives(name)
         given = ModelRun(
-            SavedModel(self._given_dir, self._tags, name, LOAD),
+            SavedModel(plan._given_dir, self._tags, its, LOAD),
             inputs,
             {key: key for key in signature.outputs},
             num_steps=self._num_steps(signature),
@@ -174,18 +203,25 @@ class Plan:
 
     def _session_check(self, name: str, how: str, signature: Signature, inputs: Arrays) -> Check:
         """Runs a signature by its tensors; twice, with its variables, if it changes some."""
-        outputs = {key: spec.tensor for key, spec in signature.outputs.items()}
-        given = ModelRun(
-            self._given_model,
-            feeds={spec.tensor: inputs[key] for key, spec in signature.inputs.items()},
-            fetches=outputs,
+        plan, its = self._that_gives(name)
+        placed = ModelRun(
+            SavedModel(self.output_dir, self._tags, name),
+            *_ends(signature, inputs),
             num_steps=self._num_steps(signature),
             variables=self._variables if self._changes(signature) else (),
         )
-        model = SavedModel(self.output_dir, self._tags, name)
-        placed = dataclasses.replace(given, model=model)
+        fed, fetched = _ends(plan._source.signatures[its], inputs)
+        model = plan._given_model
+        given = dataclasses.replace(placed, model=model, feeds=fed, fetches=fetched)
         is_run = self._is_the_run(signature) and how == SESSION
         return Check(f"signature {name} ({how})", given, placed, is_run)
+
+    def _that_gives(self, name: str) -> tuple[Plan, str]:
+        """The plan with the model, and the signature there, that a signature is compared with."""
+        if self._original is None or name == run_name(self._original._source):
+            return self, name
+        given = self._original._source
+        return self._original, run_name(given) if name == whole_name(given) else name
 
     def _changes(self, signature: Signature) -> bool:
         """Whether it assigns to variables."""
@@ -268,6 +304,12 @@ class Plan:
         source = self._source
         graph = graph_def.SerializeToString()
         return BareGraph(graph, source.initialization, source.variables, checkpoint)
+
+
+def _ends(signature: Signature, inputs: Arrays) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """{tensor: array} that a signature is fed, and {output: tensor} that is fetched."""
+    feeds = {spec.tensor: inputs[key] for key, spec in signature.inputs.items()}
+    return feeds, {key: spec.tensor for key, spec in signature.outputs.items()}
 
 
 def _names_other_tasks(graph_def: Any) -> bool:

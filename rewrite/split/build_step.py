@@ -16,7 +16,7 @@ from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
-from rewrite.split.op_view import Split
+from rewrite.split.op_view import Split, attributes_of_copies
 from rewrite.split.refused_batch import (
     have_effects_wait,
     refuse_other_batches,
@@ -186,9 +186,7 @@ class _Builder:
             self.tensors.parts(name, state)
             for name, state in zip(data_inputs(node), answer.inputs, strict=True)
         ]
-        names, alike = self.copies[node.name], _of_all_copies(node)
-        for key, attr in answer.attrs.items():
-            alike.attr[key].CopyFrom(attr)
+        names, alike = self.copies[node.name], _of_all_copies(node, answer)
         for shard, name in enumerate(names):
             mine = [
                 row[shard] if i in answer.shape_inputs else self.writer.for_shard(row[shard], shard)
@@ -204,7 +202,9 @@ class _Builder:
                     mine[position], data_inputs(node)[position], rows, shard
                 )
             self._with_known_width(node, mine)
-            new = self.writer.node(node.op, name, [*mine, *self._controls(node, shard)])
+            new = self.writer.node(
+                answer.op or node.op, name, [*mine, *self._controls(node, shard)]
+            )
             new.MergeFrom(alike)
             self._lie_beside(node, new, shard)
             self.functions.adapt(new, answer, shard)
@@ -316,10 +316,10 @@ class _Builder:
             new.attr["_class"].list.s.append(f"loc:@{name}".encode())
 
 
-def _of_all_copies(node: Any) -> Any:
+def _of_all_copies(node: Any, answer: Split | None = None) -> Any:
     """A NodeDef with no more than what all copies of an op have of it."""
     alike = type(node)(device=node.device)
-    for key, value in node.attr.items():
+    for key, value in attributes_of_copies(node, answer).items():
         if key not in ("_class", "_output_shapes"):
             alike.attr[key].CopyFrom(value)
     return alike

@@ -16,6 +16,7 @@ from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import (
     at_far_size,
+    at_least_size,
     at_other_lengths,
     following,
     has_parts,
@@ -63,7 +64,9 @@ def decide_open(
     axis_of_feed, open_axes, more, larger = _other_size(flat, batch, axis_of_feed, open_axes)
     if larger is None:
         return None
-    unsure = ops_of_unsure_rank(flat, (batch, batch + more), (properties, larger[1]))
+    sizes = functools.partial(_sizes, flat, batch, axis_of_feed, open_axes, larger[0])
+    both = (batch, properties), (batch + more, larger[1])
+    unsure = ops_of_unsure_rank(flat, lambda: [*both, *sizes()])
     if unsure:
         flat = forgetting_ranks(flat, unsure)
         properties, larger = infer_known(flat), larger_step(flat, axis_of_feed, open_axes, more)
@@ -111,6 +114,22 @@ def decide_open(
                     following=along,
                 )
         kept_whole.update(differing)
+
+
+def _sizes(
+    flat: FlatGraph,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    open_axes: Mapping[str, Sequence[int]],
+    larger: FlatGraph,
+) -> list[tuple[int, TensorProperties]]:
+    """Batches, and the step's tensors: at few and many entries, and of what else is open."""
+    along = following(flat, larger, axis_of_feed)
+    ends = []
+    if along:
+        ends = [each(flat, batch, axis_of_feed, open_axes) for each in (at_far_size, at_least_size)]
+    lengths = at_other_lengths(flat, _without(open_axes, along))
+    return [each for each in ends if each is not None] + [(batch, each[1]) for each in lengths]
 
 
 def _of_other_length(flat: FlatGraph, first: Decisions, at: Decisions) -> dict[str, str]:

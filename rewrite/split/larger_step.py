@@ -20,6 +20,7 @@ from rewrite.split.states import Sharded, State
 
 _MORE_ELEMENTS = 1
 _FAR, _FAR_REMAINDER = 32, 5
+_LEAST = 2
 _FEW = (1, 2, 3, 4, 6, 8, 12, 16)
 _MANY = (2**14, 2**12, 2**10, 2**8, 2**6)
 
@@ -137,6 +138,17 @@ def at_far_size(
         if larger is not None:
             return far, larger[1]
     return None
+
+
+def at_least_size(
+    flat: FlatGraph,
+    batch: int,
+    axis_of_feed: Mapping[str, int],
+    open_axes: Mapping[str, Sequence[int]],
+) -> tuple[int, TensorProperties] | None:
+    """The smallest batch that can be split, and the step's tensors; None where it doesn't run."""
+    smaller = larger_step(flat, axis_of_feed, open_axes, _LEAST - batch)
+    return None if smaller is None else (_LEAST, smaller[1])
 
 
 def at_other_lengths(

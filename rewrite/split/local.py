@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 _MAY_BE_REPEATED = frozenset({"ReadVariableOp", "VarHandleOp", "ResourceGather", "VariableShape"})
 _RUN_FUNCTIONS = frozenset({"While", "If", "Case", "StatefulPartitionedCall"})
+_LOOKED_INTO = _RUN_FUNCTIONS | {"Assert"}
+"""What only asserts may be left out; what runs functions does what these do."""
 
 
 def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> str:
     """Why a shard can't run a function on its own; empty where it can."""
+    if effect := _effect_in(split.body.function, library):
+        return f"its body has side effects or draws random numbers ({effect})"
     for node in split.body.flat.graph_def.node:
         answer = split.answers[node.name]
         states = [split.states[tensor_of(name)] for name in data_inputs(node)]
@@ -68,6 +72,23 @@ def has_no_effect(node: Any, library: Mapping[str, Any]) -> bool:
         for function in reached_functions([node], library)
         for inner in library[function].node_def
     )
+
+
+def _effect_in(function: str, library: Mapping[str, Any]) -> str:
+    """The type of an op that changes something, though nothing that is returned may need it.
+
+    A function that TensorFlow runs as one runs such ops, whether it lists them (`control_ret`) or
+    not; a shard's copy of it has none but what its results are made of.
+    """
+    for each in (function, *reached_functions(library[function].node_def, library)):
+        for node in library[each].node_def:
+            if node.op in library or node.op in _LOOKED_INTO:
+                continue
+            op = op_definition(node.op, node.name)
+            is_stateful = op.is_stateful and node.op not in _MAY_BE_REPEATED
+            if is_stateful or any(argument.is_ref for argument in op.input_arg):
+                return str(node.op)
+    return ""
 
 
 def _is_known(split: SplitBody, node: Any) -> bool:

@@ -24,7 +24,7 @@ from rewrite.split.list_cases import (
     with_vectors,
 )
 from rewrite.split.op_case import CaseInput, OpCase, Shape
-from rewrite.split.op_view import Answer, Split
+from rewrite.split.op_view import Answer, Split, attributes_of_copies
 from rewrite.split.states import State, shard_sizes
 
 
@@ -72,8 +72,9 @@ def _keyed(
             continue
         inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
         lists = lists_made(decisions, node, answer, sizes)
-        bare, copy = _bare(node), _bare(node)
-        for name, value in answer.attrs.items():
+        bare = _bare(node)
+        copy = type(bare)(op=answer.op or node.op)
+        for name, value in attributes_of_copies(bare, answer).items():
             copy.attr[name].CopyFrom(value)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
         key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())

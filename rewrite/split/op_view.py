@@ -96,6 +96,7 @@ class Split:
         this entry of a 1-D input (entry 0 of a scalar) counts batch entries, outer * B * inner
         of them, and is outer * n_m * inner for shard m. A -1, which TensorFlow infers, stays.
       attrs: {name: AttrValue} that all copies have instead of the op's own.
+      op: what type all copies are of, which have no attributes but these; "" for the op's own.
       row_inputs: {input: how the rows that it names count the batch}: a shard's rows are counted
         from its own first one.
       is_mean: whether each copy's outputs are averages over its own part of the batch: they are
@@ -111,11 +112,19 @@ class Split:
     is_mean: bool = False
     bodies: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     row_inputs: Mapping[int, Sharded] = dataclasses.field(default_factory=dict)
+    op: str = ""
 
     @property
     def is_repeated(self) -> bool:
         """Whether every copy computes the whole, from whole inputs, for its own shard."""
         return all(state == WHOLE for state in (*self.inputs, *self.outputs))
+
+
+def attributes_of_copies(node: Any, answer: Split | None) -> dict[str, Any]:
+    """{name: AttrValue} of an op's copies, or of the op where there is no answer."""
+    if answer is None:
+        return {**node.attr}
+    return {**({} if answer.op else node.attr), **answer.attrs}
 
 
 @dataclasses.dataclass(frozen=True)

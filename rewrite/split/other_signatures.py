@@ -19,9 +19,9 @@ def redirect_signatures(
       meta_graph: changed in place.
       name: of the signature that is split.
       whole_tensor: from a tensor's name, or an op's, to that of the unsplit step.
-      adds_whole: whether the signature of the unsplit step is still to be added.
+      adds_whole: whether that is the split one's copy; else it is made elsewhere, if at all.
     """
-    if adds_whole and name in meta_graph.signature_def:
+    if adds_whole:
         whole = meta_graph.signature_def[whole_signature(name, meta_graph.signature_def)]
         whole.CopyFrom(meta_graph.signature_def[name])
     for key, signature in meta_graph.signature_def.items():

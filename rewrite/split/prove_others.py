@@ -20,8 +20,7 @@ from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
 from rewrite.signature_key import whole_signature
 from rewrite.split.other_signatures import rename_tensors
-from rewrite.split.split_signature import signature_call
-from rewrite.split.write_model import run_name
+from rewrite.written_signature import has_own, run_name, signature_call
 
 _BESIDE = frozenset({"_class", "_output_shapes", "frame_name"})
 """Attributes that say nothing of what is computed, or are compared otherwise."""
@@ -41,8 +40,9 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
     own, there = _graph(given), _graph(split)
     before, after = given.meta_graph_def, split.meta_graph_def
     name, added, functions = run_name(given), "", {}
-    if given.saved_model_dir and name in before.signature_def:
+    if has_own(given):
         added = whole_signature(name, before.signature_def)
+    if added and given.saved_model_dir:
         functions = _other_function(own, there, given.fetches, after.signature_def, added)
     pairing = _Pairing(own, there, functions)
     start = given.initialization

@@ -11,7 +11,7 @@ from graphs.names import data_inputs
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.op_cases import bodies_of
-from rewrite.split.op_view import Split
+from rewrite.split.op_view import Split, attributes_of_copies
 from rewrite.split.states import Sharded
 
 _DERIVED = frozenset({"_output_shapes", "_class"})
@@ -43,16 +43,16 @@ class Wanted(NamedTuple):
 def wanted_of(node: Any, answer: Split | None) -> Wanted:
     """What an op has to become, whole or for each of many shards."""
     own = set() if answer is None else _of_functions(answer)
-    attributes = _attributes(node, own)
-    attributes.update({} if answer is None else answer.attrs)
+    attributes = _computing(attributes_of_copies(node, answer), own)
     waits = [name[1:] for name in node.input if name.startswith("^")]
     return Wanted(node, answer, attributes, own, data_inputs(node), waits, beside(node))
 
 
 def require_same_op(here: Any, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
-    found = _attributes(here, wanted.of_functions)
-    if here.op != wanted.node.op or not _same_attributes(found, wanted.attributes):
+    found = _computing(here.attr, wanted.of_functions)
+    op = wanted.node.op if wanted.answer is None else wanted.answer.op or wanted.node.op
+    if here.op != op or not _same_attributes(found, wanted.attributes):
         raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
     more = len(data_inputs(here)) - len(wanted.inputs)
     if more and (more != 1 or not wanted.of_functions):  # functions may read their shard's numbers
@@ -68,8 +68,7 @@ def beside(node: Any) -> list[str]:
     return [each.decode().removeprefix("loc:@") for each in wishes]
 
 
-def _attributes(node: Any, without: Collection[str]) -> dict[str, Any]:
-    attrs = node.attr
+def _computing(attrs: Mapping[str, Any], without: Collection[str]) -> dict[str, Any]:
     return {key: attrs[key] for key in attrs if key not in _DERIVED and key not in without}
 
 

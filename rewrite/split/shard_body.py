@@ -12,7 +12,7 @@ from rewrite.split.body_shapes import BodyShapes
 from rewrite.split.function_body import as_body, output_name
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.op_view import Split
+from rewrite.split.op_view import Split, attributes_of_copies
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
 from rewrite.split.shard_shapes import WholeTensor
 from rewrite.split.split_body import SplitBody
@@ -101,17 +101,16 @@ class ShardBody:
             value = self.split.facts.value(inputs[position])
             assert value is not None
             mine[position] = self.shapes.of_shard(mine[position], value, entries)
-        new = self._copy(node, mine)
-        for key, attr in answer.attrs.items():
-            new.attr[key].CopyFrom(attr)
+        new = self._copy(node, mine, answer)
         self._functions.adapt(new, answer, self.shard, self._numbers)
         for index, state in enumerate(answer.outputs):
             if answer.is_mean and isinstance(state, Partial):
                 self._weigh(f"{node.name}:{index}", state)
 
-    def _copy(self, node: Any, inputs: Sequence[str]) -> Any:
-        new = self.writer.node(node.op, node.name, inputs)
-        for key, attr in node.attr.items():
+    def _copy(self, node: Any, inputs: Sequence[str], answer: Split | None = None) -> Any:
+        op = node.op if answer is None else answer.op or node.op
+        new = self.writer.node(op, node.name, inputs)
+        for key, attr in attributes_of_copies(node, answer).items():
             if key not in ("_class", "_output_shapes"):
                 new.attr[key].CopyFrom(attr)
         for index in range(len(self.split.facts.dtype_of[node.name])):

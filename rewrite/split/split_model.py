@@ -32,7 +32,8 @@ from rewrite.split.ring import ring_of
 from rewrite.split.state_order import with_state_order
 from rewrite.split.states import Place
 from rewrite.split.step_outputs import with_outputs
-from rewrite.split.write_model import run_name, whole_name, written
+from rewrite.split.write_model import written
+from rewrite.written_signature import run_name, whole_name
 
 AN_OUTPUT = "it is an output of the step"
 """Why an op stays whole that stands for what a run fetches."""
@@ -109,7 +110,8 @@ class StepToSplit:
         decisions = dataclasses.replace(
             decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
         )
-        advice = f"run the unsplit step, signature {whole_name(source)}"
+        name = whole_name(source)
+        advice = f"run the unsplit step{name and f', signature {name}'}"
         taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
         step = build_step(flat, properties, decisions, num_shards, advice, taken)
         split = written(source, own, flat, step, readings.outputs)

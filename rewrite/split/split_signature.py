@@ -17,17 +17,6 @@ from rewrite.split.other_signatures import redirect_signatures
 from rewrite.split.split_graph import redirect
 
 
-def signature_call(graph_def: Any, fetches: Sequence[str]) -> Any | None:
-    """The main graph's call of a signature's function, if all fetches are its outputs."""
-    calls = {op_of(fetch) for fetch in fetches}
-    if len(calls) != 1:
-        return None
-    [name] = calls
-    node = next((node for node in graph_def.node if node.name == name), None)
-    is_call = node is not None and called_function(node, library_of(graph_def)) is not None
-    return node if is_call else None
-
-
 def write_split_signature(meta_graph: Any, name: str, call: Any, step: SplitStep) -> None:
     """Makes the signature's function the split step; the unsplit one stays beside it.
 

@@ -9,7 +9,7 @@ from graphs.building.op_outputs import output_dtype
 from graphs.function_library import library_of
 from graphs.names import free_name, with_index
 from graphs.source_model import SourceModel
-from rewrite.split.split_signature import signature_call
+from rewrite.written_signature import signature_call
 
 _OUTPUT = "tfplace_output_"
 

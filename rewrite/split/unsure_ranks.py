@@ -8,7 +8,7 @@ it was when the step was decided. So nobody is told the shape of what it makes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from graphs.building.shapes import TensorProperties
@@ -20,22 +20,22 @@ UNSURE_RANK = "how many dimensions it makes is not the same in every run"
 
 
 def ops_of_unsure_rank(
-    flat: FlatGraph, batches: Sequence[int], properties: Sequence[TensorProperties]
+    flat: FlatGraph, tried: Callable[[], Sequence[tuple[int, TensorProperties]]]
 ) -> set[str]:
     """The Squeezes that may drop another dimension in another run, and units that hold a Squeeze.
 
     Args:
       flat: the step.
-      batches: two sizes of the batch.
-      properties: of the step's tensors at both.
+      tried: gives sizes of the batch, and the step's tensors there, at sizes of their own of all
+        else that is open; is asked only where a Squeeze names no axes.
     """
     library = flat.library
     inside = {name for name, each in library.items() if any(map(_names_no_axes, each.node_def))}
-    found = set()
+    found, sizes = set(), None
     for node in flat.graph_def.node:
         if _names_no_axes(node):
-            shapes = [each.shape(node.input[0]) for each in properties]
-            if _may_be_single(shapes, batches):
+            sizes = sizes or tried()
+            if _may_be_single([(batch, each.shape(node.input[0])) for batch, each in sizes]):
                 found.add(node.name)
         elif inside and node.name in flat.unit_of_node:
             found |= set() if inside.isdisjoint(reached_functions([node], library)) else {node.name}
@@ -62,12 +62,15 @@ def _names_no_axes(node: Any) -> bool:
     return node.op == "Squeeze" and not attr_of(node, "squeeze_dims").list.i
 
 
-def _may_be_single(shapes: Sequence[Shape], batches: Sequence[int]) -> bool:
+def _may_be_single(tried: Sequence[tuple[int, Shape]]) -> bool:
     """Whether a dimension has several sizes and is no multiple of the batch, which is never one."""
-    one, other = shapes
-    if one is None or other is None or is_open(one) or is_open(other) or len(one) != len(other):
-        return True
-    return any(
-        size != later and (size % batches[0] != 0 or size * batches[1] != later * batches[0])
-        for size, later in zip(one, other, strict=True)
-    )
+    batch, first = tried[0]
+    for other_batch, other in tried:
+        if first is None or other is None or is_open(other) or len(first) != len(other):
+            return True
+        if any(
+            size != later and (size % batch != 0 or size * other_batch != later * batch)
+            for size, later in zip(first, other, strict=True)
+        ):
+            return True
+    return False

@@ -15,50 +15,15 @@ from graphs.flat_graph import FlatGraph
 from graphs.loading.feed_shapes import write_shapes
 from graphs.loading.saved_model_file import read_signatures, temporary_directory
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
-from graphs.names import op_of, with_index
+from graphs.names import op_of
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
-from rewrite.signature_key import run_signature, whole_signature
 from rewrite.split.build_step import SplitStep
 from rewrite.split.other_signatures import redirect_signatures
 from rewrite.split.split_graph import split_beside
-from rewrite.split.split_signature import signature_call, write_split_signature
-
-
-def run_name(source: SourceModel) -> str:
-    """The signature that the run is, or becomes; some outputs of a call stand for all of them.
-
-    Of several that give the same, it is the one that was asked for, or that is fed the same.
-    """
-    fetches = {with_index(fetch) for fetch in source.fetches}
-    outputs = {
-        name: {with_index(spec.tensor) for spec in signature.outputs.values()}
-        for name, signature in source.signatures.items()
-    }
-    found = [name for name, tensors in outputs.items() if tensors == fetches]
-    call = signature_call(source.graph_def, source.fetches)
-    if not found and call is not None:
-        found = [n for n, t in outputs.items() if {op_of(tensor) for tensor in t} == {call.name}]
-    feeds = {with_index(spec.tensor) for spec in source.feeds}
-
-    def likely(name: str) -> tuple[bool, bool]:
-        fed = {with_index(spec.tensor) for spec in source.signatures[name].inputs.values()}
-        return source.step_origin == f"signature {name}", fed == feeds
-
-    return max(found, key=likely, default=run_signature(source.mode))
-
-
-def whole_name(source: SourceModel) -> str:
-    """The signature of the unsplit step in the model that is written."""
-    name = run_name(source) if source.saved_model_dir else run_signature(source.mode)
-    return whole_signature(name, _own_signatures(source))
-
-
-def _own_signatures(source: SourceModel) -> Mapping[str, Any]:
-    if source.meta_graph_def is None:
-        return {}
-    return source.meta_graph_def.signature_def
+from rewrite.split.split_signature import write_split_signature
+from rewrite.written_signature import has_own, run_name, signature_call
 
 
 def written(
@@ -77,7 +42,7 @@ def written(
     call = signature_call(own, source.fetches)
     meta_graph = copy.deepcopy(source.meta_graph_def)
     whole: Sequence[str] = ()
-    if call is not None and meta_graph is not None and name in source.signatures:
+    if call is not None and source.saved_model_dir and name in source.signatures:
         write_split_signature(meta_graph, name, call, step)
         graph_def = meta_graph.graph_def
     else:
@@ -86,22 +51,19 @@ def written(
         whole = [both.whole_tensor(fetch) for fetch in source.fetches]
         if meta_graph is not None:
             meta_graph.graph_def.CopyFrom(graph_def)
-            is_saved = bool(source.saved_model_dir)  # else `build_saved_model` adds it
-            redirect_signatures(meta_graph, name, both.whole_tensor, is_saved)
+            # Where a signature is made of the run, `build_saved_model` makes that one, too.
+            redirect_signatures(meta_graph, name, both.whole_tensor, has_own(source))
     split = dataclasses.replace(
         source,
         graph_def=_with_shapes(graph_def, source.feeds),
         meta_graph_def=meta_graph,
         split_graph=None if source.saved_model_dir else graph_def,
         whole_fetches=tuple(whole),
+        signatures=source.signatures if meta_graph is None else read_signatures(meta_graph),
     )
     if not source.saved_model_dir:
         return split
-    return dataclasses.replace(
-        split,
-        signatures=read_signatures(meta_graph),
-        saved_model_dir=_saved(source, meta_graph),
-    )
+    return dataclasses.replace(split, saved_model_dir=_saved(source, meta_graph))
 
 
 def _with_shapes(graph_def: Any, feeds: Sequence[TensorSpec]) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 from graphs.cluster import Cluster
 from graphs.pricing.costs import Costs, Provenance
+from rewrite.written_signature import of_another_name
 from tfplace.choosing.choose import Choice
 from tfplace.choosing.compare import Comparison
 from tfplace.choosing.data_parallel import NAME, DataParallel
@@ -145,7 +146,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "num_ops": prepared.problem.num_ops,
         "num_groups": prepared.problem.num_groups,
         "trainable_bytes": source.trainable_bytes,
-        "guessed": list(source.guessed),
+        "guessed": [*source.guessed, *of_another_name(source)],
         "matched": list(prepared.matched),
         "units": [f"{name}: {why}" for name, why in prepared.costs.units(prepared.flat).items()],
         "opened": [f"{name}: {what}" for name, what in prepared.flat.opened.items()],

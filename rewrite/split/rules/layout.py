@@ -53,13 +53,18 @@ def placed_in(shape: tuple[int, ...], stride: int, batch: int) -> Sharded | None
 
 
 def squeeze(view: OpView) -> Answer:
-    """A Reshape; the copies name their axes, since a part may have a dimension of 1 of its own."""
+    """A Reshape; the copies name their axes, since a part may have a dimension of 1 of its own.
+
+    Where there is none to name they drop nothing: no axes at all would mean all of a single entry.
+    """
     answer = reshape(view)
     shape = view.inputs[0].shape
     if not isinstance(answer, Split) or shape is None or view.attr("squeeze_dims").list.i:
         return answer
     attr = type(view.attr("squeeze_dims"))()
     attr.list.i.extend(axis for axis, size in enumerate(shape) if size == 1)
+    if not attr.list.i:
+        return dataclasses.replace(answer, op="Identity", attrs={"T": view.attr("T")})
     return dataclasses.replace(answer, attrs={"squeeze_dims": attr})
 
 

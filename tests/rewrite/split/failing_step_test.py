@@ -17,8 +17,14 @@ from rewrite.split.split_model import split_model
 from rewrite.verify import verify
 from rewrite.verify_child import _outcome, _Runner
 from rewrite.verify_messages import ChecksSoFar
-from tests.rewrite.split.emission_test import graph_def, saved_model_v1
+from tests.rewrite.split.emission_test import (
+    graph_def,
+    model_with,
+    saved_model_v1,
+    with_another_rate,
+)
 from tests.rewrite.split.split_model_test import _fed, _origins, _saved
+from tests.rewrite.written_signature_test import write
 
 
 def here(module, request, seconds):
@@ -99,3 +105,56 @@ def test_a_split_step_that_ends_the_process_differs(tmp_path, monkeypatch):
     verified = verify(split.source, made, feeds, unsplit=split.given)
     assert any(each.endswith("only the split step fails: it was killed by SIGSEGV")
                for each in verified.differing)  # fmt: skip
+
+
+def graph_with_a_signature(folder):
+    return write(folder), LoadOptions(fetch=("done:0",), batch_size=5)
+
+
+def with_a_rate(folder):
+    model_with(with_another_rate, str(folder / "given"))
+    return str(folder / "given"), LoadOptions(signature="train_step", batch_size=5)
+
+
+OTHERS = {
+    graph_with_a_signature: "signature train_step (v1 Session): mean of step 2",
+    with_a_rate: "signature other (v1 Session): loss of step 2",
+    saved_model_v2: "signature train_step_whole (tf.saved_model.load): loss of step 2",
+}
+
+
+@pytest.mark.parametrize("is_spoiled", [False, True])
+@pytest.mark.parametrize("kind", OTHERS)
+def test_another_signature_than_the_run_gives_what_it_gave(kind, is_spoiled, tmp_path, monkeypatch):
+    """What is wrong in the split model already is wrong in the emitted one, too."""
+    monkeypatch.setattr(verifying, "ask_child", here)
+    path, options = kind(tmp_path)
+    split = split_model(load(path, options), 2)
+    source, made = split.source, tmp_path / "emitted"
+    if is_spoiled:
+        spoil_unsplit(source)
+    emit(source, {next(iter(_origins(split))): ""}, made, {})
+    rng = np.random.default_rng(0)
+    feeds = {spec.tensor: rng.uniform(size=(5, *spec.shape[1:])).astype(spec.dtype)
+             for spec in source.feeds}  # fmt: skip
+    verified = verify(source, str(made), feeds, unsplit=split.given)
+    assert OTHERS[kind] in verified.compared
+    assert any(each.startswith(OTHERS[kind]) for each in verified.differing) == is_spoiled
+    assert verified.outputs_equal or is_spoiled
+
+
+def spoil_unsplit(source):
+    """Makes other functions of what the unsplit step computes of a layer."""
+    spoiled_op = {"Tanh": "Sin", "Relu": "Softplus"}
+    meta_graphs = [source.meta_graph_def]
+    saved_model = sniff(source.saved_model_dir).proto if source.saved_model_dir else None
+    graphs = [source.split_graph] if saved_model is None else saved_model.meta_graphs
+    for graph in (source.graph_def, *(each.graph_def for each in meta_graphs), *graphs):
+        graph = getattr(graph, "graph_def", graph)
+        nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+        for node in nodes:
+            if node.op in spoiled_op and "shard" not in node.name:
+                node.op = spoiled_op[node.op]
+    if saved_model is not None:
+        file = Path(source.saved_model_dir, "saved_model.pb")
+        file.write_bytes(saved_model.SerializeToString())

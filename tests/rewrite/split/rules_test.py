@@ -125,6 +125,7 @@ CASES = {
     "batch spread": ([floats(4, 3)], [0], lambda x: tf.reshape(x, [2, 2, 3]), False),
     "expand": ([X], [0], lambda x: tf.expand_dims(x, 0), True),
     "squeeze": ([floats(BATCH, 1, 4)], [0], lambda x: tf.squeeze(x), True),
+    "squeeze of nothing": ([X], [0], lambda x: tf.squeeze(x), True),
     "transpose": ([IMAGES], [0], lambda x: tf.transpose(x, [3, 1, 0, 2]), True),
     "stack": ([X, Y], [0, 0], lambda x, y: tf.stack([x, y], 1), True),
     "unstack": ([X], [0], lambda x: tf.unstack(x, axis=1)[2], True),

@@ -165,3 +165,55 @@ def test_what_a_function_does_besides_is_done_with_what_is_fetched(after, tmp_pa
             session.run("count/Assign")
             session.run(fetch, {"x:0": np.ones((BATCH, FEATURES), np.float32)})
             assert session.run("count/Read/ReadVariableOp:0") == 1.0
+
+
+def conditional(x, count):
+    def branch(by):
+        y = tf.tanh(x) * by
+        count.assign_add(by, read_value=False)
+        return y
+
+    return tf.cond(v1.placeholder_with_default(True, ()), lambda: branch(1.0), lambda: branch(2.0))
+
+
+def loop(x, count):
+    def body(i, y):
+        count.assign_add(0.5, read_value=False)
+        return i + 1, tf.tanh(y)
+
+    return tf.while_loop(lambda i, _: i < 2, body, (0, x))[1]
+
+
+@pytest.mark.parametrize("is_listed", [False, True])
+@pytest.mark.parametrize("reads", [lambda y: tf.cast(tf.shape(y)[0], tf.float32), tf.reduce_mean])
+@pytest.mark.parametrize("unit", [conditional, loop])
+def test_what_a_function_does_besides_is_done_once(unit, reads, is_listed, tmp_path):
+    """It is run as a function: so are its ops with effects, though no result is made of them."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, FEATURES), "x")
+        count = v1.get_variable("count", initializer=0.0, use_resource=True)
+        w = v1.get_variable("w", initializer=np.eye(FEATURES, dtype=np.float32), use_resource=True)
+        y = unit(x, count)
+        tf.add(tf.reduce_mean(tf.tanh(x @ w)), reads(y), "loss")
+    graph_def = graph.as_graph_def()
+    for node in graph_def.node:
+        if node.op in ("If", "While"):
+            node.attr["_lower_using_switch_merge"].b = False
+    for each in graph_def.library.function if not is_listed else ():
+        each.control_ret.clear()
+        each.signature.control_output[:] = []
+    path = tmp_path / "model.pb"
+    path.write_bytes(graph_def.SerializeToString())
+    split = split_model(load(str(path), LoadOptions(fetch=("loss:0",), batch_size=BATCH)), 2)
+    assert isinstance(split.decisions.answer_of_op["Tanh"], Split)
+    prove_written(split.source, split.step, split.outputs)
+    found = []
+    for written, fetch in ((graph_def, "loss:0"), (split.source.split_graph, "loss:0"),
+                           (split.source.split_graph, split.source.whole_fetches[0])):  # fmt: skip
+        with tf.Graph().as_default() as both, v1.Session(graph=both) as session:
+            v1.import_graph_def(written, name="")
+            session.run(["count/Assign", "w/Assign"])
+            loss = session.run(fetch, {"x:0": np.ones((BATCH, FEATURES), np.float32)})
+            found.append((loss, session.run("count/Read/ReadVariableOp:0")))
+    assert found[0][1] == 1.0
+    np.testing.assert_allclose(found[1:], found[:1] * 2, rtol=1e-6)

@@ -8,6 +8,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
+from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import split_model
 from rewrite.split.unsure_ranks import UNSURE_RANK
 from tests.rewrite.split.split_model_test import _emitted
@@ -23,6 +24,16 @@ def directly(x):
 def less_one(x):
     """The same for windows of two steps."""
     return tf.reduce_sum(tf.squeeze(x[:, 1:]), -1)
+
+
+def the_first_rows(x):
+    """Of a batch of two it squeezes a single row, of all that are larger several."""
+    return tf.reduce_mean(tf.tanh(x), 1) + tf.reduce_sum(tf.squeeze(x[:4][1:] * 2.0), -1)[..., None]
+
+
+def nothing(x):
+    """No dimension is single, but in a part of a single entry."""
+    return tf.reduce_sum(tf.tanh(tf.squeeze(x)), -1)
 
 
 def in_a_loop(x):
@@ -85,6 +96,41 @@ def test_where_only_the_batch_is_open_a_squeeze_is_split(shape, tmp_path):
     nodes = split.flat.graph_def.node
     answers = [split.decisions.answer_of_op[n.name] for n in nodes if n.op == "Squeeze"]
     assert answers and all(isinstance(each, Split) for each in answers)
+
+
+@pytest.mark.parametrize(
+    "terms, shape",
+    [(nothing, [None, STEPS]), (nothing, [BATCH, STEPS]), (in_a_loop, [BATCH, STEPS])],
+)
+def test_shards_of_a_single_entry(terms, shape, tmp_path):
+    given = saved(terms, shape, tmp_path / "given")
+    shards = 3 if shape[0] is None else BATCH
+    options = LoadOptions(batch_size=BATCH)
+    split, emitted = _emitted(given, tmp_path / "split", shards, options)
+    kinds = {node.op for node in split.step.graph_def.node if "shard" in node.name}
+    assert ("Identity" if terms is nothing else "While") in {each.removeprefix("Stateless")
+                                                             for each in kinds}  # fmt: skip
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    rng = np.random.default_rng(0)
+    for batch in (BATCH, 3, 4, 5) if shape[0] is None else (BATCH,):
+        x = tf.constant(rng.normal(size=(batch, STEPS)), tf.float32)
+        wanted = one.signatures["train_step"](x=x)["loss"]
+        np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-4)
+    limits = ProofLimits(run_seconds=60.0)
+    proof = prove_split(split.flat, split.properties, split.decisions, split.step, shards, limits)
+    assert not proof.differing and proof.run == "equal"
+    prove_written(split.source, split.step, split.outputs)
+
+
+def test_few_rows_of_a_batch_may_be_one(tmp_path):
+    given = saved(the_first_rows, [None, STEPS], tmp_path / "given")
+    split, emitted = _emitted(given, tmp_path / "split", 2, LoadOptions(batch_size=BATCH))
+    assert len(split.decisions.unsure_ranks) == 1
+    one, other = tf.saved_model.load(given), tf.saved_model.load(emitted)
+    for batch in (BATCH, 2, 3):
+        x = tf.constant(np.random.default_rng(0).normal(size=(batch, STEPS)), tf.float32)
+        wanted = one.signatures["train_step"](x=x)["loss"]
+        np.testing.assert_allclose(other.signatures["train_step"](x=x)["loss"], wanted, rtol=1e-4)
 
 
 def test_the_reason_is_said(tmp_path):
