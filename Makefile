@@ -17,7 +17,7 @@ $(VENV)/installed: setup.py pyproject.toml
 
 demo: $(VENV)/installed
 	mkdir -p demo
-	$(BIN)/tfplace graph rnnlm --hidden_size=1024 --num_steps=10 --vocab_size=2000 \
+	$(BIN)/tfplace graph rnnlm --hidden_size=512 --num_steps=10 --vocab_size=2000 \
 	  --output=demo/rnnlm.pb --overwrite
 	$(BIN)/tfplace optimize demo/rnnlm.pb --cluster=workers:2 --budget_seconds=60 \
 	  --output_dir=demo/rnnlm_placed --overwrite

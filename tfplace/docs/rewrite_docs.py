@@ -31,7 +31,7 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parents[1]
 
 DEMO = (
-    "tfplace graph rnnlm --hidden_size=1024 --num_steps=10 --vocab_size=2000 "
+    "tfplace graph rnnlm --hidden_size=512 --num_steps=10 --vocab_size=2000 "
     "--output=demo/rnnlm.pb --overwrite",
     "tfplace optimize demo/rnnlm.pb --cluster=workers:2 --budget_seconds=60 "
     "--output_dir=demo/rnnlm_placed --overwrite",

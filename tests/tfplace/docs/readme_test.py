@@ -22,7 +22,7 @@ from tfplace.report.report import Report
 TEXT = README.read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 SHOWN_ONLY = ("make ", "measured ")  # the first words of what installs, and of what was printed
-BY_HAND = ("tfplace graph rnnlm --hidden_size=1024", "tfplace calibrate")
+BY_HAND = ("tfplace graph rnnlm --hidden_size=512", "tfplace calibrate")
 
 
 def commands(block):
