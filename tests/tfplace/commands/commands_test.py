@@ -65,7 +65,10 @@ def test_graph_writes_every_format_and_never_over_what_is_there(ending, tmp_path
         (["bench", "--output=x.txt"], "FILE.json"),
         (["bench", "--output=x.json", "--seeds=a"], "whole number"),
         (["bench", "--output=x.json", "--order=edges"], "--shards=auto"),
-        (["bench", "--output=x.json", "--algorithms=rondom"], "random"),
+        (["bench", "--output=x.json", "--algorithms=rondom"], "--algorithms=rondom"),
+        (["bench", "--output=x.json", "--models=nmt,nope"], "nope: there is no such benchmark gr"),
+        (["bench", "--output=x.json", "--models=nope"], "wanted rnnlm, nmt, inception_v3, "),
+        (["bench", "--output=x.json", "--models=nmt:layers=4"], "did you mean 'num_layers'"),
     ],
 )
 def test_usage_errors(words, found, capsys):
@@ -78,6 +81,14 @@ def test_where_nothing_can_be_written_no_work_begins(command, capsys):
     output = "/proc/x.npz" if command[0] == "train" else "/proc/x.json"
     assert main([*command, f"--output={output}"]) == 2
     assert "the folder /proc can't be written to" in capsys.readouterr().err
+
+
+def test_a_bench_on_no_cluster_ends_at_once(tmp_path, capsys):
+    output = tmp_path / "x.json"
+    assert main(["bench", f"--output={output}", "--clusters=k80x2,k80x3"]) == 2
+    captured = capsys.readouterr()
+    assert "'k80x3': there is none" in captured.err and captured.err.count("\n") == 1
+    assert not output.exists()
 
 
 def test_devices_lists_clusters(capsys):
