@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from graphs.counted import counted
 from graphs.errors import UsageError
 from graphs.host.did_you_mean import did_you_mean
 from tfplace.algorithms.table import require_known
@@ -112,8 +113,8 @@ def _require_known(models: Sequence[str], clusters: Sequence[str]) -> None:
         elif not os.path.exists(model) and not {"/", "."} & set(model):
             raise UsageError(
                 f"reading --models={model}: there is no such benchmark graph, and no file"
-                f"{did_you_mean(name, zoo.NAMES)}; wanted {', '.join(zoo.NAMES)}, each with options "
-                "as in nmt:num_layers=4, or paths"
+                f"{did_you_mean(name, zoo.NAMES)}; wanted {', '.join(zoo.NAMES)}, each with "
+                "options as in nmt:num_layers=4, or paths"
             )
     for cluster in clusters:
         if cluster != "local" and not cluster.endswith(".json"):
@@ -145,7 +146,10 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     write_file(f"{stem}.md", as_markdown(table).encode(), overwrite=True)
     draw_curves(rows, f"{stem}.png")
     failures = num_failed(rows)
-    again = f"failed    {failures} cells; the same command tries them again\n" if failures else ""
+    noun = counted(
+        failures, "cell; the same command tries it", "cells; the same command tries them"
+    )
+    again = f"failed    {noun} again\n" if failures else ""
     return f"{as_text(table)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
@@ -154,9 +158,11 @@ def _tell(progress: Progress, row: dict[str, Any], done: int, total: int) -> Non
     if "error" in row:
         outcome = f"failed: {row['error']}"
     elif row["step_seconds"] is None:
-        outcome = f"nothing feasible in {row['trials']} trials"
+        outcome = f"nothing feasible in {counted(row['trials'], 'trial')}"
     else:
         rate = row["trials"] / max(row["seconds"], 1e-9)
-        outcome = f"{row['step_seconds']:.4g} s, {row['trials']:,} trials, {rate:,.0f} trials/s"
+        outcome = (
+            f"{row['step_seconds']:.4g} s, {counted(row['trials'], 'trial')}, {rate:,.0f} trials/s"
+        )
     progress.say(f"{done}/{total} {name}: {outcome}")
     progress.part(done, total)

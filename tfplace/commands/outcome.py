@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from graphs.counted import counted
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -46,7 +48,7 @@ def failed(message: str, status: int) -> int:
 
 def interrupted(doing: str, num_trials: int, where: str) -> int:
     """Says where the best so far is, and after how many trials if the search was reached."""
-    after = f" after {num_trials:,} trial{'s' * (num_trials > 1)}" if num_trials else ""
+    after = f" after {counted(num_trials, 'trial')}" if num_trials else ""
     return failed(f"{doing}: interrupted{after}; the best so far {where}", EXIT_INTERRUPTED)
 
 

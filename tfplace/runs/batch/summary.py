@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.counted import counted
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import JobState
@@ -135,7 +136,8 @@ def summary(rows: Sequence[JobRow]) -> dict[str, Any]:
 def write_summary(folder: Path, rows: Sequence[JobRow]) -> None:
     """Replaces the three files, each at one instant; the first also says whose folder this is."""
     counts = summary(rows)
-    head = f"{len(rows)} jobs: {counts['num_done']} done, {counts['num_failed']} failed.\n\n"
+    jobs = counted(len(rows), "job")
+    head = f"{jobs}: {counts['num_done']} done, {counts['num_failed']} failed.\n\n"
     table = markdown_table(
         ("job", "state", "took", "found"), ("took",), [row.cells() for row in rows]
     )
