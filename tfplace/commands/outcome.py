@@ -34,10 +34,12 @@ def text_output(values: flags.FlagValues, result: Any) -> Console | None:
 
 
 def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines."""
-    from rich.table import Table
+    """A table without lines; what is too long for its column is broken, not cut."""
+    from rich.table import Column, Table
 
-    return Table(*columns, box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
+    first, *others = (Column(name, overflow="fold") for name in columns)
+    first.no_wrap = True  # it names the row
+    return Table(first, *others, box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
 
 
 def failed(message: str, status: int) -> int:

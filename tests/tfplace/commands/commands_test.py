@@ -99,6 +99,22 @@ def test_devices_lists_clusters(capsys):
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
+def test_devices_names_those_of_tasks_whole(tmp_path, capsys):
+    names = [
+        f"/job:worker/task:{task}/device:{kind}:0" for task in (0, 1) for kind in ("CPU", "GPU")
+    ]
+    cluster = {
+        "name": "tasks",
+        "devices": [{"name": name, "memory": "1GiB"} for name in names],
+        "default_link": {"bytes_per_second": 1e9, "latency_seconds": 0},
+    }
+    (tmp_path / "tasks.json").write_text(json.dumps(cluster))
+    assert main(["devices", f"--cluster={tmp_path / 'tasks.json'}"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert [name for name in names if name not in printed] == []
+
+
 def test_bench_goes_on_where_it_was_and_one_failing_cell_does_not_end_it(tmp_path, capsys):
     output = tmp_path / "bench.json"
     words = ["bench", "--models=cifar10:size=tiny,/nowhere.pb", "--algorithms=random,etf"]
