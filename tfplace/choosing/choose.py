@@ -151,4 +151,5 @@ def _less_text(problem: Problem, best: Candidate, chosen: Candidate) -> str:
     """What the one that wins a tie needs less of."""
     more, fewer = extent(problem, best.device_of_op), extent(problem, chosen.device_of_op)
     number, noun = (1, "devices") if fewer[:2] < more[:2] else (2, "transfers")
-    return f"the fastest found takes {more[number]:,} {noun} for {fewer[number]:,} and is"
+    instead = f"{more[number]:,} {noun} instead of {fewer[number]:,}"
+    return f"the fastest found takes {instead} and is"
