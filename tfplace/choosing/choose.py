@@ -72,10 +72,13 @@ def _same(one: Candidate, other: Candidate) -> bool:
 
 
 def _single_sentence(best: Candidate, single: Candidate) -> str:
+    one = "one device"
+    if len(np.unique(single.device_of_op)) > 1:
+        one += ", but for ops that have to lie elsewhere,"
     if best.step_seconds >= single.step_seconds:
-        return "one device is best: none found over several beats it"
+        return f"{one} is best: none found over several beats it"
     return (
-        "one device is as good as several: the fastest placement found over several is "
+        f"{one} is as good as several: the fastest placement found over several is "
         f"{_ahead_text(best, single)}"
     )
 
