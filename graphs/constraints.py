@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.building.colocation import joined_groups
+from graphs.counted import counted
 from graphs.devices_asked import named_device
 from graphs.errors import ConstraintError, UsageError
 from graphs.host.did_you_mean import nearest
@@ -86,7 +87,7 @@ def matched_ops(pins: Sequence[str], no_split: Sequence[str], op_names: Sequence
     sentences = []
     for flag, pattern in expressions:
         matches = _matches(pattern, flag, op_names)
-        ops = "1 op" if len(matches) == 1 else f"{len(matches):,} ops"
+        ops = counted(len(matches), "op")
         sentences.append(f"{flag} matches {ops}, the first is {op_names[matches[0]]}")
     return sentences
 

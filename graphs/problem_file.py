@@ -74,7 +74,12 @@ def read_problem(path: str) -> tuple[Problem, IntArray]:
       ModelError: no such file, no .npz, or an array is missing, misshapen or makes no sense.
       PlacementError: the placement names devices that do not exist.
     """
-    arrays = checked_arrays(path, arrays_as_they_stand(path))
+    return problem_of(path, arrays_as_they_stand(path))
+
+
+def problem_of(path: str, raw: Mapping[str, np.ndarray]) -> tuple[Problem, IntArray]:
+    """As `read_problem`, of a file's arrays as they stand, which stay as they are."""
+    arrays = checked_arrays(path, raw)
     order = np.argsort(arrays["tensor_producer"], kind="stable")
     new_index = np.empty_like(order)
     new_index[order] = np.arange(len(order))

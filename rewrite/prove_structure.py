@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from graphs.counted import counted
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_graphs, same_imported, same_message
@@ -83,7 +84,7 @@ def prove_structure(
         _same_saved_models(given, emitted)
         _same_graph_file(source, Path(emitted_dir), order)
         files = 0
-    compared = (*_counted(given), f"{files:,} files of variables and assets, byte by byte")
+    compared = (*_counted(given), f"{counted(files, 'file')} of variables and assets, byte by byte")
     return StructureProof(compared[: None if files else -1], time.monotonic() - began)
 
 
@@ -190,10 +191,10 @@ def _counted(given: Any) -> Iterator[str]:
     graphs = [meta_graph.graph_def for meta_graph in given.meta_graphs]
     functions = [function for graph in graphs for function in graph.library.function]
     ops = sum(len(graph.node) for graph in graphs) + sum(len(f.node_def) for f in functions)
-    yield f"{ops:,} ops with their edges and attributes"
-    yield f"{len(functions):,} functions"
-    yield f"{sum(len(m.signature_def) for m in given.meta_graphs):,} signatures"
+    yield f"{counted(ops, 'op')} with their edges and attributes"
+    yield counted(len(functions), "function")
+    yield counted(sum(len(m.signature_def) for m in given.meta_graphs), "signature")
     objects = sum(len(m.object_graph_def.nodes) for m in given.meta_graphs)
     if objects:
-        yield f"{objects:,} objects"
+        yield counted(objects, "object")
     yield "collections, saver and assets"

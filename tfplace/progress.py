@@ -11,6 +11,7 @@ from rich import progress as rich_progress
 from rich.console import Console
 from rich.text import Text
 
+from graphs.counted import counted
 from tfplace.search.search import SearchMoment
 from tfplace.units_text import seconds_text
 
@@ -126,7 +127,7 @@ def clock_text(seconds: float) -> str:
 
 def _search_text(moment: SearchMoment) -> str:
     return (
-        f"{moment.stage}: {moment.num_trials:,} trials, "
+        f"{moment.stage}: {counted(moment.num_trials, 'trial')}, "
         f"best {seconds_text(moment.best_step_seconds)}"
     )
 

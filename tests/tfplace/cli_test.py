@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from graphs.errors import OutputError
+from graphs.zoo import NAMES
 from tfplace import cli
 from tfplace.algorithms.table import names
+from tfplace.algorithms.table import names as algorithms
 from tfplace.cli import main
 from tfplace.commands.command_table import COMMANDS
 from tfplace.commands.outcome import EXIT_DEFECT
@@ -65,6 +67,13 @@ def test_each_commands_help_lists_exactly_the_flags_that_it_takes_at_80_columns(
     assert sorted(listed) == sorted([*values, "flagfile"])
     for example in COMMANDS[name].examples:
         assert " ".join(example.split()) in " ".join(printed.replace("\\\n", " ").split())
+
+
+def test_help_names_what_there_is(capsys):
+    for command, known in (("optimize", algorithms()), ("solve", algorithms()), ("graph", NAMES)):
+        assert main([command, "--help"]) == 0
+        printed = re.findall(r"\w+", capsys.readouterr().out)
+        assert [name for name in known if name not in printed] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -156,11 +156,11 @@ def names() -> tuple[str, ...]:
     return (*STAGED, *ALGORITHMS)
 
 
-def require_known(name: str) -> None:
+def require_known(name: str, flag: str = "--algorithm") -> None:
     """Raises UsageError for a name that is no algorithm's."""
     if name not in names():
         raise UsageError(
-            f"reading --algorithm={name}: there is no such algorithm{did_you_mean(name, names())} "
+            f"reading {flag}={name}: there is no such algorithm{did_you_mean(name, names())} "
             f"(algorithms: {', '.join(names())})"
         )
 

@@ -72,10 +72,13 @@ def _same(one: Candidate, other: Candidate) -> bool:
 
 
 def _single_sentence(best: Candidate, single: Candidate) -> str:
+    one = "one device"
+    if len(np.unique(single.device_of_op)) > 1:
+        one += ", but for ops that have to lie elsewhere,"
     if best.step_seconds >= single.step_seconds:
-        return "one device is best: none found over several beats it"
+        return f"{one} is best: none found over several beats it"
     return (
-        "one device is as good as several: the fastest placement found over several is "
+        f"{one} is as good as several: the fastest placement found over several is "
         f"{_ahead_text(best, single)}"
     )
 
@@ -151,4 +154,5 @@ def _less_text(problem: Problem, best: Candidate, chosen: Candidate) -> str:
     """What the one that wins a tie needs less of."""
     more, fewer = extent(problem, best.device_of_op), extent(problem, chosen.device_of_op)
     number, noun = (1, "devices") if fewer[:2] < more[:2] else (2, "transfers")
-    return f"the fastest found takes {more[number]:,} {noun} for {fewer[number]:,} and is"
+    instead = f"{more[number]:,} {noun} instead of {fewer[number]:,}"
+    return f"the fastest found takes {instead} and is"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.counted import counted
 from graphs.errors import ConstraintError
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
@@ -48,8 +49,8 @@ def chosen_devices(problem: Problem, max_devices: int) -> Sequence[int]:
     if len(chosen) > max_devices:
         names = ", ".join(problem.device_names[device] for device in chosen)
         raise ConstraintError(
-            f"placing on at most {max_devices} devices: pins and kernels need {names}, which are "
-            f"{len(chosen)}; raise --max_devices or take pins away"
+            f"placing on at most {counted(max_devices, 'device')}: pins and kernels need {names}, "
+            f"which are {len(chosen)}; raise --max_devices or take pins away"
         )
     anywhere = np.isfinite(problem.op_seconds[:, working]).all(axis=1)
     seconds = problem.op_seconds[anywhere].sum(axis=0)

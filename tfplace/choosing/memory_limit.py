@@ -60,7 +60,7 @@ def why_nothing_fits(
             helps = [*_smaller_steps(problem, candidate.device_of_op, peaks, worst), *helps]
             helps = helps[bool(lacking_in_turn and helps[0].startswith("--shards")) :]
     tried = "".join(
-        f"; {shards} shards one after another, in order, lack {bytes_text(lacking)}"
+        f"; {_in_turn(shards)}, in order, lack{'s' * (shards == 1)} {bytes_text(lacking)}"
         if math.isfinite(lacking)
         else f"; {shards} shards were not tried, for that --budget_seconds is too short"
         for shards, lacking in lacking_in_turn.items()
@@ -143,6 +143,10 @@ def _smaller_steps(
         )
     in_turn = shards_that_fit(problem, device_of_op, worst, float(peaks[worst]))
     return [*([in_turn] if in_turn else []), batch]
+
+
+def _in_turn(shards: int) -> str:
+    return "the unsplit step" if shards == 1 else f"{shards} shards one after another"
 
 
 def _more_memory(problem: Problem, peaks: FloatArray, worst: int) -> list[str]:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from graphs.counted import counted
 from graphs.errors import UsageError
+from graphs.host.did_you_mean import did_you_mean
 from tfplace.algorithms.table import require_known
 from tfplace.commands.beginning import require_output
 from tfplace.commands.from_flags import num_shards, split_names, whole_numbers
@@ -32,14 +34,18 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     require_output(values.output, ".json", "writing the bench", wanted)
     names = split_names(values.algorithms, "--algorithms")
     for algorithm in names:
-        require_known(algorithm)
+        require_known(algorithm, "--algorithms")
     shards = num_shards(values.shards, may_be_auto=True)
     _check_order(values.order, shards)
     stem = values.output.removesuffix(".json")
     written = [f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png")]
-    read = [*split_names(values.models, "--models"), *split_names(values.clusters, "--clusters")]
+    models, clusters = (
+        split_names(values.models, "--models"),
+        split_names(values.clusters, "--clusters"),
+    )
+    _require_known(models, clusters)
     for path in written:
-        require_unread(path, "--output", read)
+        require_unread(path, "--output", [*models, *clusters])
     earlier = [] if values.overwrite else read_rows(values.output)
     progress = progress_for(values.verbosity)
     with (
@@ -88,6 +94,33 @@ def _grid(values: flags.FlagValues, algorithms: Sequence[str], shards: int, capa
     )
 
 
+def _require_known(models: Sequence[str], clusters: Sequence[str]) -> None:
+    """Looks up what are names: a misspelt one would fail in each of its cells.
+
+    What looks like a path is left to the cells, so that one lost file doesn't end the others.
+
+    Raises:
+      UsageError: there is no such benchmark graph, or it has no such option.
+      ClusterError: there is no such cluster.
+    """
+    from graphs import zoo
+    from graphs.clusters.discovery import find_cluster
+
+    for model in models:
+        name = model.partition(":")[0]
+        if name in zoo.NAMES and not os.path.exists(model):
+            zoo.parse(model)
+        elif not os.path.exists(model) and not {"/", "."} & set(model):
+            raise UsageError(
+                f"reading --models={model}: there is no such benchmark graph, and no file"
+                f"{did_you_mean(name, zoo.NAMES)}; wanted {', '.join(zoo.NAMES)}, each with "
+                "options as in nmt:num_layers=4, or paths"
+            )
+    for cluster in clusters:
+        if cluster != "local" and not cluster.endswith(".json"):
+            find_cluster(cluster)
+
+
 def _check_order(order: str, shards: int) -> None:
     from tfplace.preparing.options import AUTO
 
@@ -113,7 +146,10 @@ def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     write_file(f"{stem}.md", as_markdown(table).encode(), overwrite=True)
     draw_curves(rows, f"{stem}.png")
     failures = num_failed(rows)
-    again = f"failed    {failures} cells; the same command tries them again\n" if failures else ""
+    noun = counted(
+        failures, "cell; the same command tries it", "cells; the same command tries them"
+    )
+    again = f"failed    {noun} again\n" if failures else ""
     return f"{as_text(table)}{again}written   {stem}.json, .csv, .md, .png\n"
 
 
@@ -122,9 +158,11 @@ def _tell(progress: Progress, row: dict[str, Any], done: int, total: int) -> Non
     if "error" in row:
         outcome = f"failed: {row['error']}"
     elif row["step_seconds"] is None:
-        outcome = f"nothing feasible in {row['trials']} trials"
+        outcome = f"nothing feasible in {counted(row['trials'], 'trial')}"
     else:
         rate = row["trials"] / max(row["seconds"], 1e-9)
-        outcome = f"{row['step_seconds']:.4g} s, {row['trials']:,} trials, {rate:,.0f} trials/s"
+        outcome = (
+            f"{row['step_seconds']:.4g} s, {counted(row['trials'], 'trial')}, {rate:,.0f} trials/s"
+        )
     progress.say(f"{done}/{total} {name}: {outcome}")
     progress.part(done, total)

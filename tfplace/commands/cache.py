@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from graphs.counted import counted
 from tfplace.commands.from_flags import cost_cache_directory
 from tfplace.commands.outcome import plain_table, text_output
 
@@ -24,7 +25,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         return 0
     if values.clear:
         size = bytes_text(sum(entry.num_bytes for entry in entries))
-        out.print(f"removed {len(entries)} entries, {size}, from {directory}")
+        out.print(f"removed {counted(len(entries), 'entry', 'entries')}, {size}, from {directory}")
         return 0
     columns = ("costs", "model", "nodes", "device", "TensorFlow", "size", "hours ago")
     table = plain_table(f"costs kept in {directory}", *columns)

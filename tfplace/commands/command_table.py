@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from graphs.zoo.catalogue import NAMES
 from tfplace.commands import flag_table as table
 from tfplace.commands.flag_table import Flag
 from tfplace.commands.quiet import quiet_tensorflow
@@ -22,12 +23,14 @@ class Command:
       summary: one line.
       own_flags: what it takes beside --format and --verbosity, which all take.
       examples: command lines that work.
+      about_argument: what the argument may be, a sentence; "" where its name says it.
     """
 
     argument: str
     summary: str
     own_flags: tuple[Flag, ...]
     examples: tuple[str, ...]
+    about_argument: str = ""
 
     @property
     def flags(self) -> tuple[Flag, ...]:
@@ -103,21 +106,22 @@ COMMANDS = {
     "graph": Command(
         "NAME",
         "write a benchmark training graph as GraphDef or SavedModel",
-        table.OUTPUT + table.SIZES,
+        table.output("a .pb, .pbtxt or .meta file, or a folder for a SavedModel") + table.SIZES,
         (
             "tfplace graph rnnlm --output=rnnlm.pb",
             "tfplace graph nmt --num_layers=4 --output=nmt4.pb",
             "tfplace graph cifar10 --size=tiny --output=cifar10_saved_model",
         ),
+        f"NAME is one of {', '.join(NAMES)}; more of its sizes can be given behind it, as in "
+        "inception_v3:image_size=75.",
     ),
     "bench": Command(
         "",
         "compare algorithms over models and clusters at equal budgets",
         table.BENCH
-        + table.BUDGET
-        + table.SHARDS
-        + table.ORDER
-        + table.OUTPUT
+        + table.BENCH_SHARDS
+        + table.BENCH_ORDER
+        + table.output("FILE.json; FILE.csv, FILE.md and FILE.png are written beside it")
         + table.MEMORY_RESERVE,
         (
             "tfplace bench --models=rnnlm,nmt:num_layers=4 --clusters=k80x2,k80x4 "
@@ -127,7 +131,7 @@ COMMANDS = {
     "train": Command(
         "",
         "train one policy over a family of graphs, for optimize --policy",
-        table.TRAIN + table.SEED + table.OUTPUT + table.CHECKPOINT_DIR,
+        table.TRAIN + table.SEED + table.output("the policy, FILE.npz") + table.CHECKPOINT_DIR,
         (
             "tfplace train --family=rnnlm --output=rnnlm.npz",
             "tfplace train --family=nmt --clusters=k80x4 --episodes=500 --output=nmt.npz",
@@ -136,7 +140,12 @@ COMMANDS = {
     "fidelity": Command(
         "MODEL",
         "compare predicted with measured step times over many placements",
-        table.FIDELITY + table.CLUSTER + table.SEED + table.OUTPUT + table.PROBLEM + table.ORDER,
+        table.FIDELITY
+        + table.CLUSTER
+        + table.SEED
+        + table.output("a file for the result as JSON")
+        + table.PROBLEM
+        + table.ORDER,
         (
             "tfplace fidelity model.pb --cluster=workers2.json",
             "tfplace fidelity model.pb --cluster=workers2.json --placements=30 "
@@ -146,7 +155,7 @@ COMMANDS = {
     "calibrate": Command(
         "",
         "measure this machine's devices and links, write a cluster file",
-        table.CLUSTER_NAME + table.CALIBRATE + table.OUTPUT,
+        table.CALIBRATED_CLUSTER + table.CALIBRATE + table.output("the cluster file, FILE.json"),
         (
             "tfplace calibrate --cluster=workers:2 --output=workers2.json",
             "tfplace calibrate --output=here.json --format=json",

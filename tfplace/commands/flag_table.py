@@ -58,7 +58,7 @@ RUN = (
         "tags",
         "string",
         "",
-        "A,B,...: all tags of the MetaGraphDef to read, of a SavedModel with several",
+        "A,B,...: which MetaGraphDef of a SavedModel with several is read, by all of its tags",
     ),
 )
 CLUSTER_NAME = (
@@ -68,6 +68,15 @@ CLUSTER_NAME = (
         "local",
         "local, a named cluster such as k80x4 (`tfplace devices` lists them), a cluster file "
         ".json, workers:N, gpu_split:N, or tf_config",
+    ),
+)
+CALIBRATED_CLUSTER = (
+    Flag(
+        "cluster",
+        "string",
+        "local",
+        "what is here: local, workers:N, gpu_split:N, tf_config, or a cluster file .json of such "
+        "devices",
     ),
 )
 MEMORY_RESERVE = (
@@ -121,9 +130,11 @@ SHARDS = (
         "shards",
         "string",
         "1",
-        "into how many parts the step's batch is split before its ops are placed; auto (bench): "
-        "1, 2, 4, ... are tried",
+        "into how many parts the step's batch is split before its ops are placed",
     ),
+)
+BENCH_SHARDS = (
+    dataclasses.replace(SHARDS[0], help=f"{SHARDS[0].help}; auto: 1, 2, 4, ... are tried"),
 )
 SEARCHED_SHARDS = (
     Flag(
@@ -155,6 +166,7 @@ ORDER = (
         ("none", "edges"),
     ),
 )
+BENCH_ORDER = (dataclasses.replace(ORDER[0], help=f"{ORDER[0].help}; edges: with --shards=auto"),)
 SEARCHED_ORDER = (
     Flag(
         "order",
@@ -171,7 +183,15 @@ BUDGET = (
     Flag("budget_seconds", "float", 60.0, "wall time of the search", least=0),
     Flag("max_trials", "integer", None, "evaluated placements, at most", least=1),
 )
-ALGORITHM = (Flag("algorithm", "string", "auto", "auto, a published system, or a simple method"),)
+ALGORITHM = (
+    Flag(
+        "algorithm",
+        "string",
+        "auto",
+        "auto; a published system: colocrl, hierarchical, spotlight, post, placeto; a simple "
+        "method: given, single, random, expert, topological, etf, sct, heft, metis, local_search",
+    ),
+)
 SEARCH = (
     *ALGORITHM,
     Flag(
@@ -226,11 +246,14 @@ LOGDIR = (
     Flag("logdir", "string", None, "write TensorBoard's event files of the run below this folder"),
 )
 SEARCH_FILES = CHECKPOINT_DIR + DUMP + LOGDIR
-OUTPUT = (
-    Flag("output", "string", None, "the file to write"),
-    Flag("overwrite", "boolean", False, "replace what is already there"),
+PLACEMENT = (
+    Flag(
+        "placement",
+        "string",
+        None,
+        "a placement.json, {op: device} (default: the model as it came, alone)",
+    ),
 )
-PLACEMENT = (Flag("placement", "string", None, "a placement.json"),)
 SOLUTION = (
     Flag(
         "placement",
@@ -271,6 +294,15 @@ SIZES = (
     Flag("vocab_size", "integer", None, "words", least=2),
 )
 
+
+def output(what: str) -> tuple[Flag, ...]:
+    """--output and --overwrite of a command that writes one file, or what lies beside it."""
+    return (
+        Flag("output", "string", None, what),
+        Flag("overwrite", "boolean", False, "replace what is already there"),
+    )
+
+
 EXECUTOR = (
     Flag(
         "executor",
@@ -282,12 +314,24 @@ EXECUTOR = (
     Flag("ray_address", "string", None, "HOST:PORT of Ray's head node (default: this host's)"),
 )
 BENCH = (
-    Flag("models", "string", "rnnlm", "benchmark graphs (nmt:num_layers=4) or paths, A,B,..."),
-    Flag("clusters", "string", "k80x2", "clusters, A,B,..."),
-    Flag("algorithms", "string", "random,local_search,spotlight", "algorithms, A,B,..."),
+    Flag(
+        "models",
+        "string",
+        "rnnlm",
+        "benchmark graphs (`tfplace graph --help` names them; nmt:num_layers=4) or paths, A,B,...",
+    ),
+    Flag("clusters", "string", "k80x2", "as --cluster of the other commands, A,B,..."),
+    Flag(
+        "algorithms",
+        "string",
+        "random,local_search,spotlight",
+        "as --algorithm of `tfplace optimize`, A,B,...",
+    ),
     Flag("seeds", "string", "1", "seeds, 1,2,3"),
     Flag("parallel", "integer", None, "cells at a time (default: one per core)", least=1),
     *EXECUTOR,
+    Flag("budget_seconds", "float", 60.0, "wall time of each cell's search", least=0),
+    Flag("max_trials", "integer", None, "evaluated placements of each cell, at most", least=1),
 )
 TRAIN = (
     Flag("family", "string", "rnnlm", "graphs to train on: variations of rnnlm, nmt or cifar10"),

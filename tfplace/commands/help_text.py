@@ -21,7 +21,8 @@ def overview() -> str:
         "",
         *rows,
         "",
-        "`tfplace COMMAND --help` lists a command's flags and examples.",
+        "`tfplace COMMAND --help` lists a command's flags and examples;",
+        "`tfplace --version` prints which tfplace this is.",
     ]
     return "\n".join(lines)
 
@@ -30,7 +31,8 @@ def command_help(name: str) -> str:
     """What `tfplace NAME --help` prints."""
     command = COMMANDS[name]
     usage = " ".join(filter(None, ["usage: tfplace", name, command.argument, "[--flags]"]))
-    lines = [usage, "", f"{command.summary[0].upper()}{command.summary[1:]}.", "", "flags:"]
+    lines = [usage, "", f"{command.summary[0].upper()}{command.summary[1:]}."]
+    lines += [*textwrap.wrap(command.about_argument, WIDTH - 2), "", "flags:"]
     for flag in command.flags:
         lines += _flag_help(flag)
     lines += _flag_help(Flag("flagfile", "string", None, "a file of flags, one on each line"))

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from graphs.counted import counted
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -32,10 +34,12 @@ def text_output(values: flags.FlagValues, result: Any) -> Console | None:
 
 
 def plain_table(title: str, *columns: str) -> Table:
-    """A table without lines."""
-    from rich.table import Table
+    """A table without lines; what is too long for its column is broken, not cut."""
+    from rich.table import Column, Table
 
-    return Table(*columns, box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
+    first, *others = (Column(name, overflow="fold") for name in columns)
+    first.no_wrap = True  # it names the row
+    return Table(first, *others, box=None, padding=(0, 2, 0, 0), title=title, title_justify="left")
 
 
 def failed(message: str, status: int) -> int:
@@ -46,7 +50,7 @@ def failed(message: str, status: int) -> int:
 
 def interrupted(doing: str, num_trials: int, where: str) -> int:
     """Says where the best so far is, and after how many trials if the search was reached."""
-    after = f" after {num_trials:,} trial{'s' * (num_trials > 1)}" if num_trials else ""
+    after = f" after {counted(num_trials, 'trial')}" if num_trials else ""
     return failed(f"{doing}: interrupted{after}; the best so far {where}", EXIT_INTERRUPTED)
 
 

@@ -31,16 +31,17 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     _require_output(arguments[0], values)
     _require_algorithm(values.algorithm)
     with writable(values.placement):
-        from graphs.problem_file import arrays_as_they_stand, read_problem
+        from graphs.problem_file import arrays_as_they_stand, problem_of
         from tfplace.choosing.solve import SolveOptions, solve
         from tfplace.compilation.ahead import compiling_kind
         from tfplace.compilation.kinds import kind_of
         from tfplace.report.solved import print_solved, solved_to_json
 
         progress = progress_for(values.verbosity)
-        problem, given = read_problem(arguments[0])
-        is_problem = (values.placement or "").endswith(".npz")
-        arrays = arrays_as_they_stand(arguments[0]) if is_problem else {}
+        arrays = arrays_as_they_stand(arguments[0])
+        problem, given = problem_of(arguments[0], arrays)
+        if not (values.placement or "").endswith(".npz"):
+            arrays = {}  # none of them is written
         with compiling_kind(kind_of(problem)) as compiling:
             compiling.wait(Phases(), progress)
         options = SolveOptions(

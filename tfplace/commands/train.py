@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from graphs.counted import counted
 from graphs.errors import UsageError
 from tfplace.commands.beginning import require_output
 from tfplace.commands.outcome import EXIT_INTERRUPTED, failed, text_output
@@ -51,7 +52,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         progress.working(values.budget_seconds),
     ):
         if start is not None:
-            progress.say(f"going on after {start.episodes:,} episodes, {start.seconds:.0f} s")
+            progress.say(
+                f"going on after {counted(start.episodes, 'episode')}, {start.seconds:.0f} s"
+            )
         result = train(recipe, limits, start, progress.say, CONFIG, keep)
         write_checkpoint(values.output, result.checkpoint)
     facts = _facts(values.output, result)
@@ -59,8 +62,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
         print("\n".join(_lines(facts)))
     if result.interrupted:
         return failed(
-            f"training a policy: interrupted after {facts['episodes']:,} episodes; the policy "
-            f"so far is in {values.output}",
+            f"training a policy: interrupted after {counted(facts['episodes'], 'episode')}; the "
+            f"policy so far is in {values.output}",
             EXIT_INTERRUPTED,
         )
     return 0
@@ -110,8 +113,8 @@ def _lines(facts: dict[str, Any]) -> list[str]:
         rows = rows[:-2]
     return [
         f"trained   {facts['family']} on {', '.join(facts['clusters'])}: "
-        f"{facts['episodes']:,} episodes, {facts['seconds']:.0f} s",
-        f"held out  {held['num_tasks']} tasks; step time on the best single device = 1",
+        f"{counted(facts['episodes'], 'episode')}, {facts['seconds']:.0f} s",
+        f"held out  {counted(held['num_tasks'], 'task')}; step time on the best single device = 1",
         *(f"  {name:<34}{'does not fit' if x is None else f'{x:.3f}'}" for name, x in rows),
         *(["stopped   before it was judged; the same command goes on"] * (held["after"] is None)),
         f"written   {facts['output']}",

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from graphs.counted import counted
 from tfplace.choosing.rounds.plan import Round
 from tfplace.fidelity.error_sources import Amount
 from tfplace.fidelity.study import Fidelity
@@ -67,7 +68,7 @@ def _conclusion(fidelity: Fidelity) -> Iterator[tuple[str, str]]:
         if best is not None:
             ratios = f"{best.predicted:.3f}x predicted, {best.measured:.3f}x measured"
             yield label, f"{ratios}: {words}"
-    yield "agreement", f"{len(fidelity.pairs)} placements: {agreement_text(fidelity)}"
+    yield "agreement", f"{counted(len(fidelity.pairs), 'placement')}: {agreement_text(fidelity)}"
 
 
 def agreement_text(fidelity: Fidelity) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.tried_shards import TriedShards
@@ -27,7 +28,8 @@ def data_parallel_sentence(baselines: Mapping[str, Baseline]) -> str:
     if not found.feasible:
         return name + found.reason
     return (
-        f"{name}{found.num_transfers:,} transfers, {bytes_text(found.transfer_bytes)} a step, "
+        f"{name}{counted(found.num_transfers, 'transfer')}, "
+        f"{bytes_text(found.transfer_bytes)} a step, "
         f"{bytes_text(max(found.peak_bytes.values(), default=0))} on the fullest device"
     )
 

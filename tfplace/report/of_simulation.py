@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from graphs.counted import counted
 from graphs.op_graph import IntArray
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
@@ -52,5 +53,5 @@ def _baseline(baseline: DataParallel) -> str:
         return f"shard i on device i can't run: {baseline.reason}"
     return (
         f"shard i on device i: {seconds_text(baseline.step_seconds)} a step, "
-        f"{baseline.num_transfers:,} transfers, {bytes_text(baseline.transfer_bytes)}"
+        f"{counted(baseline.num_transfers, 'transfer')}, {bytes_text(baseline.transfer_bytes)}"
     )

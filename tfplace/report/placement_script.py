@@ -12,8 +12,10 @@ import dataclasses
 import pprint
 from collections.abc import Mapping
 
+from graphs.counted import counted
+
 _SCRIPT = '''\
-"""Devices of {num_ops:,} ops of {model}, as tfplace chose them on {cluster}.
+"""Devices of {num_ops} of {model}, as tfplace chose them on {cluster}.
 
 The longest scope that an op lies in counts; a key without "/" at its end is a single op. In code
 that builds a graph with these names, within a tf.Graph or a tf.function:
@@ -46,12 +48,12 @@ def placement_script(device_of_op: Mapping[str, str], model: str, cluster: str) 
       cluster: its name.
     """
     table = "".join(
-        f"    {key!r}: {device!r},  # {num_ops:,} ops\n"
+        f"    {key!r}: {device!r},  # {counted(num_ops, 'op')}\n"
         for key, (device, num_ops) in device_of_scope(device_of_op).items()
     )
     heading = [pprint.saferepr(text)[1:-1].replace('"', "'") for text in (model, cluster)]
     return _SCRIPT.format(
-        num_ops=len(device_of_op), model=heading[0], cluster=heading[1], table=table
+        num_ops=counted(len(device_of_op), "op"), model=heading[0], cluster=heading[1], table=table
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from graphs.counted import counted
 from graphs.machine_numbers import (
     CONTENTION,
     DISPATCH,
@@ -32,9 +33,8 @@ def rounds_facts(rounds: Sequence[Round]) -> Iterator[tuple[str, str]]:
     if not rounds:
         return
     count = sum(len(each.measured) for each in rounds)
-    noun = "round" if len(rounds) == 1 else "rounds"
     first = _missed(rounds[0])
-    told = f"{len(rounds)} {noun} of real runs, {count} placements timed"
+    told = f"{counted(len(rounds), 'round')} of real runs, {counted(count, 'placement')} timed"
     if first is not None:
         told += f"; before the first predictions missed by {share_text(first)}"
     last = _missed(rounds[-1])

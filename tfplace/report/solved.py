@@ -6,6 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
+from graphs.counted import counted
 from tfplace.choosing.baselines import as_reported
 from tfplace.choosing.by_devices import by_devices
 from tfplace.choosing.solve import Solved, SolveOptions
@@ -74,9 +75,12 @@ def solved_to_json(
 def print_solved(solved: Solved, path: str, options: SolveOptions, out: Console) -> None:
     """Prints what a person wants to know first, verdict last."""
     problem, result = solved.problem, solved.searched.result
-    facts = [("problem", f"{path}, {problem.num_ops:,} ops, {problem.num_devices} devices")]
+    size = f"{counted(problem.num_ops, 'op')}, {counted(problem.num_devices, 'device')}"
+    facts = [("problem", f"{path}, {size}")]
     if result.num_trials:
-        trials = f"{options.algorithm}: {result.num_trials:,} trials, {result.seconds:.1f} s"
+        trials = (
+            f"{options.algorithm}: {counted(result.num_trials, 'trial')}, {result.seconds:.1f} s"
+        )
         facts.append(("search", trials))
     print_facts(facts, out)
     times = table(("placement", "predicted"))

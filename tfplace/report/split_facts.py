@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from graphs.counted import counted
 from graphs.names import op_of
 from graphs.pricing.node_work import node_work
 from rewrite.split.split_model import AN_OUTPUT, SplitModel
@@ -78,20 +79,19 @@ def split_facts_with_work(split: SplitModel | None) -> Mapping[str, Any] | None:
 def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The same for a person, as names and what is said of them."""
     yield "split", _what_is_split(facts)
-    copies = f"{facts['sharded_ops']:,} ops have a copy for each shard"
+    copies = f"{counted(facts['sharded_ops'], 'op has', 'ops have')} a copy for each shard"
     yield "", copies + _of_work(facts, "flops_share")
     beside = facts["whole_ops"] - sum(row["count"] for row in facts["whole_because"])
-    yield (
-        "",
-        f"{beside:,} have nothing to do with the batch (variables, updates, constants)"
-        + _of_work(facts, "beside_flops_share"),
-    )
+    apart = f"{counted(beside, 'has', 'have')} nothing to do with the batch"
+    share = _of_work(facts, "beside_flops_share")
+    yield "", f"{apart} (variables, updates, constants){share}"
     yield "", _joints(facts)
     reasons = [row for row in facts["whole_because"] if row["reason"] != AN_OUTPUT]
     for row in reasons[:MAX_REASONS]:
         yield "whole", f"{row['count']:,} {row['op_type']}: {row['reason']}{_share(row)}"
     if len(reasons) > MAX_REASONS:
-        yield "", f"and {len(reasons) - MAX_REASONS} more reasons (--format=json has all)"
+        more = counted(len(reasons) - MAX_REASONS, "more reason")
+        yield "", f"and {more} (--format=json has all)"
     if not reasons:
         yield "whole", "nothing that works on the batch"
     if facts.get("flops_share", 1.0) < LITTLE:

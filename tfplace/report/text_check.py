@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from rich.console import Console
 
+from graphs.counted import counted
 from tfplace.report.device_check import DeviceCheck
 from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts
@@ -21,20 +22,20 @@ def print_check(check: DeviceCheck, out: Console) -> None:
 
 
 def _facts(check: DeviceCheck) -> Iterator[tuple[str, str]]:
-    yield "model", f"{check.path} ({check.kind}), {check.num_ops:,} ops"
-    yield "cluster", f"{check.cluster}, {len(check.memory)} devices"
+    yield "model", f"{check.path} ({check.kind}), {counted(check.num_ops, 'op')}"
+    yield "cluster", f"{check.cluster}, {counted(len(check.memory), 'device')}"
     if check.split is not None:
         yield from split_sentences(check.split)
     elif check.num_shards > 1:
         yield "split", f"the step came split into {check.num_shards} shards"
     for device, count in itertools.islice(check.devices_asked.items(), MAX_ROWS):
-        yield "asked", f"{device or 'no device'}: {count:,} ops"
+        yield "asked", f"{device or 'no device'}: {counted(count, 'op')}"
     for bad in check.misplaced[:MAX_ROWS]:
         where = f"on {bad.asked}" if bad.asked else "anywhere"
         yield "not there", f"{bad.op} ({bad.op_type}) {where}: {bad.message}"
     more = len(check.misplaced) - MAX_ROWS
     if more > 0:
-        yield "", f"and {more:,} more ops (--format=json has all)"
+        yield "", f"and {counted(more, 'more op')} (--format=json has all)"
     for device, memory in check.memory.items():
         used = f"{bytes_text(memory.peak_bytes)} of {bytes_text(memory.usable_bytes)}"
         yield "memory", f"{device}: {used}{'' if memory.fits else ', too much'}"

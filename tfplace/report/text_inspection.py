@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
+from graphs.counted import counted
 from tfplace.report.inspection import Inspection
 from tfplace.report.split_facts import split_sentences
 from tfplace.report.text import print_facts, table
@@ -27,7 +28,7 @@ def print_inspection(inspection: Inspection, out: Console) -> None:
     out.print(types)
     more = len(inspection.op_types) - MAX_ROWS
     if more > 0:
-        out.print(f"and {more} more op types (--format=json has all)")
+        out.print(f"and {counted(more, 'more op type')} (--format=json has all)")
 
 
 def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
@@ -37,11 +38,11 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
     yield "signatures", ", ".join(model.signatures) or "none"
     yield (
         "size",
-        f"{model.num_ops:,} ops, {model.num_tensors:,} tensors, {model.num_edges:,} edges, "
-        f"{model.num_functions:,} functions opened",
+        f"{counted(model.num_ops, 'op')}, {counted(model.num_tensors, 'tensor')}, "
+        f"{counted(model.num_edges, 'edge')}, {counted(model.num_functions, 'function')} opened",
     )
-    largest = f"the largest of {model.largest_colocation_group:,} ops"
-    yield "colocation", f"{model.num_colocation_groups:,} groups, {largest}"
+    largest = f"the largest of {counted(model.largest_colocation_group, 'op')}"
+    yield "colocation", f"{counted(model.num_colocation_groups, 'group')}, {largest}"
     yield "devices", _counts(model.devices_asked, "none asked for")
     yield (
         "memory",
@@ -50,7 +51,7 @@ def _facts(model: Inspection) -> Iterator[tuple[str, str]]:
         f"constants {bytes_text(model.constant_bytes)}",
     )
     yield "FLOPs", f"{count_text(model.flops)} a step"
-    yield "unknown", f"{model.unknown_shapes:,} tensors of unknown size"
+    yield "unknown", f"{counted(model.unknown_shapes, 'tensor')} of unknown size"
     yield "unpriced", _counts(model.unpriced_ops) or "nothing"
     if model.without_gpu_kernel:
         yield "CPU only", _counts(model.without_gpu_kernel)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from graphs.counted import counted
 from rewrite.verify import Verified
 from tfplace.choosing.split_sentence import split_proof_sentence
 from tfplace.report.advice import data_parallel_sentence
@@ -74,7 +75,7 @@ def print_prediction(prediction: Prediction, out: Console) -> None:
 
 def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     model, search, costs = report.model, report.search, report.costs
-    yield "model", f"{model['path']} ({model['kind']}), {model['num_ops']:,} ops"
+    yield "model", f"{model['path']} ({model['kind']}), {counted(model['num_ops'], 'op')}"
     yield "run", model["step_origin"]
     for name, key in (
         ("guessed", "guessed"),
@@ -89,7 +90,7 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     if report.order is not None:
         yield "order", order_text(report.order, report.best.step_seconds)
     num_devices = len(report.cluster["devices"])
-    yield "cluster", f"{report.cluster['name']}, {num_devices} device{'s' * (num_devices != 1)}"
+    yield "cluster", f"{report.cluster['name']}, {counted(num_devices, 'device')}"
     if report.measured is not None or report.rounds:  # else they are not here
         yield "machine", machine_text(report.cluster)
     yield "costs", cost_sentence(costs)
@@ -97,14 +98,15 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
     if search["num_trials"]:
         yield (
             "search",
-            f"{report.algorithm}: {search['num_trials']:,} trials, "
+            f"{report.algorithm}: {counted(search['num_trials'], 'trial')}, "
             f"{search['num_infeasible']:,} infeasible, {search['seconds']:.1f} s, "
             f"{search['trials_per_second']:,.0f} trials/s",
         )
     beside = [each for each in search["beside"] if each["num_trials"]]
     for number, each in enumerate(beside):
         label = "" if number or search["num_trials"] else "search"
-        yield label, f"{each['name']}: {each['num_trials']:,} trials, {each['seconds']:.1f} s"
+        trials = counted(each["num_trials"], "trial")
+        yield label, f"{each['name']}: {trials}, {each['seconds']:.1f} s"
 
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
@@ -121,7 +123,7 @@ def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
         used = report.measured.devices_used.items()
         yield (
             "ran on",
-            ", ".join(f"{name}: {int(u['ops']):,} ops" for name, u in used)
+            ", ".join(f"{name}: {counted(int(u['ops']), 'op')}" for name, u in used)
             or "not known: it was not traced",
         )
     if report.prediction_sentence:
@@ -194,7 +196,7 @@ def _devices(best: Best | Prediction, memory_bytes: Mapping[str, int]) -> Table:
 
 
 def _links(best: Best | Prediction, communication: str) -> str:
-    moved = f"{best.transfers:,} transfers, {bytes_text(best.transfer_bytes)}"
+    moved = f"{counted(best.transfers, 'transfer')}, {bytes_text(best.transfer_bytes)}"
     return f"{moved} a step, {communication} channels"
 
 
@@ -217,11 +219,14 @@ def run_sentence(verified: Verified) -> str:
     """What was compared by running both models; "equal" only where the run itself was."""
     num_compared = len(verified.compared)
     if verified.outputs_equal:
-        return (
-            f"{num_compared} values of given and emitted model are equal, largest "
-            f"difference {verified.max_abs_diff:.3g}"
+        equal = counted(
+            num_compared,
+            "value of given and emitted model is equal",
+            "values of given and emitted model are equal",
         )
-    others = f"; {num_compared} values of other runs agree" if num_compared else ""
+        return f"{equal}, largest difference {verified.max_abs_diff:.3g}"
+    agree = counted(num_compared, "value of other runs agrees", "values of other runs agree")
+    others = f"; {agree}" if num_compared else ""
     return f"the run itself was not compared ({verified.run}){others}"
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from rich.console import Console
 
+from graphs.counted import counted
 from tfplace.choosing.compare import PLACED, Comparison
 from tfplace.choosing.compare_memory import MemoryPeak
 from tfplace.measurement.timing import Timing
@@ -65,7 +66,7 @@ def _timing_text(timing: Timing | str) -> str:
         return f"could not run: {timing}"
     return (
         f"{seconds_text(timing.median_seconds)} a step (p10 {seconds_text(timing.p10)}, "
-        f"p90 {seconds_text(timing.p90)}, {timing.runs} runs)"
+        f"p90 {seconds_text(timing.p90)}, {counted(timing.runs, 'run')})"
     )
 
 

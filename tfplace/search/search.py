@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from graphs.counted import counted
 from graphs.errors import CheckpointError
 from graphs.op_graph import IntArray
 from graphs.placement import Measurement, Outcome
@@ -130,7 +131,9 @@ def search(
     if earlier is not None:
         log.resume(earlier)
         log.notes = [note for note in log.notes if not note.startswith(CONTINUED)]
-        log.notes.append(f"{CONTINUED} {earlier.num_trials:,} trials, {earlier.seconds:.0f} s")
+        log.notes.append(
+            f"{CONTINUED} {counted(earlier.num_trials, 'trial')}, {earlier.seconds:.0f} s"
+        )
     with interruptible() as interruption, interruption.held():
         for number, stage in enumerate(stages):
             if earlier is not None and number < earlier.stage.number:
@@ -147,7 +150,9 @@ def search(
             except Interrupted:
                 continue
             except DivergedError as error:
-                log.notes.append(f"{stage.name} ended after {log.num_trials} trials: {error}")
+                log.notes.append(
+                    f"{stage.name} ended after {counted(log.num_trials, 'trial')}: {error}"
+                )
                 _LOGGER.warning("%s", log.notes[-1])
             finally:
                 log.end_stage(stage.name)

@@ -112,7 +112,7 @@ def test_of_equal_devices_those_that_are_linked_best_are_chosen():
 
 def test_pins_that_need_more_devices_contradict_the_limit():
     problem = build_problem([Op("a", pin=1), Op("b", pin=2)], Machine(3))
-    with pytest.raises(ConstraintError, match=r"at most 1 devices: pins and kernels need /device"):
+    with pytest.raises(ConstraintError, match=r"at most 1 device: pins and kernels need /device"):
         chosen_devices(problem, 1)
 
 

@@ -33,6 +33,21 @@ def test_one_device_is_best_only_where_there_was_a_choice(pin, verdict, sentence
     assert choice.candidate is candidates[verdict == "kept_single"]
 
 
+def test_one_device_is_not_said_to_hold_what_is_pinned_elsewhere():
+    problem = build_problem([Op("first", pin=0), Op("second"), Op("third")])
+    places = np.array([0, 1, 1], np.int32)
+    found = [
+        Candidate(name, places, Measurement(2.0, (0, 0), "simulated"))
+        for name in ("given", "single")
+    ]
+    choice = choose(found, problem)
+    assert (choice.verdict, choice.sentence) == (
+        "kept_single",
+        "one device, but for ops that have to lie elsewhere, is best: none found over several "
+        "beats it",
+    )
+
+
 def test_a_split_step_is_compared_with_the_unsplit_one_and_is_no_single_device():
     problem = build_problem([Op("first"), Op("second")])
     one = np.ones(2, np.int32)

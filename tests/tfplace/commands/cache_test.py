@@ -33,7 +33,7 @@ def test_json(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_it_clears(folder: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cache", f"--cost_cache_dir={folder}", "--clear"]) == 0
-    assert capsys.readouterr().out.startswith("removed 1 entries")
+    assert capsys.readouterr().out.startswith("removed 1 entry,")
     assert list(Path(folder).iterdir()) == []
     assert main(["cache", f"--cost_cache_dir={folder}"]) == 0
     assert "no costs are kept" in capsys.readouterr().out

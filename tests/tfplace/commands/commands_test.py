@@ -65,7 +65,10 @@ def test_graph_writes_every_format_and_never_over_what_is_there(ending, tmp_path
         (["bench", "--output=x.txt"], "FILE.json"),
         (["bench", "--output=x.json", "--seeds=a"], "whole number"),
         (["bench", "--output=x.json", "--order=edges"], "--shards=auto"),
-        (["bench", "--output=x.json", "--algorithms=rondom"], "random"),
+        (["bench", "--output=x.json", "--algorithms=rondom"], "--algorithms=rondom"),
+        (["bench", "--output=x.json", "--models=nmt,nope"], "nope: there is no such benchmark gr"),
+        (["bench", "--output=x.json", "--models=nope"], "wanted rnnlm, nmt, inception_v3, "),
+        (["bench", "--output=x.json", "--models=nmt:layers=4"], "did you mean 'num_layers'"),
     ],
 )
 def test_usage_errors(words, found, capsys):
@@ -80,12 +83,36 @@ def test_where_nothing_can_be_written_no_work_begins(command, capsys):
     assert "the folder /proc can't be written to" in capsys.readouterr().err
 
 
+def test_a_bench_on_no_cluster_ends_at_once(tmp_path, capsys):
+    output = tmp_path / "x.json"
+    assert main(["bench", f"--output={output}", "--clusters=k80x2,k80x3"]) == 2
+    captured = capsys.readouterr()
+    assert "'k80x3': there is none" in captured.err and captured.err.count("\n") == 1
+    assert not output.exists()
+
+
 def test_devices_lists_clusters(capsys):
     assert main(["devices", "--cluster=k80x4", "--format=json"]) == 0
     found = printed_json(capsys)
     assert len(found["cluster"]["devices"]) == 5 and "v100x8" in found["named_clusters"]
     assert main(["devices"]) == 0
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_devices_names_those_of_tasks_whole(tmp_path, capsys):
+    names = [
+        f"/job:worker/task:{task}/device:{kind}:0" for task in (0, 1) for kind in ("CPU", "GPU")
+    ]
+    cluster = {
+        "name": "tasks",
+        "devices": [{"name": name, "memory": "1GiB"} for name in names],
+        "default_link": {"bytes_per_second": 1e9, "latency_seconds": 0},
+    }
+    (tmp_path / "tasks.json").write_text(json.dumps(cluster))
+    assert main(["devices", f"--cluster={tmp_path / 'tasks.json'}"]) == 0
+    printed = capsys.readouterr().out
+    assert max(map(len, printed.splitlines())) <= 80
+    assert [name for name in names if name not in printed] == []
 
 
 def test_bench_goes_on_where_it_was_and_one_failing_cell_does_not_end_it(tmp_path, capsys):

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graphs import problem_file
+from graphs.array_archive import read_archive
 from graphs.problem_file import read_problem, write_problem
 from tests.builders import Machine, Op, build_problem, colocated_pair, random_problem, two_towers
 from tests.heap_simulator import heap_makespan
@@ -85,6 +87,20 @@ def test_only_the_placement_is_replaced_in_a_file_of_another_program(tmp_path, c
     assert set(after) == set(before)
     for name in set(before) - {"placement"}:
         assert np.array_equal(after[name], before[name]), name
+
+
+def test_the_problem_is_read_once(tmp_path, monkeypatch, capsys):
+    reads = []
+
+    def counted(path, names, doing):
+        reads.append(path)
+        return read_archive(path, names, doing)
+
+    monkeypatch.setattr(problem_file, "read_archive", counted)
+    path = str(tmp_path / "p.npz")
+    write_problem(path, two_towers(), np.zeros(9, dtype=np.int32))
+    assert main(["solve", path, *FEW, f"--placement={tmp_path / 'best.npz'}"]) == 0
+    assert reads == [path]
 
 
 @pytest.mark.parametrize("algorithm", ["etf", "metis", "random", "local_search", "given", "heft"])

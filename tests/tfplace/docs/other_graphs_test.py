@@ -11,7 +11,7 @@ from tests.documents import DOCS, blocks
 from tests.reference_simulator import reference_run
 from tfplace.cli import main
 
-WRITE, OF_JAXPR, OF_FX = blocks(DOCS / "other_graphs.md", "python")
+WRITE, OF_JAXPR, USE, OF_FX = blocks(DOCS / "other_graphs.md", "python")
 DEVICES = [("gpu0", 10**9), ("gpu1", 10**9)]
 
 
@@ -72,6 +72,19 @@ def test_a_jaxpr(tmp_path, capsys):
     assert problem.graph.op_types == ["input", "input", "dot", "mul"]
     assert problem.graph.use_op.tolist() == [2, 2, 3]
     assert problem.graph.op_persistent_bytes.tolist() == [64, 64, 0, 0]
+    assert problem.graph.tensor_alloc_bytes.tolist() == [0, 0, 64, 64]  # weights are held already
+
+
+def test_the_lines_that_use_it(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    x, y = (Hashable(**vars(variable(4, 4))) for _ in range(2))
+    double = SimpleNamespace(primitive=SimpleNamespace(name="mul"), invars=[x], outvars=[y])
+    made = SimpleNamespace(jaxpr=SimpleNamespace(constvars=[], invars=[x], eqns=[double]))
+    jax = SimpleNamespace(make_jaxpr=lambda step: lambda *arguments: made)
+    scope = {**vars(printed(WRITE, OF_JAXPR)), "jax": jax, "step": None, "arguments": ()}
+    exec(compile(USE, "other_graphs.md", "exec"), scope)
+    step, _ = solved(tmp_path / "problem.npz", capsys)
+    assert step == pytest.approx(5e-6 + 64 / 5e11)
 
 
 def test_a_graph_of_fx(tmp_path, capsys):

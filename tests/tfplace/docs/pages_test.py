@@ -103,12 +103,24 @@ def test_cluster_files_load():
     ] * 2
 
 
-@pytest.mark.parametrize(
-    "page", [DOCS / "algorithms.md", DOCS / "clusters.md", DOCS / "benchmarks" / "demo.md"]
-)
+WITH_COMMANDS = [
+    README,
+    *(
+        DOCS / f"{name}.md"
+        for name in (
+            *("algorithms", "batch", "clusters", "multiple_hosts", "other_graphs", "parallelism"),
+            *("troubleshooting", "your_model", "benchmarks/demo"),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_commands_are_commands(page):
-    captions = re.findall(r"`(tfplace bench --[^`]+)`", page.read_text(encoding="utf-8"))
-    shown = [*commands(page), *captions]
+    """Those in blocks, and those with flags in the text."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    inline = re.findall(r"`(tfplace [a-z]+ [^`]*--[^`]+)`", text)
+    shown = [*commands(page), *(words for words in inline if not words.endswith("--help"))]
     assert shown
     for command in shown:
         name, *words = command.split()[1:]

@@ -80,7 +80,7 @@ def test_equal_is_not_said_of_a_run_that_was_not_compared(printed):
     text = printed(lambda out: print_report(report, out))
     assert "\nproven    by structure; the same are 9 ops, 2 functions\n" in text
     assert (
-        "verified the run itself was not compared (not run: too long); 1 values of other runs agree"
+        "verified the run itself was not compared (not run: too long); 1 value of other runs agrees"
     ) in " ".join(text.split())
     for said in (text, html_report(report, explained)):
         assert not re.search(r"\bequal\b", said.partition("<body>")[2] or said)
@@ -114,7 +114,7 @@ device         ops  busy  peak   memory
 /device:CPU:0    0   0 %   0 B  954 MiB
 /device:GPU:0    5  91 %   2 B     20 B
 /device:GPU:1    4  73 %   2 B  977 KiB
-links     1 transfers, 1 B a step, duplex channels
+links     1 transfer, 1 B a step, duplex channels
 bound     no placement can be faster than 2.75 s; this one is within 100 %
 measured  given: 1 s a step (p10 900 ms, p90 1.1 s, 20 runs)
 measured  single: could not run: model ran out of memory
@@ -125,8 +125,7 @@ noise     model
 ran on    not known: it was not traced
 note      a step measured 1 s where 5.5 s was predicted: ops or transfers were
           priced too high; go by the measured times
-verified  1 values of given and emitted model are equal, largest difference
-          1e-08
+verified  1 value of given and emitted model is equal, largest difference 1e-08
           not compared: model
 stopped   interrupted; this is the best found until then
 verdict   placed: model is twice as fast
@@ -166,7 +165,7 @@ predicted 5.5 s a step
 device         ops  busy  peak   memory
 /device:CPU:0    5  91 %   2 B  954 MiB
 /device:GPU:0    4  73 %   2 B      2 B
-links     1 transfers, 1 B a step, duplex channels
+links     1 transfer, 1 B a step, duplex channels
 """
     assert printed(lambda out: print_prediction(prediction, out)) == expected
 

@@ -96,5 +96,5 @@ def test_a_policy_that_diverges_ends_its_stage_and_the_next_goes_on(caplog):
     ]
     result = search(stages, SumOfDevices(), Limits(60.0))
     assert (result.num_trials, result.best_stage) == (2, "second")
-    assert result.notes == ("first ended after 1 trials: training a policy: its loss became nan",)
+    assert result.notes == ("first ended after 1 trial: training a policy: its loss became nan",)
     assert caplog.messages == list(result.notes)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.counted import counted
 from tfplace.report.html.elements import NUM_COLOURS, text
 from tfplace.units_text import seconds_text
 
@@ -55,7 +56,8 @@ def best_so_far(search: Mapping[str, Any], bound_seconds: float | None) -> str:
         for number, path in enumerate(_paths(points, stages, at))
         if path
     ]
-    told = f"from {seconds_text(points[0][1])} to {seconds_text(points[-1][1])} in {last:,} trials"
+    first, best = (seconds_text(points[place][1]) for place in (0, -1))
+    told = f"from {first} to {best} in {counted(last, 'trial')}"
     return (
         f"<div class='plot' tabindex='0'><svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img' "
         f"aria-label='best step time so far: {told}'>"
@@ -108,9 +110,8 @@ def _legend(stages: Sequence[Mapping[str, Any]]) -> str:
     for number, stage in enumerate(stages):
         trials = stage["num_trials"] - since
         since = stage["num_trials"]
-        items.append(
-            f"<li><i class='d{_colour(number)}'></i>{text(stage['name'])}, {trials:,} trials</li>"
-        )
+        told = f"{text(stage['name'])}, {counted(trials, 'trial')}"
+        items.append(f"<li><i class='d{_colour(number)}'></i>{told}</li>")
     return "".join(items)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.resources
 
+from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.curve import best_so_far
@@ -97,10 +98,12 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
             else (f"+{gap_text(gap)}", "at most above the best possible")
         )
     moved = bytes_text(report.best.transfer_bytes)
-    tiles.append((moved, f"moved a step, in {report.best.transfers:,} transfers"))
+    tiles.append((moved, f"moved a step, in {counted(report.best.transfers, 'transfer')}"))
     verified = report.verified
     if verified.outputs_equal:
-        tiles.append(("equal", f"{len(verified.compared)} values of given and placed model"))
+        tiles.append(
+            ("equal", f"{counted(len(verified.compared), 'value')} of given and placed model")
+        )
     elif verified.structure:
         tiles.append(("proven", "by structure: given and placed model differ in devices only"))
     else:
@@ -118,7 +121,7 @@ def _kind_of_single(single: Baseline) -> str:
 def _search(report: Report) -> str:
     search = report.search
     sentence = (
-        f"{report.algorithm} tried {search['num_trials']:,} placements in "
+        f"{report.algorithm} tried {counted(search['num_trials'], 'placement')} in "
         f"{search['seconds']:.1f} s ({search['trials_per_second']:,.0f} a second), "
         f"{search['num_infeasible']:,} of them infeasible."
     )
@@ -140,8 +143,8 @@ def _sources(report: Report) -> str:
         ("guessed", text("; ".join(model["guessed"]) or "nothing")),
         ("model", f"{name(model['path'])} ({text(model['kind'])}), {model['num_ops']:,} ops in "
                   f"{model['num_groups']:,} groups that can be placed apart"),
-        ("cluster", f"{text(cluster['name'])}: {len(cluster['devices'])} devices; transfers share "
-                    f"channels by the rule {text(cluster['communication'])}"),
+        ("cluster", f"{text(cluster['name'])}: {counted(len(cluster['devices']), 'device')}; "
+                    f"transfers share channels by the rule {text(cluster['communication'])}"),
         *(("proven by structure", text(what)) for what in verified.structure_compared),
         ("verified", text(run_sentence(verified))),
         *(("not compared", text(what)) for what in verified.not_compared[:8]),

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from graphs.counted import counted
 from tfplace.runs.batch.run_jobs import Listener
 from tfplace.runs.batch.summary import JobRow
 from tfplace.units_text import seconds_text
@@ -35,7 +36,8 @@ class LineListener(Listener):
 
     @contextlib.contextmanager
     def watching(self, rows: Sequence[JobRow]) -> Iterator[None]:
-        _print_line(f"{len(rows)} jobs, {sum(row.was_done for row in rows)} of them done before")
+        jobs = counted(len(rows), "job")
+        _print_line(f"{jobs}, {sum(row.was_done for row in rows)} of them done before")
         for row in rows:
             if row.job.error:
                 _print_line(f"line {row.job.line_number} can't run: {row.job.error}")

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.counted import counted
 from tfplace.output_paths import write_file
 from tfplace.runs.batch.job import Job
 from tfplace.runs.batch.job_state import JobState
@@ -18,7 +19,7 @@ from tfplace.version import __version__
 SCHEMA_VERSION = 1
 SUMMARY_FILE = "summary.json"
 SUMMARY_FILES = (SUMMARY_FILE, "summary.csv", "summary.md")
-# Figures of an optimisation, and where they stand in its report.
+# Figures of a search, and where they stand in what `optimize` and `solve` print.
 FIGURES = {
     "verdict": ("verdict",),
     "algorithm": ("algorithm",),
@@ -29,6 +30,17 @@ FIGURES = {
     "lower_bound_seconds": ("lower_bound_seconds",),
     "num_trials": ("search", "num_trials"),
     "measured_speedup": ("measured", "speedup"),
+}
+# Likewise of the commands that look at a placement that there is already.
+_FIGURES_OF: Mapping[str, Mapping[str, Sequence[str]]] = {
+    "optimize": FIGURES,
+    "solve": FIGURES,
+    "simulate": {"step_seconds": ("step_seconds",)},
+    "measure": {
+        "given_step_seconds": ("given", "median_seconds"),
+        "step_seconds": ("placed", "median_seconds"),
+        "measured_speedup": ("speedup",),
+    },
 }
 COLUMNS = (
     "name", "state", "command", "model", "seconds", "attempts", *FIGURES, "exit_status", "error",
@@ -70,23 +82,29 @@ class JobRow:
         }
 
     def figures(self) -> dict[str, Any]:
-        """What an optimisation found; of other commands there is nothing to compare."""
-        report = self.result if self.job.command == "optimize" else None
-        return {name: _value_at(report, keys) for name, keys in FIGURES.items()}
+        """What was found, None for what the command doesn't say."""
+        where = _FIGURES_OF.get(self.job.command, {})
+        return {name: _value_at(self.result, where.get(name, ("",))) for name in FIGURES}
 
     def sentence(self) -> str:
         """What came of it, in a few words."""
         if self.state.state == "failed":
             return self.state.error
         figures = self.figures()
-        step, single = figures["step_seconds"], figures["single_step_seconds"]
-        if self.state.state != "done" or step is None:
+        step, given = figures["step_seconds"], figures["given_step_seconds"]
+        if self.state.state != "done" or (step is None and given is None):
             return ""
-        share = f", {step / single:.3f} of single" if single else ""
-        speedup = figures["measured_speedup"]
-        measured = f", measured {speedup:.2f}x" if speedup else ""
-        verdict = str(figures["verdict"]).replace("_", " ")
-        return f"{verdict}, {seconds_text(step)} a step{share}{measured}"
+        if step is None:
+            return f"given {seconds_text(given)} a step"
+        verdict = str(figures["verdict"] or "").replace("_", " ")
+        single, speedup = figures["single_step_seconds"], figures["measured_speedup"]
+        parts = (
+            verdict,
+            f"{seconds_text(step)} a step",
+            f"{step / single:.3f} of single" if single else "",
+            f"measured {speedup:.2f}x" if speedup else "",
+        )
+        return ", ".join(filter(None, parts))
 
     def cells(self) -> tuple[str, str, str, str]:
         """Name, state, time and sentence: what a person is shown."""
@@ -118,7 +136,8 @@ def summary(rows: Sequence[JobRow]) -> dict[str, Any]:
 def write_summary(folder: Path, rows: Sequence[JobRow]) -> None:
     """Replaces the three files, each at one instant; the first also says whose folder this is."""
     counts = summary(rows)
-    head = f"{len(rows)} jobs: {counts['num_done']} done, {counts['num_failed']} failed.\n\n"
+    jobs = counted(len(rows), "job")
+    head = f"{jobs}: {counts['num_done']} done, {counts['num_failed']} failed.\n\n"
     table = markdown_table(
         ("job", "state", "took", "found"), ("took",), [row.cells() for row in rows]
     )

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from graphs.counted import counted
 from tfplace.runs.tables import markdown_table
 
 COLUMNS = (
@@ -120,6 +121,6 @@ def _shares(rows: Sequence[Row]) -> dict[str, float]:
 def _limits(rows: Sequence[Row]) -> str:
     """ "1,000 trials or 60 s each, seeds 1, 2"; of all rows, which share their limits."""
     trials, seconds = rows[0]["max_trials"], rows[0]["budget_seconds"]
-    limit = f"{seconds:g} s" if trials is None else f"{trials:,} trials or {seconds:g} s"
+    limit = f"{seconds:g} s" if trials is None else f"{counted(trials, 'trial')} or {seconds:g} s"
     seeds = sorted({row["seed"] for row in rows})
     return f"at most {limit} each, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"

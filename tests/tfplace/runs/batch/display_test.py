@@ -73,6 +73,33 @@ def test_the_last_table_has_all_rows_and_no_time_of_what_did_not_end():
     assert len(lines) == 1 + 30
 
 
+@pytest.mark.parametrize(
+    ("command", "result", "found"),
+    [
+        ("simulate", {"step_seconds": 0.25}, "250 ms a step"),
+        ("measure", {"given": {"median_seconds": 0.5}, "speedup": 1.0}, "given 500 ms a step"),
+        (
+            "measure",
+            {"given": {"median_seconds": 0.5}, "placed": {"median_seconds": 0.25}, "speedup": 2.0},
+            "250 ms a step, measured 2.00x",
+        ),
+        (
+            "solve",
+            {
+                "verdict": "placed",
+                "best": {"step_seconds": 0.25},
+                "baselines": {"single": {"step_seconds": 0.5}},
+            },
+            "placed, 250 ms a step, 0.500 of single",
+        ),
+        ("inspect", {"step_seconds": 0.25}, ""),
+    ],
+)
+def test_what_other_commands_found_is_told(command, result, found):
+    job = Job("a", 1, "a", command=command)
+    assert JobRow(job, JobState("", "done"), result).sentence() == found
+
+
 @pytest.mark.parametrize(("verbosity", "is_terminal", "kind"), [
     (0, True, TableListener), (1, False, LineListener), (-1, True, Listener)])  # fmt: skip
 def test_what_is_shown_fits_stderr(verbosity, is_terminal, kind, monkeypatch):
