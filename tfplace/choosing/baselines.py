@@ -22,6 +22,9 @@ GIVEN, SINGLE = "given", "single"
 NAMES = (GIVEN, SINGLE, "topological", "etf", "local_search")
 LOCAL_SEARCH_SHARE = 0.1
 LOCAL_SEARCH_MAX_SECONDS = 5.0
+LEAST_TRIALS, MOST_SIMULATED_OPS = 1000, 20_000_000
+"""Where trials are limited, local search ends after these and not by the clock, so that a seed gives
+the same everywhere: simulating so many ops takes about as long as the most seconds."""
 NOT_TRIED = "not tried: interrupted"
 LEAST_SECONDS = 1e-3
 """So short that one trial uses it up, and still not nothing."""
@@ -57,6 +60,7 @@ def baseline_candidates(
     evaluator: Evaluator,
     budget_seconds: float,
     seed: int,
+    max_trials: int | None = None,
 ) -> list[Candidate]:
     """The best placement of each baseline; an infeasible one says why.
 
@@ -67,6 +71,7 @@ def baseline_candidates(
       evaluator: the simulator.
       budget_seconds: of the whole search; annealing gets a small share of it.
       seed: for annealing.
+      max_trials: of the whole search; None for no limit.
 
     Raises:
       Interrupted: a signal came before a placement that runs was known.
@@ -87,7 +92,8 @@ def baseline_candidates(
             elif best_so_far is not None and _is_too_long(name, instance, left):
                 reason = "not tried: the budget would not have sufficed"
             else:
-                candidates.append(_run(name, instance, evaluator, left, seed, best_so_far))
+                limits = _limits(name, instance.problem, left, max_trials)
+                candidates.append(_run(name, instance, evaluator, limits, seed, best_so_far))
                 continue
             candidates.append(Candidate(name, instance.given, Infeasible("error", reason)))
         if interruption.seen and best_of(candidates) is None:
@@ -106,16 +112,14 @@ def _run(
     name: str,
     instance: Instance,
     evaluator: Evaluator,
-    budget_seconds: float,
+    limits: Limits,
     seed: int,
     best_so_far: Candidate | None,
 ) -> Candidate:
-    """One baseline within `budget_seconds`; at least one placement is tried."""
+    """One baseline within the limits; at least one placement is tried."""
     start = None if best_so_far is None else best_so_far.device_of_op
     stage = Stage(name, lambda best: policy_of(name, instance, seed, start))
-    if name == "local_search":
-        budget_seconds = min(LOCAL_SEARCH_MAX_SECONDS, budget_seconds * LOCAL_SEARCH_SHARE)
-    result = search([stage], evaluator, Limits(max(budget_seconds, LEAST_SECONDS)))
+    result = search([stage], evaluator, limits)
     trial = result.best or result.least_infeasible
     if trial is not None:
         return Candidate(name, trial.placement.device_of_op, trial.outcome)
@@ -123,9 +127,19 @@ def _run(
     return Candidate(name, instance.given, Infeasible("error", reason))
 
 
+def _limits(name: str, problem: Problem, seconds: float, max_trials: int | None) -> Limits:
+    """Of one baseline; only local search goes on for as long as it may."""
+    trials = None
+    if name == "local_search" and max_trials is not None:
+        trials = max(min(max(max_trials, LEAST_TRIALS), MOST_SIMULATED_OPS // problem.num_ops), 1)
+    elif name == "local_search":
+        seconds = min(LOCAL_SEARCH_MAX_SECONDS, seconds * LOCAL_SEARCH_SHARE)
+    return Limits(max(seconds, LEAST_SECONDS), trials)
+
+
 def best_single(instance: Instance, evaluator: Evaluator) -> Candidate:
     """The best device that holds everything by itself."""
-    return _run("single", instance, evaluator, math.inf, 0, None)
+    return _run("single", instance, evaluator, Limits(math.inf), 0, None)
 
 
 def best_of(candidates: Sequence[Candidate]) -> Candidate | None:

@@ -214,7 +214,7 @@ def _baselines(
 ) -> list[Candidate]:
     """What needs no search, and data parallelism where the step is split for it."""
     baselines = baseline_candidates(
-        prepared.instance, simulator, options.budget_seconds, options.seed
+        prepared.instance, simulator, options.budget_seconds, options.seed, options.max_trials
     )
     if (limit := too_many(prepared, prepared.given)) is not None:
         baselines[0] = dataclasses.replace(baselines[0], outcome=limit)

@@ -36,7 +36,8 @@ class SolveOptions:
 
     Attributes:
       algorithm: a name of the table.
-      budget_seconds, max_trials: of baselines and search together; None for no limit.
+      budget_seconds: of baselines and search together.
+      max_trials: of the search after the baselines; None for no limit.
       seed: of every random choice.
     """
 
@@ -116,7 +117,9 @@ def _search(
     progress.say(f"trying the baselines on {problem.num_devices} devices")
     simulator.evaluate(instance.given[None])  # compiles, or loads what was compiled before
     began = time.monotonic()
-    baselines = baseline_candidates(instance, simulator, options.budget_seconds, options.seed)
+    baselines = baseline_candidates(
+        instance, simulator, options.budget_seconds, options.seed, options.max_trials
+    )
     baselines[0] = Candidate("given", given, simulator.evaluate(given[None])[0])
     left = options.budget_seconds - (time.monotonic() - began)
     first, num_trials = found_on_fewer(

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import time
+
 import numpy as np
+import pytest
 
 from graphs.placement import Infeasible
-from tests.builders import Machine, Op, build_problem
-from tfplace.choosing.baselines import best_single
+from tests.builders import Machine, Op, build_problem, random_problem
+from tfplace.algorithms.placers.legal import legal
+from tfplace.choosing.baselines import Candidate, baseline_candidates, best_single
 from tfplace.search.instance import Instance
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -21,3 +26,23 @@ def test_one_that_does_not_fit_has_the_placement_that_its_outcome_is_of():
     assert isinstance(candidate.outcome, Infeasible)
     assert candidate.outcome.peak_bytes == (0, 9)
     assert candidate.device_of_op.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("max_trials", [7, 5000])
+def test_limited_trials_do_not_depend_on_the_clock(max_trials, monkeypatch):
+    """Local search, which goes on for as long as it may, ends after as many trials everywhere."""
+    problem = random_problem(np.random.default_rng(1), max_ops=60)
+    instance = Instance(problem, legal(problem, np.zeros(problem.num_ops, np.int32)))
+
+    def candidates(now) -> list[Candidate]:
+        monkeypatch.setattr(time, "monotonic", now)
+        return baseline_candidates(
+            instance, SimulatingEvaluator(problem, 1), 60.0, seed=1, max_trials=max_trials
+        )
+
+    slow = itertools.count(step=0.002)
+    quick = itertools.count(step=1e-6)
+    at_each = [candidates(lambda ticks=ticks: float(next(ticks))) for ticks in (slow, quick)]
+    for one, other in zip(*at_each, strict=True):
+        assert one.device_of_op.tolist() == other.device_of_op.tolist()
+    assert at_each[0][-1].name == "local_search"
