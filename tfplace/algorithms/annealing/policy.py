@@ -18,7 +18,7 @@ from tfplace.algorithms.annealing.annealing_problem import (
     fused_annealing_problem,
 )
 from tfplace.algorithms.annealing.chain import Phase
-from tfplace.algorithms.annealing.config import MultilevelConfig
+from tfplace.algorithms.annealing.config import LARGE_OPS, MultilevelConfig
 from tfplace.algorithms.annealing.energy import CANNOT_RUN, energy_from, energy_of
 from tfplace.algorithms.annealing.plan import Budget, fullest_plan, plans
 from tfplace.algorithms.annealing.population import Candidate, Population
@@ -124,6 +124,8 @@ class Multilevel:
         if self._population is None:
             if not self._num_free or not math.isfinite(self._best_energy.seconds):
                 return None
+            if self._is_too_large():
+                return None
             self._budget = self._left
             self._population = self._planned()
         population = self._population
@@ -186,6 +188,13 @@ class Multilevel:
                 if name.startswith(_POPULATION)
             }
             self._population.set_state(of_population)
+
+    def _is_too_large(self) -> bool:
+        """Whether the time that is left would go into the levels of a large problem."""
+        num_ops = self._problem.num_ops
+        levels_seconds = MIN_SLOT_LEVELS * LEVEL_SECONDS_PER_OP * num_ops
+        is_by_clock = self._left.trials is None
+        return num_ops > LARGE_OPS and is_by_clock and self._left.seconds < levels_seconds
 
     def _planned(self, num_chains: int | None = None, plan_number: int | None = None) -> Population:
         """A population with the plan that the budget allows, or with that of a kept state."""

@@ -90,7 +90,8 @@ def ordered(
       anchors: where edges may begin and end; None for any ops that take time.
       writable: takes out the edges that can't be written.
       more_ranks: i4[N] each, tried as well: what the placement was searched with.
-      until: on time.monotonic; no further order is tried then.
+      until: on time.monotonic; after the first, no order is tried that would end later, if it
+        takes as long as those before.
     """
     anchors = anchors or anchors_of(problem)
     without = simulated(problem, device_of_op).outcome
@@ -99,6 +100,7 @@ def ordered(
         return best
     ranks = [None if make is None else make(problem, device_of_op) for make in RANKS]
     ranks += more_ranks
+    last, longest = time.monotonic(), 0.0
     for reads, rank, proposed in _proposed(
         problem, device_of_op, anchors, ranks, without.step_seconds
     ):
@@ -109,6 +111,10 @@ def ordered(
         outcome = simulated(edged.problem, edged.renumbered(device_of_op)).outcome
         if _is_better(outcome, best.outcome):
             best = Ordered(problem, edges, device_of_op, outcome, without, reads, rank)
+        now = time.monotonic()
+        last, longest = now, max(longest, now - last)
+        if now + longest > until:
+            break
     return best
 
 

@@ -41,9 +41,10 @@ SHARE, UNSPLIT_SHARE = 0.4, 0.1
 placement than by an order."""
 LEAST_SHARE = 0.08
 """Of the budget, where the search before has used up more than its part."""
-LARGE = 50_000
-"""Of more ops, making the levels of an annealing takes longer than that share: nothing is searched
-on for where no time is left."""
+LARGE, LARGE_SHARE = 50_000, 0.65
+"""Of more ops, annealing tries few placements in a minute, and an order gains more: it has most of
+the time. Making the levels takes longer than the least share, so nothing is searched on for where
+less than half of SHARE is left."""
 NAME = "found in order"
 MOST_NEAR = 4
 """So many of the best placements are tried as starts; other algorithms' are known by then."""
@@ -82,7 +83,8 @@ def search_in_order(
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)
-    if left_seconds <= 0.0 and prepared.problem.num_ops > LARGE and options.max_trials is None:
+    is_large = prepared.problem.num_ops > LARGE and options.max_trials is None
+    if is_large and left_seconds < SHARE / 2.0 * options.budget_seconds:
         return searched
     found, most = list(searched.candidates), options.max_trials
     longest = options.budget_seconds * _share(prepared)
@@ -154,7 +156,9 @@ def rank_and_reads(
 
 
 def _share(prepared: PreparedModel) -> float:
-    return UNSPLIT_SHARE if prepared.split is None else SHARE
+    if prepared.split is None:
+        return UNSPLIT_SHARE
+    return LARGE_SHARE if prepared.problem.num_ops > LARGE else SHARE
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, random_graph, two_towers, unrolled_lstm
+from tfplace.algorithms.annealing import policy as policy_module
 from tfplace.algorithms.annealing.config import REPEATED_ROUNDS, ROUNDS, MultilevelConfig
 from tfplace.algorithms.annealing.plan import Round
 from tfplace.algorithms.annealing.policy import Multilevel
@@ -47,6 +48,24 @@ def test_same_seed_same_result_whatever_the_clock_says():
     histories = [[(trial, step) for trial, _, step in run.history] for run in runs]
     assert histories[0] == histories[1] != histories[2]
     assert np.array_equal(runs[0].best.placement.device_of_op, runs[1].best.placement.device_of_op)
+
+
+@pytest.mark.parametrize(
+    "seconds, trials, anneals", [(1.0, None, False), (30.0, None, True), (1.0, 9, True)]
+)
+def test_a_large_problem_is_annealed_where_its_levels_leave_time(
+    seconds, trials, anneals, monkeypatch
+):
+    monkeypatch.setattr(policy_module, "LARGE_OPS", 10)
+    monkeypatch.setattr(policy_module, "LEVEL_SECONDS_PER_OP", 0.1)
+    problem = random_graph()  # its levels take 3 s at least, then
+    policy = _policy(problem)
+    evaluator = SimulatingEvaluator(problem, 1)
+    while policy._starts:
+        proposal = policy.propose()
+        policy.learn(proposal, evaluator.evaluate(proposal.device_of_op))
+    policy.allow(seconds, trials)
+    assert (policy.propose() is not None) == anneals
 
 
 def _driven(policy, problem, budgets):

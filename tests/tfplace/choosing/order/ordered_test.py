@@ -1,13 +1,18 @@
 """An order is found, pays, and leads to nothing worse."""
 
+import itertools
+import time
+
 import numpy as np
 import pytest
 
 from tests.builders import Machine, Op, build_problem, random_problem
 from tests.reference_simulator import reference_run
+from tfplace.choosing.order import ordered as ordered_module
 from tfplace.choosing.order.anchors import anchors_of
 from tfplace.choosing.order.late_reads import late_read_edges, with_free_reads
 from tfplace.choosing.order.ordered import ordered
+from tfplace.simulation.simulated import simulated
 from tfplace.simulation.simulator import Simulator
 
 
@@ -32,6 +37,25 @@ def test_nothing_is_tried_once_the_time_is_over():
     found = ordered(problem, np.array([0, 0, 1], dtype=np.int32), until=0.0)
     assert len(found.edges) == 0
     assert found.outcome is found.without
+
+
+def test_what_would_end_too_late_is_not_tried(monkeypatch):
+    """Each order takes three seconds; of ten, three are over before the end, a fourth is not."""
+    ticks, tried = itertools.count(), []
+
+    def simulated_slowly(problem, device_of_op):
+        tried.append(next(ticks))
+        return simulated(problem, device_of_op)
+
+    monkeypatch.setattr(ordered_module, "simulated", simulated_slowly)
+    monkeypatch.setattr(time, "monotonic", lambda: 3.0 * max(len(tried) - 1, 0))
+    problem = variables(4)
+    placement = np.array([name[0] == "x" for name in problem.graph.op_names], dtype=np.int32)
+    ordered(problem, placement)
+    num_all = len(tried) - 1
+    tried.clear()
+    ordered(problem, placement, until=10.0)
+    assert len(tried) - 1 == 3 < num_all
 
 
 def test_first_come_first_served_stays_where_nothing_beats_it():

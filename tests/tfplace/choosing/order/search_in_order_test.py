@@ -79,7 +79,11 @@ def test_a_large_step_is_not_searched_on_for_where_no_time_is_left(prepared, opt
     before = searched(prepared, options)
     timed = dataclasses.replace(options, max_trials=None)
     monkeypatch.setattr(search_in_order_module, "LARGE", 10)
-    assert search_in_order(prepared, timed, before, Progress(), -1.0) is before
+    for left in (-1.0, 0.19 * options.budget_seconds):
+        assert search_in_order(prepared, timed, before, Progress(), left) is before
+    split = dataclasses.replace(prepared, split=object())
+    beside = budget_beside_order(split, timed)
+    assert beside.budget_seconds == pytest.approx(0.35 * options.budget_seconds)
 
 
 def test_other_algorithms_find_what_they_find(prepared, options):
