@@ -27,7 +27,7 @@ _CHOSEN = frozenset(
 _SHAPED = frozenset("ExpandDims Identity Reshape Squeeze".split())
 _PLACED = {"GatherV2": (1, 2), "Slice": (1, 2), "StridedSlice": (1, 2, 3), "Transpose": (1,),
            "ReverseV2": (1,), "ConcatV2": (-1,), "Split": (0,), "SplitV": (2,), "Sum": (1,),
-           "Mean": (1,), "Cumsum": (1,)}  # fmt: skip
+           "Mean": (1,), "Cumsum": (1,), "ConcatOffset": (0,)}  # fmt: skip
 """{op that moves or adds up elements: the inputs that say which}."""
 _REPEATED = frozenset("BroadcastTo Fill Pack Range Tile Unpack".split())
 """Ops whose elements are straight lines, how many there are of them aside."""
