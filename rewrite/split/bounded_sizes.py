@@ -16,6 +16,7 @@ import numpy as np
 
 from graphs import op_types
 from graphs.names import data_inputs, tensor_of
+from rewrite.split.clipped_sizes import is_clipped
 from rewrite.split.decide import Decisions
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS
@@ -60,6 +61,7 @@ class _Graph:
     Attributes:
       marks: {tensor whose value is known: which of its elements are no straight line}.
       shaped: tensors whose sizes may not be what they seem.
+      clipped: the same, of sizes that seem to be always the same.
       counted: numbers that a run decides, to which marked ones are added.
     """
 
@@ -76,6 +78,7 @@ class _Graph:
         self._values, self._shapes = values, shapes
         self.marks: dict[str, np.ndarray] = {}
         self.shaped: set[str] = set()
+        self.clipped: set[str] = set()
         self.counted: set[str] = set()
 
     def found(self, marks: Mapping[str, np.ndarray], shaped: set[str]) -> set[str]:
@@ -96,7 +99,9 @@ class _Graph:
                 self.counted.update(t for t in outputs if self._values[0](t) is None)
             answer = self._answers[0][node.name]
             is_told = self._is_told(node, answer, data) or self._in_bodies(node, data)
-            if is_told or not self.shaped.isdisjoint(data):
+            is_bent = not isinstance(answer, Split) and self._is_clipped(node, data)
+            self.clipped.update(t for t in outputs if is_bent and not self._varies(t))
+            if is_told or is_bent or not self.shaped.isdisjoint(data):
                 self.shaped.update(t for t in outputs if self._varies(t))
             is_wrong = isinstance(answer, Split) and is_told
             is_cut = [t for t in outputs if isinstance(self._states[t], Sharded)]
@@ -125,6 +130,8 @@ class _Graph:
                 marked = np.zeros(value.shape, bool)
                 if data[index] in self.shaped and other is not None:
                     marked = value != other if value.shape == other.shape else ~marked
+                if data[index] in self.clipped:
+                    marked = np.ones(value.shape, bool)
             else:
                 rows = [[each(t) for each in self._values] for t in data]
                 marked = marks_of(node, rows, [self._marks_of(t) for t in data], value,
@@ -160,6 +167,12 @@ class _Graph:
             if marked.any():
                 return True
         return False
+
+    def _is_clipped(self, node: Any, data: list[str]) -> bool:
+        """Whether it makes as many elements as the batch's size says at some sizes only."""
+        shapes = [each(data[0]) for each in self._shapes] if data else []
+        rows = [[each(t) for each in self._values] for t in data]
+        return bool(data) and is_clipped(node, shapes, rows, self._batches)
 
     def _in_bodies(self, node: Any, data: list[str]) -> bool:
         """Whether a function that the op runs has such ops, or sizes that are not the batch's."""

@@ -10,7 +10,14 @@ import numpy as np
 from rewrite.split.op_view import attr_of
 
 _COMPARED = frozenset("Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual".split())
-_DIVIDED = frozenset("Div FloorDiv FloorMod Mod TruncateDiv TruncateMod".split())
+_DIVIDED = frozenset("Div FloorDiv FloorMod Mod RealDiv TruncateDiv TruncateMod".split())
+_STRAIGHT = frozenset(
+    """
+    Add AddN AddV2 Cast CheckNumerics Identity Neg OnesLike PreventGradient Snapshot StopGradient
+    Sub ZerosLike
+    """.split()
+)
+"""Elementwise ops that make straight lines of straight lines."""
 _CHOSEN = frozenset(
     """
     Abs ArgMax ArgMin BitwiseAnd BitwiseOr BitwiseXor Bucketize Ceil ClipByValue Floor LeftShift
@@ -18,6 +25,12 @@ _CHOSEN = frozenset(
     """.split()
 )
 _SHAPED = frozenset("ExpandDims Identity Reshape Squeeze".split())
+_PLACED = {"GatherV2": (1, 2), "Slice": (1, 2), "StridedSlice": (1, 2, 3), "Transpose": (1,),
+           "ReverseV2": (1,), "ConcatV2": (-1,), "Split": (0,), "SplitV": (2,), "Sum": (1,),
+           "Mean": (1,), "Cumsum": (1,), "ConcatOffset": (0,)}  # fmt: skip
+"""{op that moves or adds up elements: the inputs that say which}."""
+_REPEATED = frozenset("BroadcastTo Fill Pack Range Tile Unpack".split())
+"""Ops whose elements are straight lines, how many there are of them aside."""
 _LEAST = 2
 """The fewest entries that a split batch has."""
 
@@ -31,6 +44,10 @@ def marks_of(
     is_elementwise: bool,
 ) -> np.ndarray:
     """Of the elements of an op's output, which may be no straight line; broadcast to its shape.
+
+    A straight line that is the same at two sizes is so at all. What else an op makes of one that is
+    not is marked, unless the op is known to make straight lines of it: what a table holds for 32
+    and for 35 entries may be the same, and nothing else in it.
 
     Args:
       node: the op.
@@ -51,10 +68,48 @@ def marks_of(
         for each in marks:
             own = own | each if _fits(each, result) else np.array(own.any() or each.any())
         return own if _fits(own, result) else np.array(own.any())
+    is_computed = all(row[0] is not None for row in values)  # not told by a list, or by a loop
+    if is_computed and _varies(values) and not _is_straight(node, values, batches):
+        return np.array(True)
     if not any(each.any() for each in marks):
         return np.zeros((), bool)
     moved = _moved(node, values, marks, result)
     return np.array(True) if moved is None or moved.shape != result.shape else moved
+
+
+def _is_straight(
+    node: Any, values: Sequence[Sequence[np.ndarray | None]], batches: tuple[int, int]
+) -> bool:
+    """Whether an op that is not elementwise makes straight lines of straight lines."""
+    if node.op == "Prod":
+        return int(_of_batch(values[0], batches).sum()) < 2 and not _varies(values[1:])
+    if node.op == "DynamicStitch":
+        return not _varies(values[: len(values) // 2])
+    if node.op in ("BroadcastGradientArgs", "BroadcastArgs"):
+        return True  # an axis is stretched at all sizes or at none: else the op would fail
+    if node.op in _PLACED:
+        return not _varies([values[position] for position in _PLACED[node.op]])
+    return node.op in _SHAPED | _REPEATED | _CHOSEN
+
+
+def _varying(row: Sequence[np.ndarray | None]) -> np.ndarray:
+    """Which elements of a value are others at the other batch size; all, of another number."""
+    one, other = row
+    if one is None or other is None:
+        return np.array(True)
+    return np.asarray(one != other) if one.shape == other.shape else np.ones(one.shape, bool)
+
+
+def _of_batch(row: Sequence[np.ndarray | None], batches: tuple[int, int]) -> np.ndarray:
+    """Which elements may vary with the batch: those of another length have one more, not three.
+
+    What entries have of such a length each is a straight line, though it is a product.
+    """
+    one, other = row
+    varying = _varying(row)
+    if one is None or other is None or one.shape != other.shape:
+        return varying
+    return np.asarray(varying & (np.mod(other - one, batches[1] - batches[0]) == 0))
 
 
 def _is_one_line(
@@ -76,12 +131,29 @@ def _bent(
     node: Any, values: Sequence[Sequence[np.ndarray | None]], batches: tuple[int, int]
 ) -> np.ndarray:
     """Which elements an op bends, of straight lines."""
+    if node.op in _STRAIGHT | _CHOSEN:
+        return np.zeros((), bool)
+    if node.op in ("Select", "SelectV2"):
+        return _varying(values[0])
+    if node.op in _COMPARED | _DIVIDED and len(values) == 2:
+        return _compared_or_divided(node, values, batches)
+    is_product = node.op == "Mul"
+    varying = [_of_batch(row, batches) if is_product else _varying(row) for row in values]
+    try:
+        together = np.broadcast_arrays(*varying)
+    except ValueError:
+        return np.array(any(each.any() for each in varying))
+    count = np.sum(together, axis=0)
+    return np.asarray(count > is_product)
+
+
+def _compared_or_divided(
+    node: Any, values: Sequence[Sequence[np.ndarray | None]], batches: tuple[int, int]
+) -> np.ndarray:
     arrays = [[_numbers(each) for each in row] for row in values]
-    if any(each is None for row in arrays for each in row):
-        return np.zeros((), bool)
-    if node.op not in _COMPARED | _DIVIDED or len(arrays) != 2:
-        return np.zeros((), bool)
     (one, one_later), (other, other_later) = arrays
+    if any(each is None for row in arrays for each in row):
+        return np.array(_varies(values))
     if one.shape != one_later.shape or other.shape != other_later.shape:
         return np.array(True)  # a number for each entry
     varies = np.asarray((one != one_later) | (other != other_later))
@@ -90,6 +162,8 @@ def _bent(
         least = (one - other) - slope * (batches[0] - _LEAST)
         is_above = (least > 0) & (slope >= 0) | (least < 0) & (slope <= 0)
         return varies & ~(is_above | (least == 0) & (slope == 0))
+    if node.op == "RealDiv":
+        return np.asarray((other != other_later) & (one * other_later != one_later * other))
     return varies & ~_divides(one, one_later, other, other_later, batches)
 
 

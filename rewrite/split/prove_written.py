@@ -14,7 +14,7 @@ opened by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from graphs.building.flatten import flatten
@@ -65,7 +65,7 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
         if pairing.step[name].op not in FREE and name not in pairing.partner:
             pairing.op(name, _of_this_name(name, call, opened))
             pairing.follow()
-    pairing.require_same_order()
+    pairing.require_same_order({op_of(spec.tensor) for spec in source.feeds})
     pairing.require_nothing_else()
     _require_functions(proven.graph_def, opened.graph_def)
 
@@ -124,11 +124,14 @@ class _Pairing:
             for mine, its in zip(*inputs, strict=True):
                 self.tensor(mine, its)
 
-    def require_same_order(self) -> None:
-        """What an op of the step waits for, it waits for in the written model."""
+    def require_same_order(self, fed: Collection[str]) -> None:
+        """What an op of the step waits for, it waits for in the written model.
+
+        What is fed is there before anything runs: an argument of a function is waited for by none.
+        """
         for name, there in self.partner.items():
             wanted = {self.partner[each] for each in _waits(self.step, name) if each in self.step}
-            missing = wanted - _waits(self.written, there)
+            missing = wanted - _waits(self.written, there) - {*fed}
             if missing:
                 raise RewriteError(
                     f"reading the written step: {there!r} no longer waits for {min(missing)!r}"

@@ -80,6 +80,15 @@ def twice(x):
     return tf.concat([x, x * 2.0], 0)
 
 
+TABLE = np.array([*[0] * 25, 1, *[0] * 400], np.int32)
+"""What is 0 at all sizes but at 25."""
+
+
+def where_no_line_is_zero(n):
+    """0 at 2, 6, 9 and 197, where the step is looked at, and 1 at other sizes."""
+    return tf.cast((n - 2) * (n - 6) * (n - 9) * (n - 197) != 0, tf.int32)
+
+
 BOUNDED = {
     "the first rows of a larger batch": lambda x, n: x[:9],
     "the first rows of a much larger batch": lambda x, n: x[:20],
@@ -120,6 +129,22 @@ BOUNDED = {
     "counted together, looked up": lambda x, n: counted(
         x, tf.constant([*range(9), *[0] * 320])[:n]
     ),
+    "begun where a table says": lambda x, n: x[tf.gather(TABLE, n) :],
+    "begun where an entry says": lambda x, n: x[tf.constant(TABLE)[n] :],
+    "begun where a sum says": lambda x, n: x[tf.reduce_sum(tf.one_hot(n, 426, 1, 0) * TABLE) :],
+    "begun where a segment says": lambda x, n: x[tf.math.unsorted_segment_sum([1], [n], 330)[25] :],
+    "begun where a product says": lambda x, n: x[where_no_line_is_zero(n) :],
+    "padded by what a table says": lambda x, n: tf.pad(
+        x, [[0, tf.gather(TABLE, n)], [0, 0]], constant_values=0.5
+    ),
+    "added up along an axis of a table": lambda x, n: tf.cumsum(x, 1 - tf.gather(TABLE, n)),
+    "turned along an axis of a table": lambda x, n: tf.cumsum(
+        tf.reverse(x, [tf.gather(TABLE, n)])[:, :1] * x, 0
+    ),
+    "as many as of the first numbers": lambda x, n: x[: tf.size(tf.range(n)[:300])],
+    "behind as many as are above": lambda x, n: x[tf.size(tf.range(n)[300:]) :],
+    "the first rows of a very large batch": lambda x, n: x[:300],
+    "the last rows of a very large batch": lambda x, n: x[-300:],
 }
 """{what: rows that are the batch's at some sizes only}: at 6 and 9, and not at 3, 25 or 320."""
 

@@ -184,3 +184,30 @@ def test_a_mistake_in_what_a_shard_calls_is_found(swapped, change):
     source = dataclasses.replace(swapped.source, graph_def=graph)
     with pytest.raises(RewriteError, match="reading the written step"):
         prove_written(source, swapped.step, swapped.outputs)
+
+
+def test_a_call_that_hands_on_what_is_fed_is_written_as_it_was_proven(tmp_path):
+    """What comes after such a call waits for the input, which an argument of a function is."""
+    module = tf.Module()
+    module.weight = tf.Variable(tf.ones([4, 2]))
+
+    @tf.function
+    def forward(x):
+        return tf.tanh(x @ module.weight)
+
+    @tf.function
+    def loss_of(x):
+        return tf.reduce_mean(forward(x) ** 2)
+
+    @tf.function(input_signature=[tf.TensorSpec([6, 4])])
+    def train_step(x):
+        with tf.GradientTape() as tape:
+            loss = loss_of(x)
+        module.weight.assign_sub(tape.gradient(loss, module.weight))
+        return {"loss": loss, "after": forward(x)}
+
+    tf.saved_model.save(module, str(tmp_path), signatures={"train_step": train_step})
+    split = split_model(load(str(tmp_path), LoadOptions()), 2)
+    waited_for = {name for node in split.step.graph_def.node for name in node.input}
+    assert "^train_step_x" in waited_for
+    prove_written(split.source, split.step, split.outputs)
