@@ -23,8 +23,8 @@ NAMES = (GIVEN, SINGLE, "topological", "etf", "local_search")
 LOCAL_SEARCH_SHARE = 0.1
 LOCAL_SEARCH_MAX_SECONDS = 5.0
 LEAST_TRIALS, MOST_SIMULATED_OPS = 1000, 20_000_000
-"""Where trials are limited, local search ends after these and not by the clock, so that a seed gives
-the same everywhere: simulating so many ops takes about as long as the most seconds."""
+"""Where trials are limited, local search ends after these and not by the clock, so that a seed
+gives the same everywhere: simulating so many ops takes about as long as the most seconds."""
 NOT_TRIED = "not tried: interrupted"
 LEAST_SECONDS = 1e-3
 """So short that one trial uses it up, and still not nothing."""
