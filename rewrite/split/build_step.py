@@ -16,7 +16,7 @@ from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
 from rewrite.split.node_writer import NodeWriter, TakenNames
-from rewrite.split.op_view import Split, attributes_of_copies
+from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies
 from rewrite.split.refused_batch import (
     have_effects_wait,
     refuse_other_batches,
@@ -202,9 +202,8 @@ class _Builder:
                     mine[position], data_inputs(node)[position], rows, shard
                 )
             self._with_known_width(node, mine)
-            new = self.writer.node(
-                answer.op or node.op, name, [*mine, *self._controls(node, shard)]
-            )
+            waiting = [*mine, *self._controls(node, shard)]
+            new = self.writer.node(type_of_copies(node, answer), name, waiting)
             new.MergeFrom(alike)
             self._lie_beside(node, new, shard)
             self.functions.adapt(new, answer, shard)

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from rewrite.split.op_view import Shape, attr_of
+from rewrite.split.op_view import Shape
+from rewrite.split.rules.slicing import slice_entries
 
 _SIZES = (*range(2, 70), *(2**power for power in range(7, 31)))
 """Batches for which lengths are computed."""
@@ -68,30 +69,21 @@ def _taken(
     batches: tuple[int, int],
 ) -> list[tuple[Line, Line | None, Line | None, int]]:
     """Of each axis that is sliced and kept: its size, where that begins and ends, and the step."""
-    mask = {name: attr_of(node, f"{name}_mask").i for name in
-            ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
     strides = values[3][0]
     found: list[tuple[Line, Line | None, Line | None, int]] = []
     if strides is None:
         return found
-    axis = 0
-    for entry in range(len(strides)):
-        if mask["ellipsis"] >> entry & 1:
-            later = sum(not mask["new_axis"] >> i & 1 for i in range(entry + 1, len(strides)))
-            axis = max(len(sizes) - later, axis)
-        elif not mask["new_axis"] >> entry & 1:
-            size = _through(*sizes[axis], batches)
-            begin, end = (
-                None if mask[name] >> entry & 1 else _line(values[position], entry, batches)
-                for position, name in ((1, "begin"), (2, "end"))
-            )
-            is_known = all(
-                line is not None or mask[name] >> entry & 1
-                for line, name in ((begin, "begin"), (end, "end"))
-            )
-            if is_known and not mask["shrink_axis"] >> entry & 1:
-                found.append((size, begin, end, int(strides[entry])))
-            axis += 1
+    for each in slice_entries(node, strides, len(sizes)):
+        if each.axis is None or each.entry is None or each.is_shrunk:
+            continue
+        begin, end = (
+            _line(values[position], each.entry, batches) if counts else None
+            for position, counts in ((1, each.has_begin), (2, each.has_end))
+        )
+        if (begin is None) == each.has_begin or (end is None) == each.has_end:
+            continue  # it is not known
+        size = _through(*sizes[each.axis], batches)
+        found.append((size, begin, end, int(strides[each.entry])))
     return found
 
 

@@ -20,7 +20,8 @@ from rewrite.split.states import Sharded, State
 
 _MORE_ELEMENTS = 1
 _FAR, _FAR_REMAINDER = 32, 5
-_LEAST = 2
+LEAST_BATCH = 2
+"""The fewest entries that a split batch has."""
 _FEW = (1, 2, 3, 4, 6, 8, 12, 16)
 _MANY = (2**14, 2**12, 2**10, 2**8, 2**6)
 
@@ -147,8 +148,8 @@ def at_least_size(
     open_axes: Mapping[str, Sequence[int]],
 ) -> tuple[int, TensorProperties] | None:
     """The smallest batch that can be split, and the step's tensors; None where it doesn't run."""
-    smaller = larger_step(flat, axis_of_feed, open_axes, _LEAST - batch)
-    return None if smaller is None else (_LEAST, smaller[1])
+    smaller = larger_step(flat, axis_of_feed, open_axes, LEAST_BATCH - batch)
+    return None if smaller is None else (LEAST_BATCH, smaller[1])
 
 
 def at_other_lengths(

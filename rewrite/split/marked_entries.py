@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rewrite.split.larger_step import LEAST_BATCH
 from rewrite.split.op_view import attr_of
 
 _COMPARED = frozenset("Equal Greater GreaterEqual Less LessEqual Maximum Minimum NotEqual".split())
@@ -31,8 +32,6 @@ _PLACED = {"GatherV2": (1, 2), "Slice": (1, 2), "StridedSlice": (1, 2, 3), "Tran
 """{op that moves or adds up elements: the inputs that say which}."""
 _REPEATED = frozenset("BroadcastTo Fill Pack Range Tile Unpack".split())
 """Ops whose elements are straight lines, how many there are of them aside."""
-_LEAST = 2
-"""The fewest entries that a split batch has."""
 
 
 def marks_of(
@@ -159,7 +158,7 @@ def _compared_or_divided(
     varies = np.asarray((one != one_later) | (other != other_later))
     if node.op in _COMPARED:
         slope = ((one_later - other_later) - (one - other)) / (batches[1] - batches[0])
-        least = (one - other) - slope * (batches[0] - _LEAST)
+        least = (one - other) - slope * (batches[0] - LEAST_BATCH)
         is_above = (least > 0) & (slope >= 0) | (least < 0) & (slope <= 0)
         return varies & ~(is_above | (least == 0) & (slope == 0))
     if node.op == "RealDiv":

@@ -24,7 +24,7 @@ from rewrite.split.list_cases import (
     with_vectors,
 )
 from rewrite.split.op_case import CaseInput, OpCase, Shape
-from rewrite.split.op_view import Answer, Split, attributes_of_copies
+from rewrite.split.op_view import Answer, Split, attributes_of_copies, type_of_copies
 from rewrite.split.states import State, shard_sizes
 
 
@@ -73,7 +73,7 @@ def _keyed(
         inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
         lists = lists_made(decisions, node, answer, sizes)
         bare = _bare(node)
-        copy = type(bare)(op=answer.op or node.op)
+        copy = type(bare)(op=type_of_copies(node, answer))
         for name, value in attributes_of_copies(bare, answer).items():
             copy.attr[name].CopyFrom(value)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]

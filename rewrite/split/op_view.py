@@ -120,6 +120,11 @@ class Split:
         return all(state == WHOLE for state in (*self.inputs, *self.outputs))
 
 
+def type_of_copies(node: Any, answer: Split | None) -> str:
+    """The type of an op's copies, or of the op where there is no answer."""
+    return str(node.op if answer is None else answer.op or node.op)
+
+
 def attributes_of_copies(node: Any, answer: Split | None) -> dict[str, Any]:
     """{name: AttrValue} of an op's copies, or of the op where there is no answer."""
     if answer is None:

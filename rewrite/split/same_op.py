@@ -11,7 +11,7 @@ from graphs.names import data_inputs
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
 from rewrite.split.op_cases import bodies_of
-from rewrite.split.op_view import Split, attributes_of_copies
+from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies
 from rewrite.split.states import Sharded
 
 _DERIVED = frozenset({"_output_shapes", "_class"})
@@ -51,7 +51,7 @@ def wanted_of(node: Any, answer: Split | None) -> Wanted:
 def require_same_op(here: Any, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
     found = _computing(here.attr, wanted.of_functions)
-    op = wanted.node.op if wanted.answer is None else wanted.answer.op or wanted.node.op
+    op = type_of_copies(wanted.node, wanted.answer)
     if here.op != op or not _same_attributes(found, wanted.attributes):
         raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
     more = len(data_inputs(here)) - len(wanted.inputs)

@@ -12,7 +12,7 @@ from rewrite.split.body_shapes import BodyShapes
 from rewrite.split.function_body import as_body, output_name
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.op_view import Split, attributes_of_copies
+from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
 from rewrite.split.shard_shapes import WholeTensor
 from rewrite.split.split_body import SplitBody
@@ -108,8 +108,7 @@ class ShardBody:
                 self._weigh(f"{node.name}:{index}", state)
 
     def _copy(self, node: Any, inputs: Sequence[str], answer: Split | None = None) -> Any:
-        op = node.op if answer is None else answer.op or node.op
-        new = self.writer.node(op, node.name, inputs)
+        new = self.writer.node(type_of_copies(node, answer), node.name, inputs)
         for key, attr in attributes_of_copies(node, answer).items():
             if key not in ("_class", "_output_shapes"):
                 new.attr[key].CopyFrom(attr)

@@ -39,11 +39,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     _check_order(values.order, shards)
     stem = values.output.removesuffix(".json")
     written = [f"{stem}{ending}" for ending in (".json", ".csv", ".md", ".png")]
-    models, clusters = (
-        split_names(values.models, "--models"),
-        split_names(values.clusters, "--clusters"),
-    )
-    _require_known(models, clusters)
+    models = split_names(values.models, "--models")
+    clusters = split_names(values.clusters, "--clusters")
+    _require_named(models, clusters)
     for path in written:
         require_unread(path, "--output", [*models, *clusters])
     earlier = [] if values.overwrite else read_rows(values.output)
@@ -94,7 +92,7 @@ def _grid(values: flags.FlagValues, algorithms: Sequence[str], shards: int, capa
     )
 
 
-def _require_known(models: Sequence[str], clusters: Sequence[str]) -> None:
+def _require_named(models: Sequence[str], clusters: Sequence[str]) -> None:
     """Looks up what are names: a misspelt one would fail in each of its cells.
 
     What looks like a path is left to the cells, so that one lost file doesn't end the others.

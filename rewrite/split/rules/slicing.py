@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sized
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rewrite.split.factors import Factors, Labels, split_by_factors
-from rewrite.split.op_view import Answer, OpView, Split
+from rewrite.split.op_view import Answer, OpView, Split, attr_of
 from rewrite.split.rules.elementwise import UNKNOWN_SHAPE, axes
 from rewrite.split.rules.reductions import UNKNOWN_AXES
 from rewrite.split.states import WHOLE, Sharded
@@ -171,6 +171,44 @@ class _Strides(NamedTuple):
     ranges: dict[int, _Range]
 
 
+class SliceEntry(NamedTuple):
+    """What a StridedSlice does with one axis of its input, or a new one.
+
+    Attributes:
+      axis: of the input; None for a new one.
+      entry: of begin, end and strides; None where the axis is taken as it is.
+      is_shrunk: whether one element is taken, and no axis is left.
+      has_begin, has_end: whether begin and end count there.
+    """
+
+    axis: int | None
+    entry: int | None = None
+    is_shrunk: bool = False
+    has_begin: bool = False
+    has_end: bool = False
+
+
+def slice_entries(node: Any, strides: Sized, rank: int) -> Iterator[SliceEntry]:
+    """What a StridedSlice does with an input of so many axes, in the order of its output's."""
+    mask = {name: attr_of(node, f"{name}_mask").i for name in
+            ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
+    axis = 0
+    for entry in range(len(strides)):
+        if mask["ellipsis"] >> entry & 1:
+            later = sum(not mask["new_axis"] >> i & 1 for i in range(entry + 1, len(strides)))
+            yield from map(SliceEntry, range(axis, rank - later))
+            axis = max(rank - later, axis)
+        elif mask["new_axis"] >> entry & 1:
+            yield SliceEntry(None)
+        else:
+            is_shrunk, has_no_begin, has_no_end = (
+                bool(mask[name] >> entry & 1) for name in ("shrink_axis", "begin", "end")
+            )
+            yield SliceEntry(axis, entry, is_shrunk, not has_no_begin, not has_no_end)
+            axis += 1
+    yield from map(SliceEntry, range(axis, rank))
+
+
 def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
     """What it does with each axis; None where that is not known.
 
@@ -183,37 +221,28 @@ def _strides(view: OpView, shape: tuple[int, ...]) -> _Strides | None:
     begin, end, strides = (each.value for each in view.inputs[1:4])
     if strides is None:
         return None
-    mask = {name: view.attr(f"{name}_mask").i for name in
-            ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}  # fmt: skip
     rows: list[str | None] = [f"d{a}" for a in range(len(shape))]
     outs: list[str | None] = []
     ends: dict[int, int] = {}
     ranges: dict[int, _Range] = {}
-    axis = 0
-    for entry in range(len(strides)):
-        if mask["ellipsis"] >> entry & 1:
-            later = sum(not mask["new_axis"] >> i & 1 for i in range(entry + 1, len(strides)))
-            while axis < len(shape) - later:
-                outs.append(rows[axis])
-                axis += 1
-        elif mask["new_axis"] >> entry & 1:
+    for axis, entry, is_shrunk, has_begin, has_end in slice_entries(view.node, strides, len(shape)):
+        if axis is None:
             outs.append(None)
-        elif mask["shrink_axis"] >> entry & 1:
+            continue
+        if is_shrunk:
             rows[axis] = None
-            axis += 1
-        else:
-            start = _number(begin, entry, 0 if mask["begin"] >> entry & 1 else None)
-            stop = _number(end, entry, shape[axis] if mask["end"] >> entry & 1 else None)
+            continue
+        if entry is not None:
+            start = _number(begin, entry, None if has_begin else 0)
+            stop = _number(end, entry, None if has_end else shape[axis])
             if start is None or stop is None or int(strides[entry]) != 1:
                 rows[axis] = None
             elif start not in (0, -shape[axis]) or stop < shape[axis]:
                 rows[axis] = None
                 ranges[axis] = _Range(entry, len(outs), start, min(stop, shape[axis]))
-            elif not mask["end"] >> entry & 1:
+            elif has_end:
                 ends[axis] = entry
-            outs.append(rows[axis])
-            axis += 1
-    outs.extend(rows[axis:])
+        outs.append(rows[axis])
     return _Strides(rows, outs, ends, ranges)
 
 

@@ -122,9 +122,8 @@ class Multilevel:
         if self._starts:
             return Proposal(self._starts.pop(0)())
         if self._population is None:
-            if not self._num_free or not math.isfinite(self._best_energy.seconds):
-                return None
-            if self._is_too_large():
+            can_run = math.isfinite(self._best_energy.seconds)
+            if not self._num_free or not can_run or self._is_too_large():
                 return None
             self._budget = self._left
             self._population = self._planned()
@@ -191,10 +190,9 @@ class Multilevel:
 
     def _is_too_large(self) -> bool:
         """Whether the time that is left would go into the levels of a large problem."""
-        num_ops = self._problem.num_ops
-        levels_seconds = MIN_SLOT_LEVELS * LEVEL_SECONDS_PER_OP * num_ops
         is_by_clock = self._left.trials is None
-        return num_ops > LARGE_OPS and is_by_clock and self._left.seconds < levels_seconds
+        is_large = self._problem.num_ops > LARGE_OPS
+        return is_large and is_by_clock and self._left.seconds < _slot_seconds(self._problem)
 
     def _planned(self, num_chains: int | None = None, plan_number: int | None = None) -> Population:
         """A population with the plan that the budget allows, or with that of a kept state."""
@@ -233,8 +231,7 @@ class Multilevel:
             began = time.monotonic()
             problem.energy(placement, 0.0)
             trials_seconds = MIN_SLOT_TRIALS * (time.monotonic() - began)
-            levels_seconds = MIN_SLOT_LEVELS * LEVEL_SECONDS_PER_OP * problem.problem.num_ops
-            least[is_fused] = trials_seconds + levels_seconds
+            least[is_fused] = trials_seconds + _slot_seconds(problem.problem)
         return self._budget.seconds, least
 
     def _share_used(self) -> float:
@@ -271,3 +268,8 @@ class Multilevel:
         scale = max(config.full_scale_units / self._num_free, 1.0)
         hot = min(config.hot * scale, config.hottest)
         return hot * (config.cold / config.hot) ** share_of_slot
+
+
+def _slot_seconds(problem: Problem) -> float:
+    """What a slot lasts at least, beside the levels that are made for it."""
+    return MIN_SLOT_LEVELS * LEVEL_SECONDS_PER_OP * problem.num_ops

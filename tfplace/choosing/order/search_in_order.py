@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import IntArray
+from tfplace.algorithms.annealing.config import LARGE_OPS
 from tfplace.algorithms.table import annealing_from
 from tfplace.choosing.baselines import Candidate, best_of
 from tfplace.choosing.find_placement import Beside, Searched
@@ -41,10 +42,10 @@ SHARE, UNSPLIT_SHARE = 0.4, 0.1
 placement than by an order."""
 LEAST_SHARE = 0.08
 """Of the budget, where the search before has used up more than its part."""
-LARGE, LARGE_SHARE = 50_000, 0.65
-"""Of more ops, annealing tries few placements in a minute, and an order gains more: it has most of
-the time. Making the levels takes longer than the least share, so nothing is searched on for where
-less than half of SHARE is left."""
+LARGE_SHARE = 0.65
+"""Of more than LARGE_OPS, annealing tries few placements in a minute, and an order gains more: it
+has most of the time. Making the levels takes longer than the least share, so nothing is searched on
+for where less than half of SHARE is left."""
 NAME = "found in order"
 MOST_NEAR = 4
 """So many of the best placements are tried as starts; other algorithms' are known by then."""
@@ -83,7 +84,7 @@ def search_in_order(
     if not _is_searched(prepared, options) or best is None or searched.result.interrupted:
         return searched
     assert isinstance(order, ModelOrder)
-    is_large = prepared.problem.num_ops > LARGE and options.max_trials is None
+    is_large = prepared.problem.num_ops > LARGE_OPS and options.max_trials is None
     if is_large and left_seconds < SHARE / 2.0 * options.budget_seconds:
         return searched
     found, most = list(searched.candidates), options.max_trials
@@ -158,7 +159,7 @@ def rank_and_reads(
 def _share(prepared: PreparedModel) -> float:
     if prepared.split is None:
         return UNSPLIT_SHARE
-    return LARGE_SHARE if prepared.problem.num_ops > LARGE else SHARE
+    return LARGE_SHARE if prepared.problem.num_ops > LARGE_OPS else SHARE
 
 
 def _is_searched(prepared: PreparedModel, options: OptimizeOptions) -> bool:

@@ -78,7 +78,7 @@ def test_the_best_placement_is_ordered_first(prepared, options, monkeypatch):
 def test_a_large_step_is_not_searched_on_for_where_no_time_is_left(prepared, options, monkeypatch):
     before = searched(prepared, options)
     timed = dataclasses.replace(options, max_trials=None)
-    monkeypatch.setattr(search_in_order_module, "LARGE", 10)
+    monkeypatch.setattr(search_in_order_module, "LARGE_OPS", 10)
     for left in (-1.0, 0.19 * options.budget_seconds):
         assert search_in_order(prepared, timed, before, Progress(), left) is before
     split = dataclasses.replace(prepared, split=object())
