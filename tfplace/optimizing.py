@@ -150,9 +150,7 @@ class _Run:
             limited = search_beside(options, known_after, self._beside_comparison(prepared))
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
-                shards = ShardSearch(
-                    prepared, limited, trained, progress, _reading(prepared, self.phases)
-                )
+                shards = ShardSearch(prepared, limited, trained, progress)
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
@@ -221,7 +219,10 @@ class _Run:
 
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
-        left = self._left(REPORTING_SECONDS) - _splitting_seconds(decided.prepared, self.phases)
+        prepared = decided.prepared
+        num_shards = prepared.split.num_shards if prepared.split else 1
+        splitting = prepared.reading_seconds * prepared.problem.num_devices / num_shards
+        left = self._left(REPORTING_SECONDS) - splitting
         return decided.searched.data_parallel or interruption.unless_seen(
             functools.partial(
                 data_parallel_baseline,
@@ -313,18 +314,6 @@ def _read(
     for sentence in prepared.matched:
         progress.say(sentence)
     return with_order(prepared, wanted_order(options.problem, prepared.is_present))
-
-
-def _splitting_seconds(prepared: PreparedModel, phases: Phases) -> float:
-    """What reading a step split for all devices takes, and pricing it without timing, roughly."""
-    num_shards = prepared.split.num_shards if prepared.split else 1
-    return _reading(prepared, phases) * prepared.problem.num_devices / num_shards
-
-
-def _reading(prepared: PreparedModel, phases: Phases) -> float:
-    """What reading and pricing the step has taken, but for timing its ops."""
-    seconds, timing = phases.seconds(), prepared.timed.seconds if prepared.timed else 0.0
-    return seconds["read"] + max(seconds["price"] - timing, 0.0)
 
 
 def _checked(options: OptimizeOptions) -> tuple[OptimizeOptions, Checkpoint | None]:

@@ -86,7 +86,6 @@ class ShardSearch:
         options: OptimizeOptions,
         trained: Checkpoint | None,
         progress: Progress,
-        reading_seconds: float,
     ) -> None:
         """Searches nothing yet.
 
@@ -95,12 +94,11 @@ class ShardSearch:
           options: limits of all together.
           trained: what --policy names, or None.
           progress: is told what goes on.
-          reading_seconds: what reading and pricing the step as it is took.
         """
         self._numbers = NumbersFound()
         self._whole, self._options, self._trained = prepared, options, trained
         self._progress = progress
-        self._reading = ReadingTime(reading_seconds)
+        self._reading = ReadingTime(prepared.reading_seconds)
         self._budget = SharedBudget(options)
         self._data_parallel: DataParallel | None = None
         self._long: LongSearch | None = None  # of the unsplit step

@@ -86,7 +86,7 @@ def load_model(
     Raises:
       ModelError, FeedError, UsageError: bad input.
     """
-    to_split = to_split or StepToSplit(_source(options))
+    to_split = to_split or StepToSplit(loaded(options))
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     feeds: Mapping[str, Any] | None = None
@@ -114,8 +114,12 @@ def load_model(
     return LoadedModel(source, flat, properties, built, feeds, split, to_split)
 
 
-def _source(options: ProblemOptions) -> SourceModel:
-    """The model, without what an earlier placement has written: its order goes with its devices."""
+def loaded(options: ProblemOptions) -> SourceModel:
+    """The model, without what an earlier placement has written: its order goes with its devices.
+
+    Raises:
+      ModelError, FeedError, UsageError: bad input.
+    """
     load_options = options.load
     if options.feed_file is not None:  # the arrays to feed decide unknown dimensions
         shapes = read_feed_shapes(options.feed_file)

@@ -33,6 +33,7 @@ class _Prepared:
     timed: object = None
     serves_any_batch: bool = False
     left_whole: int = 0
+    reading_seconds: float = 0.0
     costs = types.SimpleNamespace(source="analytic")
 
     @property
@@ -107,7 +108,8 @@ class _World:
     def run(self, order="none", **options):
         given = OptimizeOptions(ProblemOptions("m.pb", num_shards=AUTO, order=order), **options)
         first: Any = _Prepared(_PROBLEM, 1, serves_any_batch=self.serves_any_batch)
-        search: Any = find_shards.ShardSearch(first, given, None, Progress(), self.reading)
+        first = dataclasses.replace(first, reading_seconds=self.reading)
+        search: Any = find_shards.ShardSearch(first, given, None, Progress())
         prepared, searched = search.run(lambda decided: self.decided.append(decided.shards))
         self.read = prepared.steps_read
         return prepared.shards, {each.shards: each for each in searched.shards}, searched

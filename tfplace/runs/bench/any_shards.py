@@ -64,13 +64,10 @@ def search_shards(request: Mapping[str, Any]) -> dict[str, Any]:
         max_trials=request["max_trials"],
         seed=request["seed"],
     )
-    began = time.monotonic()
     prepared = prepare(problem)
-    timing_seconds = prepared.timed.seconds if prepared.timed else 0.0
-    reading_seconds = time.monotonic() - began - timing_seconds
     warm_up(kind_of(prepared.problem))  # outside of the cell's budget
     began = time.monotonic()
-    search = ShardSearch(prepared, options, None, Progress(), reading_seconds)
+    search = ShardSearch(prepared, options, None, Progress())
     found, searched = search.run(lambda decided: None)
     found = with_order(found, request["order"])
     left = options.budget_seconds - (time.monotonic() - began)
