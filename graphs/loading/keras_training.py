@@ -69,7 +69,7 @@ def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
         served = [inputs] if len(inputs) > 1 else inputs
         export_archive.add_endpoint(SERVE, model.__call__, input_signature=served)
         export_archive.add_endpoint(TRAIN, step, input_signature=[*inputs, *targets])
-        export_archive.write_out(directory)
+        _write(export_archive, directory)
     except NotTrainableError:
         raise
     except Exception as error:  # what Keras raises depends on layers and loss
@@ -78,6 +78,29 @@ def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
     losses = ", ".join(dict.fromkeys(_name(loss) for loss in _losses(model)))
     optimizer = type(model.optimizer).__name__
     return f"its training step is the compiled model's own: loss {losses}, optimizer {optimizer}"
+
+
+def _write(export_archive: Any, directory: str) -> None:
+    """Writes the archive; where Keras lets it, each endpoint is traced once.
+
+    Keras 3 asks each endpoint for its variables first. TensorFlow keeps functions that are traced
+    while it saves apart from others, so that such a step would be traced again, and once more to
+    print what was written: half of the time that reading a large model takes.
+    """
+    import tensorflow as tf
+    from tensorflow.python.saved_model import save_context
+
+    if not hasattr(export_archive, "_tf_trackable"):  # tf_keras
+        export_archive.write_out(directory)
+        return
+    find_variables = export_archive._filter_and_track_resources
+
+    def find_variables_as_saved() -> None:
+        with save_context.save_context(tf.saved_model.SaveOptions()):
+            find_variables()
+
+    export_archive._filter_and_track_resources = find_variables_as_saved
+    export_archive.write_out(directory, verbose=False)
 
 
 def _train_step(model: Any, num_inputs: int) -> Any:

@@ -78,3 +78,22 @@ def test_a_loss_that_can_not_be_used_leaves_inference_and_says_why(tmp_path):
     assert model.mode == "inference"
     assert "its own training step can't be made: " in model.guessed[0]
     assert load(path, LoadOptions(mode="inference", batch_size=2)).mode == "inference"
+
+
+@keras.saving.register_keras_serializable("keras_training_test")
+class _Counted(keras.layers.Layer):
+    trained = 0
+
+    def call(self, x, training=None):
+        _Counted.trained += bool(training)
+        return x
+
+
+def test_a_step_is_traced_once(tmp_path):
+    path = str(tmp_path / "model.keras")
+    model = keras.Sequential([keras.Input((4,)), _Counted(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    model.save(path)
+    _Counted.trained = 0
+    assert load(path, LoadOptions(batch_size=2)).mode == "train"
+    assert _Counted.trained == 1
