@@ -35,6 +35,10 @@ class OpGraph:
       tensor_bytes: i8[T] what a transfer moves.
       tensor_alloc_bytes: i8[T] what the producer newly allocates; 0 where the output is its
         input's or a variable's buffer.
+      tensor_shares: i4[T] the tensor whose buffer it is, -1 for none: one that its producer uses.
+        One that allocates bytes takes that buffer over where nothing else needs it when its
+        producer starts, and allocates otherwise; one that allocates none may also share an earlier
+        one of its producer's that is -1 itself.
       tensor_shape: i4[T, 4] leading dimensions, -1 where there is none or it is unknown.
       use_tensor, use_op: i4[U] distinct pairs, sorted by (tensor, op).
       op_persistent_bytes: i8[N] held for the whole step (variables).
@@ -48,6 +52,7 @@ class OpGraph:
     tensor_output: IntArray
     tensor_bytes: LongArray
     tensor_alloc_bytes: LongArray
+    tensor_shares: IntArray
     tensor_shape: IntArray
     use_tensor: IntArray
     use_op: IntArray
@@ -70,3 +75,17 @@ class OpGraph:
             self.use_op,
             self.tensor_bytes[self.use_tensor],
         )
+
+
+def tensors_misshared(
+    producer: IntArray, alloc: LongArray, shares: IntArray, use_tensor: IntArray, use_op: IntArray
+) -> LongArray:
+    """i8[..]: tensors whose `tensor_shares` isn't what OpGraph says; all indices lie in range."""
+    which = np.flatnonzero(shares >= 0)
+    source, maker = shares[which], producer[which].astype(np.int64)
+    num_tensors = max(len(shares), 1)
+    uses = use_op.astype(np.int64) * num_tensors + use_tensor
+    is_used = np.isin(maker * num_tensors + source, uses)
+    is_beside = (producer[source] == maker) & (source < which)
+    is_beside &= (shares[source] < 0) & (alloc[which] == 0)
+    return which[~(is_used | is_beside)]

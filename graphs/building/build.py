@@ -15,6 +15,7 @@ from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
+from graphs.building.shared_buffers import shared_outputs
 from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.graph_edges import GraphEdges, edges_between
@@ -57,6 +58,7 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     outputs = outputs_of(nodes, properties)
     tensors = _tensors(outputs, op_of_node, edges)
     persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
+    shares = _shares(tensors, shared_outputs(nodes, edges, outputs, flat.fetches), op_of_node)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
     moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)
@@ -70,6 +72,7 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
         tensor_output=tensors.output,
         tensor_bytes=moved,
         tensor_alloc_bytes=alloc,
+        tensor_shares=shares,
         tensor_shape=tensors.shape,
         use_tensor=use_tensor,
         use_op=use_op,
@@ -208,6 +211,16 @@ def _tensors(outputs: NodeOutputs, op_of_node: IntArray, edges: GraphEdges) -> _
     )
 
 
+def _shares(tensors: _Tensors, shared: LongArray, op_of_node: IntArray) -> IntArray:
+    """i4[T] as OpGraph.tensor_shares, of each output's; what a unit makes is its own."""
+    is_alone = (np.bincount(op_of_node) == 1)[op_of_node[tensors.node]]
+    known = np.flatnonzero(is_alone & (tensors.output >= 0))
+    source = shared[tensors.first_output[tensors.node[known]] + tensors.output[known]]
+    shares = np.full(len(tensors.node), -1, dtype=np.int32)
+    shares[known] = np.where(source < 0, -1, tensors.row_of_output[source])
+    return shares
+
+
 def _leaves_op(op_of_node: IntArray, edges: GraphEdges) -> BoolArray:
     """bool[E]: whether an edge leads to another op."""
     return op_of_node[edges.producer] != op_of_node[edges.consumer]
@@ -247,8 +260,13 @@ def _persistent_bytes(
         elif op_type == "Const":
             sizes = properties.bytes_of.get(nodes[number].name, ())
             persistent[op_of_node[number]] += sum(sizes)
-    aliases = op_types.ALIASES | op_types.VARIABLES_AND_TEMPORARY | {"Const"}
-    return persistent, np.array([op_type in aliases for op_type in types], dtype=bool)
+    is_alone = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
+    held = op_types.VARIABLES_AND_TEMPORARY | {"Const"}
+    alias = [
+        op_type in held or (alone and op_type in op_types.ALIASES)
+        for op_type, alone in zip(types, is_alone, strict=True)
+    ]
+    return persistent, np.array(alias, dtype=bool)
 
 
 def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:

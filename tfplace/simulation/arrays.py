@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.compressed_rows import row_starts
-from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph, tensors_misshared
 from graphs.problem import Problem
-from tfplace.simulation.executor_arrays import ExecutorArrays, executor_arrays, wires
+from tfplace.simulation.executor_arrays import BoolArray, ExecutorArrays, executor_arrays, wires
 
 
 class SimulationArrays(NamedTuple):
@@ -22,6 +22,8 @@ class SimulationArrays(NamedTuple):
       producer: i4[T].
       tensor_bytes: i8[T].
       tensor_alloc_bytes: i8[T].
+      tensor_shares: i4[T] as OpGraph.tensor_shares; -1 too where nobody uses the tensor.
+      may_take: bool[N] whether an output of the op may take over a buffer.
       use_row: i4[T+1] the tensor's users are use_op[use_row[tensor] : use_row[tensor + 1]].
       use_op: i4[U] each tensor's users, ascending; with an executor by turn in its first order.
       sources: i4[S] the ops that use nothing, ascending.
@@ -50,6 +52,8 @@ class SimulationArrays(NamedTuple):
     producer: IntArray
     tensor_bytes: LongArray
     tensor_alloc_bytes: LongArray
+    tensor_shares: IntArray
+    may_take: BoolArray
     use_row: IntArray
     use_op: IntArray
     sources: IntArray
@@ -89,9 +93,9 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     num_users = np.bincount(use_tensor, minlength=graph.num_tensors)
     num_inputs = np.bincount(use_op, minlength=size)
     outputs = _sum_by(graph.tensor_producer, graph.tensor_alloc_bytes, size)
-    unused = _sum_by(
-        graph.tensor_producer, np.where(num_users == 0, graph.tensor_alloc_bytes, 0), size
-    )
+    shares, is_held = _shares(graph, num_users)
+    unused = _sum_by(graph.tensor_producer, np.where(is_held, 0, graph.tensor_alloc_bytes), size)
+    takers = (shares >= 0) & (graph.tensor_alloc_bytes > 0)
     most_transfers = np.minimum(num_users, problem.num_devices - 1)
     queue_room = np.ones(size, dtype=np.int32)
     if executor is not None:
@@ -104,6 +108,8 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         producer=graph.tensor_producer.astype(np.int32),
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
+        tensor_shares=shares,
+        may_take=np.bincount(graph.tensor_producer[takers], minlength=size) > 0,
         use_row=row_starts(use_tensor, graph.num_tensors).astype(np.int32),
         use_op=use_op.astype(np.int32),
         sources=np.flatnonzero(num_inputs == 0).astype(np.int32),
@@ -125,6 +131,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     )
 
 
+def _shares(graph: OpGraph, num_users: LongArray) -> tuple[IntArray, BoolArray]:
+    """Whose buffer each tensor is, where it is used; which tensors are needed after their op."""
+    is_held = num_users > 0
+    shares = np.where(is_held, graph.tensor_shares, -1).astype(np.int32)
+    is_held[shares[shares >= 0]] = True
+    return shares, is_held
+
+
 def _start_rank(problem: Problem) -> IntArray:
     rank = problem.start_rank
     if rank is None:
@@ -142,9 +156,17 @@ def _check(problem: Problem) -> None:
     graph = problem.graph
     producer = graph.tensor_producer
     off_diagonal = ~np.eye(problem.num_devices, dtype=bool)
+    misshared = tensors_misshared(
+        producer,
+        graph.tensor_alloc_bytes,
+        graph.tensor_shares,
+        graph.use_tensor,
+        graph.use_op,
+    )
     promises = (
         (np.all(producer[graph.use_tensor] < graph.use_op), "a use comes before its producer"),
         (np.all(np.diff(producer) >= 0), "tensor_producer is not ascending"),
+        (not len(misshared), "tensor_shares names a buffer that the producer has not got"),
         (np.all(problem.op_seconds >= 0), "op_seconds is negative or not a number"),
         (np.all(problem.device_slots >= 1), "device_slots is below 1"),
         (np.all(problem.link_latency[off_diagonal] >= 0), "link_latency is negative"),

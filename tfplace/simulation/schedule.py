@@ -55,6 +55,7 @@ class Schedule:
       device_of_op: i4[N] the placement.
       op_start: f8[N] seconds.
       op_end: f8[N] seconds.
+      shares: i4[T] whose buffer each tensor is, -1 for its own.
       transfers: what was moved.
       peak_bytes: i8[D] the most that a device holds at once.
     """
@@ -63,6 +64,7 @@ class Schedule:
     device_of_op: IntArray
     op_start: FloatArray
     op_end: FloatArray
+    shares: IntArray
     transfers: Transfers
     peak_bytes: LongArray
 
@@ -119,12 +121,15 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
     last = np.full(graph.num_tensors * size, -np.inf)
     used_on = schedule.device_of_op[graph.use_op]
     np.maximum.at(last, graph.use_tensor * size + used_on, schedule.op_end[graph.use_op])
-    last_user = last.reshape(-1, size)
-    output_end = last_user[np.arange(graph.num_tensors), made_on]
-    np.maximum.at(output_end, transfers.tensor, transfers.arrival)
+    own = np.arange(graph.num_tensors) * size + made_on
+    np.maximum.at(last, own[transfers.tensor], transfers.arrival)
     # An output without users or transfers goes when its op ends.
-    output_end = np.maximum(output_end, schedule.op_end[graph.tensor_producer])
-    copy_end = last_user[transfers.tensor, transfers.target]
+    last[own] = np.maximum(last[own], schedule.op_end[graph.tensor_producer])
+    # Last first: what shares a buffer may be shared itself.
+    for tensor in np.flatnonzero(schedule.shares >= 0)[::-1].tolist():
+        shared = schedule.shares[tensor] * size + made_on[tensor]
+        last[shared] = max(last[shared], last[own[tensor]])
+    copy_end = last[transfers.tensor * size + transfers.target]
     output_start = schedule.op_start[graph.tensor_producer]
     return HeldIntervals(
         device=np.concatenate([made_on, transfers.target, schedule.device_of_op]),
@@ -136,8 +141,14 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
             ]
         ),
         start=np.concatenate([output_start, transfers.start, schedule.op_start]),
-        end=np.concatenate([output_end, copy_end, schedule.op_end]),
-        bytes=np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
+        end=np.concatenate([last[own], copy_end, schedule.op_end]),
+        bytes=np.concatenate(
+            [
+                np.where(schedule.shares >= 0, 0, graph.tensor_alloc_bytes),
+                transfers.bytes,
+                graph.op_temp_bytes,
+            ]
+        ),
     )
 
 

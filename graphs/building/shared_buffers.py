@@ -1,0 +1,64 @@
+"""Which outputs are the buffer of an input, or take it over where nothing else needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs import op_types
+from graphs.building.node_outputs import NodeOutputs
+from graphs.graph_edges import GraphEdges
+from graphs.names import parse_input
+from graphs.op_graph import LongArray
+
+
+def shared_outputs(
+    nodes: Sequence[Any], edges: GraphEdges, outputs: NodeOutputs, fetches: Collection[str]
+) -> LongArray:
+    """i8[O]: for each output of all nodes the one whose buffer it shares, -1 for none.
+
+    Of several inputs that an op may take over, the one with fewest users counts: which one
+    TensorFlow takes is known only when it runs.
+
+    Args:
+      nodes: NodeDefs.
+      edges: between them.
+      outputs: of the nodes.
+      fetches: tensors and ops; what is fetched is kept until the step ends.
+    """
+    num_outputs = np.diff(outputs.first)[edges.producer]
+    reads = (edges.producer >= 0) & (edges.output >= 0) & (edges.output < num_outputs)
+    of_edge = np.full(len(edges.output), -1, dtype=np.int64)
+    of_edge[reads] = outputs.first[edges.producer[reads]] + edges.output[reads]
+    num_users = np.bincount(of_edge[reads], minlength=len(outputs.node)).tolist()
+    number = {node.name: index for index, node in enumerate(nodes)}
+    fetched = [parse_input(name) for name in fetches if ":" in name]
+    kept = {int(outputs.first[number[each.op]]) + each.output for each in fetched}
+    shares = np.full(len(outputs.node), -1, dtype=np.int64)
+    for index, node in enumerate(nodes):
+        first, end = outputs.first[index : index + 2].tolist()
+        inputs = of_edge[edges.first[index] : edges.first[index + 1]].tolist()
+        if first == end or not inputs:
+            continue
+        if node.op in op_types.TAKES_OVER:
+            output, positions = op_types.TAKES_OVER[node.op]
+            among = inputs if positions is None else inputs[: positions[-1] + 1][positions[0] :]
+            alike = [
+                each
+                for each in among
+                if each >= 0
+                and outputs.num_bytes[each] == outputs.num_bytes[first + output]
+                and outputs.dtype[each] == outputs.dtype[first + output]
+                and inputs.count(each) == 1
+                and each not in kept
+            ]
+            shares[first + output] = min(alike, key=num_users.__getitem__, default=-1)
+        elif node.op in op_types.MERGES:
+            shares[first] = max(inputs, key=lambda each: outputs.num_bytes[each] if each >= 0 else -1)
+        elif node.op == "IdentityN":
+            shares[first:end] = inputs[: end - first]
+        elif node.op in op_types.ALIASES and node.op != "ReadVariableOp":
+            shares[first:end] = inputs[0]
+    return shares
