@@ -38,7 +38,8 @@ class OpGraph:
       tensor_shares: i4[T] the tensor whose buffer it is, -1 for none: one that its producer uses.
         One that allocates bytes takes that buffer over where nothing else needs it when its
         producer starts, and allocates otherwise; one that allocates none may also share an earlier
-        one of its producer's that is -1 itself.
+        one of its producer's that shares none. Itself where its buffer is kept until the step ends,
+        as of what is fed or fetched.
       tensor_shape: i4[T, 4] leading dimensions, -1 where there is none or it is unknown.
       use_tensor, use_op: i4[U] distinct pairs, sorted by (tensor, op).
       op_persistent_bytes: i8[N] held for the whole step (variables).
@@ -87,5 +88,6 @@ def tensors_misshared(
     uses = use_op.astype(np.int64) * num_tensors + use_tensor
     is_used = np.isin(maker * num_tensors + source, uses)
     is_beside = (producer[source] == maker) & (source < which)
-    is_beside &= (shares[source] < 0) & (alloc[which] == 0)
-    return which[~(is_used | is_beside)]
+    is_kept = shares[source] == source
+    is_beside &= (is_kept | (shares[source] < 0)) & (alloc[which] == 0)
+    return which[~(is_used | is_beside | (source == which))]

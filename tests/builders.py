@@ -28,7 +28,7 @@ class Op:
       inputs: "producer:output" or "^producer".
       outputs: bytes of each output tensor.
       alloc: bytes newly allocated for each output; as `outputs` where it is None.
-      shares: "producer:output" whose buffer each output is, empty for its own.
+      shares: "producer:output" whose buffer each output is, empty for its own; itself: kept.
       persistent, temp: bytes.
       colocation: group number, -1 for none.
       pin: device index, -1 for free.
@@ -116,10 +116,10 @@ def build_graph(ops: Sequence[Op]) -> OpGraph:
     index_of: dict[str, int] = {}
     for number, op in enumerate(ops):
         alloc = op.outputs if op.alloc is None else op.alloc
-        shares = [index_of[name] if name else -1 for name in op.shares] or [-1] * len(op.outputs)
-        for output, sizes in enumerate(zip(op.outputs, alloc, shares, strict=True)):
+        shares = op.shares or [""] * len(op.outputs)
+        for output, (size, new, shared) in enumerate(zip(op.outputs, alloc, shares, strict=True)):
             index_of[f"{op.name}:{output}"] = len(tensors)
-            tensors.append((number, output, *sizes))
+            tensors.append((number, output, size, new, index_of[shared] if shared else -1))
         if op.name in controlled:
             index_of[f"^{op.name}"] = len(tensors)
             tensors.append((number, -1, 0, 0, -1))
@@ -275,7 +275,7 @@ def random_problem(rng: np.random.Generator, max_ops: int = 12) -> Problem:
                 inputs,
                 sizes,
                 tuple(int(rng.choice([0, size, size + 1])) for size in sizes),
-                tuple(str(rng.choice(handed)) for _ in sizes),
+                tuple(str(rng.choice([*handed, f"{name}:{n}"])) for n in range(len(sizes))),
                 persistent=int(rng.integers(0, 4)),
                 temp=int(rng.integers(0, 4)),
             )

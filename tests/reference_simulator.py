@@ -248,6 +248,8 @@ class _Run:
         """Rule 6: whose buffers the outputs of an op are that starts now."""
         for tensor in [tensor for tensor in self.tensors_of[op] if self.users[tensor]]:
             source = int(self.problem.graph.tensor_shares[tensor])
+            if source == tensor:
+                continue
             takes_over = self.problem.graph.tensor_alloc_bytes[tensor] > 0
             if source >= 0 and not (takes_over and self.is_needed_besides(op, source)):
                 self.takes[tensor] = source
@@ -267,7 +269,8 @@ class _Run:
         holders = [(x, u) for x in inside for u in self.users[x] if self.device[u] == here]
         left = [(x, user) for x, user in holders if user not in self.ended]
         sent = any(self.is_leaving(x) for x in inside if x != tensor or made_here)
-        return sent or len(left) != 1
+        kept = any(x == graph.tensor_shares[x] for x in inside if x != tensor or made_here)
+        return kept or sent or len(left) != 1
 
     def is_leaving(self, tensor: int) -> bool:
         """Whether a tensor has still to arrive somewhere."""
@@ -298,6 +301,8 @@ class _Run:
         if self.device[int(producer[tensor])] == where:
             until += [self.end_of[int(producer[tensor])]]
             until += [x[3] for x in self.transfers if x[0] == tensor]
+            if self.problem.graph.tensor_shares[tensor] == tensor:
+                until.append(math.inf)
         inside = [other for other, source in self.takes.items() if source == tensor]
         there = [other for other in inside if self.device[int(producer[other])] == where]
         return max(until + [self.held_until(other, where) for other in there])

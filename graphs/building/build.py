@@ -58,7 +58,8 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     outputs = outputs_of(nodes, properties)
     tensors = _tensors(outputs, op_of_node, edges)
     persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
-    shares = _shares(tensors, shared_outputs(nodes, edges, outputs, flat.fetches), op_of_node)
+    callers = [*(feed.tensor for feed in flat.feeds), *flat.fetches]
+    shares = _shares(tensors, shared_outputs(nodes, edges, outputs, callers), op_of_node)
     alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
     moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)

@@ -152,6 +152,7 @@ def _fused(problem: Problem, grouping: Grouping) -> Problem:
     leaves = source[graph.use_tensor] != group[graph.use_op]
     is_kept = np.zeros(graph.num_tensors, dtype=bool)
     is_kept[graph.use_tensor[leaves]] = True
+    is_kept |= graph.tensor_shares == np.arange(graph.num_tensors)  # held until the step ends
     kept = np.flatnonzero(is_kept)
     kept = kept[np.argsort(source[kept], kind="stable")]
     number = np.full(graph.num_tensors, -1, dtype=np.int64)
@@ -197,19 +198,22 @@ def _shares_between(
     """
     shares, alloc = graph.tensor_shares.copy(), graph.tensor_alloc_bytes.copy()
     maker = group[graph.tensor_producer]
-    takers = np.flatnonzero((shares >= 0) & (alloc > 0))
+    is_own = shares == np.arange(graph.num_tensors)
+    takers = np.flatnonzero((shares >= 0) & ~is_own & (alloc > 0))
     source = shares[takers]
     num_users = np.bincount(graph.use_tensor, minlength=graph.num_tensors)
     is_inside = maker[source] == maker[takers]
-    is_sure = is_inside & (num_users[source] == 1) & (alloc[source] > 0)
+    is_sure = is_inside & (num_users[source] == 1) & (alloc[source] > 0) & ~is_own[source]
     alloc[takers[is_sure]] = 0
     is_alone = (np.bincount(group) == 1)[maker[takers]]
     shares[takers[~is_sure & (is_inside | ~is_alone)]] = -1
-    handed = (shares >= 0) & is_kept & (alloc == 0)
+    handed = (shares >= 0) & ~is_own & is_kept & (alloc == 0)
     handed[handed] = maker[shares[handed]] == maker[handed]
     for tensor in np.flatnonzero(handed).tolist():
         owner = int(shares[tensor])
-        while shares[owner] >= 0 and alloc[owner] == 0 and maker[owner] == maker[tensor]:
+        while maker[owner] == maker[tensor] and alloc[owner] == 0:
+            if shares[owner] in (-1, owner):
+                break
             owner = int(shares[owner])
         shares[tensor] = owner
         if maker[owner] == maker[tensor] and not is_kept[owner]:

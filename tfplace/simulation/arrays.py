@@ -22,8 +22,9 @@ class SimulationArrays(NamedTuple):
       producer: i4[T].
       tensor_bytes: i8[T].
       tensor_alloc_bytes: i8[T].
-      tensor_shares: i4[T] as OpGraph.tensor_shares; -1 too where nobody uses the tensor.
+      tensor_shares: i4[T] as OpGraph.tensor_shares; -1 too where nothing uses or keeps it.
       may_take: bool[N] whether an output of the op may take over a buffer.
+      kept: i4[..] the tensors that share their own, ascending.
       use_row: i4[T+1] the tensor's users are use_op[use_row[tensor] : use_row[tensor + 1]].
       use_op: i4[U] each tensor's users, ascending; with an executor by turn in its first order.
       sources: i4[S] the ops that use nothing, ascending.
@@ -54,6 +55,7 @@ class SimulationArrays(NamedTuple):
     tensor_alloc_bytes: LongArray
     tensor_shares: IntArray
     may_take: BoolArray
+    kept: IntArray
     use_row: IntArray
     use_op: IntArray
     sources: IntArray
@@ -95,7 +97,8 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     outputs = _sum_by(graph.tensor_producer, graph.tensor_alloc_bytes, size)
     shares, is_held = _shares(graph, num_users)
     unused = _sum_by(graph.tensor_producer, np.where(is_held, 0, graph.tensor_alloc_bytes), size)
-    takers = (shares >= 0) & (graph.tensor_alloc_bytes > 0)
+    is_kept = shares == np.arange(graph.num_tensors)
+    takers = (shares >= 0) & ~is_kept & (graph.tensor_alloc_bytes > 0)
     most_transfers = np.minimum(num_users, problem.num_devices - 1)
     queue_room = np.ones(size, dtype=np.int32)
     if executor is not None:
@@ -109,6 +112,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
         tensor_shares=shares,
+        kept=np.flatnonzero(is_kept).astype(np.int32),
         may_take=np.bincount(graph.tensor_producer[takers], minlength=size) > 0,
         use_row=row_starts(use_tensor, graph.num_tensors).astype(np.int32),
         use_op=use_op.astype(np.int32),
@@ -132,8 +136,8 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
 
 
 def _shares(graph: OpGraph, num_users: LongArray) -> tuple[IntArray, BoolArray]:
-    """Whose buffer each tensor is, where it is used; which tensors are needed after their op."""
-    is_held = num_users > 0
+    """Whose buffer each tensor is that is used or kept; which are needed after their op."""
+    is_held = (num_users > 0) | (graph.tensor_shares == np.arange(graph.num_tensors))
     shares = np.where(is_held, graph.tensor_shares, -1).astype(np.int32)
     is_held[shares[shares >= 0]] = True
     return shares, is_held

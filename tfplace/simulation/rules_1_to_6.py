@@ -104,6 +104,10 @@ def reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) ->
         scratch.counts[kind] = 0
     for op in range(len(device_of_op)):
         scratch.pending[op] = arrays.num_inputs[op]
+    if scratch.tracks_memory:
+        for tensor in arrays.kept:
+            for device in range(len(arrays.slots)):
+                scratch.holders[tensor * len(arrays.slots) + device] = 0
     runnable = True
     for op in range(len(device_of_op)):
         device = device_of_op[op]
@@ -192,7 +196,7 @@ def _take_over(
     device = device_of_op[op]
     for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
         source, needed = arrays.tensor_shares[tensor], False
-        if source < 0 or arrays.tensor_alloc_bytes[tensor] == 0:
+        if source < 0 or source == tensor or arrays.tensor_alloc_bytes[tensor] == 0:
             continue
         for other in range(arrays.tensor_row[op], tensor):
             needed = needed or scratch.shares[other] == source

@@ -77,7 +77,7 @@ class HeldIntervals:
       device: i4[H].
       op: i4[H] the producer, for copies too.
       start: f8[H] seconds.
-      end: f8[H] seconds, half-open; end = start where nothing is held.
+      end: f8[H] seconds, half-open; end = start where nothing is held, inf where it is kept.
       bytes: i8[H].
     """
 
@@ -107,7 +107,7 @@ def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
         instants, instant_of_change = np.unique(seconds, return_inverse=True)
         net = np.zeros(len(instants), dtype=np.int64)
         np.add.at(net, instant_of_change, change)
-        changing = np.flatnonzero((net != 0) | (instants == 0))
+        changing = np.flatnonzero(((net != 0) | (instants == 0)) & np.isfinite(instants))
         uses.append(MemoryUse(instants[changing], np.cumsum(net)[changing]))
     return uses
 
@@ -125,8 +125,10 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
     np.maximum.at(last, own[transfers.tensor], transfers.arrival)
     # An output without users or transfers goes when its op ends.
     last[own] = np.maximum(last[own], schedule.op_end[graph.tensor_producer])
+    last[own[schedule.shares == np.arange(graph.num_tensors)]] = np.inf
     # Last first: what shares a buffer may be shared itself.
-    for tensor in np.flatnonzero(schedule.shares >= 0)[::-1].tolist():
+    is_inside = (schedule.shares >= 0) & (schedule.shares != np.arange(graph.num_tensors))
+    for tensor in np.flatnonzero(is_inside)[::-1].tolist():
         shared = schedule.shares[tensor] * size + made_on[tensor]
         last[shared] = max(last[shared], last[own[tensor]])
     copy_end = last[transfers.tensor * size + transfers.target]
@@ -144,7 +146,7 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
         end=np.concatenate([last[own], copy_end, schedule.op_end]),
         bytes=np.concatenate(
             [
-                np.where(schedule.shares >= 0, 0, graph.tensor_alloc_bytes),
+                np.where(is_inside, 0, graph.tensor_alloc_bytes),
                 transfers.bytes,
                 graph.op_temp_bytes,
             ]

@@ -42,7 +42,8 @@ class Scratch(NamedTuple):
       logs: whether transfers are logged, for a schedule.
       pending: i4[N] inputs that are not there yet.
       holders: i4[T*D] what still needs a tensor on a device: users and, where it was made,
-        transfers under way. All zero between runs; empty where memory is not tracked.
+        transfers under way. All zero between runs but for what is kept; empty where memory is not
+        tracked.
       shares: i4[T] whose buffer each tensor of an op that has started is, -1 for its own; empty
         where memory is not tracked.
       running: i4[D] ops, and sends, that run.
