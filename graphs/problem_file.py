@@ -94,6 +94,7 @@ def problem_of(path: str, raw: Mapping[str, np.ndarray]) -> tuple[Problem, IntAr
         tensor_bytes=arrays["tensor_bytes"][order],
         tensor_alloc_bytes=arrays["tensor_alloc_bytes"][order],
         tensor_shares=np.where(shares < 0, -1, new_index[shares]).astype(np.int32),
+        tensor_takes_over=arrays["tensor_takes_over"][order],
         tensor_shape=arrays["tensor_shape"][order],
         use_tensor=use_tensor[by_tensor],
         use_op=arrays["use_op"][by_tensor],

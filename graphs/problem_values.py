@@ -87,8 +87,8 @@ def _check_order(path: str, arrays: Arrays) -> None:
         )
     misshared = tensors_misshared(
         producer,
-        arrays["tensor_alloc_bytes"],
         arrays["tensor_shares"],
+        arrays["tensor_takes_over"],
         arrays["use_tensor"],
         arrays["use_op"],
     )

@@ -28,7 +28,8 @@ class Op:
       inputs: "producer:output" or "^producer".
       outputs: bytes of each output tensor.
       alloc: bytes newly allocated for each output; as `outputs` where it is None.
-      shares: "producer:output" whose buffer each output is, empty for its own; itself: kept.
+      shares: "producer:output" whose buffer each output is, empty for its own; itself: kept;
+        with "?" before it, one that it takes over.
       persistent, temp: bytes.
       colocation: group number, -1 for none.
       pin: device index, -1 for free.
@@ -119,12 +120,13 @@ def build_graph(ops: Sequence[Op]) -> OpGraph:
         shares = op.shares or [""] * len(op.outputs)
         for output, (size, new, shared) in enumerate(zip(op.outputs, alloc, shares, strict=True)):
             index_of[f"{op.name}:{output}"] = len(tensors)
-            tensors.append((number, output, size, new, index_of[shared] if shared else -1))
+            source = index_of[shared.lstrip("?")] if shared else -1
+            tensors.append((number, output, size, new, source, shared.startswith("?")))
         if op.name in controlled:
             index_of[f"^{op.name}"] = len(tensors)
-            tensors.append((number, -1, 0, 0, -1))
+            tensors.append((number, -1, 0, 0, -1, 0))
     uses = sorted({(index_of[name], number) for number, op in enumerate(ops) for name in op.inputs})
-    columns = np.array(tensors, dtype=np.int64).reshape(-1, 5)
+    columns = np.array(tensors, dtype=np.int64).reshape(-1, 6)
     pairs = np.array(uses, dtype=np.int32).reshape(-1, 2)
     return OpGraph(
         op_names=[op.name for op in ops],
@@ -134,6 +136,7 @@ def build_graph(ops: Sequence[Op]) -> OpGraph:
         tensor_bytes=columns[:, 2].copy(),
         tensor_alloc_bytes=columns[:, 3].copy(),
         tensor_shares=columns[:, 4].astype(np.int32),
+        tensor_takes_over=columns[:, 5].astype(bool),
         tensor_shape=np.full((len(tensors), SHAPE_DIMS), -1, dtype=np.int32),
         use_tensor=pairs[:, 0].copy(),
         use_op=pairs[:, 1].copy(),
@@ -267,7 +270,7 @@ def random_problem(rng: np.random.Generator, max_ops: int = 12) -> Problem:
         sizes = tuple(int(size) for size in rng.choice([0, 1, 2, 3, 7], rng.integers(0, 4)))
         name = f"op{index}"
         inputs = tuple(str(x) for x in rng.choice(names, count, replace=False)) if count else ()
-        handed = ["", *(name for name in inputs if name in available)]
+        handed = ["", *(how + each for each in inputs if each in available for how in ("", "?"))]
         ops.append(
             Op(
                 name,

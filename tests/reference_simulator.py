@@ -250,7 +250,7 @@ class _Run:
             source = int(self.problem.graph.tensor_shares[tensor])
             if source == tensor:
                 continue
-            takes_over = self.problem.graph.tensor_alloc_bytes[tensor] > 0
+            takes_over = self.problem.graph.tensor_takes_over[tensor]
             if source >= 0 and not (takes_over and self.is_needed_besides(op, source)):
                 self.takes[tensor] = source
 
@@ -286,7 +286,7 @@ class _Run:
             held.append((here, -1.0, math.inf, int(graph.op_persistent_bytes[op])))
             held.append((here, self.start_of[op], self.end_of[op], int(graph.op_temp_bytes[op])))
             for tensor in self.tensors_of[op]:
-                if tensor not in self.takes:
+                if not (tensor in self.takes and graph.tensor_takes_over[tensor]):
                     size = int(graph.tensor_alloc_bytes[tensor])
                     held.append((here, self.start_of[op], self.held_until(tensor, here), size))
         for tensor, target, start, _ in self.transfers:

@@ -7,9 +7,16 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.compressed_rows import row_starts
-from graphs.op_graph import FloatArray, IntArray, LongArray, OpGraph, tensors_misshared
+from graphs.op_graph import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    LongArray,
+    OpGraph,
+    tensors_misshared,
+)
 from graphs.problem import Problem
-from tfplace.simulation.executor_arrays import BoolArray, ExecutorArrays, executor_arrays, wires
+from tfplace.simulation.executor_arrays import ExecutorArrays, executor_arrays, wires
 
 
 class SimulationArrays(NamedTuple):
@@ -23,6 +30,7 @@ class SimulationArrays(NamedTuple):
       tensor_bytes: i8[T].
       tensor_alloc_bytes: i8[T].
       tensor_shares: i4[T] as OpGraph.tensor_shares; -1 too where nothing uses or keeps it.
+      takes_over: bool[T] as OpGraph.tensor_takes_over, of what may.
       may_take: bool[N] whether an output of the op may take over a buffer.
       kept: i4[..] the tensors that share their own, ascending.
       use_row: i4[T+1] the tensor's users are use_op[use_row[tensor] : use_row[tensor + 1]].
@@ -54,6 +62,7 @@ class SimulationArrays(NamedTuple):
     tensor_bytes: LongArray
     tensor_alloc_bytes: LongArray
     tensor_shares: IntArray
+    takes_over: BoolArray
     may_take: BoolArray
     kept: IntArray
     use_row: IntArray
@@ -98,7 +107,7 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     shares, is_held = _shares(graph, num_users)
     unused = _sum_by(graph.tensor_producer, np.where(is_held, 0, graph.tensor_alloc_bytes), size)
     is_kept = shares == np.arange(graph.num_tensors)
-    takers = (shares >= 0) & ~is_kept & (graph.tensor_alloc_bytes > 0)
+    takes_over = graph.tensor_takes_over & (shares >= 0) & ~is_kept
     most_transfers = np.minimum(num_users, problem.num_devices - 1)
     queue_room = np.ones(size, dtype=np.int32)
     if executor is not None:
@@ -112,8 +121,9 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
         tensor_shares=shares,
+        takes_over=takes_over,
         kept=np.flatnonzero(is_kept).astype(np.int32),
-        may_take=np.bincount(graph.tensor_producer[takers], minlength=size) > 0,
+        may_take=np.bincount(graph.tensor_producer[takes_over], minlength=size) > 0,
         use_row=row_starts(use_tensor, graph.num_tensors).astype(np.int32),
         use_op=use_op.astype(np.int32),
         sources=np.flatnonzero(num_inputs == 0).astype(np.int32),
@@ -162,8 +172,8 @@ def _check(problem: Problem) -> None:
     off_diagonal = ~np.eye(problem.num_devices, dtype=bool)
     misshared = tensors_misshared(
         producer,
-        graph.tensor_alloc_bytes,
         graph.tensor_shares,
+        graph.tensor_takes_over,
         graph.use_tensor,
         graph.use_op,
     )

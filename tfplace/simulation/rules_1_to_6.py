@@ -189,14 +189,12 @@ def start(
 
 
 @compiled_part
-def _take_over(
-    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, op: int
-) -> None:
+def _take_over(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, op: int) -> None:
     """Rule 6: outputs of an op that starts take over buffers that nothing else needs."""
     device = device_of_op[op]
     for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
         source, needed = arrays.tensor_shares[tensor], False
-        if source < 0 or source == tensor or arrays.tensor_alloc_bytes[tensor] == 0:
+        if not arrays.takes_over[tensor]:
             continue
         for other in range(arrays.tensor_row[op], tensor):
             needed = needed or scratch.shares[other] == source
@@ -287,7 +285,7 @@ def let_go(
         # Rule 6: an op's outputs (alloc bytes) until the last user on its own device has ended
         # and all their transfers have arrived; then what it shares a buffer with has one less.
         shared = scratch.shares[tensor]
-        if shared < 0:
+        if shared < 0 or not arrays.takes_over[tensor]:
             scratch.memory[device] -= arrays.tensor_alloc_bytes[tensor]
         tensor = shared
 

@@ -146,7 +146,7 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
         end=np.concatenate([last[own], copy_end, schedule.op_end]),
         bytes=np.concatenate(
             [
-                np.where(is_inside, 0, graph.tensor_alloc_bytes),
+                np.where(is_inside & graph.tensor_takes_over, 0, graph.tensor_alloc_bytes),
                 transfers.bytes,
                 graph.op_temp_bytes,
             ]

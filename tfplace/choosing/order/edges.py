@@ -120,6 +120,7 @@ def _with_controls(
         "tensor_bytes",
         "tensor_alloc_bytes",
         "tensor_shares",
+        "tensor_takes_over",
         "tensor_shape",
     ):
         values = getattr(graph, name)
