@@ -14,6 +14,7 @@ import numpy.typing as npt
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 
 SHAPE_DIMS = 4
 
@@ -35,6 +36,11 @@ class OpGraph:
       tensor_bytes: i8[T] what a transfer moves.
       tensor_alloc_bytes: i8[T] what the producer newly allocates; 0 where the output is its
         input's or a variable's buffer.
+      tensor_shares: i4[T] the tensor whose buffer it needs as long as it is needed itself, -1 for
+        none: one that its producer uses, or an earlier one of its producer's that shares none.
+        Itself where its buffer is kept until the step ends, as of what is fed or fetched.
+      tensor_takes_over: bool[T] whether it only takes that buffer over, instead of allocating,
+        where nothing else needs it when its producer starts; and shares none otherwise.
       tensor_shape: i4[T, 4] leading dimensions, -1 where there is none or it is unknown.
       use_tensor, use_op: i4[U] distinct pairs, sorted by (tensor, op).
       op_persistent_bytes: i8[N] held for the whole step (variables).
@@ -48,6 +54,8 @@ class OpGraph:
     tensor_output: IntArray
     tensor_bytes: LongArray
     tensor_alloc_bytes: LongArray
+    tensor_shares: IntArray
+    tensor_takes_over: BoolArray
     tensor_shape: IntArray
     use_tensor: IntArray
     use_op: IntArray
@@ -70,3 +78,18 @@ class OpGraph:
             self.use_op,
             self.tensor_bytes[self.use_tensor],
         )
+
+
+def tensors_misshared(
+    producer: IntArray, shares: IntArray, takes: BoolArray, use_tensor: IntArray, use_op: IntArray
+) -> LongArray:
+    """i8[..]: tensors whose `tensor_shares` isn't what OpGraph says; all indices lie in range."""
+    which = np.flatnonzero(shares >= 0)
+    source, maker = shares[which], producer[which].astype(np.int64)
+    num_tensors = max(len(shares), 1)
+    uses = use_op.astype(np.int64) * num_tensors + use_tensor
+    is_used = np.isin(maker * num_tensors + source, uses)
+    is_beside = (producer[source] == maker) & (source < which)
+    is_kept = shares[source] == source
+    is_beside &= (is_kept | (shares[source] < 0)) & ~takes[which]
+    return which[~(is_used | is_beside | (source == which))]

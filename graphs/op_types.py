@@ -102,6 +102,33 @@ ALIASES = frozenset(_column("aliases"))
 """Their outputs are the buffer of an input or a variable, so that running them allocates nothing:
 the op graph's `tensor_alloc_bytes` is 0 (the contract, section 6)."""
 
+_UNARY = """
+Abs Neg Inv Reciprocal Square Sqrt Rsqrt Round Exp Expm1 Log Log1p Sinh Cosh Tanh Asinh Acosh Atanh
+Lgamma Digamma Erf Erfc Erfinv Ndtri Sigmoid Sin Cos Tan Asin Acos Atan Sign Floor Ceil Rint
+LogicalNot Invert Relu Relu6 Elu Selu LeakyRelu Softplus Softsign Softmax LogSoftmax BiasAdd
+BiasAddV1 FusedBatchNorm FusedBatchNormV2 FusedBatchNormV3 ClipByValue MatrixBandPart MatrixSetDiag
+MatrixSetDiagV2 MatrixSetDiagV3 ZerosLike OnesLike Snapshot
+"""
+_BINARY = """
+Add AddV2 Sub Mul MulNoNan Div RealDiv TruncateDiv DivNoNan FloorDiv Mod FloorMod TruncateMod Pow
+Xdivy Xlogy Xlog1py Maximum Minimum SquaredDifference Atan2 Igamma Igammac Zeta Polygamma LogicalAnd
+LogicalOr BitwiseAnd BitwiseOr BitwiseXor LeftShift RightShift TanhGrad SigmoidGrad SqrtGrad
+RsqrtGrad InvGrad ReciprocalGrad ReluGrad Relu6Grad EluGrad SeluGrad LeakyReluGrad SoftplusGrad
+SoftsignGrad
+"""
+
+TAKES_OVER: Mapping[str, tuple[int, tuple[int, ...] | None]] = {
+    **dict.fromkeys(_UNARY.split(), (0, (0,))),
+    **dict.fromkeys(_BINARY.split(), (0, (0, 1))),
+    **dict.fromkeys(("AddN", "AccumulateNV2"), (0, None)),
+    **dict.fromkeys(("Select", "SelectV2"), (0, (1, 2))),
+    "SoftmaxCrossEntropyWithLogits": (1, (0,)),
+    "SparseSoftmaxCrossEntropyWithLogits": (1, (0,)),
+}
+"""{op type: an output, and positions of the inputs of which it takes over a buffer of its own dtype
+and size that nothing else needs; None for all of them}: `OpKernelContext::forward_input` of its
+kernels (the contract, section 6, rule 6)."""
+
 NO_LAUNCH = frozenset(_column("no_launch"))
 """On a GPU they launch no kernel: they only hand a buffer on, or do nothing, or answer on the host.
 So they take no time (`graphs/pricing`)."""

@@ -43,6 +43,8 @@ EXTRAS: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
     "communication": ("U", ()),
     "tensor_output": ("i4", ("T",)),
     "tensor_shape": ("i4", ("T", SHAPE_DIMS)),
+    "tensor_shares": ("i4", ("T",)),
+    "tensor_takes_over": ("b1", ("T",)),
 }
 # Problem.executor: all three or none.
 EXECUTOR: Mapping[str, tuple[str, tuple[str | int, ...]]] = {
@@ -164,4 +166,6 @@ def _default_extras(arrays: Arrays, sizes: Mapping[str, int]) -> dict[str, np.nd
         "communication": np.array("unnamed"),
         "tensor_output": output,
         "tensor_shape": np.full((sizes["T"], SHAPE_DIMS), -1, dtype=np.int32),
+        "tensor_shares": np.full(sizes["T"], -1, dtype=np.int32),
+        "tensor_takes_over": np.zeros(sizes["T"], dtype=bool),
     }

@@ -83,6 +83,7 @@ def problem_of(path: str, raw: Mapping[str, np.ndarray]) -> tuple[Problem, IntAr
     order = np.argsort(arrays["tensor_producer"], kind="stable")
     new_index = np.empty_like(order)
     new_index[order] = np.arange(len(order))
+    shares = arrays["tensor_shares"][order]
     use_tensor = new_index[arrays["use_tensor"]].astype(np.int32)
     by_tensor = np.lexsort((arrays["use_op"], use_tensor))
     graph = OpGraph(
@@ -92,6 +93,8 @@ def problem_of(path: str, raw: Mapping[str, np.ndarray]) -> tuple[Problem, IntAr
         tensor_output=arrays["tensor_output"][order],
         tensor_bytes=arrays["tensor_bytes"][order],
         tensor_alloc_bytes=arrays["tensor_alloc_bytes"][order],
+        tensor_shares=np.where(shares < 0, -1, new_index[shares]).astype(np.int32),
+        tensor_takes_over=arrays["tensor_takes_over"][order],
         tensor_shape=arrays["tensor_shape"][order],
         use_tensor=use_tensor[by_tensor],
         use_op=arrays["use_op"][by_tensor],

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.errors import ModelError, PlacementError
+from graphs.op_graph import tensors_misshared
 
 SECTION = "tfplace/docs/contract.md, section 6"
 MOST_SECONDS = 1e15
@@ -19,6 +20,7 @@ Arrays = Mapping[str, np.ndarray]
 # Values that an index array may take: (from, the dimension below which it stays).
 _INDEX_RANGES: Mapping[str, tuple[int, str]] = {
     "tensor_producer": (0, "N"),
+    "tensor_shares": (-1, "T"),
     "use_tensor": (0, "T"),
     "use_op": (0, "N"),
     "colocation_group": (-1, "N"),
@@ -82,6 +84,18 @@ def _check_order(path: str, arrays: Arrays) -> None:
         raise ModelError(
             f"reading the problem {path}: a pair of use_tensor and use_op comes twice; "
             f"{SECTION}, wants distinct pairs"
+        )
+    misshared = tensors_misshared(
+        producer,
+        arrays["tensor_shares"],
+        arrays["tensor_takes_over"],
+        arrays["use_tensor"],
+        arrays["use_op"],
+    )
+    if len(misshared):
+        raise ModelError(
+            f"reading the problem {path}: tensor_shares names for tensor {misshared[0]} one whose "
+            f"buffer its producer can't hand on; {SECTION}, wants one that the producer uses"
         )
     turn = arrays.get("op_turn", np.empty((0, 0)))
     if np.any(np.sort(turn, axis=1) != np.arange(turn.shape[1])):

@@ -28,6 +28,8 @@ class Op:
       inputs: "producer:output" or "^producer".
       outputs: bytes of each output tensor.
       alloc: bytes newly allocated for each output; as `outputs` where it is None.
+      shares: "producer:output" whose buffer each output is, empty for its own; itself: kept;
+        with "?" before it, one that it takes over.
       persistent, temp: bytes.
       colocation: group number, -1 for none.
       pin: device index, -1 for free.
@@ -39,6 +41,7 @@ class Op:
     inputs: Sequence[str] = ()
     outputs: Sequence[int] = (0,)
     alloc: Sequence[int] | None = None
+    shares: Sequence[str] = ()
     persistent: int = 0
     temp: int = 0
     colocation: int = -1
@@ -110,18 +113,20 @@ def build_problem(ops: Sequence[Op], machine: Machine | None = None) -> Problem:
 def build_graph(ops: Sequence[Op]) -> OpGraph:
     """The OpGraph of hand-written ops; a control tensor comes after its producer's outputs."""
     controlled = {name[1:] for op in ops for name in op.inputs if name.startswith("^")}
-    tensors: list[tuple[int, int, int, int]] = []
+    tensors: list[tuple[int, ...]] = []
     index_of: dict[str, int] = {}
     for number, op in enumerate(ops):
         alloc = op.outputs if op.alloc is None else op.alloc
-        for output, (size, new) in enumerate(zip(op.outputs, alloc, strict=True)):
+        shares = op.shares or [""] * len(op.outputs)
+        for output, (size, new, shared) in enumerate(zip(op.outputs, alloc, shares, strict=True)):
             index_of[f"{op.name}:{output}"] = len(tensors)
-            tensors.append((number, output, size, new))
+            source = index_of[shared.lstrip("?")] if shared else -1
+            tensors.append((number, output, size, new, source, shared.startswith("?")))
         if op.name in controlled:
             index_of[f"^{op.name}"] = len(tensors)
-            tensors.append((number, -1, 0, 0))
+            tensors.append((number, -1, 0, 0, -1, 0))
     uses = sorted({(index_of[name], number) for number, op in enumerate(ops) for name in op.inputs})
-    columns = np.array(tensors, dtype=np.int64).reshape(-1, 4)
+    columns = np.array(tensors, dtype=np.int64).reshape(-1, 6)
     pairs = np.array(uses, dtype=np.int32).reshape(-1, 2)
     return OpGraph(
         op_names=[op.name for op in ops],
@@ -130,6 +135,8 @@ def build_graph(ops: Sequence[Op]) -> OpGraph:
         tensor_output=columns[:, 1].astype(np.int32),
         tensor_bytes=columns[:, 2].copy(),
         tensor_alloc_bytes=columns[:, 3].copy(),
+        tensor_shares=columns[:, 4].astype(np.int32),
+        tensor_takes_over=columns[:, 5].astype(bool),
         tensor_shape=np.full((len(tensors), SHAPE_DIMS), -1, dtype=np.int32),
         use_tensor=pairs[:, 0].copy(),
         use_op=pairs[:, 1].copy(),
@@ -250,8 +257,9 @@ def random_graph(num_ops: int = 12) -> Problem:
 def random_problem(rng: np.random.Generator, max_ops: int = 12) -> Problem:
     """A random problem that provokes ties: few distinct durations, sizes and latencies.
 
-    It has several tensors per op, aliases, control edges, zero-second ops, several slots, any of
-    the channel rules, and unused outputs. Every op has a kernel everywhere.
+    It has several tensors per op, buffers that are shared or taken over, control edges, zero-second
+    ops, several slots, any of the channel rules, and unused outputs. Every op has a kernel
+    everywhere.
     """
     num_ops, num_devices = int(rng.integers(1, max_ops + 1)), int(rng.integers(1, 5))
     ops: list[Op] = []
@@ -261,13 +269,16 @@ def random_problem(rng: np.random.Generator, max_ops: int = 12) -> Problem:
         count = min(len(names), int(rng.integers(0, 4)))
         sizes = tuple(int(size) for size in rng.choice([0, 1, 2, 3, 7], rng.integers(0, 4)))
         name = f"op{index}"
+        inputs = tuple(str(x) for x in rng.choice(names, count, replace=False)) if count else ()
+        handed = ["", *(how + each for each in inputs if each in available for how in ("", "?"))]
         ops.append(
             Op(
                 name,
                 tuple(float(x) for x in rng.choice([0.0, 0.5, 1.0, 0.1, 0.3], num_devices)),
-                tuple(str(x) for x in rng.choice(names, count, replace=False)) if count else (),
+                inputs,
                 sizes,
                 tuple(int(rng.choice([0, size, size + 1])) for size in sizes),
+                tuple(str(rng.choice([*handed, f"{name}:{n}"])) for n in range(len(sizes))),
                 persistent=int(rng.integers(0, 4)),
                 temp=int(rng.integers(0, 4)),
             )

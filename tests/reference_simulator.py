@@ -53,6 +53,8 @@ class _Run:
         self.ready_at: dict[int, float] = {}
         self.start_of: dict[int, float] = {}
         self.end_of: dict[int, float] = {}
+        self.ended: set[int] = set()
+        self.takes: dict[int, int] = {}  # tensor -> whose buffer it is on the producer's device
         self.running: set[int] = set()
         self.under_way: list[tuple[float, int, int]] = []  # (arrival, tensor, device)
         self.channel_free: dict[int, float] = {}
@@ -84,6 +86,7 @@ class _Run:
         """Rule 4: ends by op index, arrivals by tensor and device, then starts by device."""
         for op in sorted(op for op in self.running if self.end_of[op] == now):
             self.running.remove(op)
+            self.ended.add(op)
             self.owed_since[self.device[op]] = now
             if self.problem.executor is None:
                 self.send(op, now)
@@ -115,6 +118,7 @@ class _Run:
         for _, op in sorted((self.ready_at[op], op) for op in waiting if self.device[op] == device):
             busy = sum(self.device[other] == device for other in self.running)
             if busy < self.problem.device_slots[device]:
+                self.share_buffers(op)
                 self.start_of[op] = now
                 self.end_of[op] = now + self.seconds[op]
                 self.running.add(op)
@@ -235,9 +239,44 @@ class _Run:
                     size = float(self.problem.graph.tensor_bytes[tensor])
                     self.sending[item] = now + ((fixed + size * per_byte) + owed)
                 else:
+                    self.share_buffers(item)
                     self.start_of[item] = now
                     self.end_of[item] = now + (self.seconds[item] * self.stretch(item) + owed)
                     self.running.add(item)
+
+    def share_buffers(self, op: int) -> None:
+        """Rule 6: whose buffers the outputs of an op are that starts now."""
+        for tensor in [tensor for tensor in self.tensors_of[op] if self.users[tensor]]:
+            source = int(self.problem.graph.tensor_shares[tensor])
+            if source == tensor:
+                continue
+            takes_over = self.problem.graph.tensor_takes_over[tensor]
+            if source >= 0 and not (takes_over and self.is_needed_besides(op, source)):
+                self.takes[tensor] = source
+
+    def is_needed_besides(self, op: int, tensor: int) -> bool:
+        """Whether a buffer, here the one that `tensor` is in, can't be taken over by an op."""
+        here, graph = self.device[op], self.problem.graph
+        while self.device[int(graph.tensor_producer[tensor])] == here and tensor in self.takes:
+            tensor = self.takes[tensor]
+        made_here = self.device[int(graph.tensor_producer[tensor])] == here
+        if made_here and graph.tensor_alloc_bytes[tensor] == 0:
+            return True
+        inside = {tensor}  # all that are in the same buffer
+        for other, source in sorted(self.takes.items()):
+            if source in inside and self.device[int(graph.tensor_producer[other])] == here:
+                inside.add(other)
+        holders = [(x, u) for x in inside for u in self.users[x] if self.device[u] == here]
+        left = [(x, user) for x, user in holders if user not in self.ended]
+        sent = any(self.is_leaving(x) for x in inside if x != tensor or made_here)
+        kept = any(x == graph.tensor_shares[x] for x in inside if x != tensor or made_here)
+        return kept or sent or len(left) != 1
+
+    def is_leaving(self, tensor: int) -> bool:
+        """Whether a tensor has still to arrive somewhere."""
+        source = self.device[int(self.problem.graph.tensor_producer[tensor])]
+        targets = {self.device[user] for user in self.users[tensor]} - {source}
+        return any((tensor, target) not in self.there for target in targets)
 
     def intervals(self) -> list[tuple[int, float, float, int]]:
         """Rule 6 as (device, from, until, bytes)."""
@@ -247,15 +286,26 @@ class _Run:
             held.append((here, -1.0, math.inf, int(graph.op_persistent_bytes[op])))
             held.append((here, self.start_of[op], self.end_of[op], int(graph.op_temp_bytes[op])))
             for tensor in self.tensors_of[op]:
-                until = [self.end_of[op]]
-                until += [self.end_of[u] for u in self.users[tensor] if self.device[u] == here]
-                until += [x[3] for x in self.transfers if x[0] == tensor]
-                size = int(graph.tensor_alloc_bytes[tensor])
-                held.append((here, self.start_of[op], max(until), size))
+                if not (tensor in self.takes and graph.tensor_takes_over[tensor]):
+                    size = int(graph.tensor_alloc_bytes[tensor])
+                    held.append((here, self.start_of[op], self.held_until(tensor, here), size))
         for tensor, target, start, _ in self.transfers:
-            ends = [self.end_of[u] for u in self.users[tensor] if self.device[u] == target]
-            held.append((target, start, max(ends), int(graph.tensor_bytes[tensor])))
+            until = self.held_until(tensor, target)
+            held.append((target, start, until, int(graph.tensor_bytes[tensor])))
         return held
+
+    def held_until(self, tensor: int, where: int) -> float:
+        """When a tensor, and all that is in its buffer there, is needed no more."""
+        producer = self.problem.graph.tensor_producer
+        until = [self.end_of[user] for user in self.users[tensor] if self.device[user] == where]
+        if self.device[int(producer[tensor])] == where:
+            until += [self.end_of[int(producer[tensor])]]
+            until += [x[3] for x in self.transfers if x[0] == tensor]
+            if self.problem.graph.tensor_shares[tensor] == tensor:
+                until.append(math.inf)
+        inside = [other for other, source in self.takes.items() if source == tensor]
+        there = [other for other in inside if self.device[int(producer[other])] == where]
+        return max(until + [self.held_until(other, where) for other in there])
 
     def peaks(self) -> list[int]:
         """The most that any instant's half-open intervals add up to, per device."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
@@ -15,14 +14,13 @@ from graphs import op_types
 from graphs.building.colocation import colocation_pairs, joined_groups
 from graphs.building.node_outputs import NodeOutputs, outputs_of
 from graphs.building.shapes import TensorProperties, possible_bytes
+from graphs.building.shared_buffers import SharedOutputs, shared_outputs
 from graphs.building.unit_devices import devices_inside_units
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.graph_edges import GraphEdges, edges_between
-from graphs.op_graph import SHAPE_DIMS, IntArray, LongArray, OpGraph
+from graphs.op_graph import SHAPE_DIMS, BoolArray, IntArray, LongArray, OpGraph
 
 _AFTER_ALL_OUTPUTS = 1 << 30  # sorts an op's control tensor behind its outputs
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +55,9 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
     outputs = outputs_of(nodes, properties)
     tensors = _tensors(outputs, op_of_node, edges)
     persistent, alias = _persistent_bytes(nodes, properties, op_of_node, num_ops)
-    alloc = np.where(alias[tensors.node], 0, tensors.num_bytes)
+    callers = [*(feed.tensor for feed in flat.feeds), *flat.fetches]
+    shared = _shared(tensors, shared_outputs(nodes, edges, outputs, callers), op_of_node)
+    alloc = np.where(alias[tensors.node], 0, tensors.num_bytes * shared.buffers)
     share = np.array([flat.share_of_node.get(node.name, 1.0) for node in nodes])
     moved = np.ceil(tensors.num_bytes * share[tensors.node]).astype(np.int64)
     pairs = [*colocation_pairs(nodes, edges, outputs), *_same_node_pairs(flat.origins)]
@@ -70,6 +70,8 @@ def build_op_graph(flat: FlatGraph, properties: TensorProperties) -> BuiltGraph:
         tensor_output=tensors.output,
         tensor_bytes=moved,
         tensor_alloc_bytes=alloc,
+        tensor_shares=shared.shares.astype(np.int32),
+        tensor_takes_over=shared.takes_over,
         tensor_shape=tensors.shape,
         use_tensor=use_tensor,
         use_op=use_op,
@@ -208,6 +210,20 @@ def _tensors(outputs: NodeOutputs, op_of_node: IntArray, edges: GraphEdges) -> _
     )
 
 
+def _shared(tensors: _Tensors, shared: SharedOutputs, op_of_node: IntArray) -> SharedOutputs:
+    """What outputs share, of the tensors; what a unit makes is its own."""
+    is_alone = (np.bincount(op_of_node) == 1)[op_of_node[tensors.node]]
+    known = np.flatnonzero(is_alone & (tensors.output >= 0))
+    output = tensors.first_output[tensors.node[known]] + tensors.output[known]
+    source = shared.shares[output]
+    shares, buffers = np.full(len(tensors.node), -1), np.ones(len(tensors.node), dtype=np.int64)
+    shares[known] = np.where(source < 0, -1, tensors.row_of_output[source])
+    buffers[known] = shared.buffers[output]
+    takes_over = np.zeros(len(tensors.node), dtype=bool)
+    takes_over[known] = shared.takes_over[output]
+    return SharedOutputs(shares, takes_over, buffers)
+
+
 def _leaves_op(op_of_node: IntArray, edges: GraphEdges) -> BoolArray:
     """bool[E]: whether an edge leads to another op."""
     return op_of_node[edges.producer] != op_of_node[edges.consumer]
@@ -247,8 +263,13 @@ def _persistent_bytes(
         elif op_type == "Const":
             sizes = properties.bytes_of.get(nodes[number].name, ())
             persistent[op_of_node[number]] += sum(sizes)
-    aliases = op_types.ALIASES | op_types.VARIABLES_AND_TEMPORARY | {"Const"}
-    return persistent, np.array([op_type in aliases for op_type in types], dtype=bool)
+    is_alone = (np.bincount(op_of_node) == 1)[op_of_node].tolist()
+    held = op_types.VARIABLES_AND_TEMPORARY | {"Const"}
+    alias = [
+        op_type in held or (alone and op_type in op_types.ALIASES)
+        for op_type, alone in zip(types, is_alone, strict=True)
+    ]
+    return persistent, np.array(alias, dtype=bool)
 
 
 def _same_node_pairs(origins: Sequence[Origin]) -> Iterator[tuple[int, int]]:

@@ -178,6 +178,8 @@ def _part(problem: Problem, kept: IntArray, seconds: FloatArray) -> tuple[Proble
         tensor_output=graph.tensor_output[tensors],
         tensor_bytes=graph.tensor_bytes[tensors],
         tensor_alloc_bytes=graph.tensor_alloc_bytes[tensors],
+        tensor_shares=np.full(len(tensors), -1, dtype=np.int32),  # a bound asks for times alone
+        tensor_takes_over=graph.tensor_takes_over[tensors],
         tensor_shape=graph.tensor_shape[tensors],
         use_tensor=new_tensor[graph.use_tensor[uses]],
         use_op=new_op[graph.use_op[uses]],

@@ -93,6 +93,8 @@ def tiny_problem(kind: str) -> Problem:
         tensor_output=np.zeros(NUM_OPS, dtype=np.int32),
         tensor_bytes=size,
         tensor_alloc_bytes=size,
+        tensor_shares=np.full(NUM_OPS, -1, dtype=np.int32),
+        tensor_takes_over=np.zeros(NUM_OPS, dtype=bool),
         tensor_shape=np.full((NUM_OPS, SHAPE_DIMS), -1, dtype=np.int32),
         use_tensor=use_tensor,
         use_op=use_op,

@@ -98,6 +98,8 @@ def problem_of(planned: Planned, samples: int) -> Problem:
         tensor_output=np.zeros(num_tensors, dtype=np.int32),
         tensor_bytes=np.tile(np.array([size for _, size in tensors], dtype=np.int64), samples),
         tensor_alloc_bytes=np.tile(np.array(alloc, dtype=np.int64), samples),
+        tensor_shares=np.full(num_tensors, -1, dtype=np.int32),
+        tensor_takes_over=np.zeros(num_tensors, dtype=bool),
         tensor_shape=np.full((num_tensors, SHAPE_DIMS), -1, dtype=np.int32),
         use_tensor=(pairs[:, 0] + shift * len(tensors)).ravel().astype(np.int32),
         use_op=(pairs[:, 1] + shift * len(layers)).ravel().astype(np.int32),

@@ -152,22 +152,26 @@ def _fused(problem: Problem, grouping: Grouping) -> Problem:
     leaves = source[graph.use_tensor] != group[graph.use_op]
     is_kept = np.zeros(graph.num_tensors, dtype=bool)
     is_kept[graph.use_tensor[leaves]] = True
+    is_kept |= graph.tensor_shares == np.arange(graph.num_tensors)  # held until the step ends
     kept = np.flatnonzero(is_kept)
     kept = kept[np.argsort(source[kept], kind="stable")]
     number = np.full(graph.num_tensors, -1, dtype=np.int64)
     number[kept] = np.arange(len(kept))
     uses = np.stack([number[graph.use_tensor[leaves]], group[graph.use_op[leaves]]], axis=1)
     uses = np.unique(uses, axis=0)
+    shares, takes, alloc = _shares_between(graph, group, is_kept)
     # What stays inside is counted as held throughout: never less than it takes.
     temp = _byte_sums(graph.op_temp_bytes, grouping)
-    np.add.at(temp, source[~is_kept], graph.tensor_alloc_bytes[~is_kept])
+    np.add.at(temp, source[~is_kept], alloc[~is_kept])
     fused = OpGraph(
         op_names=[graph.op_names[op] for op in first],
         op_types=[graph.op_types[op] for op in first],
         tensor_producer=source[kept].astype(np.int32),
         tensor_output=graph.tensor_output[kept],
         tensor_bytes=graph.tensor_bytes[kept],
-        tensor_alloc_bytes=graph.tensor_alloc_bytes[kept],
+        tensor_alloc_bytes=alloc[kept],
+        tensor_shares=np.where(shares < 0, -1, number[shares])[kept].astype(np.int32),
+        tensor_takes_over=takes[kept],
         tensor_shape=graph.tensor_shape[kept],
         use_tensor=uses[:, 0].astype(np.int32),
         use_op=uses[:, 1].astype(np.int32),
@@ -182,6 +186,45 @@ def _fused(problem: Problem, grouping: Grouping) -> Problem:
         pinned_device=np.full(grouping.num_groups, -1, dtype=np.int32),
         start_rank=_least_ranks(problem.start_rank, grouping),
     )
+
+
+def _shares_between(
+    graph: OpGraph, group: IntArray, is_kept: BoolArray
+) -> tuple[IntArray, BoolArray, LongArray]:
+    """Whose buffer each kept tensor is, whether it takes it over, and what each tensor allocates.
+
+    What is handed on within a group to a tensor that leaves it is that tensor's own. So is what is
+    taken over there where nothing else uses it; what comes from another group is taken over by a
+    group of one op alone, since nothing says which of several ops runs last.
+    """
+    shares, takes = graph.tensor_shares.copy(), graph.tensor_takes_over.copy()
+    alloc = graph.tensor_alloc_bytes.copy()
+    maker = group[graph.tensor_producer]
+    is_own = shares == np.arange(graph.num_tensors)
+    takers = np.flatnonzero((shares >= 0) & ~is_own & takes)
+    source = shares[takers]
+    num_users = np.bincount(graph.use_tensor, minlength=graph.num_tensors)
+    is_inside = maker[source] == maker[takers]
+    is_sure = is_inside & (num_users[source] == 1) & (alloc[source] > 0) & ~is_own[source]
+    alloc[takers[is_sure]] = 0
+    takes[takers[is_sure]] = False
+    is_alone = (np.bincount(group) == 1)[maker[takers]]
+    shares[takers[~is_sure & (is_inside | ~is_alone)]] = -1
+    handed = (shares >= 0) & ~is_own & is_kept & ~takes
+    handed[handed] = maker[shares[handed]] == maker[handed]
+    for tensor in np.flatnonzero(handed).tolist():
+        owner = int(shares[tensor])
+        while maker[owner] == maker[tensor]:
+            if not is_kept[owner]:  # what it allocates leaves the group with the tensor
+                alloc[tensor] += alloc[owner]
+                alloc[owner] = 0
+            if shares[owner] in (-1, owner):
+                break
+            owner = int(shares[owner])
+        shares[tensor] = owner
+        if maker[owner] == maker[tensor] and not is_kept[owner]:
+            shares[tensor], shares[owner] = -1, tensor
+    return shares, takes, alloc
 
 
 def _least_ranks(rank: IntArray | None, grouping: Grouping) -> IntArray | None:

@@ -7,7 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.compressed_rows import row_starts
-from graphs.op_graph import FloatArray, IntArray, LongArray
+from graphs.op_graph import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    LongArray,
+    OpGraph,
+    tensors_misshared,
+)
 from graphs.problem import Problem
 from tfplace.simulation.executor_arrays import ExecutorArrays, executor_arrays, wires
 
@@ -22,6 +29,10 @@ class SimulationArrays(NamedTuple):
       producer: i4[T].
       tensor_bytes: i8[T].
       tensor_alloc_bytes: i8[T].
+      tensor_shares: i4[T] as OpGraph.tensor_shares; -1 too where nothing uses or keeps it.
+      takes_over: bool[T] as OpGraph.tensor_takes_over, of what may.
+      may_take: bool[N] whether an output of the op may take over a buffer.
+      kept: i4[..] the tensors that share their own, ascending.
       use_row: i4[T+1] the tensor's users are use_op[use_row[tensor] : use_row[tensor + 1]].
       use_op: i4[U] each tensor's users, ascending; with an executor by turn in its first order.
       sources: i4[S] the ops that use nothing, ascending.
@@ -50,6 +61,10 @@ class SimulationArrays(NamedTuple):
     producer: IntArray
     tensor_bytes: LongArray
     tensor_alloc_bytes: LongArray
+    tensor_shares: IntArray
+    takes_over: BoolArray
+    may_take: BoolArray
+    kept: IntArray
     use_row: IntArray
     use_op: IntArray
     sources: IntArray
@@ -89,9 +104,10 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     num_users = np.bincount(use_tensor, minlength=graph.num_tensors)
     num_inputs = np.bincount(use_op, minlength=size)
     outputs = _sum_by(graph.tensor_producer, graph.tensor_alloc_bytes, size)
-    unused = _sum_by(
-        graph.tensor_producer, np.where(num_users == 0, graph.tensor_alloc_bytes, 0), size
-    )
+    shares, is_held = _shares(graph, num_users)
+    unused = _sum_by(graph.tensor_producer, np.where(is_held, 0, graph.tensor_alloc_bytes), size)
+    is_kept = shares == np.arange(graph.num_tensors)
+    takes_over = graph.tensor_takes_over & (shares >= 0) & ~is_kept
     most_transfers = np.minimum(num_users, problem.num_devices - 1)
     queue_room = np.ones(size, dtype=np.int32)
     if executor is not None:
@@ -104,6 +120,10 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
         producer=graph.tensor_producer.astype(np.int32),
         tensor_bytes=graph.tensor_bytes.astype(np.int64),
         tensor_alloc_bytes=graph.tensor_alloc_bytes.astype(np.int64),
+        tensor_shares=shares,
+        takes_over=takes_over,
+        kept=np.flatnonzero(is_kept).astype(np.int32),
+        may_take=np.bincount(graph.tensor_producer[takes_over], minlength=size) > 0,
         use_row=row_starts(use_tensor, graph.num_tensors).astype(np.int32),
         use_op=use_op.astype(np.int32),
         sources=np.flatnonzero(num_inputs == 0).astype(np.int32),
@@ -125,6 +145,14 @@ def simulation_arrays(problem: Problem) -> SimulationArrays:
     )
 
 
+def _shares(graph: OpGraph, num_users: LongArray) -> tuple[IntArray, BoolArray]:
+    """Whose buffer each tensor is that is used or kept; which are needed after their op."""
+    is_held = (num_users > 0) | (graph.tensor_shares == np.arange(graph.num_tensors))
+    shares = np.where(is_held, graph.tensor_shares, -1).astype(np.int32)
+    is_held[shares[shares >= 0]] = True
+    return shares, is_held
+
+
 def _start_rank(problem: Problem) -> IntArray:
     rank = problem.start_rank
     if rank is None:
@@ -142,9 +170,17 @@ def _check(problem: Problem) -> None:
     graph = problem.graph
     producer = graph.tensor_producer
     off_diagonal = ~np.eye(problem.num_devices, dtype=bool)
+    misshared = tensors_misshared(
+        producer,
+        graph.tensor_shares,
+        graph.tensor_takes_over,
+        graph.use_tensor,
+        graph.use_op,
+    )
     promises = (
         (np.all(producer[graph.use_tensor] < graph.use_op), "a use comes before its producer"),
         (np.all(np.diff(producer) >= 0), "tensor_producer is not ascending"),
+        (not len(misshared), "tensor_shares names a buffer that the producer has not got"),
         (np.all(problem.op_seconds >= 0), "op_seconds is negative or not a number"),
         (np.all(problem.device_slots >= 1), "device_slots is below 1"),
         (np.all(problem.link_latency[off_diagonal] >= 0), "link_latency is negative"),

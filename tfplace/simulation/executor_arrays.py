@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from graphs.executor_model import ExecutorModel, wire
-from graphs.op_graph import FloatArray, IntArray
+from graphs.op_graph import BoolArray, FloatArray, IntArray
 from graphs.problem import Problem
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 class ExecutorArrays(NamedTuple):

@@ -8,8 +8,8 @@ started in one round ends in the next. Where the contract leaves room, this is h
   belongs to this round: ends are applied before arrivals.
 * Ops that became ready at one instant have equal times whatever their round, so among them the
   op index alone decides.
-* Each output is freed for itself: when its own last local user has ended and its own
-  transfers have arrived.
+* Each output is freed for itself: when its own last local user has ended, its own transfers have
+  arrived, and nothing that shares its buffer there is held any more.
 * Half-open intervals: usage counts only after everything at its instant is applied, so an
   interval of no length, such as a zero-second op's temp bytes, holds nothing.
 * A transfer may be queued: its copy is held from its start, which lies in the future then; such
@@ -76,7 +76,7 @@ def run(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limi
             # Rule 4: devices then start ops in device order.
             for device in range(len(arrays.slots)):
                 if scratch.ready_count[device] > 0:
-                    _start_ready(arrays, scratch, device, now)
+                    _start_ready(arrays, scratch, device_of_op, device, now)
             # Rule 4: what ends at the same instant (0-second ops) is the next round of it.
             if counts[ENDS] == 0 or scratch.end_time[0] != now:
                 break
@@ -104,6 +104,10 @@ def reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) ->
         scratch.counts[kind] = 0
     for op in range(len(device_of_op)):
         scratch.pending[op] = arrays.num_inputs[op]
+    if scratch.tracks_memory:
+        for tensor in arrays.kept:
+            for device in range(len(arrays.slots)):
+                scratch.holders[tensor * len(arrays.slots) + device] = 0
     runnable = True
     for op in range(len(device_of_op)):
         device = device_of_op[op]
@@ -145,24 +149,33 @@ def _turn(arrays: SimulationArrays, op: int, instant: int) -> int:
 
 
 @compiled_part
-def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: float) -> None:
+def _start_ready(
+    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, device: int, now: float
+) -> None:
     # Rule 1: a device runs at most `slots` ops at once. Ready ops start in the order (time they
     # became ready, op index).
     while scratch.ready_count[device] > 0 and scratch.running[device] < arrays.slots[device]:
         op = take_ready(scratch, device)
         # Rule 2: an op started at s ends at s + op_seconds[op, device].
-        start(arrays, scratch, device, op, now, now + arrays.op_seconds[op, device])
+        start(arrays, scratch, device_of_op, op, now, now + arrays.op_seconds[op, device])
 
 
 @compiled_part
 def start(
-    arrays: SimulationArrays, scratch: Scratch, device: int, op: int, now: float, end: float
+    arrays: SimulationArrays,
+    scratch: Scratch,
+    device_of_op: IntArray,
+    op: int,
+    now: float,
+    end: float,
 ) -> None:
     """Starts an op, whose end is known."""
-    counts = scratch.counts
+    counts, device = scratch.counts, device_of_op[op]
     scratch.running[device] += 1
     # Rule 6: an op's outputs from its start; temp bytes while the op runs.
     scratch.memory[device] += arrays.start_bytes[op]
+    if scratch.tracks_memory and arrays.may_take[op]:
+        _take_over(arrays, scratch, device_of_op, op)
     scratch.op_start[op] = now
     scratch.op_end[op] = end
     scratch.before[op] = scratch.last_ended[device]
@@ -173,6 +186,32 @@ def start(
         left = max(scratch.tail[op], scratch.work_left[device] / arrays.slots[device])
         scratch.bound[0] = max(scratch.bound[0], now + left)
         scratch.work_left[device] -= arrays.op_seconds[op, device]
+
+
+@compiled_part
+def _take_over(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, op: int) -> None:
+    """Rule 6: outputs of an op that starts take over buffers that nothing else needs."""
+    device = device_of_op[op]
+    for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
+        source, needed = arrays.tensor_shares[tensor], False
+        if not arrays.takes_over[tensor]:
+            continue
+        for other in range(arrays.tensor_row[op], tensor):
+            needed = needed or scratch.shares[other] == source
+        while not needed:
+            # The op's own use is the only one that holds it; so on with whose buffer it is.
+            needed = scratch.holders[source * len(arrays.slots) + device] != 1
+            if device_of_op[arrays.producer[source]] != device:
+                break  # a received copy
+            if scratch.shares[source] < 0:
+                # What lies in a variable or a constant stays there.
+                needed = needed or arrays.tensor_alloc_bytes[source] == 0
+                break
+            source = scratch.shares[source]
+        scratch.shares[tensor] = -1
+        if not needed:
+            scratch.shares[tensor] = arrays.tensor_shares[tensor]
+            scratch.memory[device] -= arrays.tensor_alloc_bytes[tensor]
 
 
 @compiled_part
@@ -222,6 +261,9 @@ def free_ended(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArra
     # Rule 6: temp bytes while the op runs; an unused output until the op ends.
     scratch.memory[device] -= arrays.end_bytes[op]
     if scratch.tracks_memory:
+        for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
+            if scratch.shares[tensor] >= 0:
+                scratch.holders[scratch.shares[tensor] * len(arrays.slots) + device] += 1
         for index in range(arrays.input_row[op], arrays.input_row[op + 1]):
             let_go(arrays, scratch, device_of_op, arrays.input_tensor[index], device)
 
@@ -231,16 +273,21 @@ def let_go(
     arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, tensor: int, device: int
 ) -> None:
     """One holder less of a tensor on a device; the last one frees it."""
-    position = tensor * len(arrays.slots) + device
-    scratch.holders[position] -= 1
-    if scratch.holders[position] == 0:
-        if device_of_op[arrays.producer[tensor]] == device:
-            # Rule 6: an op's outputs (alloc bytes) until the last user on its own device has ended
-            # and all their transfers have arrived.
-            scratch.memory[device] -= arrays.tensor_alloc_bytes[tensor]
-        else:
+    while tensor >= 0:
+        position = tensor * len(arrays.slots) + device
+        scratch.holders[position] -= 1
+        if scratch.holders[position] > 0:
+            return
+        if device_of_op[arrays.producer[tensor]] != device:
             # Rule 6: a received copy (tensor bytes) until its last user there has ended.
             scratch.memory[device] -= arrays.tensor_bytes[tensor]
+            return
+        # Rule 6: an op's outputs (alloc bytes) until the last user on its own device has ended
+        # and all their transfers have arrived; then what it shares a buffer with has one less.
+        shared = scratch.shares[tensor]
+        if shared < 0 or not arrays.takes_over[tensor]:
+            scratch.memory[device] -= arrays.tensor_alloc_bytes[tensor]
+        tensor = shared
 
 
 @compiled_part

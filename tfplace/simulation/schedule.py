@@ -55,6 +55,7 @@ class Schedule:
       device_of_op: i4[N] the placement.
       op_start: f8[N] seconds.
       op_end: f8[N] seconds.
+      shares: i4[T] whose buffer each tensor is, -1 for its own.
       transfers: what was moved.
       peak_bytes: i8[D] the most that a device holds at once.
     """
@@ -63,6 +64,7 @@ class Schedule:
     device_of_op: IntArray
     op_start: FloatArray
     op_end: FloatArray
+    shares: IntArray
     transfers: Transfers
     peak_bytes: LongArray
 
@@ -75,7 +77,7 @@ class HeldIntervals:
       device: i4[H].
       op: i4[H] the producer, for copies too.
       start: f8[H] seconds.
-      end: f8[H] seconds, half-open; end = start where nothing is held.
+      end: f8[H] seconds, half-open; end = start where nothing is held, inf where it is kept.
       bytes: i8[H].
     """
 
@@ -105,7 +107,7 @@ def memory_use(problem: Problem, schedule: Schedule) -> list[MemoryUse]:
         instants, instant_of_change = np.unique(seconds, return_inverse=True)
         net = np.zeros(len(instants), dtype=np.int64)
         np.add.at(net, instant_of_change, change)
-        changing = np.flatnonzero((net != 0) | (instants == 0))
+        changing = np.flatnonzero(((net != 0) | (instants == 0)) & np.isfinite(instants))
         uses.append(MemoryUse(instants[changing], np.cumsum(net)[changing]))
     return uses
 
@@ -119,12 +121,17 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
     last = np.full(graph.num_tensors * size, -np.inf)
     used_on = schedule.device_of_op[graph.use_op]
     np.maximum.at(last, graph.use_tensor * size + used_on, schedule.op_end[graph.use_op])
-    last_user = last.reshape(-1, size)
-    output_end = last_user[np.arange(graph.num_tensors), made_on]
-    np.maximum.at(output_end, transfers.tensor, transfers.arrival)
+    own = np.arange(graph.num_tensors) * size + made_on
+    np.maximum.at(last, own[transfers.tensor], transfers.arrival)
     # An output without users or transfers goes when its op ends.
-    output_end = np.maximum(output_end, schedule.op_end[graph.tensor_producer])
-    copy_end = last_user[transfers.tensor, transfers.target]
+    last[own] = np.maximum(last[own], schedule.op_end[graph.tensor_producer])
+    last[own[schedule.shares == np.arange(graph.num_tensors)]] = np.inf
+    # Last first: what shares a buffer may be shared itself.
+    is_inside = (schedule.shares >= 0) & (schedule.shares != np.arange(graph.num_tensors))
+    for tensor in np.flatnonzero(is_inside)[::-1].tolist():
+        shared = schedule.shares[tensor] * size + made_on[tensor]
+        last[shared] = max(last[shared], last[own[tensor]])
+    copy_end = last[transfers.tensor * size + transfers.target]
     output_start = schedule.op_start[graph.tensor_producer]
     return HeldIntervals(
         device=np.concatenate([made_on, transfers.target, schedule.device_of_op]),
@@ -136,8 +143,14 @@ def held_intervals(problem: Problem, schedule: Schedule) -> HeldIntervals:
             ]
         ),
         start=np.concatenate([output_start, transfers.start, schedule.op_start]),
-        end=np.concatenate([output_end, copy_end, schedule.op_end]),
-        bytes=np.concatenate([graph.tensor_alloc_bytes, transfers.bytes, graph.op_temp_bytes]),
+        end=np.concatenate([last[own], copy_end, schedule.op_end]),
+        bytes=np.concatenate(
+            [
+                np.where(is_inside & graph.tensor_takes_over, 0, graph.tensor_alloc_bytes),
+                transfers.bytes,
+                graph.op_temp_bytes,
+            ]
+        ),
     )
 
 

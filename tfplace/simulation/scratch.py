@@ -42,7 +42,10 @@ class Scratch(NamedTuple):
       logs: whether transfers are logged, for a schedule.
       pending: i4[N] inputs that are not there yet.
       holders: i4[T*D] what still needs a tensor on a device: users and, where it was made,
-        transfers under way. All zero between runs; empty where memory is not tracked.
+        transfers under way. All zero between runs but for what is kept; empty where memory is not
+        tracked.
+      shares: i4[T] whose buffer each tensor of an op that has started is, -1 for its own; empty
+        where memory is not tracked.
       running: i4[D] ops, and sends, that run.
       memory: i8[D] bytes.
       peak: i8[D] bytes.
@@ -75,6 +78,7 @@ class Scratch(NamedTuple):
     logs: bool
     pending: IntArray
     holders: IntArray
+    shares: IntArray
     running: IntArray
     memory: LongArray
     peak: LongArray
@@ -127,6 +131,7 @@ def _scratch(
         logs=logs,
         pending=np.zeros(num_ops, dtype=np.int32),
         holders=np.zeros(num_holders, dtype=np.int32),
+        shares=arrays.tensor_shares[: num_holders // max(num_devices, 1)].copy(),
         running=np.zeros(num_devices, dtype=np.int32),
         memory=np.zeros(num_devices, dtype=np.int64),
         peak=np.zeros(num_devices, dtype=np.int64),

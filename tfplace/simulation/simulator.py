@@ -112,6 +112,7 @@ class Simulator:
             device_of_op=placement,
             op_start=scratch.op_start,
             op_end=scratch.op_end,
+            shares=scratch.shares,
             transfers=self._transfers(scratch, placement),
             peak_bytes=scratch.peak,
         )

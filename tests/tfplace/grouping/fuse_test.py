@@ -75,7 +75,9 @@ def test_seconds_bytes_and_transfers_are_kept():
         )
         assert smaller.op_persistent_bytes.sum() == whole.op_persistent_bytes.sum()
         held = whole.op_temp_bytes.sum() + whole.tensor_alloc_bytes.sum()
-        assert smaller.op_temp_bytes.sum() + smaller.tensor_alloc_bytes.sum() == held
+        taken = whole.tensor_alloc_bytes[whole.tensor_shares >= 0].sum()
+        less = held - smaller.op_temp_bytes.sum() - smaller.tensor_alloc_bytes.sum()
+        assert 0 <= less <= taken
         devices = rng.integers(0, problem.num_devices, fused.problem.num_ops)
         of_whole = Simulator(problem, 1).schedule(fused.expand(devices)).transfers
         of_fused = Simulator(fused.problem, 1).schedule(devices).transfers

@@ -78,6 +78,8 @@ def with_order_edges(problem: Problem, edges: OrderEdges) -> EdgedProblem:
     tensor_number[tensor_at] = np.arange(len(tensor_at), dtype=np.int32)
     use_tensor, use_op = tensor_number[uses[0]], number[uses[1]]
     by_tensor = np.lexsort((use_op, use_tensor))
+    shares = tensors["tensor_shares"]
+    tensors["tensor_shares"] = np.where(shares < 0, -1, tensor_number[shares]).astype(np.int32)
     tensors["tensor_producer"] = number[producer]
     renumbered = OpGraph(
         op_names=[graph.op_names[op] for op in op_at.tolist()],
@@ -110,13 +112,15 @@ def _with_controls(
     control[graph.tensor_producer[own]] = own
     new = np.unique(edges.before[control[edges.before] < 0])
     control[new] = graph.num_tensors + np.arange(len(new), dtype=np.int32)
-    added = {"tensor_producer": new, "tensor_output": -1, "tensor_shape": -1}
+    added = {"tensor_producer": new, "tensor_output": -1, "tensor_shape": -1, "tensor_shares": -1}
     tensors = {}
     for name in (
         "tensor_producer",
         "tensor_output",
         "tensor_bytes",
         "tensor_alloc_bytes",
+        "tensor_shares",
+        "tensor_takes_over",
         "tensor_shape",
     ):
         values = getattr(graph, name)

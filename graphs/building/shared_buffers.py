@@ -1,0 +1,135 @@
+"""Which outputs are the buffer of an input, or take it over where nothing else needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from graphs import op_types
+from graphs.building.node_outputs import NodeOutputs
+from graphs.graph_edges import GraphEdges
+from graphs.names import parse_input
+from graphs.op_graph import BoolArray, LongArray
+
+# A read variable's buffer is held in any case.
+_HAND_ON = op_types.ALIASES - {"ReadVariableOp"}
+
+
+class SharedOutputs(NamedTuple):
+    """What each output of all nodes has to do with other buffers.
+
+    Attributes:
+      shares: i8[O] as OpGraph.tensor_shares, of outputs.
+      takes_over: bool[O] as OpGraph.tensor_takes_over.
+      buffers: i8[O] how many of its size the node allocates, unless it only hands one on.
+    """
+
+    shares: LongArray
+    takes_over: BoolArray
+    buffers: LongArray
+
+
+def shared_outputs(
+    nodes: Sequence[Any], edges: GraphEdges, outputs: NodeOutputs, fed_or_fetched: Collection[str]
+) -> SharedOutputs:
+    """Finds whose buffer each output is.
+
+    Of several inputs that an op may take over, the one with fewest users counts: which one
+    TensorFlow takes is known only when it runs. Grappler joins AddN of AddN to one that adds all
+    terms at once, which are held until then: each but the last of these counts as all but one of
+    its own terms, beside what the one before it holds.
+
+    Args:
+      nodes: NodeDefs.
+      edges: between them.
+      outputs: of the nodes.
+      fed_or_fetched: tensors and ops; the caller of the step has what these tensors lie in.
+    """
+    num_outputs = np.diff(outputs.first)[edges.producer]
+    reads = (edges.producer >= 0) & (edges.output >= 0) & (edges.output < num_outputs)
+    of_edge = np.full(len(edges.output), -1, dtype=np.int64)
+    of_edge[reads] = outputs.first[edges.producer[reads]] + edges.output[reads]
+    num_users = np.bincount(of_edge[reads], minlength=len(outputs.node)).tolist()
+    shares = np.full(len(outputs.node), -1, dtype=np.int64)
+    takes_over = np.zeros(len(outputs.node), dtype=bool)
+    for index, node in enumerate(nodes):
+        first, end = outputs.first[index : index + 2].tolist()
+        inputs = of_edge[edges.first[index] : edges.first[index + 1]].tolist()
+        if first == end or not inputs:
+            continue
+        if node.op in op_types.TAKES_OVER:
+            output, positions = op_types.TAKES_OVER[node.op]
+            among = inputs if positions is None else inputs[: positions[-1] + 1][positions[0] :]
+            alike = [
+                each
+                for each in among
+                if each >= 0
+                and outputs.num_bytes[each] == outputs.num_bytes[first + output]
+                and outputs.dtype[each] == outputs.dtype[first + output]
+                and inputs.count(each) == 1
+            ]
+            shares[first + output] = min(alike, key=num_users.__getitem__, default=-1)
+            takes_over[first + output] = bool(alike)
+        elif node.op in op_types.MERGES:
+            # The branches of a conditional: all of them count as run.
+            shares[first] = max(inputs, key=lambda i: outputs.num_bytes[i] if i >= 0 else -1)
+        elif node.op == "IdentityN":
+            shares[first:end] = inputs[: end - first]
+        elif node.op in _HAND_ON:
+            shares[first:end] = inputs[0]
+    kept = _kept(nodes, outputs, shares, fed_or_fetched)
+    found = SharedOutputs(shares, takes_over, np.ones(len(shares), dtype=np.int64))
+    _join_additions(nodes, edges, of_edge, num_users, outputs, kept, found)
+    shares[kept], takes_over[kept] = kept, False
+    return found
+
+
+def _kept(
+    nodes: Sequence[Any], outputs: NodeOutputs, shares: LongArray, names: Collection[str]
+) -> list[int]:
+    """The outputs whose buffers these tensors are."""
+    number = {node.name: index for index, node in enumerate(nodes)}
+    found = []
+    for name in names:
+        each = parse_input(name)
+        index = number.get(each.op, -1) if ":" in name else -1
+        if index >= 0 and each.output < outputs.first[index + 1] - outputs.first[index]:
+            kept = int(outputs.first[index]) + each.output
+            while shares[kept] >= 0 and nodes[outputs.node[kept]].op in _HAND_ON:
+                kept = int(shares[kept])
+            found.append(kept)
+    return found
+
+
+def _join_additions(
+    nodes: Sequence[Any],
+    edges: GraphEdges,
+    of_edge: LongArray,
+    num_users: Sequence[int],
+    outputs: NodeOutputs,
+    kept: Collection[int],
+    found: SharedOutputs,
+) -> None:
+    """Changes what is found of AddN that are joined."""
+    shares, takes_over, buffers = found
+    is_sum = np.array([node.op == "AddN" for node in nodes], dtype=bool)
+    waits = np.flatnonzero((of_edge < 0) & (edges.producer >= 0))
+    is_sum[edges.producer[waits]] = False  # what a control edge waits for stays as it is
+    joined = {
+        int(of_edge[edge]): int(edges.consumer[edge])
+        for edge in np.flatnonzero((of_edge >= 0) & is_sum[edges.consumer])
+        if is_sum[edges.producer[edge]] and num_users[of_edge[edge]] == 1
+    }
+    for output in kept:
+        joined.pop(output, None)
+    for node in {outputs.node[term] for term in joined} | set(joined.values()):
+        total = outputs.first[node]
+        terms = of_edge[edges.first[node] : edges.first[node + 1]].tolist()
+        is_last = total not in joined
+        before = [term for term in terms if term in joined]
+        shares[total] = -1 if is_last or not before else before[0]
+        buffers[total] = 1 if is_last else max(len(terms) - 1, 1)
+        takes_over[total] = False
+    return buffers
