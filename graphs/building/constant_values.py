@@ -10,7 +10,7 @@ import numpy as np
 
 from graphs import op_types
 from graphs.building.shapes import TensorProperties
-from graphs.names import data_inputs, parse_input
+from graphs.names import data_inputs, parse_input, tensor_of
 from graphs.tensor_protos import constant
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -38,9 +38,14 @@ class ConstantValues:
     def value(self, tensor: str, depth: int = 0) -> np.ndarray | None:
         """The array that "op:i" or "op" always has; None where a run decides it."""
         # Each op is evaluated once: an op that uses one tensor twice would double the work.
+        tensor = tensor_of(tensor)
         if tensor not in self._known:
             self._known[tensor] = self._evaluated(tensor, depth)
         return self._known[tensor]
+
+    def learn(self, tensor: str, value: int) -> None:
+        """Notes what "op:i" always is."""
+        self._known[tensor] = np.array(value)
 
     def scalar(self, tensor: str) -> int | None:
         """The whole number that a tensor always is; None where it is none."""

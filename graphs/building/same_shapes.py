@@ -99,14 +99,14 @@ class _Alike:
             first = of_shape = number
             may_be_known = sources is None or op_type == "Const"
         else:
-            bare, blind = _bare(node), self._blind(op_type, sources)
+            what, blind = bare(node), self._blind(op_type, sources)
             may_be_known = self._is_known(op_type, sources)
             # What has the same shapes is no key for what has the same elements: both may be
             # of one op that reads the first constant of a shape.
-            of_shape = self._of_shapes.setdefault((bare, may_be_known, blind), number)
+            of_shape = self._of_shapes.setdefault((what, may_be_known, blind), number)
             first = of_shape
             if may_be_known:
-                first = self._of_elements.setdefault((bare, sources), number)
+                first = self._of_elements.setdefault((what, sources), number)
             if op_type == "Identity" and blind[0][1] == 0:
                 of_shape = blind[0][0]  # however often a tensor is handed on
         self.stands_in.append(first)
@@ -179,15 +179,15 @@ def _elements(node: Any) -> list[int]:
     return [] if value is None else list(value.reshape(-1).tolist())
 
 
-def _bare(node: Any) -> bytes:
+def bare(node: Any) -> bytes:
     """What a node is, whatever it is called and reads."""
-    bare = type(node)()
-    bare.CopyFrom(node)
+    copy = type(node)()
+    copy.CopyFrom(node)
     for field in ("name", "input", "device", "experimental_debug_info"):
-        bare.ClearField(field)
+        copy.ClearField(field)
     for key in ("_class", "_output_shapes"):
-        bare.attr.pop(key, None)
-    serialized: bytes = bare.SerializeToString(deterministic=True)
+        copy.attr.pop(key, None)
+    serialized: bytes = copy.SerializeToString(deterministic=True)
     return serialized
 
 

@@ -1,8 +1,8 @@
 """Infers the dtype, shape and bytes of every tensor of a flat graph before it runs.
 
-TensorFlow's own C++ shape functions answer when the graph is imported. Grappler's
-`GetOpProperties` knows less: it takes placeholders for tensors of unknown shape, which leaves
-everything behind a batch dimension open (249 tensors of the RNNLM graph, here none).
+TensorFlow's own C++ shape functions answer when the graph is imported, piece by piece where it has
+units (see pieces.py). Grappler knows less: it takes placeholders for tensors of unknown shape,
+which leaves everything behind a batch dimension open (249 tensors of the RNNLM graph, here none).
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from graphs import op_types
 from graphs.building.conditionals import put_into_optional
+from graphs.building.flatten import flatten
+from graphs.building.known_tensors import Known, joined_shapes
+from graphs.building.pieces import Called, Pieces, add_call, add_functions, evaluated, known_shape
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
 from graphs.source_model import TensorSpec
-from graphs.tensor_protos import Shape, shape_proto
+from graphs.tensor_protos import Shape, placeholder, shape_proto
 
 UNKNOWN_DIMENSION = 1
 """The size that an unknown dimension counts as in bytes; such tensors are listed as unknown."""
@@ -44,6 +51,9 @@ _VALUE_DEPENDENT_OPS = frozenset({"Unique", "UniqueWithCounts", "Where"})
 
 _FED_PREFIX = "tfplace_fed_"
 
+MAX_NESTING = 6
+"""Functions inside each other that are inferred and priced; deeper ones are not."""
+
 
 @dataclasses.dataclass(frozen=True)
 class TensorProperties:
@@ -57,9 +67,7 @@ class TensorProperties:
         `UNKNOWN_DIMENSION`, an unknown rank as a scalar.
       unknown: tensors "op:i" that have an unknown rank or dimension, in graph order. The
         scratch output of batch normalization, which is always unknown and tiny, is left out.
-      bounds: upper bounds that stand in for the shapes of outputs whose size depends on values:
-        for Unique that all elements are distinct, for Where that all are true; and the shapes of
-        what is taken out of Optionals.
+      known: {node: {output i: what is known of it}} of what units are given.
       first: i8[nodes] the first node of the same kind, see `first_of_shapes`; None where nobody
         looked, so that each node is one of its own.
     """
@@ -68,7 +76,7 @@ class TensorProperties:
     shape_of: Mapping[str, list[Shape]]
     bytes_of: Mapping[str, list[int]]
     unknown: list[str]
-    bounds: Sequence[TensorSpec] = ()
+    known: Mapping[str, Mapping[int, Known]] = dataclasses.field(default_factory=dict)
     first: LongArray | None = dataclasses.field(default=None, compare=False)
 
     def shape(self, tensor: str) -> Shape:
@@ -80,6 +88,12 @@ class TensorProperties:
         """Name of a tensor's dtype."""
         source = parse_input(tensor)
         return self.dtype_of[source.op][source.output]
+
+    def known_of(self, tensor: str) -> Known:
+        """What is known of a tensor that a unit is given."""
+        source = parse_input(tensor)
+        known = self.known.get(source.op, {}).get(source.output)
+        return known or Known(self.dtype(tensor), self.shape(tensor))
 
     def num_bytes(self, tensor: str) -> int:
         """Bytes of a tensor."""
@@ -108,22 +122,52 @@ def infer_known(flat: FlatGraph) -> TensorProperties:
 
     A bound is good enough to price an op; whoever cuts a tensor has to know its size.
     """
-    return _infer(flat.graph_def, list(flat.feeds), _no_bounds)
+    return _infer(flat.graph_def, list(flat.feeds))
 
 
 def infer_graph_def(graph_def: Any, feeds: Iterable[TensorSpec] = ()) -> TensorProperties:
     """Does what `infer` does, for a GraphDef and what it is fed."""
-    return _infer(graph_def, list(feeds), _new_bounds)
+    return _infer(graph_def, list(feeds), _Functions(graph_def, 0))
 
 
-_Nodes = Callable[[], Mapping[str, Any]]  # {name: NodeDef that stands for it}
+class _Functions:
+    """Infers what the functions of a graph return, each once for what it is given."""
+
+    def __init__(self, graph_def: Any, depth: int):
+        self._library = library_of(graph_def)
+        self._versions = graph_def.versions
+        self._graph_type = type(graph_def)
+        self._depth = depth
+        self._returned: dict[tuple[str, tuple[Known, ...]], Sequence[Known] | None] = {}
+
+    def __call__(self, name: str, given: tuple[Known, ...]) -> Sequence[Known] | None:
+        """What is known of the results; None where that can't be found."""
+        if (name, given) not in self._returned:
+            try:
+                returned = self._inferred(name, given) if self._depth < MAX_NESTING else None
+            except ModelError:  # it is damaged, or is never given that
+                returned = None
+            self._returned[name, given] = returned
+        return self._returned[name, given]
+
+    def _inferred(self, name: str, given: tuple[Known, ...]) -> Sequence[Known]:
+        graph_def = self._graph_type(versions=self._versions)
+        add_functions(graph_def, [name], self._library)
+        results = []
+        for number, output in enumerate(add_call(graph_def, "call", self._library[name], given)):
+            dtype = self._library[name].signature.output_arg[number].type
+            result = graph_def.node.add(name=f"result_{number}", op="Identity", input=[output])
+            result.attr["T"].type = dtype
+            results.append(f"result_{number}:0")
+        opened = flatten(graph_def, [], results, open_conditionals=False).graph_def
+        inner = _Functions(opened, self._depth + 1)
+        pieces, _ = _bounded(without_same(opened, np.arange(len(opened.node))), [], inner)
+        return [pieces.of(result) for result in results]
 
 
-def _no_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> list[TensorSpec]:
-    return []
-
-
-def _new_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> list[TensorSpec]:
+def _new_bounds(
+    graph_def: Any, properties: TensorProperties, nodes: Callable[[], Mapping[str, Any]]
+) -> list[TensorSpec]:
     """Bounds for outputs whose shape is unknown although that of the op's input is known."""
     unknown = set(properties.unknown)
     bounds: list[TensorSpec] = []
@@ -131,7 +175,8 @@ def _new_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> 
         output = f"{node.name}:0"
         if node.op == "OptionalGetValue" and output in unknown:
             bounds += _taken_out(node, nodes(), properties)
-        if node.op not in _VALUE_DEPENDENT_OPS or output not in unknown:
+        known_by_input = node.op in _VALUE_DEPENDENT_OPS or node.op in op_types.ENTER
+        if not known_by_input or output not in unknown:
             continue
         shape = properties.shape(node.input[0])
         if shape is None or min(shape, default=0) < 0:
@@ -139,6 +184,27 @@ def _new_bounds(graph_def: Any, properties: TensorProperties, nodes: _Nodes) -> 
         bound = (num_elements(shape), len(shape)) if node.op == "Where" else shape
         bounds.append(TensorSpec(output, properties.dtype_of[node.name][0], bound))
     return bounds
+
+
+def _in_loops(
+    graph_def: Any, properties: TensorProperties, bounds: Mapping[str, TensorSpec]
+) -> list[TensorSpec]:
+    """Shapes of what goes round in v1 loops: that of the first iteration, until another is seen."""
+    began, changed = [], []
+    nodes = {node.name: node for node in graph_def.node if node.op in op_types.NEXT_ITERATION}
+    for node in graph_def.node:
+        if node.op not in op_types.MERGES or len(node.input) != 2:
+            continue
+        output, dtype = f"{node.name}:0", properties.dtype_of[node.name][0]
+        entered, handed = map(properties.shape, node.input)
+        if output not in bounds:
+            if op_of(node.input[1]) in nodes and entered is not None:
+                began.append(TensorSpec(output, dtype, entered))
+            continue
+        shape = joined_shapes(joined_shapes(bounds[output].shape, entered), handed)
+        if shape != bounds[output].shape:
+            changed.append(TensorSpec(output, dtype, shape))
+    return began or changed
 
 
 def _standing_in(graph_def: Any, first: LongArray, kept: Any) -> dict[str, Any]:
@@ -178,37 +244,56 @@ def _may_be(shape: Shape, declared: Shape) -> bool:
 
 
 def _infer(
-    graph_def: Any,
-    feeds: Sequence[TensorSpec],
-    new_bounds: Callable[[Any, TensorProperties, _Nodes], list[TensorSpec]],
+    graph_def: Any, feeds: Sequence[TensorSpec], called: Called | None = None
 ) -> TensorProperties:
-    """Infers one node of each kind, and again as long as there are new bounds for them."""
+    """Infers one node of each kind; without `called` nothing but what TensorFlow says of it."""
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
     nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))
-    known = _imported(kept, feeds)
-    bounds: list[TensorSpec] = []
-    while new := new_bounds(kept, known, nodes):
-        bounds += new
-        known = _imported(kept, [*feeds, *bounds])
-    return _of_all(known, graph_def, first, bounds)
+    pieces, known = _bounded(kept, feeds, called, nodes)
+    return _of_all(known, pieces.known, graph_def, first)
 
 
-def _imported(kept: Any, feeds: Sequence[TensorSpec]) -> TensorProperties:
+def _bounded(
+    kept: Any,
+    feeds: Sequence[TensorSpec],
+    called: Called | None,
+    nodes: Callable[[], Mapping[str, Any]] | None = None,
+) -> tuple[Pieces, TensorProperties]:
+    """Infers all of a graph, and again as long as there are new bounds for it.
+
+    Args:
+      kept: the graph, without control edges.
+      feeds: of it.
+      called: infers functions.
+      nodes: gives {name: node of the graph that stands for it}.
+    """
+    nodes = nodes or (lambda: {node.name: node for node in kept.node})
+    pieces, known = _imported(kept, feeds, called)
+    bounds: dict[str, TensorSpec] = {}
+    while called is not None:
+        new = _new_bounds(kept, known, nodes) or _in_loops(kept, known, bounds)
+        if not new:
+            break
+        bounds.update((bound.tensor, bound) for bound in new)
+        pieces, known = _imported(kept, [*feeds, *bounds.values()], called)
+    return pieces, known
+
+
+def _imported(
+    kept: Any, feeds: Sequence[TensorSpec], called: Called | None
+) -> tuple[Pieces, TensorProperties]:
     """What TensorFlow says of a graph's tensors."""
     import tensorflow as tf
 
-    bare = with_feeds_as_placeholders(kept, feeds)
-    graph = tf.Graph()
     try:
-        with graph.as_default():
-            tf.import_graph_def(bare, name="")
+        pieces = Pieces(with_feeds_as_placeholders(kept, feeds), called)
     except (ValueError, tf.errors.OpError) as error:
         raise ModelError(
             f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
             "wanted registered op types and feeds that fit; check --batch_size and --input_shape"
         ) from error
-    return _read(graph, kept, {feed.tensor: feed.shape for feed in feeds})
+    return pieces, _read(pieces, kept, {feed.tensor: feed.shape for feed in feeds}, called)
 
 
 def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> Any:
@@ -221,25 +306,26 @@ def with_feeds_as_placeholders(graph_def: Any, feeds: Iterable[TensorSpec]) -> A
     weights, and copying them would cost more than everything else.
 
     Returns:
-      GraphDef with the same nodes in the same order, and any new placeholders at the end.
+      GraphDef with any new placeholders first, and the same nodes in the same order.
     """
     import tensorflow as tf
 
     bare = tf.compat.v1.GraphDef(library=graph_def.library, versions=graph_def.versions)
-    for node in graph_def.node:
-        _add_bare(bare, node)
-    node_named = {node.name: node for node in bare.node}
+    node_named = {node.name: node for node in graph_def.node}
     fed_name: dict[str, str] = {}
+    fed_shape: dict[str, Any] = {}
     for feed in feeds:
         node = node_named.get(op_of(feed.tensor))
-        if node is None:
-            continue
-        if node.op != "Placeholder":
+        if node is not None and node.op != "Placeholder":
             fed_name[with_index(feed.tensor)] = f"{_FED_PREFIX}{len(fed_name)}"
-            node = bare.node.add(name=f"{_FED_PREFIX}{len(fed_name) - 1}", op="Placeholder")
-            node.attr["dtype"].type = tf.as_dtype(feed.dtype).as_datatype_enum
-        if feed.shape is not None or node.op != "Placeholder" or "shape" not in node.attr:
-            node.attr["shape"].shape.CopyFrom(shape_proto(feed.shape))
+            name = fed_name[with_index(feed.tensor)]
+            bare.node.append(placeholder(name, feed.dtype, feed.shape))
+        elif node is not None and (feed.shape is not None or "shape" not in node.attr):
+            fed_shape[node.name] = shape_proto(feed.shape)
+    for node in graph_def.node:
+        _add_bare(bare, node)
+        if node.name in fed_shape:
+            bare.node[-1].attr["shape"].shape.CopyFrom(fed_shape[node.name])
     if fed_name:
         _rewire(bare, fed_name)
     return bare
@@ -290,7 +376,9 @@ def _rewire(graph_def: Any, fed_name: Mapping[str, str]) -> None:
                 node.input[position] = fed_name.get(with_index(tensor), tensor)
 
 
-def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorProperties:
+def _read(
+    pieces: Pieces, graph_def: Any, fed_shape: Mapping[str, Shape], called: Called | None
+) -> TensorProperties:
     dtype_of: dict[str, list[str]] = {}
     shape_of: dict[str, list[Shape]] = {}
     bytes_of: dict[str, list[int]] = {}
@@ -298,11 +386,14 @@ def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorP
     element_bytes: dict[str, int] = {}
     for node in graph_def.node:
         dtypes, shapes, sizes = [], [], []
-        for index, tensor in enumerate(graph.get_operation_by_name(node.name).outputs):
+        for index, tensor in enumerate(pieces.outputs(node.name)):
             dtype = tensor.dtype.base_dtype
             name = f"{node.name}:{index}"
             fed = fed_shape.get(name)
-            shape = _known(tensor.shape) if fed is None else fed
+            shape = known_shape(tensor.shape) if fed is None else fed
+            if node.op == "BroadcastGradientArgs" and called is not None:  # axes of a sum
+                value = evaluated(tensor)
+                shape = shape if value is None else value.shape
             if dtype.name not in element_bytes:
                 element_bytes[dtype.name] = _element_bytes(dtype)
             if (shape is None or min(shape, default=0) < 0) and (
@@ -317,7 +408,7 @@ def _read(graph: Any, graph_def: Any, fed_shape: Mapping[str, Shape]) -> TensorP
 
 
 def _of_all(
-    kept: TensorProperties, graph_def: Any, first: LongArray, bounds: Sequence[TensorSpec]
+    kept: TensorProperties, known: Mapping[str, Known], graph_def: Any, first: LongArray
 ) -> TensorProperties:
     """The properties of all nodes, of which those that are alike share their lists."""
     nodes = graph_def.node
@@ -326,26 +417,18 @@ def _of_all(
     for tensor in kept.unknown:
         op, _, index = tensor.partition(":")
         unknown.setdefault(op, []).append(index)
-    bound_of = {op_of(bound.tensor): bound for bound in bounds}
+    given: dict[str, dict[int, Known]] = {}
+    for tensor, each in known.items():
+        source = parse_input(tensor)
+        given.setdefault(source.op, {})[source.output] = each
     return TensorProperties(
         {name: kept.dtype_of[one] for name, one in like.items()},
         {name: kept.shape_of[one] for name, one in like.items()},
         {name: kept.bytes_of[one] for name, one in like.items()},
         [f"{name}:{i}" for name, one in like.items() for i in unknown.get(one, ())],
-        tuple(
-            dataclasses.replace(bound_of[one], tensor=f"{name}:0")
-            for name, one in like.items()
-            if one in bound_of
-        ),
+        {name: given[one] for name, one in like.items() if one in given},
         first,
     )
-
-
-def _known(shape: Any) -> Shape:
-    """A tf.TensorShape as a tuple."""
-    if shape.rank is None:
-        return None
-    return tuple(-1 if size is None else size for size in shape.as_list())
 
 
 def _element_bytes(dtype: Any) -> int:

@@ -8,19 +8,15 @@ given. A variable's handle is the variable's op itself, so that its shape is kno
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from graphs import op_types
-from graphs.building.conditionals import branches_of
 from graphs.building.flatten import flatten
+from graphs.building.pieces import add_call, add_functions, functions_of
 from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
-from graphs.function_library import KEPT_WHOLE, called_function, library_of
-from graphs.names import data_inputs, op_of, source_of
-from graphs.source_model import TensorSpec
-from graphs.tensor_protos import placeholder
+from graphs.names import data_inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,10 +62,10 @@ def unit_bodies(flat: FlatGraph, properties: TensorProperties) -> UnitBodies | N
     functions = list(unit_functions(flat))
     if not functions:
         return None
-    graph_def, feeds, fetches = _graph_of_calls(functions, flat, properties)
+    graph_def, fetches = _graph_of_calls(functions, flat, properties)
     try:
         # Conditionals inside stay whole; node_work prices their branches, one of so many each.
-        inner = flatten(graph_def, feeds, fetches, open_conditionals=False)
+        inner = flatten(graph_def, [], fetches, open_conditionals=False)
     except ModelError:  # the body is damaged; TensorFlow says so when the unit is run
         return None
     number = {_call_name(i): i for i in range(len(functions))}
@@ -83,20 +79,8 @@ def unit_functions(flat: FlatGraph) -> Iterator[UnitFunction]:
         if node.name not in flat.unit_of_node:
             continue
         inputs = tuple(data_inputs(node))
-        for name, first, share in _functions_of(node, flat.library):
-            if name in flat.library:
-                yield UnitFunction(index, name, inputs[first:], share)
-
-
-def _functions_of(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int, float]]:
-    """(function, its first argument among the node's inputs, share)."""
-    if node.op in op_types.LOOPS:
-        return [(node.attr[key].func.name, 0, 1.0) for key in ("body", "cond")]
-    if node.op in op_types.CONDITIONALS:
-        branches = branches_of(node)
-        return [(branch.function, 1, 1.0 / len(branches)) for branch in branches]
-    called = called_function(node, library)
-    return [] if called is None else [(called, 0, 1.0)]
+        for name, first, share in functions_of(node, flat.library):
+            yield UnitFunction(index, name, inputs[first:], share)
 
 
 def _call_name(number: int) -> str:
@@ -105,47 +89,13 @@ def _call_name(number: int) -> str:
 
 def _graph_of_calls(
     functions: Sequence[UnitFunction], flat: FlatGraph, properties: TensorProperties
-) -> tuple[Any, list[TensorSpec], list[str]]:
-    """A graph that calls each function once; its feeds and fetches."""
-    graph_def = type(flat.graph_def)()
-    graph_def.versions.CopyFrom(flat.graph_def.versions)
-    called = {each.function for each in functions}
-    for function in flat.graph_def.library.function:
-        graph_def.library.function.add().CopyFrom(function)
-        if function.signature.name in called:
-            for key in KEPT_WHOLE:
-                graph_def.library.function[-1].attr.pop(key, None)
-    library = library_of(graph_def)
-    feeds: list[TensorSpec] = []
+) -> tuple[Any, list[str]]:
+    """A graph that calls each function once, and its fetches."""
+    graph_def = type(flat.graph_def)(versions=flat.graph_def.versions)
+    add_functions(graph_def, [each.function for each in functions], flat.library)
     fetches = []
     for number, each in enumerate(functions):
-        call = graph_def.node.add(name=_call_name(number), op="PartitionedCall")
-        call.attr["f"].func.name = each.function
-        for position, tensor in enumerate(each.inputs):
-            name = f"{call.name}_argument_{position}"
-            call.input.append(name)
-            argument, spec = _argument(name, tensor, flat, properties)
-            graph_def.node.append(argument)
-            feeds += [spec] if spec else []
-        outputs = library[each.function].signature.output_arg
-        fetches += [f"{call.name}:{i}" for i in range(len(outputs))] or [call.name]
-    return graph_def, feeds, fetches
-
-
-def _argument(
-    name: str, tensor: str, flat: FlatGraph, properties: TensorProperties
-) -> tuple[Any, TensorSpec | None]:
-    """The NodeDef that stands for an argument, and how it is fed.
-
-    A variable's handle, or an argument of unknown rank, is not fed.
-    """
-    producer = flat.nodes[op_of(source_of(tensor, flat.nodes, op_types.HANDLE))]
-    if producer.op == "VarHandleOp":
-        handle = type(producer)()
-        handle.CopyFrom(producer)
-        handle.name = name
-        del handle.input[:]
-        return handle, None
-    dtype, shape = properties.dtype(tensor), properties.shape(tensor)
-    spec = None if shape is None else TensorSpec(f"{name}:0", dtype, shape)
-    return placeholder(name, dtype, shape), spec
+        given = [properties.known_of(tensor) for tensor in each.inputs]
+        name = _call_name(number)
+        fetches += add_call(graph_def, name, flat.library[each.function], given) or [name]
+    return graph_def, fetches

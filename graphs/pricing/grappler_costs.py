@@ -5,37 +5,42 @@ seconds to whole microseconds. Asked about a device of one flop and one byte per
 therefore gives the flops and bytes themselves, without rounding, and one pass serves every device.
 A test holds that against Grappler's own price for a K80. Its scheduler's makespan is not used,
 because it takes transfers between devices as free (the contract, section 6).
+
+Grappler is never asked to infer a shape. Left to itself it knows less than TensorFlow's C++ shape
+functions, and an unknown dimension counts there as 1, or as a number below -1, without a word. So
+each op is asked about alone, with inputs and outputs of the shapes that `TensorProperties` knows;
+an op that has a tensor of unknown size is not asked about.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from graphs.building.same_shapes import without_same
-from graphs.building.shapes import TensorProperties, with_feeds_as_placeholders
+from graphs import op_types
+from graphs.building.same_shapes import bare
+from graphs.building.shapes import LARGE_CONSTANT_BYTES, TensorProperties
 from graphs.flat_graph import FlatGraph
-from graphs.function_library import library_of
 from graphs.host.asked_child import ChildError, ask_child
-from graphs.names import data_inputs, op_of, parse_input
+from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.source_model import TensorSpec
-from graphs.tensor_protos import shape_of
+from graphs.tensor_protos import placeholder, shape_proto
 
 PRICING_SECONDS = 600.0
-"""Longest that Grappler may take; 170,000 ops take 20 s."""
+"""Longest that Grappler may take; 10,000 kinds of ops take 2 s."""
 
 _PROCESS = "graphs.pricing.grappler_process"
 _NANOSECONDS_PER_UNIT = 1000
 # Any device's name does but a GPU's: about GPUs Grappler asks the driver, once for each op.
 _DEVICE_NAME = "/job:localhost/replica:0/task:0/device:CPU:0"
-_UNFILLED, _MANY_ELEMENTS = "ImmutableConst", 1 << 16
+_KIND = "kind"
+_UNFILLED = "ImmutableConst"
 """Grappler makes a tensor for each Placeholder and writes all its elements: 2.2 GB for a batch of
 2,048 images, twice the memory of everything else. This op says its shape, too, and gets none."""
+_WHOLE_NUMBERS = frozenset({"int32", "int64"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,35 +62,34 @@ def estimate(flat: FlatGraph, properties: TensorProperties) -> OpWork:
     """Asks Grappler, in a process of its own, what every node computes and moves.
 
     It is asked about one node of each kind: what it says hangs on type, attributes and shapes.
-    A graph that Grappler refuses or dies of gets no prices, and a note that says why.
+    Nodes that only hand a buffer on do nothing. What runs functions moves its tensors; the work
+    inside is priced elsewhere. A question that Grappler refuses or dies of gets no prices, and a
+    note that says why.
 
     Args:
       flat: the graph.
       properties: of its tensors.
     """
-    graph_def, first = flat.graph_def, properties.first
-    feeds = [*(spec for spec in flat.feeds if spec.shape is not None), *properties.bounds]
-    own = np.arange(len(graph_def.node))
-    if first is None or (first == own).all():  # control edges, too, hold a loop's constants in it
-        return _estimate(graph_def, feeds, properties)
-    work = _estimate(without_same(graph_def, first), feeds, properties)
-    row = np.cumsum(first == own)[first] - 1
-    return OpWork(work.flops[row], work.memory_bytes[row], work.notes)
-
-
-def _estimate(graph_def: Any, feeds: Sequence[TensorSpec], properties: TensorProperties) -> OpWork:
-    nodes = graph_def.node
-    unpriced = np.full(len(nodes), np.nan)
-    result = _ask(with_feeds_as_placeholders(graph_def, feeds))
-    notes = []
-    if unknown := result.get("unknown_op_types"):
-        notes.append(f"Grappler knows no op type {', '.join(unknown)}")
-        foreign = {node.name for node in nodes if node.op in unknown}
-        result = _ask(_without(graph_def, feeds, foreign, properties))
-    if "error" in result:
-        notes.append(f"Grappler priced nothing: {result['error']}")
-        return OpWork(unpriced, unpriced.copy(), notes)
-    return _work(nodes, result["op_performance"], notes)
+    nodes, first = flat.graph_def.node, properties.first
+    kinds = _Kinds(flat, properties)
+    kind = np.full(len(nodes), -1)
+    flops, memory_bytes = np.zeros(len(nodes)), np.zeros(len(nodes))
+    own = np.arange(len(nodes))
+    first = own if first is None else first
+    for i in np.flatnonzero(first == own).tolist():
+        node = nodes[i]
+        if node.op in op_types.NO_LAUNCH:
+            continue
+        if kinds.has_unknown_size(node):
+            flops[i] = memory_bytes[i] = np.nan
+        elif _runs_functions(node, flat.library):
+            memory_bytes[i] = _moved(node, properties)
+        else:
+            kind[i] = kinds.number(node)
+    of_kind, notes = _answered(kinds, flat.graph_def.versions)
+    asked = kind >= 0
+    flops[asked], memory_bytes[asked] = of_kind[kind[asked]].T
+    return OpWork(flops[first], memory_bytes[first], notes)
 
 
 def with_defaults(flat: FlatGraph, properties: TensorProperties, work: OpWork) -> OpWork:
@@ -93,60 +97,128 @@ def with_defaults(flat: FlatGraph, properties: TensorProperties, work: OpWork) -
     flops, memory_bytes = work.flops.copy(), work.memory_bytes.copy()
     nodes = flat.graph_def.node
     for i in np.flatnonzero(np.isnan(flops)):
-        moved = sum(properties.bytes_of.get(nodes[i].name, ()))
-        for source in map(parse_input, data_inputs(nodes[i])):
-            sizes = properties.bytes_of.get(source.op, ())
-            moved += sizes[source.output] if source.output < len(sizes) else 0
-        flops[i], memory_bytes[i] = 0.0, float(moved)
+        flops[i], memory_bytes[i] = 0.0, _moved(nodes[i], properties)
     return OpWork(flops, memory_bytes, work.notes)
 
 
-def _work(nodes: Sequence[Any], performance: Sequence[bytes], notes: Sequence[str]) -> OpWork:
-    """The work of all nodes in Grappler's answer, serialized OpPerformance messages."""
-    from tensorflow.core.grappler.costs import op_performance_data_pb2
-
-    index = {node.name: i for i, node in enumerate(nodes)}
-    flops, memory_bytes = np.full(len(nodes), np.nan), np.full(len(nodes), np.nan)
-    priced = op_performance_data_pb2.OpPerformance()
-    for serialized in performance:
-        priced.ParseFromString(serialized)
-        i = index.get(priced.node)
-        if i is None:
-            continue
-        if priced.op.op == _UNFILLED != nodes[i].op:  # Grappler takes a Placeholder for nothing
-            flops[i] = memory_bytes[i] = 0.0
-        else:
-            flops[i], memory_bytes[i] = priced.compute_time, priced.memory_time
-    return OpWork(flops / _NANOSECONDS_PER_UNIT, memory_bytes / _NANOSECONDS_PER_UNIT, notes)
+def _moved(node: Any, properties: TensorProperties) -> float:
+    """Bytes of all inputs and outputs of a node."""
+    read = sum(properties.num_bytes(tensor) for tensor in data_inputs(node))
+    return float(read + sum(properties.bytes_of[node.name]))
 
 
-def _unfilled(graph_def: Any) -> None:
-    """Puts what says a shape, and no more, in place of large placeholders."""
-    for node in graph_def.node:
-        if node.op != "Placeholder" or "shape" not in node.attr:
-            continue
-        shape = shape_of(node.attr["shape"].shape)
-        if shape and min(shape) > 0 and math.prod(shape) >= _MANY_ELEMENTS:
+def _runs_functions(node: Any, library: Mapping[str, Any]) -> bool:
+    return node.op in library or any(
+        value.HasField("func") or value.list.func for value in node.attr.values()
+    )
+
+
+class _Kinds:
+    """The kinds of nodes that Grappler is asked about, each apart from the graph.
+
+    What it reads says a dtype and a shape, and no more. Small whole numbers stay, since they say
+    axes and sizes; so do variables' handles, which say the variables' shapes.
+
+    Attributes:
+      nodes: what is read, and one node of each kind, named `_KIND` and its number.
+      op_types: of the kinds, by number.
+    """
+
+    def __init__(self, flat: FlatGraph, properties: TensorProperties):
+        self._of_name = flat.nodes
+        self._properties = properties
+        self._unknown = frozenset(properties.unknown)
+        self._number: dict[tuple[bytes, tuple[str, ...]], int] = {}
+        self._reads: dict[bytes, str] = {}
+        self.nodes: list[Any] = []
+        self.op_types: list[str] = []
+
+    def has_unknown_size(self, node: Any) -> bool:
+        """Whether a run decides the size of a tensor that the node reads or makes."""
+        outputs = range(len(self._properties.shape_of[node.name]))
+        tensors = [*(f"{node.name}:{i}" for i in outputs), *map(tensor_of, data_inputs(node))]
+        return not self._unknown.isdisjoint(tensors)
+
+    def number(self, node: Any) -> int:
+        """The number of the node's kind."""
+        inputs = tuple(map(self._read, data_inputs(node)))
+        shapes = self._properties.shape_of[node.name]
+        key = (bare(node), inputs)
+        if key not in self._number:
+            self._number[key] = len(self._number)
+            kind = self._add(node, f"{_KIND}{self._number[key]}")
+            kind.input.extend(inputs)
+            # Without these two, Grappler infers the outputs, for which it lacks elements.
+            kind.attr["_same_output_for_iterations"].b = True
+            known = [shape if shape and min(shape) >= 0 else () for shape in shapes]
+            kind.attr["_output_shape_vector"].list.shape.extend(map(shape_proto, known))
+            self.op_types.append(node.op)
+        return self._number[key]
+
+    def _read(self, tensor: str) -> str:
+        """The name of what stands for a tensor."""
+        node = self._of_name[op_of(tensor)]
+        dtype, shape = self._properties.dtype(tensor), self._properties.shape(tensor)
+        if dtype == "resource":
+            node = self._of_name[op_of(source_of(tensor, self._of_name, op_types.HANDLE))]
+        is_small = node.op == "Const" and node.ByteSize() <= LARGE_CONSTANT_BYTES
+        if not (node.op == "VarHandleOp" or (is_small and dtype in _WHOLE_NUMBERS)):
+            node = placeholder("", dtype, shape)
             node.op = _UNFILLED
             node.attr["memory_region_name"].s = b"none"
+        what = bare(node)
+        if what not in self._reads:
+            self._reads[what] = self._add(node, f"read{len(self._reads)}").name
+        return self._reads[what]
+
+    def _add(self, node: Any, name: str) -> Any:
+        """Adds a copy of this name that reads nothing and wishes for no place."""
+        copy = type(node).FromString(bare(node))
+        copy.name = name
+        self.nodes.append(copy)
+        return copy
 
 
-def _ask(graph_def: Any) -> Mapping[str, Any]:
-    """Runs the pricing process on a GraphDef of ours; {"error": ...} where it fails or dies."""
+def _answered(kinds: _Kinds, versions: Any) -> tuple[FloatArray, list[str]]:
+    """f8[kinds, 2]: flops and bytes of each kind, nan where there are none; and notes."""
+    from tensorflow.core.grappler.costs import op_performance_data_pb2
+
+    work = np.full((len(kinds.op_types), 2), np.nan)
+    notes = []
+    result = _ask(kinds.nodes, versions)
+    if unknown := result.get("unknown_op_types"):
+        notes.append(f"Grappler knows no op type {', '.join(unknown)}")
+        result = _ask([node for node in kinds.nodes if node.op not in unknown], versions)
+    if "error" in result:
+        return work, [*notes, f"Grappler priced nothing: {result['error']}"]
+    priced = op_performance_data_pb2.OpPerformance()
+    for serialized in result["op_performance"]:
+        priced.ParseFromString(serialized)
+        if priced.node.startswith(_KIND):
+            work[int(priced.node.removeprefix(_KIND))] = priced.compute_time, priced.memory_time
+    work[(work < 0.0).any(axis=1)] = np.nan  # it counted beyond 63 bits
+    return work / _NANOSECONDS_PER_UNIT, notes
+
+
+def _ask(nodes: Sequence[Any], versions: Any) -> Mapping[str, Any]:
+    """Runs the pricing process on NodeDefs; {"error": ...} where it fails or dies."""
+    from tensorflow.core.framework import graph_pb2
     from tensorflow.core.protobuf import device_properties_pb2, meta_graph_pb2
 
-    _unfilled(graph_def)
+    kinds = [node.name for node in nodes if node.name.startswith(_KIND)]
+    if not kinds:
+        return {"op_performance": []}
+    graph_def = graph_pb2.GraphDef(node=nodes, versions=versions)
     meta_graph = meta_graph_pb2.MetaGraphDef(graph_def=graph_def)
-    meta_graph.collection_def["train_op"].node_list.value.extend(_sinks(graph_def))
+    meta_graph.collection_def["train_op"].node_list.value.extend(kinds)
     unit = device_properties_pb2.DeviceProperties(
         type="CPU", num_cores=1, frequency=1, bandwidth=1000, memory_size=1 << 60
     )
     device = device_properties_pb2.NamedDevice(name=_DEVICE_NAME, properties=unit)
-    op_types = {node.op for node in graph_def.node} - library_of(graph_def).keys()
     request = {
         "meta_graph": meta_graph.SerializeToString(),
         "device": device.SerializeToString(),
-        "op_types": sorted(op_types),
+        "op_types": sorted({node.op for node in nodes}),
     }
     return run_grappler(request)
 
@@ -168,36 +240,3 @@ def run_grappler(request: Mapping[str, Any]) -> Mapping[str, Any]:
     except ChildError as error:
         return {"error": str(error)}
     return answer
-
-
-def _sinks(graph_def: Any) -> list[str]:
-    """The nodes that nothing uses. Grappler prices what they need, which is the whole graph."""
-    used = {op_of(source) for node in graph_def.node for source in node.input}
-    sinks = [node.name for node in graph_def.node if node.name not in used]
-    return sinks or [node.name for node in graph_def.node[-1:]]
-
-
-def _without(
-    graph_def: Any,
-    feeds: Sequence[TensorSpec],
-    foreign: Collection[str],
-    properties: TensorProperties,
-) -> Any:
-    """The graph with placeholders of the inferred shapes in place of foreign ops' outputs."""
-    outputs = [
-        TensorSpec(f"{name}:{index}", dtype, shape)
-        for name in sorted(foreign)
-        for index, (dtype, shape) in enumerate(
-            zip(properties.dtype_of[name], properties.shape_of[name], strict=True)
-        )
-    ]
-    graph = with_feeds_as_placeholders(graph_def, [*feeds, *outputs])
-    kept = [node for node in graph.node if node.name not in foreign]
-    bare = type(graph)(library=graph.library, versions=graph.versions)
-    for node in kept:
-        copy = bare.node.add()
-        copy.CopyFrom(node)
-        inputs = [source for source in node.input if op_of(source) not in foreign]
-        del copy.input[:]
-        copy.input.extend(inputs)
-    return bare

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs import op_types
-from graphs.building.shapes import TensorProperties, infer
+from graphs.building.shapes import MAX_NESTING, TensorProperties, infer
 from graphs.building.unit_bodies import UnitBodies, unit_bodies
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
@@ -25,8 +25,6 @@ from graphs.pricing.kernels import KernelTable, kernel_table
 
 BoolArray = npt.NDArray[np.bool_]
 DEVICE_TYPES = ("CPU", "GPU")
-MAX_NESTING = 6
-"""Loops and conditionals inside each other whose bodies are priced; deeper ones are not."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -67,7 +67,10 @@ class _Body:
 def functional_trip_count(
     node: Any, library: Mapping[str, Any], values: ConstantValues
 ) -> int | None:
-    """Iterations of a While or StatelessWhile op; None where they can't be known."""
+    """Iterations of a While or StatelessWhile op; None where they can't be known.
+
+    `values` learns the counters that come out of it: how often a gradient's loop runs.
+    """
     functions = [library.get(node.attr[key].func.name) for key in ("cond", "body")]
     if None in functions:
         return None
@@ -84,7 +87,14 @@ def functional_trip_count(
             return 0 if cond.constant(name) is not None else None
         return _functional_step(body, cond.arguments[name])
 
-    return _least(_comparisons(cond.result(0), cond.nodes, cond.source), _Loop(start, step))
+    count = _least(_comparisons(cond.result(0), cond.nodes, cond.source), _Loop(start, step))
+    if count is None:
+        return None
+    for index, tensor in enumerate(inputs):
+        first, each = values.scalar(tensor), _functional_step(body, index)
+        if first is not None and each:
+            values.learn(f"{node.name}:{index}", first + count * each)
+    return count
 
 
 def _functional_step(body: _Body, index: int) -> int | None:

@@ -137,7 +137,7 @@ def test_bounds_of_what_is_alike_are_alike(monkeypatch):
             tf.raw_ops.Square(x=unique.y, name=f"z{i}")
 
     properties = _require_the_same(monkeypatch, _graph(make))
-    assert [bound.tensor for bound in properties.bounds] == ["unique0:0", "unique1:0"]
+    assert properties.shape_of["unique0"] == properties.shape_of["unique1"] == [(3,), (3,)]
     assert properties.shape_of["z1"] == [(3,)] and not properties.unknown
 
 
