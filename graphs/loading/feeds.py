@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
     from graphs.flat_graph import FlatGraph
 
 FeedArrays = dict[str, np.ndarray]
+FeedsGiven = str | Mapping[str, np.ndarray]
+"""What a user gives to feed: the path of an .npz, or {input: array}."""
 
 MAX_ELEMENTS = 2**28
 """Most elements of one made up input; its random numbers take 2 GiB while it is made."""
@@ -166,16 +167,18 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
 
 
 def read_feeds(
-    path: str | os.PathLike[str],
+    given: FeedsGiven,
     feeds: Sequence[TensorSpec],
     names: Mapping[str, str] | None = None,
+    unread: Collection[str] = (),
 ) -> FeedArrays:
-    """Reads an .npz of inputs, one array per feed, named "op", "op:i" or as `names` says.
+    """The inputs that a user gives, one array per feed, named "op", "op:i" or as `names` says.
 
     Args:
-      path: the file.
+      given: the path of an .npz, or {name: array}.
       feeds: what is fed; shapes complete.
       names: {name: tensor}, as of a signature's arguments.
+      unread: names that may be given, too: of arguments that nothing in the run reads.
 
     Returns:
       {tensor "op:i": array}, in the order of `feeds`.
@@ -184,39 +187,39 @@ def read_feeds(
       FeedError: no such file, no .npz, or arrays that are missing, unknown, or of another dtype
         or shape.
     """
-    arrays = _read_npz(os.fspath(path))
+    arrays, path = given_arrays(given), "the example" if isinstance(given, Mapping) else given
     known = {name: spec for spec in feeds for name in (spec.tensor, op_of(spec.tensor))}
     of_tensor = {spec.tensor: spec for spec in feeds}
     more = {name: of_tensor[t] for name, t in (names or {}).items() if t in of_tensor}
     known = more | known
-    given: FeedArrays = {}
+    read: FeedArrays = {}
     for name, array in arrays.items():
         spec = known.get(name)
+        if spec is None and name in unread:
+            continue
         if spec is None:
             raise FeedError(
-                f"reading inputs from {os.fspath(path)!r}: the run has no input {name!r}, it has "
+                f"reading inputs from {path!r}: the run has no input {name!r}, it has "
                 f"{_names(feeds)}{nearest(name, [op_of(s.tensor) for s in feeds])}"
             )
-        given[spec.tensor] = _checked(os.fspath(path), spec, array)
-    missing = [spec for spec in feeds if spec.tensor not in given]
+        read[spec.tensor] = _checked(path, spec, array)
+    missing = [spec for spec in feeds if spec.tensor not in read]
     if missing:
         raise FeedError(
-            f"reading inputs from {os.fspath(path)!r}: found no array for {_names(missing)}; "
+            f"reading inputs from {path!r}: found no array for {_names(missing)}; "
             "add one for each input of the run"
         )
-    return {spec.tensor: given[spec.tensor] for spec in feeds}
+    return {spec.tensor: read[spec.tensor] for spec in feeds}
 
 
-def read_feed_shapes(path: str | os.PathLike[str]) -> dict[str, tuple[int, ...]]:
-    """{name: shape} of the arrays in an .npz of inputs.
+def given_arrays(path: FeedsGiven) -> Mapping[str, np.ndarray]:
+    """{name: array} of inputs that a user gives.
 
     Raises:
       FeedError: no such file, or no .npz.
     """
-    return {name: array.shape for name, array in _read_npz(os.fspath(path)).items()}
-
-
-def _read_npz(path: str) -> dict[str, np.ndarray]:
+    if isinstance(path, Mapping):
+        return path
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):

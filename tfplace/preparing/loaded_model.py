@@ -10,7 +10,7 @@ from graphs.building.build import BuiltGraph, build_op_graph
 from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties, infer
 from graphs.flat_graph import FlatGraph
-from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
+from graphs.loading.feeds import feeds_of_opened, given_arrays, read_feeds
 from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
 from graphs.source_model import SourceModel, TensorSpec
@@ -23,6 +23,7 @@ from rewrite.split.split_model import (
     told_batch_axes,
 )
 from rewrite.split.states import Place
+from rewrite.written_signature import run_name
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
 
@@ -90,9 +91,10 @@ def load_model(
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     feeds: Mapping[str, Any] | None = None
-    if options.feed_file is not None:  # what doesn't fit is told before shapes are inferred
+    if options.fed is not None:  # what doesn't fit is told before shapes are inferred
+        own = source.signatures.get(run_name(source))
         names = names_of_run(source, source.feeds)
-        feeds = read_feeds(options.feed_file, source.feeds, names)
+        feeds = read_feeds(options.fed, source.feeds, names, {} if own is None else own.inputs)
     if options.num_shards > 1:
         in_turn = options.sums_in_turn
         if in_turn is None:
@@ -117,8 +119,8 @@ def load_model(
 def _source(options: ProblemOptions) -> SourceModel:
     """The model, without what an earlier placement has written: its order goes with its devices."""
     load_options = options.load
-    if options.feed_file is not None:  # the arrays to feed decide unknown dimensions
-        shapes = read_feed_shapes(options.feed_file)
+    if options.fed is not None:  # the arrays to feed decide unknown dimensions
+        shapes = {name: array.shape for name, array in given_arrays(options.fed).items()}
         load_options = dataclasses.replace(load_options, fed_shape=shapes)
     source = load(options.model, load_options)
     return dataclasses.replace(source, graph_def=without_order(source.graph_def))

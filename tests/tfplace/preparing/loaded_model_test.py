@@ -24,7 +24,7 @@ def two_inputs(tmp_path):
 def _loaded(model, folder, **arrays):
     path = str(folder / "feed.npz")
     np.savez(path, **{name: np.ones(shape, np.float32) for name, shape in arrays.items()})
-    return load_model(ProblemOptions(model, feed_file=path))
+    return load_model(ProblemOptions(model, fed=path))
 
 
 def test_arrays_that_do_not_fit_are_told_before_shapes_are_inferred(two_inputs, tmp_path):
@@ -49,6 +49,6 @@ def test_an_array_may_have_the_name_of_a_signatures_argument(num_shards, tmp_pat
     model, path = Model(), str(tmp_path / "feed.npz")
     tf.saved_model.save(model, tmp_path / "model", signatures={"train_step": model.train_step})
     np.savez(path, x=np.full((6, 3), 7, np.float32))
-    options = ProblemOptions(str(tmp_path / "model"), feed_file=path, num_shards=num_shards)
+    options = ProblemOptions(str(tmp_path / "model"), fed=path, num_shards=num_shards)
     (fed,) = load_model(options).feeds.values()
     assert fed.shape == (6, 3) and fed[0, 0] == 7
