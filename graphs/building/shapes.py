@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from graphs.building.conditionals import put_into_optional
 from graphs.building.same_shapes import first_of_shapes, without_same
-from graphs.errors import ModelError
+from graphs.errors import ModelError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
@@ -43,6 +44,7 @@ MOST_BYTES = 2**53
 _VALUE_DEPENDENT_OPS = frozenset({"Unique", "UniqueWithCounts", "Where"})
 
 _FED_PREFIX = "tfplace_fed_"
+_REFUSED = re.compile(r"(?P<why>.*?) for '\{\{node (?P<op>[^}]+)\}\} = (?P<type>\w+)", re.DOTALL)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,6 +206,9 @@ def _imported(kept: Any, feeds: Sequence[TensorSpec]) -> TensorProperties:
         with graph.as_default():
             tf.import_graph_def(bare, name="")
     except (ValueError, tf.errors.OpError) as error:
+        found = _REFUSED.search(str(error))
+        if found:
+            raise ShapesRefusedError(found["op"], found["type"], found["why"].strip()) from error
         raise ModelError(
             f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
             "wanted registered op types and feeds that fit; check --batch_size and --input_shape"

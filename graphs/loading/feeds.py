@@ -12,6 +12,7 @@ import numpy as np
 
 from graphs.errors import FeedError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
+from graphs.loading.number_forms import INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.loading.string_feeds import MakeString
 from graphs.names import op_of
 from graphs.source_model import TensorSpec
@@ -28,8 +29,6 @@ MAX_ELEMENTS = 2**28
 """Most elements of one made up input; its random numbers take 2 GiB while it is made."""
 MAX_STRINGS = 2**22
 """Most elements of one made up input of strings, each of which is a Python object."""
-INTEGER_LIMIT = 100
-"""Integers that index nothing are below this: small enough to be sizes, counts or steps."""
 
 # Floats too: Keras declares the ids that an Embedding takes as floats.
 _MAY_INDEX = ("int", "uint", "float", "bfloat")
@@ -40,10 +39,12 @@ def generate_feeds(
 ) -> FeedArrays:
     """Random arrays that a run can be fed with, the same for the same seed.
 
-    - Floats and complex numbers are standard normal. Bools are true half of the time.
+    - Floats and complex numbers are standard normal, or as the op that reads them wants them:
+      positive, probabilities, positive definite. Bools are true half of the time.
     - Integers lie in [0, limit). The limit is the size of what they index (rows of an embedding
       table, classes of a loss, the depth of a one-hot), else INTEGER_LIMIT. So do floats that are
-      cast to an index.
+      cast to an index. Lengths are at most the size of what they measure, the ids of segments are
+      sorted, and what is itself a size is small.
     - Strings are what the run decodes: serialized examples with the features that it parses, or
       small pictures. Other strings are decimal numbers below INTEGER_LIMIT.
     - Components of sparse and ragged tensors fit together.
@@ -87,7 +88,7 @@ def feeds_of_opened(
     flow = ElementFlow(flat, properties)
     ranges, contents = IndexRanges(flow), StringContents(flow)
     hints = _Hints(
-        limit_of={tensor: ranges.limit(tensor) for tensor in _numbers(feeds)},
+        form_of={tensor: ranges.form(tensor) for tensor in _numbers(feeds)},
         maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
     )
     arrays = {spec.tensor: _random(spec, hints, seed) for spec in feeds}
@@ -99,11 +100,11 @@ class _Hints:
     """What the run's graph says about the values of its inputs.
 
     Attributes:
-      limit_of: {tensor: exclusive upper limit of its integers}; None where there is none.
+      form_of: {tensor: what its numbers are like}.
       maker_of: {tensor: what makes its strings}; None where any string will do.
     """
 
-    limit_of: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    form_of: Mapping[str, Form] = dataclasses.field(default_factory=dict)
     maker_of: Mapping[str, MakeString | None] = dataclasses.field(default_factory=dict)
 
 
@@ -129,7 +130,7 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
     """The array of one input."""
     import tensorflow as tf
 
-    shape, limit = _require_complete(spec), hints.limit_of.get(spec.tensor)
+    shape, form = _require_complete(spec), hints.form_of.get(spec.tensor, Form())
     most = MAX_STRINGS if spec.dtype == "string" else MAX_ELEMENTS
     if math.prod(shape) > most:
         raise FeedError(
@@ -149,17 +150,15 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
         return made
     if dtype == tf.string:
         return np.asarray(rng.integers(0, INTEGER_LIMIT, shape)).astype(np.bytes_).astype(object)
-    if dtype.is_integer:
+    if dtype.is_integer or (dtype.is_floating and form.limit is not None):
         # Quantized and narrow integers can hold less than the limit.
-        top = min(limit or INTEGER_LIMIT, int(dtype.max) + 1)
-        return np.asarray(rng.integers(0, top, shape)).astype(dtype.as_numpy_dtype)
+        top = min(form.limit or INTEGER_LIMIT, int(dtype.max) + 1)
+        return WHOLE[form.name](top, shape, rng).astype(dtype.as_numpy_dtype)
     if dtype.is_complex:
         values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
         return np.asarray(values).astype(dtype.as_numpy_dtype)
-    if dtype.is_floating and limit is not None:
-        return np.asarray(rng.integers(0, limit, shape)).astype(dtype.as_numpy_dtype)
     if dtype.is_floating:
-        return np.asarray(rng.standard_normal(shape)).astype(dtype.as_numpy_dtype)
+        return REAL[form.name](shape, rng).astype(dtype.as_numpy_dtype)
     raise FeedError(
         f"making up the input {spec.tensor!r}: a {spec.dtype} has no values to make up; choose "
         "another run with --fetch or --signature, or give its arrays with --feed"

@@ -1,7 +1,8 @@
-"""How large the integers of an input may be, by what they index.
+"""What the numbers of an input must be, by the ops that read them.
 
-An input's elements are followed through the graph to the ops that use them as indices. What is
-divided or diminished on the way may be larger: the ids of a partitioned table go through that.
+An input's elements are followed through the graph to the ops that use them: as indices, lengths,
+ids of segments, sizes. What is divided or diminished on the way may be larger: the ids of a
+partitioned table go through that.
 """
 
 from __future__ import annotations
@@ -9,20 +10,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from graphs import op_types
 from graphs.loading.element_flow import ElementFlow
+from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.names import op_of, source_of
 from graphs.tensor_protos import Shape, shape_of
 
-_SEGMENT_OPS = frozenset({"UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMean"})
 # Input 1 of these indexes rows of input 0, which is a table or the gradient of one.
 _INDEX_ROWS = frozenset(
     "Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub "
     "ResourceScatterAdd ResourceScatterUpdate SparseSegmentSum SparseSegmentMean "
-    "SparseSegmentSqrtN".split()
+    "SparseSegmentSqrtN SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments "
+    "SparseSegmentSqrtNWithNumSegments".split()
 )
 # Input 1 of these indexes the last dimension of input 0: classes.
 _INDEX_CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
+# The rows of input 1 of these are places in input 0.
+_INDEX_PLACES = frozenset(
+    "GatherNd ResourceGatherNd TensorScatterAdd TensorScatterSub TensorScatterUpdate "
+    "TensorScatterMax TensorScatterMin ResourceScatterNdAdd ResourceScatterNdUpdate".split()
+)
+_FORMS: dict[tuple[str, int], str] = {
+    **{(op, 1): "length" for op in ("ReverseSequence", "CTCGreedyDecoder", "CTCBeamSearchDecoder")},
+    **{(op, 3): "length" for op in ("CTCLoss", "CTCLossV2")},
+    **{(f"Segment{kind}", 1): "sorted" for kind in ("Sum", "Mean", "Max", "Min", "Prod")},
+    **{
+        (f"SparseSegment{kind}{more}", 2): "sorted"
+        for kind in ("Sum", "Mean", "SqrtN")
+        for more in ("", "WithNumSegments", "Grad", "GradV2")
+    },
+    **{(op, 0): "size" for op in ("Fill", "RandomUniform", "RandomStandardNormal")},
+    **{(op, 1): "size" for op in ("OneHot", "TopKV2", "Range")},
+    **{(f"UnsortedSegment{kind}", 2): "size" for kind in ("Sum", "Max", "Min", "Prod")},
+    ("Reshape", 1): "rest", ("Slice", 1): "zeros", ("Slice", 2): "rest", ("Tile", 1): "ones",
+    ("GatherV2", 2): "zeros", ("ConcatV2", -1): "zeros", ("Transpose", 1): "order",
+    ("InvertPermutation", 0): "order",
+    ("SoftmaxCrossEntropyWithLogits", 1): "share",
+    **{(op, 0): "positive" for op in ("Log", "Log1p", "Sqrt", "Rsqrt", "Lgamma", "Digamma")},
+    **{
+        (op, 0): "definite"
+        for op in ("Cholesky", "MatrixInverse", "MatrixDeterminant", "LogMatrixDeterminant",
+                   "MatrixSolve", "MatrixTriangularSolve")
+    },
+}  # fmt: skip
+"""{(op type, position of an input): what its numbers have to be like}, see number_forms."""
+_COMPARED = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual"})
+_SAME_NUMBERS = frozenset({"Cast", "Identity", "Reshape", "ExpandDims", "Squeeze"})
 
 
 class _Scale(NamedTuple):
@@ -36,24 +71,25 @@ _SAME = _Scale(1, 0)
 
 
 class IndexRanges:
-    """Upper limits of the integers in a flat graph."""
+    """Upper limits of the integers in a flat graph, and what else is wanted of numbers."""
 
     def __init__(self, flow: ElementFlow):
         self._flow = flow
         self._nodes = flow.flat.nodes
         self._values = flow.values
 
-    def limit(self, tensor: str) -> int | None:
-        """The smallest size that elements of `tensor` index; None where they index nothing."""
-        limits = []
+    def form(self, tensor: str) -> Form:
+        """What the numbers of `tensor` have to be like; the smallest size that they index."""
+        limits, names = [], set()
         pending = [(tensor, _SAME)]
         reached = set(pending)
         while pending:
             name, scale = pending.pop()
             for node, position in self._flow.readers.get(name, ()):
-                size = self._indexed_size(node, position)
-                if size is not None and size > 0:
-                    limits.append(size * scale.factor + scale.offset)
+                form = self._wanted(node, position)
+                names.add(form.name)
+                if form.limit is not None and form.limit > 0:
+                    limits.append(form.limit * scale.factor + scale.offset)
                 changed = self._changed(node, position, scale)
                 outputs = self._flow.passed_on(node, position)
                 for output in [f"{node.name}:0"] if changed else outputs:
@@ -61,7 +97,52 @@ class IndexRanges:
                     if following not in reached:
                         reached.add(following)
                         pending.append(following)
-        return min((limit for limit in limits if limit > 0), default=None)
+        limit = min((limit for limit in limits if limit > 0), default=None)
+        is_real = self._flow.properties.dtype(tensor).startswith(("float", "bfloat", "half"))
+        is_whole = not is_real or limit is not None or bool(names & (WHOLE.keys() - {""}))
+        name = next((name for name in (WHOLE if is_whole else REAL) if name in names), "")
+        if name == "sorted" and limit is None:
+            rows = self._flow.properties.shape(tensor) or (2,)
+            limit = max(rows[0] // 2, 1)
+        return Form(name, INTEGER_LIMIT if is_whole and limit is None else limit)
+
+    def _wanted(self, node: Any, position: int) -> Form:
+        """What a node wants of the numbers of its input."""
+        size = self._indexed_size(node, position)
+        if node.op in _COMPARED and (size := self._counted_by(node.input[1 - position])):
+            return Form("length", size + 1)
+        last = position - sum(not name.startswith("^") for name in node.input)
+        name = _FORMS.get((node.op, position), _FORMS.get((node.op, last), ""))
+        if name == "length":
+            axis = int(node.attr["seq_dim"].i) if node.op == "ReverseSequence" else 0
+            size = _size(self._shape(node.input[0]), axis)
+        if node.op == "StridedSlice" and position == 2 and not node.attr["shrink_axis_mask"].i:
+            name, size = "length", self._least_sliced(node)
+        if name == "size" and node.op == "TopKV2":
+            size = _size(self._shape(node.input[0]), -1)
+        if name == "sorted" and size is None:
+            size = self._rows_wanted(f"{node.name}:0")
+        return Form(name, size + 1 if size is not None and name in ("length", "size") else size)
+
+    def _counted_by(self, tensor: str) -> int | None:
+        """The numbers of a tensor that is 0, 1, 2, ..., which lengths are compared with."""
+        source = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS))]
+        if source.op != "Range":
+            numbers = self._values.value(tensor)
+            is_count = numbers is not None and numbers.size > 1
+            if not is_count or not np.array_equal(np.ravel(numbers), np.arange(numbers.size)):
+                return None
+        shape = self._shape(tensor)
+        return max(shape, default=0) if shape is not None and min(shape, default=0) >= 0 else None
+
+    def _rows_wanted(self, tensor: str) -> int | None:
+        """How many segments what reads their sums wants."""
+        sizes = (
+            _size(self._flow.properties.shape(f"{node.name}:0"), 0)
+            for node, _ in self._flow.readers.get(tensor, ())
+            if node.op in ("Sub", "Mul", "AddV2", "SquaredDifference")
+        )
+        return next((size for size in sizes if size), None)
 
     def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
         """The scale behind a division by a constant, a difference with one, or a maximum."""
@@ -79,15 +160,26 @@ class IndexRanges:
     def _indexed_size(self, node: Any, position: int) -> int | None:
         """The size of the dimension that an input of a node indexes."""
         if node.op == "OneHot" and position == 0:
-            return self._values.scalar(node.input[1])
-        if position == 2 and node.op == "CTCLoss":  # the last class is the blank
+            return self._number(node.input[1])
+        if position == 2 and node.op in ("CTCLoss", "CTCLossV2"):  # a class is the blank
             classes = _size(self._shape(node.input[0]), -1)
             return None if classes is None else classes - 1
+        if position == 2 and node.op == "CropAndResize":
+            return _size(self._shape(node.input[0]), 0)
+        if position == 2 and node.op.startswith("SparseSegment"):
+            has_size = node.op.endswith(("Grad", "GradV2", "WithNumSegments"))
+            return self._number(node.input[3]) if has_size else None
+        if position == 0 and node.op == "ScatterNd":
+            shape = self._values.value(node.input[2])
+            return None if shape is None else self._least(node.input[0], shape.tolist())
         if position != 1:
             return None
-        if node.op in ("GatherNd", "ResourceGatherNd"):
-            places, shape = self._shape(node.input[1]), self._shape(node.input[0])
-            return min(shape[: places[-1]], default=None) if places and shape else None
+        if node.op in _INDEX_PLACES:
+            return self._least(node.input[1], self._shape(node.input[0]))
+        if node.op == "StridedSlice":
+            return self._least_sliced(node)
+        if node.op == "NthElement":
+            return _size(self._shape(node.input[0]), -1)
         if node.op in _INDEX_ROWS:
             return _size(self._shape(node.input[0]), 0)
         if node.op in _INDEX_CLASSES:
@@ -97,9 +189,25 @@ class IndexRanges:
             return _size(self._shape(node.input[0]), 0 if axis is None else axis)
         if node.op == "DynamicPartition":
             return int(node.attr["num_partitions"].i)
-        if node.op in _SEGMENT_OPS:
-            return self._values.scalar(node.input[2])
+        if node.op.startswith("UnsortedSegment"):
+            return self._number(node.input[2])
         return None
+
+    def _least(self, places: str, shape: Shape) -> int | None:
+        """The least size of the dimensions of `shape` that the last one of `places` counts."""
+        counted = _size(self._shape(places), -1)
+        return min(shape[:counted], default=None) if shape and counted else None
+
+    def _least_sliced(self, node: Any) -> int | None:
+        """The least size of the dimensions that a slice may cut."""
+        shape, begun = self._shape(node.input[0]), self._shape(node.input[1])
+        return min(shape[: begun[0]], default=None) if shape and begun else None
+
+    def _number(self, tensor: str) -> int | None:
+        """A size; where it is fed it is small."""
+        source = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS))]
+        is_fed = source.op in op_types.PLACEHOLDERS
+        return FED_SIZE if is_fed else self._values.scalar(tensor)
 
     def _shape(self, tensor: str) -> Shape:
         """The shape of a tensor; of a resource, the shape of its variable."""

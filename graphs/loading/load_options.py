@@ -3,9 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 MODES = ("", "train", "inference")
+
+
+@dataclasses.dataclass(frozen=True)
+class GuessedSizes:
+    """What an unknown dimension is taken as.
+
+    Attributes:
+      batch: a leading one.
+      image: height and width of images [batch, height, width, channels].
+      other: any other, such as the length of a sequence.
+    """
+
+    batch: int = 32
+    image: int = 224
+    other: int = 16
+
+
+FIRST_GUESS = GuessedSizes()
+
+
+def other_guesses(named: Iterable[int]) -> list[GuessedSizes]:
+    """What is tried in turn where an op refuses the first: longer sizes, and of many divisors.
+
+    Args:
+      named: sizes in what is said of the refusal, of which one may be the wanted one.
+    """
+    of_message = sorted(set(named))[:2]
+    return [
+        *(GuessedSizes(batch=size) for size in of_message),
+        *(GuessedSizes(other=size) for size in of_message),
+        GuessedSizes(image=256, other=64),
+        GuessedSizes(batch=60),
+        GuessedSizes(60, 240, 60),
+        GuessedSizes(120, 512, 120),
+        GuessedSizes(other=840),
+        GuessedSizes(batch=840),
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +57,7 @@ class LoadOptions:
       input_shape: {input: shape}; an input is named "op", "op:0" or by a signature's argument.
       tags: all tags of the MetaGraphDef to read, of a SavedModel that has several.
       fed_shape: {tensor or op: shape} of arrays that will be fed; wins over guesses.
+      guess: of dimensions that nobody tells.
     """
 
     fetch: tuple[str, ...] = ()
@@ -29,6 +67,7 @@ class LoadOptions:
     input_shape: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = ()
     fed_shape: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    guess: GuessedSizes = FIRST_GUESS
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

@@ -9,10 +9,13 @@ from typing import Any
 from graphs.building.build import BuiltGraph, build_op_graph
 from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties, infer
+from graphs.errors import FeedError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
+from graphs.loading.feed_shapes import sizes_guessed
 from graphs.loading.feeds import feeds_of_opened, given_arrays, read_feeds
 from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
+from graphs.loading.load_options import FIRST_GUESS, GuessedSizes, other_guesses
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
 from rewrite.split.split_model import (
@@ -87,7 +90,33 @@ def load_model(
     Raises:
       ModelError, FeedError, UsageError: bad input.
     """
-    to_split = to_split or StepToSplit(_source(options))
+    if to_split is not None:
+        return _loaded(options, place_of_shard, on_split, to_split)
+    refusal, guesses = "", [FIRST_GUESS]
+    for guess in guesses:
+        source = _source(options, guess, refusal)
+        try:
+            return _loaded(options, place_of_shard, on_split, StepToSplit(source))
+        except ShapesRefusedError as error:
+            taken = "; ".join(sizes_guessed(source.guessed))
+            if not taken:
+                raise
+            if not refusal:
+                guesses += other_guesses(error.sizes)
+                refusal = f"no size is given ({taken}), which {error.refusal}"
+    raise FeedError(
+        f"sizing the inputs of {options.model!r}: {refusal}; {len(guesses) - 1} others fit as "
+        "little; say --batch_size=... or --input_shape NAME=..."
+    )
+
+
+def _loaded(
+    options: ProblemOptions,
+    place_of_shard: Sequence[Place],
+    on_split: Callable[[SourceModel], None],
+    to_split: StepToSplit,
+) -> LoadedModel:
+    """Does what `load_model` does, of the sizes that the model was read with."""
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     feeds: Mapping[str, Any] | None = None
@@ -116,14 +145,24 @@ def load_model(
     return LoadedModel(source, flat, properties, built, feeds, split, to_split)
 
 
-def _source(options: ProblemOptions) -> SourceModel:
-    """The model, without what an earlier placement has written: its order goes with its devices."""
-    load_options = options.load
+def _source(
+    options: ProblemOptions, guess: GuessedSizes = FIRST_GUESS, refusal: str = ""
+) -> SourceModel:
+    """The model, without what an earlier placement has written: its order goes with its devices.
+
+    Args:
+      options: which model.
+      guess: what unknown sizes are taken as.
+      refusal: why those that were taken first can't be; "" where these are the first.
+    """
+    load_options = dataclasses.replace(options.load, guess=guess)
     if options.fed is not None:  # the arrays to feed decide unknown dimensions
         shapes = {name: array.shape for name, array in given_arrays(options.fed).items()}
         load_options = dataclasses.replace(load_options, fed_shape=shapes)
     source = load(options.model, load_options)
-    return dataclasses.replace(source, graph_def=without_order(source.graph_def))
+    guessed = [*source.guessed, *([f"other sizes first: {refusal}"] if refusal else [])]
+    graph_def = without_order(source.graph_def)
+    return dataclasses.replace(source, graph_def=graph_def, guessed=guessed)
 
 
 def _made_up(
