@@ -99,6 +99,11 @@ def _functions_of(node: Any, library: Mapping[str, Any]) -> list[tuple[str, int,
     return [] if called is None else [(called, 0, 1.0)]
 
 
+def argument_name(function: int, position: int) -> str:
+    """The op of the opened bodies that stands for an argument of one of their functions."""
+    return f"{_call_name(function)}_argument_{position}"
+
+
 def _call_name(number: int) -> str:
     return f"body_{number}"
 
@@ -122,7 +127,7 @@ def _graph_of_calls(
         call = graph_def.node.add(name=_call_name(number), op="PartitionedCall")
         call.attr["f"].func.name = each.function
         for position, tensor in enumerate(each.inputs):
-            name = f"{call.name}_argument_{position}"
+            name = argument_name(number, position)
             call.input.append(name)
             argument, spec = _argument(name, tensor, flat, properties)
             graph_def.node.append(argument)

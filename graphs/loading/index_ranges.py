@@ -7,15 +7,19 @@ partitioned table go through that.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from graphs import op_types
+from graphs.building.shapes import infer
+from graphs.building.unit_bodies import UnitFunction, argument_name, unit_bodies
+from graphs.errors import ModelError
 from graphs.loading.element_flow import ElementFlow
 from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
-from graphs.names import op_of, source_of
+from graphs.names import op_of, parse_input, source_of
 from graphs.tensor_protos import Shape, shape_of
 
 # Input 1 of these indexes rows of input 0, which is a table or the gradient of one.
@@ -56,6 +60,7 @@ _FORMS: dict[tuple[str, int], str] = {
     },
 }  # fmt: skip
 """{(op type, position of an input): what its numbers have to be like}, see number_forms."""
+_DEEPEST = 3  # of units in units: a recursion has no end
 _COMPARED = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Reshape", "ExpandDims", "Squeeze"})
 
@@ -73,31 +78,17 @@ _SAME = _Scale(1, 0)
 class IndexRanges:
     """Upper limits of the integers in a flat graph, and what else is wanted of numbers."""
 
-    def __init__(self, flow: ElementFlow):
+    def __init__(self, flow: ElementFlow, depth: int = 0):
         self._flow = flow
         self._nodes = flow.flat.nodes
         self._values = flow.values
+        self._depth = depth
 
     def form(self, tensor: str) -> Form:
         """What the numbers of `tensor` have to be like; the smallest size that they index."""
-        limits, names = [], set()
-        pending = [(tensor, _SAME)]
-        reached = set(pending)
-        while pending:
-            name, scale = pending.pop()
-            for node, position in self._flow.readers.get(name, ()):
-                form = self._wanted(node, position)
-                names.add(form.name)
-                if form.limit is not None and form.limit > 0:
-                    limits.append(form.limit * scale.factor + scale.offset)
-                changed = self._changed(node, position, scale)
-                outputs = self._flow.passed_on(node, position)
-                for output in [f"{node.name}:0"] if changed else outputs:
-                    following = (output, changed or scale)
-                    if following not in reached:
-                        reached.add(following)
-                        pending.append(following)
-        limit = min((limit for limit in limits if limit > 0), default=None)
+        wanted = list(self._all_wanted(tensor))
+        names = {form.name for form in wanted}
+        limit = min((form.limit for form in wanted if form.limit), default=None)
         is_real = self._flow.properties.dtype(tensor).startswith(("float", "bfloat", "half"))
         is_whole = not is_real or limit is not None or bool(names & (WHOLE.keys() - {""}))
         name = next((name for name in (WHOLE if is_whole else REAL) if name in names), "")
@@ -105,6 +96,49 @@ class IndexRanges:
             rows = self._flow.properties.shape(tensor) or (2,)
             limit = max(rows[0] // 2, 1)
         return Form(name, INTEGER_LIMIT if is_whole and limit is None else limit)
+
+    def _all_wanted(self, tensor: str) -> Iterator[Form]:
+        """What each reader of the elements of `tensor` wants of them."""
+        pending = [(tensor, _SAME)]
+        reached = set(pending)
+        while pending:
+            name, scale = pending.pop()
+            for node, position in self._flow.readers.get(name, ()):
+                wanted = [self._wanted(node, position)]
+                if node.name in self._flow.flat.unit_of_node:
+                    wanted += self._wanted_inside(node, name)
+                for form in wanted:
+                    limit = form.limit and form.limit * scale.factor + scale.offset
+                    yield Form(form.name, limit if limit and limit > 0 else None)
+                changed = self._changed(node, position, scale)
+                outputs = self._flow.passed_on(node, position)
+                for output in [f"{node.name}:0"] if changed else outputs:
+                    following = (output, changed or scale)
+                    if following not in reached:
+                        reached.add(following)
+                        pending.append(following)
+
+    def _wanted_inside(self, unit: Any, tensor: str) -> Iterator[Form]:
+        """What is wanted of whole numbers in the body of a loop, or of a call that stays whole."""
+        if self._depth < _DEEPEST and self._bodies and "int" in self._flow.properties.dtype(tensor):
+            functions, inside = self._bodies
+            for number, function in enumerate(functions):
+                if self._flow.flat.graph_def.node[function.unit].name == unit.name:
+                    for position, name in enumerate(function.inputs):
+                        if parse_input(name).tensor == tensor:
+                            argument = argument_name(number, position)
+                            yield from inside._all_wanted(f"{argument}:0")
+
+    @functools.cached_property
+    def _bodies(self) -> tuple[Sequence[UnitFunction], IndexRanges] | None:
+        opened = unit_bodies(self._flow.flat, self._flow.properties)
+        if opened is None:
+            return None
+        try:
+            flow = ElementFlow(opened.flat, infer(opened.flat))
+        except ModelError:  # of shapes that change in a loop
+            return None
+        return opened.functions, IndexRanges(flow, self._depth + 1)
 
     def _wanted(self, node: Any, position: int) -> Form:
         """What a node wants of the numbers of its input."""
@@ -129,8 +163,9 @@ class IndexRanges:
         source = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS))]
         if source.op != "Range":
             numbers = self._values.value(tensor)
-            is_count = numbers is not None and numbers.size > 1
-            if not is_count or not np.array_equal(np.ravel(numbers), np.arange(numbers.size)):
+            if numbers is None or numbers.size < 2:
+                return None
+            if not np.array_equal(np.ravel(numbers), np.arange(numbers.size)):
                 return None
         shape = self._shape(tensor)
         return max(shape, default=0) if shape is not None and min(shape, default=0) >= 0 else None
