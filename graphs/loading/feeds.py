@@ -66,8 +66,6 @@ def generate_feeds(
 
     for spec in feeds:
         _require_complete(spec)
-    if not _numbers(feeds) and not _strings(feeds):
-        return {spec.tensor: _random(spec, _Hints(), seed) for spec in feeds}
     flat = flatten(graph_def, feeds, fetches)
     return feeds_of_opened(flat, infer(flat), feeds, seed)
 
@@ -83,6 +81,7 @@ def feeds_of_opened(
     from graphs.loading.composite_feeds import made_consistent
     from graphs.loading.element_flow import ElementFlow
     from graphs.loading.index_ranges import IndexRanges
+    from graphs.loading.settled_feeds import settled
     from graphs.loading.string_feeds import StringContents
 
     flow = ElementFlow(flat, properties)
@@ -92,7 +91,12 @@ def feeds_of_opened(
         maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
     )
     arrays = {spec.tensor: _random(spec, hints, seed) for spec in feeds}
-    return made_consistent(flat.graph_def, properties, feeds, arrays)
+    arrays = made_consistent(flat.graph_def, properties, feeds, arrays)
+
+    def of_form(spec: TensorSpec, form: Form) -> np.ndarray:
+        return _random(spec, _Hints({spec.tensor: form}), seed)
+
+    return settled(flat, feeds, arrays, of_form)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -162,6 +162,35 @@ def test_numbers_are_what_the_op_that_reads_them_takes(build, specs, is_right):
     assert np.all(is_right(_made(build, *specs)[0]))
 
 
+@pytest.mark.parametrize(
+    ("check", "specs"),
+    [
+        (lambda n: tf.debugging.assert_less(n, 12), [(tf.int32, [50])]),
+        (
+            lambda n, x: tf.debugging.assert_equal(n, tf.shape(FRAMES)[1]),
+            [(tf.int32, []), (tf.float32, [LENGTH])],
+        ),
+        (lambda n, m: tf.debugging.assert_less(n, m), [(tf.int32, [5]), (tf.int32, [5])]),
+        (lambda n: tf.debugging.assert_positive(n), [(tf.int32, [500])]),
+        (lambda x: tf.debugging.assert_near(tf.reduce_sum(x, 1), 1.0), [(tf.float32, [5, 3])]),
+        (lambda x: tf.debugging.assert_non_negative(x), [(tf.float32, [50])]),
+        (lambda x: tf.debugging.assert_equal(x, tf.transpose(x)), [(tf.float32, [3, 3])]),
+        (lambda n: tf.debugging.assert_equal(tf.sort(n), n), [(tf.int64, [9])]),
+        (lambda b: tf.debugging.Assert(tf.reduce_all(b), [b]), [(tf.bool, [9])]),
+        (lambda x: tf.linalg.cholesky(x + 1e-3 * tf.eye(3)), [(tf.float32, [3, 3])]),
+    ],
+)
+@pytest.mark.parametrize("is_function", [False, True])
+def test_what_a_step_asserts_of_its_inputs_holds(check, specs, is_function):
+    """A run with what was made up does not fail."""
+
+    def build(*inputs):
+        with tf.control_dependencies([check(*inputs)]):
+            return tf.identity(inputs[0])
+
+    _made(tf.function(build) if is_function else build, *specs)
+
+
 def test_floats_that_are_cast_to_an_index_are_whole():
     def build(ids):
         return tf.gather(_table(7), tf.cast(ids, tf.int32))
