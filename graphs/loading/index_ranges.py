@@ -86,6 +86,8 @@ class IndexRanges:
 
     def form(self, tensor: str) -> Form:
         """What the numbers of `tensor` have to be like; the smallest size that they index."""
+        if op_of(tensor) not in self._nodes:  # nothing reads it
+            return Form()
         wanted = list(self._all_wanted(tensor))
         names = {form.name for form in wanted}
         limit = min((form.limit for form in wanted if form.limit), default=None)
