@@ -34,14 +34,14 @@ def other_guesses(named: Iterable[int]) -> list[GuessedSizes]:
     """
     of_message = sorted(set(named))[:2]
     return [
-        *(GuessedSizes(batch=size) for size in of_message),
-        *(GuessedSizes(other=size) for size in of_message),
         GuessedSizes(image=256, other=64),
         GuessedSizes(batch=60),
         GuessedSizes(60, 240, 60),
         GuessedSizes(120, 512, 120),
         GuessedSizes(other=840),
         GuessedSizes(batch=840),
+        *(GuessedSizes(batch=size) for size in of_message),
+        *(GuessedSizes(other=size) for size in of_message),
     ]
 
 
