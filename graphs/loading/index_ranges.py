@@ -22,44 +22,53 @@ from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Fo
 from graphs.names import op_of, parse_input, source_of
 from graphs.tensor_protos import Shape, shape_of
 
-# Input 1 of these indexes rows of input 0, which is a table or the gradient of one.
-_INDEX_ROWS = frozenset(
-    "Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub "
-    "ResourceScatterAdd ResourceScatterUpdate SparseSegmentSum SparseSegmentMean "
-    "SparseSegmentSqrtN SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments "
-    "SparseSegmentSqrtNWithNumSegments".split()
-)
-# Input 1 of these indexes the last dimension of input 0: classes.
-_INDEX_CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
-# The rows of input 1 of these are places in input 0.
-_INDEX_PLACES = frozenset(
-    "GatherNd ResourceGatherNd TensorScatterAdd TensorScatterSub TensorScatterUpdate "
-    "TensorScatterMax TensorScatterMin ResourceScatterNdAdd ResourceScatterNdUpdate".split()
-)
-_FORMS: dict[tuple[str, int], str] = {
-    **{(op, 1): "length" for op in ("ReverseSequence", "CTCGreedyDecoder", "CTCBeamSearchDecoder")},
-    **{(op, 3): "length" for op in ("CTCLoss", "CTCLossV2")},
-    **{(f"Segment{kind}", 1): "sorted" for kind in ("Sum", "Mean", "Max", "Min", "Prod")},
-    **{
-        (f"SparseSegment{kind}{more}", 2): "sorted"
-        for kind in ("Sum", "Mean", "SqrtN")
-        for more in ("", "WithNumSegments", "Grad", "GradV2")
-    },
-    **{(op, 0): "size" for op in ("Fill", "RandomUniform", "RandomStandardNormal")},
-    **{(op, 1): "size" for op in ("OneHot", "TopKV2", "Range")},
-    **{(f"UnsortedSegment{kind}", 2): "size" for kind in ("Sum", "Max", "Min", "Prod")},
-    ("Reshape", 1): "rest", ("Slice", 1): "zeros", ("Slice", 2): "rest", ("Tile", 1): "ones",
-    ("GatherV2", 2): "zeros", ("ConcatV2", -1): "zeros", ("Transpose", 1): "order",
-    ("InvertPermutation", 0): "order",
-    ("SoftmaxCrossEntropyWithLogits", 1): "share",
-    **{(op, 0): "positive" for op in ("Log", "Log1p", "Sqrt", "Rsqrt", "Lgamma", "Digamma")},
-    **{
-        (op, 0): "definite"
-        for op in ("Cholesky", "MatrixInverse", "MatrixDeterminant", "LogMatrixDeterminant",
-                   "MatrixSolve", "MatrixTriangularSolve")
-    },
-}  # fmt: skip
-"""{(op type, position of an input): what its numbers have to be like}, see number_forms."""
+_TABLE = """
+1 .        0[0]  Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub
+1 .        0[0]  ResourceScatterAdd ResourceScatterUpdate SparseSegmentSum SparseSegmentMean
+1 .        0[0]  SparseSegmentSqrtN SparseSegmentSumWithNumSegments
+1 .        0[0]  SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments
+1 .        0[-1] SparseSoftmaxCrossEntropyWithLogits InTopK InTopKV2 NthElement
+1 .        least GatherNd ResourceGatherNd TensorScatterAdd TensorScatterSub TensorScatterUpdate
+1 .        least ResourceScatterNdAdd ResourceScatterNdUpdate StridedSlice
+0 .        value ScatterNd
+0 .        =1    OneHot
+1 .        =2    UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+1 .        axis  GatherV2
+1 .        parts DynamicPartition
+2 .        0[0]  CropAndResize
+2 .        blank CTCLoss CTCLossV2
+1 length   axis  ReverseSequence
+1 length   0[0]  CTCGreedyDecoder CTCBeamSearchDecoder
+2 length   least StridedSlice
+3 length   0[0]  CTCLoss CTCLossV2
+1 sorted   rows  SegmentSum SegmentMean SegmentMax SegmentMin SegmentProd
+2 sorted   rows  SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN
+2 sorted   =3    SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments
+2 sorted   =3    SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentMeanGrad
+0 size     .     Fill RandomUniform RandomStandardNormal
+1 size     .     OneHot Range
+1 size     0[-1] TopKV2
+2 size     .     UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+1 rest     .     Reshape
+2 rest     .     Slice
+1 zeros    .     Slice
+2 zeros    .     GatherV2
+1 ones     .     Tile
+1 order    .     Transpose
+0 order    .     InvertPermutation
+1 share    .     SoftmaxCrossEntropyWithLogits
+0 positive .     Log Log1p Sqrt Rsqrt Lgamma Digamma
+0 definite .     Cholesky MatrixInverse MatrixDeterminant LogMatrixDeterminant MatrixSolve
+0 definite .     MatrixTriangularSolve
+"""
+"""Position of an input, what its numbers have to be like (number_forms), what bounds them, the op
+types. Bounds: `0[a]` the size of axis a of input 0, `=i` the number that input i is, others see
+`_bound`."""
+_RULES = {
+    (op, int(words[0])): (words[1].strip("."), words[2])
+    for words in map(str.split, _TABLE.strip().splitlines())
+    for op in words[3:]
+}
 _DEEPEST = 3  # of units in units: a recursion has no end
 _COMPARED = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual"})
 _SAME_NUMBERS = frozenset({"Cast", "Identity", "Reshape", "ExpandDims", "Squeeze"})
@@ -144,21 +153,41 @@ class IndexRanges:
 
     def _wanted(self, node: Any, position: int) -> Form:
         """What a node wants of the numbers of its input."""
-        size = self._indexed_size(node, position)
-        if node.op in _COMPARED and (size := self._counted_by(node.input[1 - position])):
-            return Form("length", size + 1)
-        last = position - sum(not name.startswith("^") for name in node.input)
-        name = _FORMS.get((node.op, position), _FORMS.get((node.op, last), ""))
-        if name == "length":
-            axis = int(node.attr["seq_dim"].i) if node.op == "ReverseSequence" else 0
-            size = _size(self._shape(node.input[0]), axis)
-        if node.op == "StridedSlice" and position == 2 and not node.attr["shrink_axis_mask"].i:
-            name, size = "length", self._least_sliced(node)
-        if name == "size" and node.op == "TopKV2":
-            size = _size(self._shape(node.input[0]), -1)
-        if name == "sorted" and size is None:
-            size = self._rows_wanted(f"{node.name}:0")
+        if node.op in _COMPARED and (count := self._counted_by(node.input[1 - position])):
+            return Form("length", count + 1)
+        name, bound = _RULES.get((node.op, position), ("", "."))
+        size = self._bound(node, bound)
+        if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i:
+            name = ""
         return Form(name, size + 1 if size is not None and name in ("length", "size") else size)
+
+    def _bound(self, node: Any, bound: str) -> int | None:
+        """A size as _TABLE names it; None where it is not known."""
+        if bound == ".":
+            return None
+        if bound[0] == "=":
+            return self._number(node.input[int(bound[1:])])
+        if bound == "parts":
+            return int(node.attr["num_partitions"].i)
+        if bound == "rows":  # that what reads the sums of segments wants
+            readers = self._flow.readers.get(f"{node.name}:0", ())
+            sums = [n.name for n, _ in readers if n.op in ("Sub", "Mul", "AddV2")]
+            sizes = (_size(self._flow.properties.shape(f"{name}:0"), 0) for name in sums)
+            return next((size for size in sizes if size), None)
+        shape = self._shape(node.input[0])
+        if bound == "value":
+            value, counted = self._values.value(node.input[2]), _size(shape, -1)
+            return None if value is None else min(value.tolist()[:counted], default=None)
+        if bound == "least":  # of the axes that the last one of the places counts
+            counted = _size(self._shape(node.input[1]), -1)
+            return min(shape[:counted], default=None) if shape and counted else None
+        if bound == "blank":  # the last class, or the first
+            return (_size(shape, -1) or 0) - 1
+        if bound == "axis":
+            is_gather = node.op == "GatherV2"
+            axis = self._values.scalar(node.input[2]) if is_gather else node.attr["seq_dim"].i
+            return _size(shape, axis or 0)
+        return _size(shape, int(bound[2:-1]))
 
     def _counted_by(self, tensor: str) -> int | None:
         """The numbers of a tensor that is 0, 1, 2, ..., which lengths are compared with."""
@@ -172,15 +201,6 @@ class IndexRanges:
         shape = self._shape(tensor)
         return max(shape, default=0) if shape is not None and min(shape, default=0) >= 0 else None
 
-    def _rows_wanted(self, tensor: str) -> int | None:
-        """How many segments what reads their sums wants."""
-        sizes = (
-            _size(self._flow.properties.shape(f"{node.name}:0"), 0)
-            for node, _ in self._flow.readers.get(tensor, ())
-            if node.op in ("Sub", "Mul", "AddV2", "SquaredDifference")
-        )
-        return next((size for size in sizes if size), None)
-
     def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
         """The scale behind a division by a constant, a difference with one, or a maximum."""
         if node.op == "Maximum":
@@ -193,52 +213,6 @@ class IndexRanges:
         if node.op == "Sub":
             return _Scale(scale.factor, scale.offset + constant * scale.factor)
         return _Scale(scale.factor * constant, scale.offset)
-
-    def _indexed_size(self, node: Any, position: int) -> int | None:
-        """The size of the dimension that an input of a node indexes."""
-        if node.op == "OneHot" and position == 0:
-            return self._number(node.input[1])
-        if position == 2 and node.op in ("CTCLoss", "CTCLossV2"):  # a class is the blank
-            classes = _size(self._shape(node.input[0]), -1)
-            return None if classes is None else classes - 1
-        if position == 2 and node.op == "CropAndResize":
-            return _size(self._shape(node.input[0]), 0)
-        if position == 2 and node.op.startswith("SparseSegment"):
-            has_size = node.op.endswith(("Grad", "GradV2", "WithNumSegments"))
-            return self._number(node.input[3]) if has_size else None
-        if position == 0 and node.op == "ScatterNd":
-            shape = self._values.value(node.input[2])
-            return None if shape is None else self._least(node.input[0], shape.tolist())
-        if position != 1:
-            return None
-        if node.op in _INDEX_PLACES:
-            return self._least(node.input[1], self._shape(node.input[0]))
-        if node.op == "StridedSlice":
-            return self._least_sliced(node)
-        if node.op == "NthElement":
-            return _size(self._shape(node.input[0]), -1)
-        if node.op in _INDEX_ROWS:
-            return _size(self._shape(node.input[0]), 0)
-        if node.op in _INDEX_CLASSES:
-            return _size(self._shape(node.input[0]), -1)
-        if node.op == "GatherV2":
-            axis = self._values.scalar(node.input[2])
-            return _size(self._shape(node.input[0]), 0 if axis is None else axis)
-        if node.op == "DynamicPartition":
-            return int(node.attr["num_partitions"].i)
-        if node.op.startswith("UnsortedSegment"):
-            return self._number(node.input[2])
-        return None
-
-    def _least(self, places: str, shape: Shape) -> int | None:
-        """The least size of the dimensions of `shape` that the last one of `places` counts."""
-        counted = _size(self._shape(places), -1)
-        return min(shape[:counted], default=None) if shape and counted else None
-
-    def _least_sliced(self, node: Any) -> int | None:
-        """The least size of the dimensions that a slice may cut."""
-        shape, begun = self._shape(node.input[0]), self._shape(node.input[1])
-        return min(shape[: begun[0]], default=None) if shape and begun else None
 
     def _number(self, tensor: str) -> int | None:
         """A size; where it is fed it is small."""
