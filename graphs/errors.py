@@ -33,14 +33,12 @@ class ModelError(BadInputError):
 class ShapesRefusedError(ModelError):
     """An op can't have the shapes that follow from those of the inputs.
 
-    Attributes:
-      refusal: which op it is, and what TensorFlow says of it.
-      sizes: the numbers in that, which may be what is wanted.
+    Attributes: which op it is, with what TensorFlow says; the least numbers in that.
     """
 
     def __init__(self, op: str, op_type: str, why: str):
         self.refusal = f"{op!r} ({op_type}) refuses: {why[:200]}"
-        self.sizes = [int(number) for number in re.findall(r"\b[1-9]\d{0,4}\b", why)]
+        self.sizes = sorted({int(size) for size in re.findall(r"\b[1-9]\d{0,4}\b", why)})[:2]
         super().__init__(
             f"inferring tensor shapes: what is fed gives shapes that {self.refusal}; "
             "wanted feeds that fit; check --batch_size and --input_shape"

@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from graphs.errors import FeedError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
@@ -27,6 +28,8 @@ FeedsGiven = str | Mapping[str, np.ndarray]
 
 MAX_ELEMENTS = 2**28
 """Most elements of one made up input; its random numbers take 2 GiB while it is made."""
+_BYTES_WHILE_MADE = 24
+"""Of an element: the random number, what is made of it, and a copy for the run."""
 MAX_STRINGS = 2**22
 """Most elements of one made up input of strings, each of which is a Python object."""
 
@@ -138,10 +141,11 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
 
     shape, form = _require_complete(spec), hints.form_of.get(spec.tensor, Form())
     most = MAX_STRINGS if spec.dtype == "string" else MAX_ELEMENTS
+    most = min(most, psutil.virtual_memory().available // _BYTES_WHILE_MADE)
     if math.prod(shape) > most:
         raise FeedError(
             f"making up the input {spec.tensor!r}: its shape {list(shape)} has {math.prod(shape)} "
-            f"elements, more than {most}; give a smaller one with --batch_size or "
+            f"elements, more than {most}, which fit here; give a smaller one with --batch_size or "
             f"--input_shape {op_of(spec.tensor)}=..., or its array with --feed"
         )
     rng = np.random.default_rng([seed, zlib.crc32(spec.tensor.encode())])

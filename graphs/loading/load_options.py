@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from typing import NamedTuple
 
 MODES = ("", "train", "inference")
 
 
-@dataclasses.dataclass(frozen=True)
-class GuessedSizes:
-    """What an unknown dimension is taken as.
-
-    Attributes:
-      batch: a leading one.
-      image: height and width of images [batch, height, width, channels].
-      other: any other, such as the length of a sequence.
-    """
+class GuessedSizes(NamedTuple):
+    """What is taken for an unknown batch, image's height and width, and any other dimension."""
 
     batch: int = 32
     image: int = 224
@@ -24,25 +18,15 @@ class GuessedSizes:
 
 
 FIRST_GUESS = GuessedSizes()
-
-
-def other_guesses(named: Iterable[int]) -> list[GuessedSizes]:
-    """What is tried in turn where an op refuses the first: longer sizes, and of many divisors.
-
-    Args:
-      named: sizes in what is said of the refusal, of which one may be the wanted one.
-    """
-    of_message = sorted(set(named))[:2]
-    return [
-        GuessedSizes(image=256, other=64),
-        GuessedSizes(batch=60),
-        GuessedSizes(60, 240, 60),
-        GuessedSizes(120, 512, 120),
-        GuessedSizes(other=840),
-        GuessedSizes(batch=840),
-        *(GuessedSizes(batch=size) for size in of_message),
-        *(GuessedSizes(other=size) for size in of_message),
-    ]
+OTHER_GUESSES = (
+    GuessedSizes(image=256, other=64),
+    GuessedSizes(batch=60),
+    GuessedSizes(60, 240, 60),
+    GuessedSizes(120, 512, 120),
+    GuessedSizes(other=840),
+    GuessedSizes(batch=840),
+)
+"""What is tried in turn where an op refuses the first: longer sizes, and of many divisors."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ from graphs.loading.feed_shapes import sizes_guessed
 from graphs.loading.feeds import feeds_of_opened, given_arrays, read_feeds
 from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
-from graphs.loading.load_options import FIRST_GUESS, GuessedSizes, other_guesses
+from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
 from rewrite.split.split_model import (
@@ -102,7 +102,9 @@ def load_model(
             if not taken:
                 raise
             if not refusal:
-                guesses += other_guesses(error.sizes)
+                guesses += OTHER_GUESSES  # and what is said of the refusal may name the size
+                guesses += [GuessedSizes(batch=size) for size in error.sizes]
+                guesses += [GuessedSizes(other=size) for size in error.sizes]
                 refusal = f"no size is given ({taken}), which {error.refusal}"
     raise FeedError(
         f"sizing the inputs of {options.model!r}: {refusal}; {len(guesses) - 1} others fit as "
