@@ -5,6 +5,8 @@ Each message says what was being done, what was found, what was wanted, and what
 `tfplace/docs/contract.md`, section 2).
 """
 
+import re
+
 
 class TfplaceError(Exception):
     """Base of all expected failures; never raised itself."""
@@ -26,6 +28,21 @@ class BadInputError(TfplaceError):
 
 class ModelError(BadInputError):
     """The model file is missing, damaged, of no known kind, or asks for the impossible."""
+
+
+class ShapesRefusedError(ModelError):
+    """An op can't have the shapes that follow from those of the inputs.
+
+    Attributes: which op it is, with what TensorFlow says; the least numbers in that.
+    """
+
+    def __init__(self, op: str, op_type: str, why: str):
+        self.refusal = f"{op!r} ({op_type}) refuses: {why[:200]}"
+        self.sizes = sorted({int(size) for size in re.findall(r"\b[1-9]\d{0,4}\b", why)})[:2]
+        super().__init__(
+            f"inferring tensor shapes: what is fed gives shapes that {self.refusal}; "
+            "wanted feeds that fit; check --batch_size and --input_shape"
+        )
 
 
 class FetchError(ModelError):

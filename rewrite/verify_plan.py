@@ -101,7 +101,7 @@ class Plan:
 
     def _checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
         signatures = self._source.signatures
-        inputs = {name: self._inputs(name, signature) for name, signature in signatures.items()}
+        inputs = {name: self._inputs(name, each, feeds) for name, each in signatures.items()}
         # TensorFlow 2 models are made for its loader; a v1 Session can't run all of them.
         first = {
             name: signature
@@ -254,12 +254,20 @@ class Plan:
         """Feeds inputs of no rows, where the signature leaves their number open."""
         if not any(_leaves_rows_open(spec) for spec in signature.inputs.values()):
             return
-        inputs = self._inputs(name, signature, is_empty=True)
+        inputs = self._inputs(name, signature, {}, is_empty=True)
         if inputs is not None:
             yield self._session_check(name, f"{SESSION}, empty batch", signature, inputs)
 
-    def _inputs(self, name: str, signature: Signature, is_empty: bool = False) -> Arrays | None:
-        """Makes up {input: array}; None, with an entry in left_out, where that can't be done."""
+    def _inputs(
+        self, name: str, signature: Signature, feeds: Mapping[str, Any], is_empty: bool = False
+    ) -> Arrays | None:
+        """{input: array}: what the run is fed, where the signature takes the same, else made up.
+
+        None, with an entry in left_out, where nothing can be made up.
+        """
+        fed = self._as_the_run(signature, feeds)
+        if fed.keys() == signature.inputs.keys():
+            return fed
         fetches = [spec.tensor for spec in signature.outputs.values()]
         made: Mapping[str, Any] = {}
         why = ""
@@ -276,7 +284,21 @@ class Plan:
             batch = ", empty batch" if is_empty else ""
             self.left_out.append(f"signature {name}{batch}: {why}")
             return None
-        return {key: np.asarray(made[spec.tensor]) for key, spec in signature.inputs.items()}
+        return {k: np.asarray(made[spec.tensor]) for k, spec in signature.inputs.items()} | fed
+
+    def _as_the_run(self, signature: Signature, feeds: Mapping[str, Any]) -> Arrays:
+        """{input: array that the run is fed}; none for a signature of other inputs."""
+        run = self._source.signatures.get(run_name(self._source), signature)
+        same = run.inputs.keys() == signature.inputs.keys() and all(
+            spec.dtype == run.inputs[key].dtype for key, spec in signature.inputs.items()
+        )
+        tensors = {key: with_index(spec.tensor) for key, spec in run.inputs.items()}
+        of_tensor = {with_index(tensor): tensor for tensor in feeds}
+        return {
+            key: np.asarray(feeds[of_tensor[tensor]])
+            for key, tensor in tensors.items()
+            if same and tensor in of_tensor
+        }
 
     def _complete_specs(self, signature: Signature, rank: int, is_empty: bool) -> list[TensorSpec]:
         """Inputs at the shapes of the run, or guessed; of `rank` where even that is not known."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ from graphs.building.flatten import flatten
 from graphs.building.known_tensors import Known, joined_shapes
 from graphs.building.pieces import Called, Pieces, add_call, add_functions, evaluated, known_shape
 from graphs.building.same_shapes import first_of_shapes, without_same
-from graphs.errors import ModelError
+from graphs.errors import ModelError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.names import op_of, parse_input, with_index
@@ -50,6 +51,7 @@ MOST_BYTES = 2**53
 _VALUE_DEPENDENT_OPS = frozenset({"Unique", "UniqueWithCounts", "Where"})
 
 _FED_PREFIX = "tfplace_fed_"
+_REFUSED = re.compile(r"(?P<why>.*?) for '\{\{node (?P<op>[^}]+)\}\} = (?P<type>\w+)", re.DOTALL)
 
 MAX_NESTING = 6
 """Functions inside each other that are inferred and priced; deeper ones are not."""
@@ -289,6 +291,9 @@ def _imported(
     try:
         pieces = Pieces(with_feeds_as_placeholders(kept, feeds), called)
     except (ValueError, tf.errors.OpError) as error:
+        found = _REFUSED.search(str(error))
+        if found:
+            raise ShapesRefusedError(found["op"], found["type"], found["why"].strip()) from error
         raise ModelError(
             f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
             "wanted registered op types and feeds that fit; check --batch_size and --input_shape"

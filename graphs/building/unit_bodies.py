@@ -83,6 +83,11 @@ def unit_functions(flat: FlatGraph) -> Iterator[UnitFunction]:
             yield UnitFunction(index, name, inputs[first:], share)
 
 
+def argument_name(function: int, position: int) -> str:
+    """The op of the opened bodies that stands for an argument of one of their functions."""
+    return f"{_call_name(function)}_argument_{position}"
+
+
 def _call_name(number: int) -> str:
     return f"body_{number}"
 

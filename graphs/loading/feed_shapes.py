@@ -13,16 +13,12 @@ from graphs import op_types
 from graphs.errors import FeedError, FetchError
 from graphs.graph_view import GraphView
 from graphs.host.did_you_mean import nearest
-from graphs.loading.load_options import LoadOptions
+from graphs.loading.load_options import GuessedSizes, LoadOptions
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, TensorSpec
 from graphs.tensor_protos import Shape, dtype_name, shape_of, shape_proto
 
-GUESSED_BATCH = 32
-GUESSED_IMAGE_SIZE = 224
-"""Height and width of images [batch, height, width, channels]."""
-GUESSED_SIZE = 16
-"""Any other dimension, such as the length of a sequence."""
+_TAKEN = "unknown, taken as"
 
 # Before this version of GraphDefs an empty shape of a Placeholder meant an unknown one.
 _EMPTY_SHAPE_IS_SCALAR_SINCE = 24
@@ -62,7 +58,7 @@ def find_feeds(
     told = _told_shapes(declared, signature, all_signatures, options)
     specs, guessed = [], []
     for spec in declared:
-        shape, sentences = _completed(view, spec, told.get(spec.tensor), options.batch_size)
+        shape, sentences = _completed(view, spec, told.get(spec.tensor), options)
         specs.append(dataclasses.replace(spec, shape=shape))
         guessed.extend(sentences)
     if options.batch_size is not None:
@@ -177,7 +173,7 @@ def _told_shapes(
 
 
 def _completed(
-    view: GraphView, spec: TensorSpec, told: tuple[int, ...] | None, batch_size: int | None
+    view: GraphView, spec: TensorSpec, told: tuple[int, ...] | None, options: LoadOptions
 ) -> tuple[tuple[int, ...], list[str]]:
     """The shape of an input without unknown dimensions, and a sentence about each guess in it."""
     if told is not None:
@@ -191,24 +187,29 @@ def _completed(
                 f"shaping the input {name!r}: the model declares no rank and {wanting[0]!r} "
                 f"({view.nodes[wanting[0]].op}) needs one; give it with --input_shape {name}=..."
             )
-        return (), [f"input {name}: rank unknown, taken as a scalar"]
+        return (), [f"input {name}: rank {_TAKEN} a scalar"]
     shape, guessed = list(spec.shape), []
     for position, size in enumerate(shape):
         if size >= 0:
             continue
-        if position == 0 and batch_size is not None:
-            shape[0] = batch_size
+        if position == 0 and options.batch_size is not None:
+            shape[0] = options.batch_size
             continue
-        shape[position] = _guess(spec.shape, position)
-        guessed.append(f"input {name}: dimension {position} unknown, taken as {shape[position]}")
+        shape[position] = _guess(spec.shape, position, options.guess)
+        guessed.append(f"input {name}: dimension {position} {_TAKEN} {shape[position]}")
     return tuple(shape), guessed
 
 
-def _guess(shape: tuple[int, ...], position: int) -> int:
+def sizes_guessed(guessed: Iterable[str]) -> list[str]:
+    """Of sentences on what was guessed, those on the sizes of inputs."""
+    return [sentence for sentence in guessed if _TAKEN in sentence]
+
+
+def _guess(shape: tuple[int, ...], position: int, guess: GuessedSizes) -> int:
     if position == 0:
-        return GUESSED_BATCH
+        return guess.batch
     is_image = len(shape) == 4 and shape[3] in (1, 3, 4) and position in (1, 2)
-    return GUESSED_IMAGE_SIZE if is_image else GUESSED_SIZE
+    return guess.image if is_image else guess.other
 
 
 def _check_told(spec: TensorSpec, told: tuple[int, ...]) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import psutil
 
 from graphs.errors import FeedError
 from graphs.host.did_you_mean import did_you_mean_file, nearest
+from graphs.loading.number_forms import INTEGER_LIMIT, REAL, WHOLE, Form
 from graphs.loading.string_feeds import MakeString
 from graphs.names import op_of
 from graphs.source_model import TensorSpec
@@ -22,13 +23,15 @@ if TYPE_CHECKING:
     from graphs.flat_graph import FlatGraph
 
 FeedArrays = dict[str, np.ndarray]
+FeedsGiven = str | Mapping[str, np.ndarray]
+"""What a user gives to feed: the path of an .npz, or {input: array}."""
 
 MAX_ELEMENTS = 2**28
 """Most elements of one made up input; its random numbers take 2 GiB while it is made."""
+_BYTES_WHILE_MADE = 24
+"""Of an element: the random number, what is made of it, and a copy for the run."""
 MAX_STRINGS = 2**22
 """Most elements of one made up input of strings, each of which is a Python object."""
-INTEGER_LIMIT = 100
-"""Integers that index nothing are below this: small enough to be sizes, counts or steps."""
 
 # Floats too: Keras declares the ids that an Embedding takes as floats.
 _MAY_INDEX = ("int", "uint", "float", "bfloat")
@@ -39,10 +42,12 @@ def generate_feeds(
 ) -> FeedArrays:
     """Random arrays that a run can be fed with, the same for the same seed.
 
-    - Floats and complex numbers are standard normal. Bools are true half of the time.
+    - Floats and complex numbers are standard normal, or as the op that reads them wants them:
+      positive, probabilities, positive definite. Bools are true half of the time.
     - Integers lie in [0, limit). The limit is the size of what they index (rows of an embedding
       table, classes of a loss, the depth of a one-hot), else INTEGER_LIMIT. So do floats that are
-      cast to an index.
+      cast to an index. Lengths are at most the size of what they measure, the ids of segments are
+      sorted, and what is itself a size is small.
     - Strings are what the run decodes: serialized examples with the features that it parses, or
       small pictures. Other strings are decimal numbers below INTEGER_LIMIT.
     - Components of sparse and ragged tensors fit together.
@@ -64,7 +69,7 @@ def generate_feeds(
 
     for spec in feeds:
         _require_complete(spec)
-    if not _numbers(feeds) and not _strings(feeds):
+    if not any(spec.dtype.startswith(("bool", "string", *_MAY_INDEX)) for spec in feeds):
         return {spec.tensor: _random(spec, _Hints(), seed) for spec in feeds}
     flat = flatten(graph_def, feeds, fetches)
     return feeds_of_opened(flat, infer(flat), feeds, seed)
@@ -81,16 +86,22 @@ def feeds_of_opened(
     from graphs.loading.composite_feeds import made_consistent
     from graphs.loading.element_flow import ElementFlow
     from graphs.loading.index_ranges import IndexRanges
+    from graphs.loading.settled_feeds import settled
     from graphs.loading.string_feeds import StringContents
 
     flow = ElementFlow(flat, properties)
     ranges, contents = IndexRanges(flow), StringContents(flow)
     hints = _Hints(
-        limit_of={tensor: ranges.limit(tensor) for tensor in _numbers(feeds)},
+        form_of={tensor: ranges.form(tensor) for tensor in _numbers(feeds)},
         maker_of={tensor: contents.maker(tensor) for tensor in _strings(feeds)},
     )
     arrays = {spec.tensor: _random(spec, hints, seed) for spec in feeds}
-    return made_consistent(flat.graph_def, properties, feeds, arrays)
+    arrays = made_consistent(flat.graph_def, properties, feeds, arrays)
+
+    def of_form(spec: TensorSpec, form: Form) -> np.ndarray:
+        return _random(spec, _Hints({spec.tensor: form}), seed)
+
+    return settled(flat, feeds, arrays, of_form)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +109,11 @@ class _Hints:
     """What the run's graph says about the values of its inputs.
 
     Attributes:
-      limit_of: {tensor: exclusive upper limit of its integers}; None where there is none.
+      form_of: {tensor: what its numbers are like}.
       maker_of: {tensor: what makes its strings}; None where any string will do.
     """
 
-    limit_of: Mapping[str, int | None] = dataclasses.field(default_factory=dict)
+    form_of: Mapping[str, Form] = dataclasses.field(default_factory=dict)
     maker_of: Mapping[str, MakeString | None] = dataclasses.field(default_factory=dict)
 
 
@@ -128,12 +139,13 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
     """The array of one input."""
     import tensorflow as tf
 
-    shape, limit = _require_complete(spec), hints.limit_of.get(spec.tensor)
+    shape, form = _require_complete(spec), hints.form_of.get(spec.tensor, Form())
     most = MAX_STRINGS if spec.dtype == "string" else MAX_ELEMENTS
+    most = min(most, psutil.virtual_memory().available // _BYTES_WHILE_MADE)
     if math.prod(shape) > most:
         raise FeedError(
             f"making up the input {spec.tensor!r}: its shape {list(shape)} has {math.prod(shape)} "
-            f"elements, more than {most}; give a smaller one with --batch_size or "
+            f"elements, more than {most}, which fit here; give a smaller one with --batch_size or "
             f"--input_shape {op_of(spec.tensor)}=..., or its array with --feed"
         )
     rng = np.random.default_rng([seed, zlib.crc32(spec.tensor.encode())])
@@ -148,17 +160,15 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
         return made
     if dtype == tf.string:
         return np.asarray(rng.integers(0, INTEGER_LIMIT, shape)).astype(np.bytes_).astype(object)
-    if dtype.is_integer:
+    if dtype.is_integer or (dtype.is_floating and form.limit is not None):
         # Quantized and narrow integers can hold less than the limit.
-        top = min(limit or INTEGER_LIMIT, int(dtype.max) + 1)
-        return np.asarray(rng.integers(0, top, shape)).astype(dtype.as_numpy_dtype)
+        top = min(form.limit or INTEGER_LIMIT, int(dtype.max) + 1)
+        return WHOLE[form.name](top, shape, rng).astype(dtype.as_numpy_dtype)
     if dtype.is_complex:
         values = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
         return np.asarray(values).astype(dtype.as_numpy_dtype)
-    if dtype.is_floating and limit is not None:
-        return np.asarray(rng.integers(0, limit, shape)).astype(dtype.as_numpy_dtype)
     if dtype.is_floating:
-        return np.asarray(rng.standard_normal(shape)).astype(dtype.as_numpy_dtype)
+        return REAL[form.name](shape, rng).astype(dtype.as_numpy_dtype)
     raise FeedError(
         f"making up the input {spec.tensor!r}: a {spec.dtype} has no values to make up; choose "
         "another run with --fetch or --signature, or give its arrays with --feed"
@@ -166,16 +176,18 @@ def _random(spec: TensorSpec, hints: _Hints, seed: int) -> np.ndarray:
 
 
 def read_feeds(
-    path: str | os.PathLike[str],
+    given: FeedsGiven,
     feeds: Sequence[TensorSpec],
     names: Mapping[str, str] | None = None,
+    unread: Collection[str] = (),
 ) -> FeedArrays:
-    """Reads an .npz of inputs, one array per feed, named "op", "op:i" or as `names` says.
+    """The inputs that a user gives, one array per feed, named "op", "op:i" or as `names` says.
 
     Args:
-      path: the file.
+      given: the path of an .npz, or {name: array}.
       feeds: what is fed; shapes complete.
       names: {name: tensor}, as of a signature's arguments.
+      unread: names that may be given, too: of arguments that nothing in the run reads.
 
     Returns:
       {tensor "op:i": array}, in the order of `feeds`.
@@ -184,39 +196,39 @@ def read_feeds(
       FeedError: no such file, no .npz, or arrays that are missing, unknown, or of another dtype
         or shape.
     """
-    arrays = _read_npz(os.fspath(path))
+    arrays, path = given_arrays(given), "the example" if isinstance(given, Mapping) else given
     known = {name: spec for spec in feeds for name in (spec.tensor, op_of(spec.tensor))}
     of_tensor = {spec.tensor: spec for spec in feeds}
     more = {name: of_tensor[t] for name, t in (names or {}).items() if t in of_tensor}
     known = more | known
-    given: FeedArrays = {}
+    read: FeedArrays = {}
     for name, array in arrays.items():
         spec = known.get(name)
+        if spec is None and name in unread:
+            continue
         if spec is None:
             raise FeedError(
-                f"reading inputs from {os.fspath(path)!r}: the run has no input {name!r}, it has "
+                f"reading inputs from {path!r}: the run has no input {name!r}, it has "
                 f"{_names(feeds)}{nearest(name, [op_of(s.tensor) for s in feeds])}"
             )
-        given[spec.tensor] = _checked(os.fspath(path), spec, array)
-    missing = [spec for spec in feeds if spec.tensor not in given]
+        read[spec.tensor] = _checked(path, spec, array)
+    missing = [spec for spec in feeds if spec.tensor not in read]
     if missing:
         raise FeedError(
-            f"reading inputs from {os.fspath(path)!r}: found no array for {_names(missing)}; "
+            f"reading inputs from {path!r}: found no array for {_names(missing)}; "
             "add one for each input of the run"
         )
-    return {spec.tensor: given[spec.tensor] for spec in feeds}
+    return {spec.tensor: read[spec.tensor] for spec in feeds}
 
 
-def read_feed_shapes(path: str | os.PathLike[str]) -> dict[str, tuple[int, ...]]:
-    """{name: shape} of the arrays in an .npz of inputs.
+def given_arrays(path: FeedsGiven) -> Mapping[str, np.ndarray]:
+    """{name: array} of inputs that a user gives.
 
     Raises:
       FeedError: no such file, or no .npz.
     """
-    return {name: array.shape for name, array in _read_npz(os.fspath(path)).items()}
-
-
-def _read_npz(path: str) -> dict[str, np.ndarray]:
+    if isinstance(path, Mapping):
+        return path
     try:
         archive = np.load(path, allow_pickle=False)
         if not isinstance(archive, np.lib.npyio.NpzFile):

@@ -1,28 +1,77 @@
-"""How large the integers of an input may be, by what they index.
+"""What the numbers of an input must be, by the ops that read them.
 
-An input's elements are followed through the graph to the ops that use them as indices. What is
-divided or diminished on the way may be larger: the ids of a partitioned table go through that.
+An input's elements are followed through the graph to the ops that use them: as indices, lengths,
+ids of segments, sizes. What is divided or diminished on the way may be larger: the ids of a
+partitioned table go through that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from graphs import op_types
+from graphs.building.shapes import infer
+from graphs.building.unit_bodies import UnitFunction, argument_name, unit_bodies
+from graphs.errors import ModelError
 from graphs.loading.element_flow import ElementFlow
-from graphs.names import op_of, source_of
+from graphs.loading.number_forms import FED_SIZE, INTEGER_LIMIT, REAL, WHOLE, Form
+from graphs.names import op_of, parse_input, source_of
 from graphs.tensor_protos import Shape, shape_of
 
-_SEGMENT_OPS = frozenset({"UnsortedSegmentSum", "UnsortedSegmentMax", "UnsortedSegmentMean"})
-# Input 1 of these indexes rows of input 0, which is a table or the gradient of one.
-_INDEX_ROWS = frozenset(
-    "Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub "
-    "ResourceScatterAdd ResourceScatterUpdate SparseSegmentSum SparseSegmentMean "
-    "SparseSegmentSqrtN".split()
-)
-# Input 1 of these indexes the last dimension of input 0: classes.
-_INDEX_CLASSES = frozenset({"SparseSoftmaxCrossEntropyWithLogits", "InTopK", "InTopKV2"})
+_TABLE = """
+1 .        0[0]  Gather ResourceGather ScatterSub ScatterAdd ScatterUpdate ResourceScatterSub
+1 .        0[0]  ResourceScatterAdd ResourceScatterUpdate SparseSegmentSum SparseSegmentMean
+1 .        0[0]  SparseSegmentSqrtN SparseSegmentSumWithNumSegments
+1 .        0[0]  SparseSegmentMeanWithNumSegments SparseSegmentSqrtNWithNumSegments
+1 .        0[-1] SparseSoftmaxCrossEntropyWithLogits InTopK InTopKV2 NthElement
+1 .        least GatherNd ResourceGatherNd TensorScatterAdd TensorScatterSub TensorScatterUpdate
+1 .        least ResourceScatterNdAdd ResourceScatterNdUpdate StridedSlice
+0 .        value ScatterNd
+0 .        =1    OneHot
+1 .        =2    UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+1 .        axis  GatherV2
+1 .        parts DynamicPartition
+2 .        0[0]  CropAndResize
+2 .        blank CTCLoss CTCLossV2
+1 length   axis  ReverseSequence
+1 length   0[0]  CTCGreedyDecoder CTCBeamSearchDecoder
+2 length   least StridedSlice
+3 length   0[0]  CTCLoss CTCLossV2
+1 sorted   rows  SegmentSum SegmentMean SegmentMax SegmentMin SegmentProd
+2 sorted   rows  SparseSegmentSum SparseSegmentMean SparseSegmentSqrtN
+2 sorted   =3    SparseSegmentSumWithNumSegments SparseSegmentMeanWithNumSegments
+2 sorted   =3    SparseSegmentSqrtNWithNumSegments SparseSegmentSumGrad SparseSegmentMeanGrad
+0 size     .     Fill RandomUniform RandomStandardNormal
+1 size     .     OneHot Range
+1 size     0[-1] TopKV2
+2 size     .     UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd
+1 rest     .     Reshape
+2 rest     .     Slice
+1 zeros    .     Slice
+2 zeros    .     GatherV2
+1 ones     .     Tile
+1 order    .     Transpose
+0 order    .     InvertPermutation
+1 share    .     SoftmaxCrossEntropyWithLogits
+0 positive .     Log Log1p Sqrt Rsqrt Lgamma Digamma
+0 definite .     Cholesky MatrixInverse MatrixDeterminant LogMatrixDeterminant MatrixSolve
+0 definite .     MatrixTriangularSolve
+"""
+"""Position of an input, what its numbers have to be like (number_forms), what bounds them, the op
+types. Bounds: `0[a]` the size of axis a of input 0, `=i` the number that input i is, others see
+`_bound`."""
+_RULES = {
+    (op, int(words[0])): (words[1].strip("."), words[2])
+    for words in map(str.split, _TABLE.strip().splitlines())
+    for op in words[3:]
+}
+_DEEPEST = 3  # of units in units: a recursion has no end
+_COMPARED = frozenset({"Less", "LessEqual", "Greater", "GreaterEqual"})
+_SAME_NUMBERS = frozenset({"Cast", "Identity", "Reshape", "ExpandDims", "Squeeze"})
 
 
 class _Scale(NamedTuple):
@@ -36,24 +85,42 @@ _SAME = _Scale(1, 0)
 
 
 class IndexRanges:
-    """Upper limits of the integers in a flat graph."""
+    """Upper limits of the integers in a flat graph, and what else is wanted of numbers."""
 
-    def __init__(self, flow: ElementFlow):
+    def __init__(self, flow: ElementFlow, depth: int = 0):
         self._flow = flow
         self._nodes = flow.flat.nodes
         self._values = flow.values
+        self._depth = depth
 
-    def limit(self, tensor: str) -> int | None:
-        """The smallest size that elements of `tensor` index; None where they index nothing."""
-        limits = []
+    def form(self, tensor: str) -> Form:
+        """What the numbers of `tensor` have to be like; the smallest size that they index."""
+        if op_of(tensor) not in self._nodes:  # nothing reads it
+            return Form()
+        wanted = list(self._all_wanted(tensor))
+        names = {form.name for form in wanted}
+        limit = min((form.limit for form in wanted if form.limit), default=None)
+        is_real = self._flow.properties.dtype(tensor).startswith(("float", "bfloat", "half"))
+        is_whole = not is_real or limit is not None or bool(names & (WHOLE.keys() - {""}))
+        name = next((name for name in (WHOLE if is_whole else REAL) if name in names), "")
+        if name == "sorted" and limit is None:
+            rows = self._flow.properties.shape(tensor) or (2,)
+            limit = max(rows[0] // 2, 1)
+        return Form(name, INTEGER_LIMIT if is_whole and limit is None else limit)
+
+    def _all_wanted(self, tensor: str) -> Iterator[Form]:
+        """What each reader of the elements of `tensor` wants of them."""
         pending = [(tensor, _SAME)]
         reached = set(pending)
         while pending:
             name, scale = pending.pop()
             for node, position in self._flow.readers.get(name, ()):
-                size = self._indexed_size(node, position)
-                if size is not None and size > 0:
-                    limits.append(size * scale.factor + scale.offset)
+                wanted = [self._wanted(node, position)]
+                if node.name in self._flow.flat.unit_of_node:
+                    wanted += self._wanted_inside(node, name)
+                for form in wanted:
+                    limit = form.limit and form.limit * scale.factor + scale.offset
+                    yield Form(form.name, limit if limit and limit > 0 else None)
                 changed = self._changed(node, position, scale)
                 outputs = self._flow.passed_on(node, position)
                 for output in [f"{node.name}:0"] if changed else outputs:
@@ -61,7 +128,78 @@ class IndexRanges:
                     if following not in reached:
                         reached.add(following)
                         pending.append(following)
-        return min((limit for limit in limits if limit > 0), default=None)
+
+    def _wanted_inside(self, unit: Any, tensor: str) -> Iterator[Form]:
+        """What is wanted of whole numbers in the body of a loop, or of a call that stays whole."""
+        if self._depth < _DEEPEST and self._bodies and "int" in self._flow.properties.dtype(tensor):
+            functions, inside = self._bodies
+            for number, function in enumerate(functions):
+                if self._flow.flat.graph_def.node[function.unit].name == unit.name:
+                    for position, name in enumerate(function.inputs):
+                        if parse_input(name).tensor == tensor:
+                            argument = argument_name(number, position)
+                            yield from inside._all_wanted(f"{argument}:0")
+
+    @functools.cached_property
+    def _bodies(self) -> tuple[Sequence[UnitFunction], IndexRanges] | None:
+        opened = unit_bodies(self._flow.flat, self._flow.properties)
+        if opened is None:
+            return None
+        try:
+            flow = ElementFlow(opened.flat, infer(opened.flat))
+        except ModelError:  # of shapes that change in a loop
+            return None
+        return opened.functions, IndexRanges(flow, self._depth + 1)
+
+    def _wanted(self, node: Any, position: int) -> Form:
+        """What a node wants of the numbers of its input."""
+        if node.op in _COMPARED and (count := self._counted_by(node.input[1 - position])):
+            return Form("length", count + 1)
+        name, bound = _RULES.get((node.op, position), ("", "."))
+        size = self._bound(node, bound)
+        if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i:
+            name = ""
+        return Form(name, size + 1 if size is not None and name in ("length", "size") else size)
+
+    def _bound(self, node: Any, bound: str) -> int | None:
+        """A size as _TABLE names it; None where it is not known."""
+        if bound == ".":
+            return None
+        if bound[0] == "=":
+            return self._number(node.input[int(bound[1:])])
+        if bound == "parts":
+            return int(node.attr["num_partitions"].i)
+        if bound == "rows":  # that what reads the sums of segments wants
+            readers = self._flow.readers.get(f"{node.name}:0", ())
+            sums = [n.name for n, _ in readers if n.op in ("Sub", "Mul", "AddV2")]
+            sizes = (_size(self._flow.properties.shape(f"{name}:0"), 0) for name in sums)
+            return next((size for size in sizes if size), None)
+        shape = self._shape(node.input[0])
+        if bound == "value":
+            value, counted = self._values.value(node.input[2]), _size(shape, -1)
+            return None if value is None else min(value.tolist()[:counted], default=None)
+        if bound == "least":  # of the axes that the last one of the places counts
+            counted = _size(self._shape(node.input[1]), -1)
+            return min(shape[:counted], default=None) if shape and counted else None
+        if bound == "blank":  # the last class, or the first
+            return (_size(shape, -1) or 0) - 1
+        if bound == "axis":
+            is_gather = node.op == "GatherV2"
+            axis = self._values.scalar(node.input[2]) if is_gather else node.attr["seq_dim"].i
+            return _size(shape, axis or 0)
+        return _size(shape, int(bound[2:-1]))
+
+    def _counted_by(self, tensor: str) -> int | None:
+        """The numbers of a tensor that is 0, 1, 2, ..., which lengths are compared with."""
+        source = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS))]
+        if source.op != "Range":
+            numbers = self._values.value(tensor)
+            if numbers is None or numbers.size < 2:
+                return None
+            if not np.array_equal(np.ravel(numbers), np.arange(numbers.size)):
+                return None
+        shape = self._shape(tensor)
+        return max(shape, default=0) if shape is not None and min(shape, default=0) >= 0 else None
 
     def _changed(self, node: Any, position: int, scale: _Scale) -> _Scale | None:
         """The scale behind a division by a constant, a difference with one, or a maximum."""
@@ -76,30 +214,11 @@ class IndexRanges:
             return _Scale(scale.factor, scale.offset + constant * scale.factor)
         return _Scale(scale.factor * constant, scale.offset)
 
-    def _indexed_size(self, node: Any, position: int) -> int | None:
-        """The size of the dimension that an input of a node indexes."""
-        if node.op == "OneHot" and position == 0:
-            return self._values.scalar(node.input[1])
-        if position == 2 and node.op == "CTCLoss":  # the last class is the blank
-            classes = _size(self._shape(node.input[0]), -1)
-            return None if classes is None else classes - 1
-        if position != 1:
-            return None
-        if node.op in ("GatherNd", "ResourceGatherNd"):
-            places, shape = self._shape(node.input[1]), self._shape(node.input[0])
-            return min(shape[: places[-1]], default=None) if places and shape else None
-        if node.op in _INDEX_ROWS:
-            return _size(self._shape(node.input[0]), 0)
-        if node.op in _INDEX_CLASSES:
-            return _size(self._shape(node.input[0]), -1)
-        if node.op == "GatherV2":
-            axis = self._values.scalar(node.input[2])
-            return _size(self._shape(node.input[0]), 0 if axis is None else axis)
-        if node.op == "DynamicPartition":
-            return int(node.attr["num_partitions"].i)
-        if node.op in _SEGMENT_OPS:
-            return self._values.scalar(node.input[2])
-        return None
+    def _number(self, tensor: str) -> int | None:
+        """A size; where it is fed it is small."""
+        source = self._nodes[op_of(source_of(tensor, self._nodes, _SAME_NUMBERS))]
+        is_fed = source.op in op_types.PLACEHOLDERS
+        return FED_SIZE if is_fed else self._values.scalar(tensor)
 
     def _shape(self, tensor: str) -> Shape:
         """The shape of a tensor; of a resource, the shape of its variable."""

@@ -125,11 +125,14 @@ def _train_step(model: Any, num_inputs: int) -> Any:
 
 
 def _begin(model: Any, loss_of: Callable[..., Any], specs: Sequence[Any]) -> None:
-    """Makes all variables, those of loss and optimizer too, before anything is traced."""
+    """Makes all variables, those of loss and optimizer too, before the step itself is traced.
+
+    Those of the loss are made where it is traced: nothing is computed, however large the batch.
+    """
     import tensorflow as tf
 
-    zeros = [tf.zeros([size or 1 for size in spec.shape], spec.dtype) for spec in specs]
-    loss_of(zeros, training=False)
+    trace = tf.function(lambda *arrays: loss_of(arrays, training=False), autograph=False)
+    trace.get_concrete_function(*specs)
     for metric in model.metrics:
         metric.reset_state()
     if not _is_of(model.optimizer, model.trainable_variables):

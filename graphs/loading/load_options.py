@@ -4,8 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from typing import NamedTuple
 
 MODES = ("", "train", "inference")
+
+
+class GuessedSizes(NamedTuple):
+    """What is taken for an unknown batch, image's height and width, and any other dimension."""
+
+    batch: int = 32
+    image: int = 224
+    other: int = 16
+
+
+FIRST_GUESS = GuessedSizes()
+OTHER_GUESSES = (
+    GuessedSizes(image=256, other=64),
+    GuessedSizes(batch=60),
+    GuessedSizes(60, 240, 60),
+    GuessedSizes(120, 512, 120),
+    GuessedSizes(other=840),
+    GuessedSizes(batch=840),
+)
+"""What is tried in turn where an op refuses the first: longer sizes, and of many divisors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,6 +41,7 @@ class LoadOptions:
       input_shape: {input: shape}; an input is named "op", "op:0" or by a signature's argument.
       tags: all tags of the MetaGraphDef to read, of a SavedModel that has several.
       fed_shape: {tensor or op: shape} of arrays that will be fed; wins over guesses.
+      guess: of dimensions that nobody tells.
     """
 
     fetch: tuple[str, ...] = ()
@@ -29,6 +51,7 @@ class LoadOptions:
     input_shape: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
     tags: tuple[str, ...] = ()
     fed_shape: Mapping[str, tuple[int, ...]] = dataclasses.field(default_factory=dict)
+    guess: GuessedSizes = FIRST_GUESS
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:

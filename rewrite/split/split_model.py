@@ -32,11 +32,9 @@ from rewrite.split.ring import ring_of
 from rewrite.split.state_order import with_state_order
 from rewrite.split.states import Place
 from rewrite.split.step_outputs import with_outputs
+from rewrite.split.summary import AN_OUTPUT
 from rewrite.split.write_model import written
 from rewrite.written_signature import run_name, whole_name
-
-AN_OUTPUT = "it is an output of the step"
-"""Why an op stays whole that stands for what a run fetches."""
 
 _Decided = tuple[FlatGraph, TensorProperties, Decisions]
 

@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, op_of
 from graphs.pricing.node_work import NodeWork
 from rewrite.split.build_step import SplitStep
 from rewrite.split.decide import Decisions
 from rewrite.split.op_view import Split, StayWhole
+
+AN_OUTPUT = "it is an output of the step"
+"""Why an op stays whole that stands for what a run fetches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,6 +45,7 @@ class SplitSummary:
       joins: tensors whose parts are joined.
       cuts: whole tensors that are cut into parts.
       whole_because: why ops that read something split stay whole, the most frequent first.
+      below_ops: ops that stay whole since they only read what comes from such ops.
     """
 
     sharded_ops: int
@@ -49,6 +54,23 @@ class SplitSummary:
     joins: int
     cuts: int
     whole_because: Sequence[WholeBecause]
+    below_ops: int
+
+
+def below_whole(flat: FlatGraph, decisions: Decisions) -> set[str]:
+    """Ops that stay whole since all that they read of the batch comes from ops that stay whole."""
+    below: set[str] = set()
+    apart: set[str] = set()  # from where it goes on
+    for node in flat.graph_def.node:
+        answer = decisions.answer_of_op[node.name]
+        if not isinstance(answer, StayWhole):
+            continue
+        if answer.reason and answer.reason != AN_OUTPUT:
+            apart.add(node.name)
+        elif not apart.isdisjoint(map(op_of, data_inputs(node))):
+            apart.add(node.name)
+            below.update([] if answer.reason else [node.name])
+    return below
 
 
 def summary_of(flat: FlatGraph, decisions: Decisions, step: SplitStep) -> SplitSummary:
@@ -65,6 +87,7 @@ def summary_of(flat: FlatGraph, decisions: Decisions, step: SplitStep) -> SplitS
         whole_because=[
             WholeBecause(op, count, reason) for (op, reason), count in reasons.most_common()
         ],
+        below_ops=len(below_whole(flat, decisions)),
     )
 
 
@@ -76,10 +99,12 @@ class SplitWork:
       split: in ops that have a copy for each shard.
       beside: in ops that have nothing to do with the batch, such as updates of variables.
       whole: {(op type, reason): in ops that stay whole although they read something split}.
+      below: in ops that stay whole since they only read what comes from those.
     """
 
     split: float
     beside: float
+    below: float
     whole: Mapping[tuple[str, str], float]
 
 
@@ -95,13 +120,16 @@ def split_work(flat: FlatGraph, decisions: Decisions, asked: NodeWork) -> SplitW
     flops = np.nan_to_num(asked.work.flops) * times
     np.add.at(flops, asked.inner.node, asked.inner.flops * asked.inner.times)
     share = flops / (flops.sum() or 1.0)
-    split, beside, whole = 0.0, 0.0, Counter[tuple[str, str]]()
+    split, beside, below, whole = 0.0, 0.0, 0.0, Counter[tuple[str, str]]()
+    names = below_whole(flat, decisions)
     for node, of_all in zip(flat.graph_def.node, share.tolist(), strict=True):
         answer = decisions.answer_of_op[node.name]
         if isinstance(answer, Split):
             split += of_all
         elif isinstance(answer, StayWhole) and answer.reason:
             whole[node.op, answer.reason] += of_all
+        elif node.name in names:
+            below += of_all
         else:
             beside += of_all
-    return SplitWork(split, beside, whole)
+    return SplitWork(split, beside, below, whole)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from graphs.names import op_of
 from rewrite.clear_devices import ClearDevices
 from rewrite.split.float64 import Float64Graph, to_float64
 
@@ -47,7 +48,12 @@ class WideStep:
     def run(
         self, fetches: Sequence[str], feeds: Arrays, start: Arrays, num_steps: int
     ) -> tuple[list[list[Any]], dict[str, np.ndarray]]:
-        """What is fetched in each step, and the variables after the last."""
+        """What is fetched in each step, and the variables after the last.
+
+        An input that no op of the step reads is not in its graph.
+        """
+        known = {node.name for node in self._graph_def.node}
+        feeds = {name: array for name, array in feeds.items() if op_of(name) in known}
         config = v1.ConfigProto()
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from graphs.errors import ModelError, UsageError
@@ -80,6 +81,19 @@ class FlatStep:
                 )
         specs = zip(self._fed, self._specs, strict=True)
         return [_tensor(leaves[i], spec, casts) for i, spec in specs]
+
+    def arrays(self, fed: Sequence[Any]) -> dict[str, np.ndarray]:
+        """{argument of the signature that `save` writes: array} of a call's tensors."""
+        both = enumerate(zip(fed, self._specs, strict=True))
+        return {
+            f"input_{number}": np.asarray(tensor.numpy(), spec.dtype.as_numpy_dtype)
+            for number, (tensor, spec) in both
+        }
+
+    @property
+    def inputs_named(self) -> dict[str, str]:
+        """{name of an argument of the step: that of the signature that `save` writes}."""
+        return {str(spec.name): f"input_{number}" for number, spec in enumerate(self._specs)}
 
     def with_fed(self, call: Call, fed: Sequence[Any]) -> Call:
         """The call with the tensors that `fed` made of its arguments."""

@@ -27,7 +27,7 @@ from tfplace.api.keras_step import (
 from tfplace.api.placings import Placings
 from tfplace.report.report import Report
 
-_SET_HERE = ("output_dir", "overwrite", "emit", "signature", "mode", "fetch", "feed")
+_SET_HERE = ("output_dir", "overwrite", "emit", "signature", "mode", "fetch")
 
 
 class PlacedStep:

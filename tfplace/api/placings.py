@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import logging
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,8 @@ from graphs.cluster import Cluster
 from graphs.clusters.discovery import find_cluster
 from graphs.clusters.logical_devices import logical_cluster
 from graphs.errors import TfplaceError, UsageError, VerificationError
+from graphs.loading.feeds import given_arrays
 from rewrite.emit import EXTRA_DIRECTORY
-from tfplace.api.commands import optimize
 from tfplace.api.example_call import Call
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
@@ -26,6 +27,8 @@ from tfplace.api.load import load
 from tfplace.api.placed_again import place_like
 from tfplace.commands.from_flags import optimize_options
 from tfplace.measurement.device_name import device_key
+from tfplace.optimizing import optimize
+from tfplace.preparing.options import OptimizeOptions
 from tfplace.report.report import Report
 
 _log = logging.getLogger("tfplace")
@@ -65,7 +68,9 @@ class Placings:
         with tempfile.TemporaryDirectory(prefix="tfplace.") as folder:
             given, placed = os.path.join(folder, self.first.name), os.path.join(folder, "placed")
             self.first.save(given)
-            self.report: Report = optimize(given, **self._chosen(placed))
+            fed = self._example(call)
+            with _options(given, self._chosen(placed), fed) as options:
+                self.report: Report = optimize(options)
             plan = Path(placed, EXTRA_DIRECTORY, "placement.json").read_text(encoding="utf-8")
             self._plan: Mapping[str, str] = json.loads(plan)
             self._all = [self._loaded(self.first, placed)]
@@ -107,8 +112,8 @@ class Placings:
                 chosen["shards"] = 1 if split is None else int(split["shards"])
                 if split is None:
                     chosen["batch_axis"] = []
-                with flag_values("optimize", [given], chosen) as values:
-                    place_like(optimize_options(given, values), self._plan)
+                with _options(given, chosen, flat.arrays(flat.fed(call))) as options:
+                    place_like(options, self._plan)
                 placing = self._loaded(flat, placed)
         except VerificationError:
             raise
@@ -137,6 +142,16 @@ class Placings:
             "mode": "train" if is_training else "inference",
         }
 
+    def _example(self, call: Call | None) -> Mapping[str, Any]:
+        """{input: array} that a placing's own runs are fed: the user's file, else the example."""
+        feed, size = self._flags.get("feed"), self._flags.get("batch_size")
+        if feed is not None:
+            names = self.first.inputs_named
+            return {names.get(name, name): each for name, each in given_arrays(feed).items()}
+        if call is None or self._flags.get("input_shape"):
+            return {}
+        return self.first.arrays(self.first.fed(call.of_size(size) if size else call))
+
     def _loaded(self, flat: FlatStep, placed: str) -> Placing:
         """Loads what was placed, on the variables that there are; new ones are its own."""
         loaded = load(placed)
@@ -149,6 +164,17 @@ class Placings:
         run.set_external_captures([shared.get(id(each), each) for each in run.captured_inputs])
         run.graph.variables = [shared.get(id(each), each) for each in run.graph.variables]  # tapes'
         return Placing(flat, loaded, run)
+
+
+@contextlib.contextmanager
+def _options(
+    model: str, chosen: OptimizeFlags, fed: Mapping[str, Any]
+) -> Iterator[OptimizeOptions]:
+    """What flags say, and what is fed; nothing is made up where there is an example."""
+    with flag_values("optimize", [model], chosen) as values:
+        options = optimize_options(model, values)
+        problem = dataclasses.replace(options.problem, fed=fed or None)
+        yield dataclasses.replace(options, problem=problem)
 
 
 def _on_logical_devices(flags: OptimizeFlags) -> OptimizeFlags:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from graphs.building.build import BuiltGraph, build_op_graph
 from graphs.building.flatten import flatten
 from graphs.building.shapes import TensorProperties, infer
+from graphs.errors import FeedError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
-from graphs.loading.feeds import feeds_of_opened, read_feed_shapes, read_feeds
+from graphs.loading.feed_shapes import sizes_guessed
+from graphs.loading.feeds import feeds_of_opened, given_arrays, read_feeds
 from graphs.loading.feeds_when_read import made_when_read
 from graphs.loading.load import load
+from graphs.loading.load_options import FIRST_GUESS, OTHER_GUESSES, GuessedSizes
 from graphs.source_model import SourceModel, TensorSpec
 from rewrite.order.marks import without_order
 from rewrite.split.split_model import (
@@ -23,6 +27,7 @@ from rewrite.split.split_model import (
     told_batch_axes,
 )
 from rewrite.split.states import Place
+from rewrite.written_signature import run_name
 from tfplace.measurement.training_run import TrainingRun
 from tfplace.preparing.options import ProblemOptions
 
@@ -39,6 +44,8 @@ class LoadedModel:
       feeds: {tensor: array} of one run; large ones are made when they are read.
       split: how the run was split along its batch; None where it is as it came.
       to_split: the model as it came, for other numbers of shards.
+      reading_seconds: what reading it took without loading its file; of a prepared model, what
+        pricing it without timing ops took besides. Another number of shards takes about as much.
     """
 
     source: SourceModel
@@ -48,6 +55,7 @@ class LoadedModel:
     feeds: Mapping[str, Any]
     split: SplitModel | None
     to_split: StepToSplit
+    reading_seconds: float
 
     @property
     def serves_any_batch(self) -> bool:
@@ -86,13 +94,43 @@ def load_model(
     Raises:
       ModelError, FeedError, UsageError: bad input.
     """
-    to_split = to_split or StepToSplit(loaded(options))
+    if to_split is not None:
+        return _loaded(options, place_of_shard, on_split, to_split)
+    refusal, guesses = "", [FIRST_GUESS]
+    for guess in guesses:
+        source = _source(options, guess, refusal)
+        try:
+            return _loaded(options, place_of_shard, on_split, StepToSplit(source))
+        except ShapesRefusedError as error:
+            taken = "; ".join(sizes_guessed(source.guessed))
+            if not taken:
+                raise
+            if not refusal:
+                guesses += OTHER_GUESSES  # and what is said of the refusal may name the size
+                guesses += [GuessedSizes(batch=size) for size in error.sizes]
+                guesses += [GuessedSizes(other=size) for size in error.sizes]
+                refusal = f"no size is given ({taken}), which {error.refusal}"
+    raise FeedError(
+        f"sizing the inputs of {options.model!r}: {refusal}; {len(guesses) - 1} others fit as "
+        "little; say --batch_size=... or --input_shape NAME=..."
+    )
+
+
+def _loaded(
+    options: ProblemOptions,
+    place_of_shard: Sequence[Place],
+    on_split: Callable[[SourceModel], None],
+    to_split: StepToSplit,
+) -> LoadedModel:
+    """Does what `load_model` does, of the sizes that the model was read with."""
+    began = time.monotonic()
     source, split = to_split.source, None
     told_batch_axes(source, source.feeds, options.batch_axes)  # also where nothing is split yet
     feeds: Mapping[str, Any] | None = None
-    if options.feed_file is not None:  # what doesn't fit is told before shapes are inferred
+    if options.fed is not None:  # what doesn't fit is told before shapes are inferred
+        own = source.signatures.get(run_name(source))
         names = names_of_run(source, source.feeds)
-        feeds = read_feeds(options.feed_file, source.feeds, names)
+        feeds = read_feeds(options.fed, source.feeds, names, {} if own is None else own.inputs)
     if options.num_shards > 1:
         in_turn = options.sums_in_turn
         if in_turn is None:
@@ -111,21 +149,28 @@ def load_model(
         opened = (flat, properties) if split is None else (split.flat, split.properties)
         feeds = _made_up(*opened, source.feeds, options.seed)
     built = build_op_graph(flat, properties)
-    return LoadedModel(source, flat, properties, built, feeds, split, to_split)
+    seconds = time.monotonic() - began
+    return LoadedModel(source, flat, properties, built, feeds, split, to_split, seconds)
 
 
-def loaded(options: ProblemOptions) -> SourceModel:
+def _source(
+    options: ProblemOptions, guess: GuessedSizes = FIRST_GUESS, refusal: str = ""
+) -> SourceModel:
     """The model, without what an earlier placement has written: its order goes with its devices.
 
-    Raises:
-      ModelError, FeedError, UsageError: bad input.
+    Args:
+      options: which model.
+      guess: what unknown sizes are taken as.
+      refusal: why those that were taken first can't be; "" where these are the first.
     """
-    load_options = options.load
-    if options.feed_file is not None:  # the arrays to feed decide unknown dimensions
-        shapes = read_feed_shapes(options.feed_file)
+    load_options = dataclasses.replace(options.load, guess=guess)
+    if options.fed is not None:  # the arrays to feed decide unknown dimensions
+        shapes = {name: array.shape for name, array in given_arrays(options.fed).items()}
         load_options = dataclasses.replace(load_options, fed_shape=shapes)
     source = load(options.model, load_options)
-    return dataclasses.replace(source, graph_def=without_order(source.graph_def))
+    guessed = [*source.guessed, *([f"other sizes first: {refusal}"] if refusal else [])]
+    graph_def = without_order(source.graph_def)
+    return dataclasses.replace(source, graph_def=graph_def, guessed=guessed)
 
 
 def _made_up(

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 
 from graphs.errors import UsageError
+from graphs.loading.feeds import FeedsGiven
 from graphs.loading.load_options import LoadOptions
 from tfplace.output_paths import (
     default_output_dir,
@@ -37,7 +38,7 @@ class ProblemOptions:
       keep_devices: whether device strings in the model are pins, where the cluster has them.
       free_gradients: whether gradient ops may lie elsewhere than their forward ops.
       memory_reserve: fraction [0, 1) of each device's memory that is kept free.
-      feed_file: an .npz of inputs; generated ones where None.
+      fed: an .npz of inputs, or {input: array}; generated ones where None.
       seed: of generated inputs.
       cost_cache: the folder where costs are kept between runs; None keeps nothing.
       num_shards: into how many parts the step's batch is split; 1 leaves the step whole; AUTO.
@@ -57,7 +58,7 @@ class ProblemOptions:
     keep_devices: bool = False
     free_gradients: bool = True
     memory_reserve: float = 0.1
-    feed_file: str | None = None
+    fed: FeedsGiven | None = None
     seed: int = 0
     cost_cache: str | None = None
     num_shards: int = 1
@@ -70,7 +71,7 @@ class ProblemOptions:
     def files_read(self) -> tuple[str, ...]:
         """Paths that a user gave."""
         cluster = [self.cluster] if self.cluster.endswith(".json") else []
-        return (self.model, *cluster, *filter(None, [self.feed_file]))
+        return (self.model, *cluster, *([self.fed] if isinstance(self.fed, str) else []))
 
 
 LEAST_SECONDS_TO_CALIBRATE = 30.0

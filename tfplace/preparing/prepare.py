@@ -33,13 +33,12 @@ from graphs.problem import Problem
 from graphs.source_model import SourceModel
 from rewrite.order.order_edges import OrderEdge, known_order
 from rewrite.place_graph import known_origins, place_graph
-from rewrite.split.split_model import StepToSplit
 from tfplace.measurement.presence import is_present
 from tfplace.preparing.cost_cache import CostCache
 from tfplace.preparing.executed_run import STEPS
 from tfplace.preparing.expert_marks import expert_placement
 from tfplace.preparing.find_costs import find_costs
-from tfplace.preparing.loaded_model import LoadedModel, load_model, loaded
+from tfplace.preparing.loaded_model import LoadedModel, load_model
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.shard_hosts import places_of_shards
 from tfplace.preparing.steps_read import StepsRead
@@ -72,8 +71,6 @@ class PreparedModel(LoadedModel):
       steps_read: the same step in several numbers of shards; None where one was given.
       unlimited: the problem with all devices, where `problem` may not use all for --max_devices.
       timed: what real runs of the unsplit step's ops say; None where there were none.
-      reading_seconds: what reading and pricing it took, without loading its file and timing ops:
-        reading it in other numbers of shards takes about as much.
     """
 
     cluster: Cluster
@@ -86,7 +83,6 @@ class PreparedModel(LoadedModel):
     order: OrderOfPlacement | None = None
     steps_read: StepsRead | None = None
     timed: TimedStep | None = None
-    reading_seconds: float = 0.0
 
     @functools.cached_property
     def instance(self) -> Instance:
@@ -182,23 +178,22 @@ def prepare(
     present = is_present(cluster)
     is_timed = present and trace and cluster.num_devices > 1
     places = places_of_shards(cluster, options.num_shards)
-    to_split = StepToSplit(loaded(options)) if earlier is None else earlier.to_split
-    began = time.monotonic()
+    to_split = None if earlier is None else earlier.to_split
     model = load_model(options, places, _nobody if is_timed else on_split, to_split)
     flat, built = model.flat, model.built
     _log.info("%s: %d ops; %s", options.model, built.graph.num_ops, model.source.step_origin)
     if present:
         dict(model.feeds)  # they will be read: what is wrong with them is said before the search
     give_back()  # a large model is read several times over
-    read = time.monotonic()
     if before_pricing is not None:
         before_pricing(model, is_timed)
     limits = dataclasses.replace(STEPS, all_seconds=trace_seconds)
     cache, known = CostCache(options.cost_cache), None if earlier is None else earlier.timed
-    priced = time.monotonic()
+    began = time.monotonic()
     costs, timed = find_costs(model, cluster, is_timed, cache, limits, known)
     timing = timed.seconds if timed is not None and earlier is None else 0.0
-    reading_seconds = read - began + time.monotonic() - priced - timing
+    pricing = time.monotonic() - began - timing
+    model = dataclasses.replace(model, reading_seconds=model.reading_seconds + pricing)
     kept = kept_devices(flat, built, costs, cluster) if options.keep_devices else None
     problem = make_problem(built, costs, cluster, options, kept)
     return PreparedModel(
@@ -210,7 +205,6 @@ def prepare(
         given=given_placement(flat, built, cluster, problem.allowed()),
         matched=matched_ops(options.pins, options.no_split, built.graph.op_names),
         timed=timed,
-        reading_seconds=reading_seconds,
     )
 
 

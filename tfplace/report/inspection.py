@@ -102,7 +102,7 @@ def inspect(prepared: PreparedModel) -> Inspection:
         mode=source.mode,
         step_origin=source.step_origin,
         guessed=source.guessed,
-        signatures=sorted(source.signatures),
+        signatures=sorted(prepared.to_split.source.signatures),  # those of the model as it came
         num_ops=graph.num_ops,
         num_tensors=graph.num_tensors,
         num_edges=len(graph.use_op),

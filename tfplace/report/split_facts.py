@@ -9,9 +9,9 @@ from typing import Any
 from graphs.counted import counted
 from graphs.names import op_of
 from graphs.pricing.node_work import node_work
-from rewrite.split.split_model import AN_OUTPUT, SplitModel
+from rewrite.split.split_model import SplitModel
 from rewrite.split.states import shard_sizes
-from rewrite.split.summary import split_work, summary_of
+from rewrite.split.summary import AN_OUTPUT, split_work, summary_of
 from tfplace.bounds.any_split import RangeBound, least_of
 from tfplace.choosing.tried_shards import TriedShards
 from tfplace.units_text import seconds_text, share_text
@@ -73,6 +73,7 @@ def split_facts_with_work(split: SplitModel | None) -> Mapping[str, Any] | None:
         "whole_because": whole,
         "flops_share": work.split,
         "beside_flops_share": work.beside,
+        "below_flops_share": work.below,
     }
 
 
@@ -81,10 +82,14 @@ def split_sentences(facts: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "split", _what_is_split(facts)
     copies = f"{counted(facts['sharded_ops'], 'op has', 'ops have')} a copy for each shard"
     yield "", copies + _of_work(facts, "flops_share")
-    beside = facts["whole_ops"] - sum(row["count"] for row in facts["whole_because"])
+    below = facts["below_ops"]
+    beside = facts["whole_ops"] - below - sum(row["count"] for row in facts["whole_because"])
     apart = f"{counted(beside, 'has', 'have')} nothing to do with the batch"
     share = _of_work(facts, "beside_flops_share")
     yield "", f"{apart} (variables, updates, constants){share}"
+    if below:
+        behind = f"{counted(below, 'stays', 'stay')} whole behind ops that do"
+        yield "", behind + _of_work(facts, "below_flops_share")
     yield "", _joints(facts)
     reasons = [row for row in facts["whole_because"] if row["reason"] != AN_OUTPUT]
     for row in reasons[:MAX_REASONS]:

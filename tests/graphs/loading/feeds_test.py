@@ -78,6 +78,119 @@ def test_integers_stay_below_what_they_index(build, limit):
     assert _limit(build) == limit
 
 
+LENGTH, PER_TEXT = 12, 4
+
+
+def _made(build, *specs):
+    """The arrays of placeholders that `build` uses, after a run with them."""
+    with tf.Graph().as_default() as graph:
+        given = [
+            v1.placeholder(dtype, shape, name=f"given_{i}")
+            for i, (dtype, shape) in enumerate(specs)
+        ]
+        out = tf.identity(build(*given), name="out")
+        feeds = [TensorSpec(t.name, t.dtype.name, tuple(t.shape)) for t in given]
+        made = generate_feeds(graph.as_graph_def(), feeds, [out.name], seed=0)
+        with v1.Session() as session:
+            session.run(out, made)
+    return list(made.values())
+
+
+def _ctc_of_lengths(lengths, labels):
+    frames = tf.zeros([5, LENGTH, 9])
+    letters = tf.sparse.from_dense(labels)
+    return tf.nn.ctc_loss(letters, frames, None, lengths, logits_time_major=False, blank_index=-1)
+
+
+LENGTHS, FRAMES = (tf.int32, [5]), np.zeros([5, LENGTH, 9], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("build", "more"),
+    [
+        (_ctc_of_lengths, [(tf.int32, [5, PER_TEXT])]),
+        (lambda lengths: tf.reverse_sequence(FRAMES, lengths, 1, 0), []),
+        (lambda lengths: tf.nn.ctc_greedy_decoder(tf.zeros([LENGTH, 5, 9]), lengths)[1], []),
+        (lambda lengths: tf.sequence_mask(lengths, LENGTH), []),
+        (lambda lengths: tf.sequence_mask(lengths[:, None], tf.shape(FRAMES)[1]), []),
+    ],
+)
+def test_lengths_are_at_most_what_they_measure(build, more):
+    lengths = _made(build, LENGTHS, *more)[0]
+    assert LENGTH * 3 // 4 <= lengths.min() < lengths.max() <= LENGTH
+
+
+def _sparse_mean(indices, ids):
+    return tf.sparse.segment_mean(tf.zeros([7, 2]), indices, ids)
+
+
+@pytest.mark.parametrize(
+    ("build", "more", "rows"),
+    [
+        (lambda ids: tf.math.segment_mean(tf.zeros([20, 2]), ids) - tf.zeros([3, 2]), [], 3),
+        (lambda ids: tf.math.segment_max(tf.zeros([20, 2]), tf.cast(ids, tf.int64)), [], 10),
+        (lambda ids, indices: _sparse_mean(indices, ids), [(tf.int32, [20])], 10),
+        (lambda ids, x: tf.cond(x[0] > 0, lambda: tf.math.segment_sum(x, ids), lambda: x),
+         [(tf.float32, [20])], 10),
+    ],
+)  # fmt: skip
+def test_ids_of_segments_are_sorted_and_leave_none_out(build, more, rows):
+    ids = _made(build, (tf.int32, [20]), *more)[0]
+    assert sorted(set(ids)) == list(range(rows)) and (np.diff(ids) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("build", "specs", "is_right"),
+    [
+        (tf.linalg.cholesky, [(tf.float32, [2, 3, 3])], lambda m: np.linalg.eigvalsh(m) > 0),
+        (lambda x: tf.math.log(x), [(tf.float32, [9])], lambda x: x > 0),
+        (lambda y: tf.nn.softmax_cross_entropy_with_logits(y, tf.zeros([4, 3])),
+         [(tf.float32, [4, 3])], lambda y: np.isclose(y.sum(1), 1) & (y > 0).all(1)),
+        (lambda n: tf.zeros([n, 2]), [(tf.int32, [])], lambda n: n == 4),
+        (lambda s: tf.reshape(FRAMES, s), [(tf.int32, [2])], lambda s: s == [-1, 1]),
+        (lambda n: tf.math.top_k(tf.zeros([2, 3]), n)[0], [(tf.int32, [])], lambda n: n == 3),
+        (lambda p: tf.transpose(FRAMES, p), [(tf.int32, [3])], lambda p: p == [0, 1, 2]),
+        (lambda i: tf.constant(FRAMES)[i], [(tf.int32, [])], lambda i: i < 5),
+        (lambda i: tf.constant(FRAMES)[:, :i], [(tf.int32, [])], lambda i: 0 < i <= 5),
+        (lambda i: tf.scatter_nd(i, tf.zeros([30]), [6]), [(tf.int32, [30, 1])], lambda i: i < 6),
+        (lambda b: tf.image.crop_and_resize(tf.zeros([2, 8, 8, 3]), tf.zeros([30, 4]), b, [4, 4]),
+         [(tf.int32, [30])], lambda b: b < 2),
+        (lambda i, n: tf.one_hot(i, n), [(tf.int32, [30]), (tf.int32, [])], lambda i: i < 4),
+    ],
+)  # fmt: skip
+def test_numbers_are_what_the_op_that_reads_them_takes(build, specs, is_right):
+    assert np.all(is_right(_made(build, *specs)[0]))
+
+
+@pytest.mark.parametrize(
+    ("check", "specs"),
+    [
+        (lambda n: tf.debugging.assert_less(n, 12), [(tf.int32, [50])]),
+        (
+            lambda n, x: tf.debugging.assert_equal(n, tf.shape(FRAMES)[1]),
+            [(tf.int32, []), (tf.float32, [LENGTH])],
+        ),
+        (lambda n, m: tf.debugging.assert_less(n, m), [(tf.int32, [5]), (tf.int32, [5])]),
+        (lambda n: tf.debugging.assert_positive(n), [(tf.int32, [500])]),
+        (lambda x: tf.debugging.assert_near(tf.reduce_sum(x, 1), 1.0), [(tf.float32, [5, 3])]),
+        (lambda x: tf.debugging.assert_non_negative(x), [(tf.float32, [50])]),
+        (lambda x: tf.debugging.assert_equal(x, tf.transpose(x)), [(tf.float32, [3, 3])]),
+        (lambda n: tf.debugging.assert_equal(tf.sort(n), n), [(tf.int64, [9])]),
+        (lambda b: tf.debugging.Assert(tf.reduce_all(b), [b]), [(tf.bool, [9])]),
+        (lambda x: tf.linalg.cholesky(x + 1e-3 * tf.eye(3)), [(tf.float32, [3, 3])]),
+    ],
+)
+@pytest.mark.parametrize("is_function", [False, True])
+def test_what_a_step_asserts_of_its_inputs_holds(check, specs, is_function):
+    """A run with what was made up does not fail."""
+
+    def build(*inputs):
+        with tf.control_dependencies([check(*inputs)]):
+            return tf.identity(inputs[0])
+
+    _made(tf.function(build) if is_function else build, *specs)
+
+
 def test_floats_that_are_cast_to_an_index_are_whole():
     def build(ids):
         return tf.gather(_table(7), tf.cast(ids, tf.int32))

@@ -97,3 +97,15 @@ def test_a_step_is_traced_once(tmp_path):
     _Counted.trained = 0
     assert load(path, LoadOptions(batch_size=2)).mode == "train"
     assert _Counted.trained == 1
+
+
+@pytest.mark.parametrize("framework", [keras, tf_keras])
+def test_a_large_batch_is_traced_and_not_run(framework, tmp_path, monkeypatch):
+    """Its activations are 4 TB: what makes the loss' and the optimizer's variables runs nothing."""
+    inputs = framework.Input(batch_shape=(2**20, 4))
+    model = framework.Model(inputs, framework.layers.Dense(2**20)(inputs))
+    model.compile("adam", "mse")
+    model.save(tmp_path / "model.keras")
+    model = load(tmp_path / "model.keras")
+    assert (model.mode, model.step_origin) == ("train", "signature train_step")
+    assert len([v for v in model.variables if v.shape == (4, 2**20)]) >= 3  # and two of Adam's

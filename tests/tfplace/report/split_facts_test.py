@@ -3,10 +3,11 @@
 import dataclasses
 import io
 
+import tensorflow as tf
 from rich.console import Console
 
 from graphs import zoo
-from rewrite.split.split_model import AN_OUTPUT
+from rewrite.split.summary import AN_OUTPUT
 from tfplace.choosing.data_parallel import TRACE_SECONDS, data_parallel_baseline
 from tfplace.choosing.device_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
@@ -84,18 +85,40 @@ def test_what_stays_whole_is_said_with_its_share():
         "sharded_ops": 3, "whole_ops": 1_005, "sums": 0, "joins": 1, "cuts": 2,
         "whole_because": [{"op_type": "Where", "count": 4, "reason": "why", "flops_share": 0.6},
                           {"op_type": "Identity", "count": 1, "reason": AN_OUTPUT}],
-        "flops_share": 0.3, "beside_flops_share": 0.1,
+        "flops_share": 0.3, "beside_flops_share": 0.04, "below_flops_share": 0.06, "below_ops": 20,
     }  # fmt: skip
     assert list(split_sentences(facts)) == [
         ("split", "a batch of any size, priced for 8, into 4 shards of 2: axis 0 of x, y; axis 1 "
                   "of times"),
         ("", "3 ops have a copy for each shard: 30 % of the floating-point work"),
-        ("", "1,000 have nothing to do with the batch (variables, updates, constants): 10 % "
+        ("", "980 have nothing to do with the batch (variables, updates, constants): 4 % "
              "of the floating-point work"),
+        ("", "20 stay whole behind ops that do: 6 % of the floating-point work"),
         ("", "1 tensor is joined, 2 tensors are cut"),
         ("whole", "4 Where: why (60 % of the work)"),
         ("note", "most of the floating-point work is not split: shards gain little here"),
     ]  # fmt: skip
+
+
+def test_what_lies_below_a_whole_op_has_to_do_with_the_batch(tmp_path):
+    """A network behind an op without a rule; the signature that splitting adds is no model's."""
+    root = tf.Module()
+    root.w = tf.Variable(tf.ones([3, 50]))
+
+    @tf.function(input_signature=[tf.TensorSpec([6, 3], name="x"), tf.TensorSpec([6, 1], name="y")])
+    def train_step(x, y):
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.boolean_mask(x, x[:, 0] > 0) @ root.w) + tf.reduce_sum(y)
+        root.w.assign_sub(tape.gradient(loss, root.w))
+        return {"loss": loss}
+
+    path = str(tmp_path / "model")
+    tf.saved_model.save(root, path, signatures={"train_step": train_step})
+    options = ProblemOptions(path, cluster="k80x2", num_shards=2)
+    inspection = inspect(prepare(options, trace=False))
+    facts = inspection.split
+    assert facts["below_flops_share"] > 0.5 > 0.1 > facts["beside_flops_share"]
+    assert inspection.signatures == ["train_step"]
 
 
 def test_one_shard_runs_nothing_of_the_splitting(tmp_path, monkeypatch):

@@ -1,0 +1,124 @@
+"""Made-up inputs that pass what a run checks of them, such as tf.debugging.assert_less.
+
+Checks of inputs alone are tried, one by one, with a few kinds of numbers for the inputs that they
+depend on. What a run computes with its variables is not run here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from graphs import op_types
+from graphs.building.conditionals import has_nothing_to_place
+from graphs.building.op_outputs import op_definition
+from graphs.flat_graph import FlatGraph
+from graphs.loading.number_forms import REAL, WHOLE, Form
+from graphs.names import data_inputs, op_of
+from graphs.source_model import TensorSpec
+
+_CHECKS = op_types.CONDITIONALS | {"Assert", "Cholesky", "MatrixInverse", "CheckNumericsV2"}
+_LARGE = re.compile("Conv|.*MatMul|Einsum|FusedBatchNorm|While|StatelessWhile|.*Call")
+_MOST_INPUTS, _MOST_TRIED, _MILLISECONDS = 2, 300, 3000
+
+Arrays = Mapping[str, np.ndarray]
+Make = Callable[[TensorSpec, Form], np.ndarray]
+
+
+def settled(
+    flat: FlatGraph, feeds: Sequence[TensorSpec], arrays: Arrays, make: Make
+) -> dict[str, np.ndarray]:
+    """The made-up arrays of a run, others for inputs with which a check fails, where it can pass.
+
+    Args:
+      make: makes an input's array of another form.
+    """
+    checks = _checks_of_inputs(flat, {op_of(spec.tensor): spec for spec in feeds})
+    found, sizes = dict(arrays), {size for spec in feeds for size in spec.shape or ()}
+    if not checks:
+        return found
+    passes = _passing(flat, checks)
+    for number, (check, inputs) in enumerate(checks.items()):
+        if len(inputs) > _MOST_INPUTS or passes([check], found):
+            continue
+        kinds = [[found[each.tensor], *_others(each, sizes, make)] for each in inputs]
+        for values in itertools.islice(itertools.product(*kinds), _MOST_TRIED):
+            tried = found | dict(zip([each.tensor for each in inputs], values, strict=True))
+            if passes([check], tried) and passes(list(checks)[:number], tried):
+                found = tried
+                break
+    return found
+
+
+def _checks_of_inputs(
+    flat: FlatGraph, spec_of: Mapping[str, TensorSpec]
+) -> dict[str, list[TensorSpec]]:
+    """{op that fails with some inputs: the inputs that it depends on}, where on nothing else."""
+    depends: dict[str, frozenset[str] | None] = {name: frozenset({name}) for name in spec_of}
+    checks = {}
+    for node in flat.graph_def.node:
+        own = [depends.get(op_of(name)) for name in data_inputs(node)]
+        if node.name in spec_of or None in own or not _is_tried(node, flat.library):
+            continue
+        depends[node.name] = on = frozenset().union(*(each for each in own if each))
+        if node.op in _CHECKS and on:
+            checks[node.name] = [spec_of[name] for name in sorted(on)]
+    return checks
+
+
+def _is_tried(node: Any, library: Mapping[str, Any]) -> bool:
+    """Whether an op takes little, and leaves no trace."""
+    if node.op in op_types.CONDITIONALS:
+        return has_nothing_to_place(node, library)
+    is_plain = node.op == "Assert" or not op_definition(node.op, node.name).is_stateful
+    return is_plain and node.op not in op_types.PLACEHOLDERS and not _LARGE.match(node.op)
+
+
+def _passing(
+    flat: FlatGraph, checks: Mapping[str, Sequence[TensorSpec]]
+) -> Callable[[Sequence[str], Arrays], bool]:
+    """A function that says whether checks pass with arrays."""
+    import tensorflow as tf
+
+    needed, source = set(checks), flat.graph_def
+    graph_def = type(source)(versions=source.versions, library=source.library)
+    for node in reversed(source.node):
+        if node.name in needed:
+            inputs = data_inputs(node)
+            needed.update(map(op_of, inputs))
+            attrs = {key: value for key, value in node.attr.items() if key != "_class"}
+            graph_def.node.add(name=node.name, op=node.op, input=inputs, attr=attrs)
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(graph_def, name="")
+    config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
+    session = tf.compat.v1.Session(graph=graph, config=config)
+    limit = tf.compat.v1.RunOptions(timeout_in_ms=_MILLISECONDS)
+
+    def passes(names: Sequence[str], arrays: Arrays) -> bool:
+        fed = {spec.tensor: arrays[spec.tensor] for name in names for spec in checks[name]}
+        try:
+            session.run([graph.get_operation_by_name(name) for name in names], fed, limit)
+        except (tf.errors.OpError, ValueError):
+            return False
+        return True
+
+    return passes
+
+
+def _others(spec: TensorSpec, sizes: set[int], make: Make) -> Iterator[np.ndarray]:
+    """Other numbers for an input."""
+    first = make(spec, Form())
+    if first.dtype == bool:
+        yield from (np.full_like(first, value) for value in (True, False))
+    elif np.issubdtype(first.dtype, np.integer):
+        yield from (make(spec, Form("", limit)) for limit in (10, 2))
+        yield from (make(spec, Form(name)) for name in WHOLE)
+        yield from (np.full_like(first, size) for size in sorted(sizes) if size > 1)
+    elif first.dtype != object:
+        yield from (make(spec, Form(name)) for name in REAL)
+        yield from (np.full_like(first, value) for value in (0, 1))
+    yield np.sort(first, axis=None).reshape(first.shape)
