@@ -8,22 +8,33 @@ original runs again, and what it computes differently the second time is listed,
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError, ask_child
+from graphs.loading.runnable_copy import RunnableCopies, serialized_without_effects
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import bodies
-from rewrite.verify_messages import CheckOutcome, ChecksSoFar, OutcomeKind, VerifyRequest
+from rewrite.verify_messages import (
+    Check,
+    CheckOutcome,
+    ChecksSoFar,
+    ModelRun,
+    OutcomeKind,
+    SavedModel,
+    VerifyRequest,
+)
 from rewrite.verify_plan import Plan
 
 TIMEOUT_SECONDS = 600.0
@@ -126,11 +137,14 @@ def verify(
         names = ["the run", *(f"signature {name}" for name in source.signatures)]
         left_out = [f"{name}: {why}" for name in names]
         return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
-    with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="tfplace_") as scratch,
+        contextlib.closing(RunnableCopies()) as copies,
+    ):
         made = os.path.abspath(output_dir)
         plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
         request = VerifyRequest(
-            checks=list(plan.checks(feeds, placed_graph_def)),
+            checks=_on_copies(plan.checks(feeds, placed_graph_def), copies),
             target=cluster_target,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
@@ -141,6 +155,29 @@ def verify(
     _require_undamaged(source, outcomes)
     is_run = [check.is_run for check in request.checks]
     return _summed_up(outcomes, is_run, plan.left_out)
+
+
+def _on_copies(checks: Iterable[Check], copies: RunnableCopies) -> list[Check]:
+    """The checks on models that act in their own process only."""
+
+    @functools.cache  # a run that several checks make stays one
+    def copied(run: ModelRun) -> ModelRun:
+        model = run.model
+        if isinstance(model, SavedModel):
+            directory = copies.of_directory(model.directory)
+            return dataclasses.replace(run, model=dataclasses.replace(model, directory=directory))
+        graph_def = serialized_without_effects(model.graph_def)
+        return dataclasses.replace(run, model=dataclasses.replace(model, graph_def=graph_def))
+
+    return [
+        dataclasses.replace(
+            check,
+            given=copied(check.given),
+            placed=copied(check.placed),
+            unsplit=None if check.unsplit is None else copied(check.unsplit),
+        )
+        for check in checks
+    ]
 
 
 def _narrowest_float(graph_def: Any) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 
 from graphs.errors import ModelError
 
+_REFERENCE = 100  # more than its own has the DataType number of a reference
+
 
 def op_definition(op_type: str, node_name: str = "") -> Any:
     """TensorFlow's OpDef.
@@ -47,14 +49,22 @@ def output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
 
 def output_dtype(node: Any, library: Mapping[str, Any], index: int) -> int:
     """The DataType number of an output, references as what they refer to."""
-    dtypes: list[int] = []
-    for argument in _signature(node, library).output_arg:
+    return argument_types(node, library, of_outputs=True)[index] % _REFERENCE
+
+
+def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = False) -> list[int]:
+    """The DataType number of each data input, or output, of a NodeDef."""
+    signature = _signature(node, library)
+    types: list[int] = []
+    for argument in signature.output_arg if of_outputs else signature.input_arg:
         if argument.type_list_attr:
-            dtypes += node.attr[argument.type_list_attr].list.type
+            types.extend(node.attr[argument.type_list_attr].list.type)
             continue
-        dtype = node.attr[argument.type_attr].type if argument.type_attr else argument.type
-        dtypes += [dtype] * (node.attr[argument.number_attr].i if argument.number_attr else 1)
-    return dtypes[index]
+        one = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+        if argument.is_ref:
+            one += _REFERENCE * (one < _REFERENCE)
+        types.extend([one] * (node.attr[argument.number_attr].i if argument.number_attr else 1))
+    return types
 
 
 def _signature(node: Any, library: Mapping[str, Any]) -> Any:

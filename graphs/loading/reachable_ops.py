@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from graphs import op_types
 from graphs.errors import ModelError
 from graphs.function_library import reached_functions
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import is_assignment
-
-PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def reachable_ops(view: GraphView, fetches: Iterable[str]) -> Iterator[Any]:
@@ -36,7 +35,7 @@ def require_no_python(path: str, view: GraphView, fetches: Iterable[str]) -> Non
       ModelError: it calls Python code of that process.
     """
     for node in reachable_ops(view, fetches):
-        if node.op in PYTHON_OPS:
+        if node.op in op_types.PYTHON:
             raise ModelError(
                 f"reading model {path!r}: its op {node.name!r} ({node.op}) calls Python code of "
                 "the process that made the model, which is not in the file; replace "
