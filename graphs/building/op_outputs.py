@@ -21,8 +21,9 @@ def op_definition(op_type: str, node_name: str = "") -> Any:
     definition = op_def_registry.get(op_type)
     if definition is None:
         raise ModelError(
-            f"reading op {node_name!r}: this TensorFlow has no op {op_type!r}; load the library "
-            "that defines it, or save the model with ops of TensorFlow itself"
+            f"reading op {node_name!r}: this TensorFlow has no op {op_type!r}; name the library "
+            "that defines it by --op_library=PATH (in Python, load it by tf.load_op_library), or "
+            "save the model with ops of TensorFlow itself"
         )
     return definition
 
