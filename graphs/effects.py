@@ -21,7 +21,12 @@ from graphs.graph_view import GraphView
 from graphs.names import data_inputs, op_of
 from graphs.source_model import SourceModel
 
-_KINDS = op_types.WRITES | op_types.WRITES_AND_HANDS_ON | op_types.ACTS_BY_ITS_OUTPUT
+_KINDS = frozenset().union(
+    op_types.WRITES,
+    op_types.WRITES_AND_HANDS_ON,
+    op_types.ACTS_BY_ITS_OUTPUT,
+    op_types.PYTHON,
+)
 _TRUE = "tfplace_true"
 _DEBUG, _URLS = re.compile("Debug(Identity|N)"), "debug_urls"
 
@@ -122,7 +127,7 @@ def _cut_body(nodes: Any, function: Any) -> None:
     added = []
     for node in _acts(nodes):
         before = output_names(node, {})
-        if node.op in op_types.WRITES:
+        if node.op in op_types.WRITES or (node.op in op_types.PYTHON and not before):
             added += _only_read(node, names, end)
         elif node.op in op_types.WRITES_AND_HANDS_ON:
             _handed_on(node)

@@ -33,12 +33,13 @@ def require_runnable(path: str, view: GraphView, fetches: Iterable[str]) -> None
     """Checks that a run needs nothing of the process that made the model.
 
     Raises:
-      ModelError: it calls Python code of that process, or has an op that TensorFlow doesn't know.
+      ModelError: it uses what Python code of that process returns, or has an op that TensorFlow
+        doesn't know.
     """
     for node in reachable_ops(view, fetches):
         if node.op not in view.library:
             op_definition(node.op, node.name)
-        if node.op in op_types.PYTHON:
+        if node.op in op_types.PYTHON and node.attr["Tout"].list.type:
             raise ModelError(
                 f"reading model {path!r}: its op {node.name!r} ({node.op}) calls Python code of "
                 "the process that made the model, which is not in the file; replace "

@@ -19,7 +19,7 @@ from graphs.effects import without_effects
 from graphs.errors import ClusterError
 from graphs.host.child import Child, start_child
 from graphs.host.how_it_ended import file_tail
-from graphs.loading.runnable_copy import RunnableCopies, serialized_without_effects
+from graphs.loading.runnable_copy import serialized_without_effects
 from graphs.placement import Infeasible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import StepLimits
@@ -28,7 +28,7 @@ from tfplace.measurement.training_run import (
     PrepareRequest,
     Request,
     RuntimeConfig,
-    SavedModelRun,
+    TrainingRun,
 )
 from tfplace.measurement.workers import EXECUTOR_THREADS, NO_WORKERS, WorkerPool, start_workers
 
@@ -85,7 +85,6 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         self._child: Child | None = None
         self._pool: WorkerPool | None = None
         self._oom_kills = 0
-        self._copies = RunnableCopies()
         self.num_starts = 0
         self.was_killed = False
 
@@ -144,11 +143,9 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
     def _without_effects(self, request: PrepareRequest) -> PrepareRequest:
         """The same run; what it would do outside of the process is cut out of it."""
         run, graph_def = request.run, request.graph_def
-        if graph_def is not None:
+        if graph_def:
             graph_def = serialized_without_effects(graph_def)
-        if isinstance(run, SavedModelRun):
-            run = dataclasses.replace(run, path=self._copies.of_directory(run.path))
-        elif run.source_graph is not None:
+        if isinstance(run, TrainingRun) and run.source_graph is not None:
             run = dataclasses.replace(run, source_graph=without_effects(run.source_graph))
         return dataclasses.replace(request, graph_def=graph_def, run=run)
 
@@ -192,7 +189,6 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        self._copies.close()
 
     def __exit__(self, *error: object) -> None:
         self.close()
