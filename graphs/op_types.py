@@ -165,13 +165,8 @@ WRITES = frozenset(
 """They leave something outside of the process, and have no outputs. Reading is no effect."""
 
 WRITES_AND_HANDS_ON = frozenset(
-    "Print SaveDatasetV2 SnapshotDataset SnapshotDatasetV2 CacheDataset CacheDatasetV2".split()
+    "Print DebugIdentity DebugIdentityV2 DebugIdentityV3 SaveDatasetV2 SnapshotDataset "
+    "SnapshotDatasetV2 CacheDataset CacheDatasetV2".split()
 )
-"""They leave something outside of the process; what comes out are the elements of input 0. The last
-two do so only where they have a file's name."""
-
-ACTS_BY_ITS_OUTPUT = frozenset(
-    "RegisterDataset RegisterDatasetV2 DataServiceDataset DataServiceDatasetV2 "
-    "DataServiceDatasetV3 DataServiceDatasetV4".split()
-)
-"""They change something in another process, which alone knows what comes out."""
+"""They leave something outside of the process; what comes out is input 0, of the last five the
+elements of that data set. The last two do so only where they have a file's name."""

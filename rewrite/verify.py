@@ -8,7 +8,6 @@ original runs again, and what it computes differently the second time is listed,
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -20,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.building.op_outputs import of_unknown_op
 from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.runnable_copy import RunnableCopies, serialized_without_effects
@@ -42,6 +42,7 @@ BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
 EQUAL = "equal"
 _CHILD = "rewrite.verify_child"
+_RUNS = ("given", "placed", "unsplit")  # of a Check
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
 
@@ -139,7 +140,7 @@ def verify(
         return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
     with (
         tempfile.TemporaryDirectory(prefix="tfplace_") as scratch,
-        contextlib.closing(RunnableCopies()) as copies,
+        RunnableCopies() as copies,
     ):
         made = os.path.abspath(output_dir)
         plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
@@ -151,7 +152,10 @@ def verify(
             budget_seconds=limits.budget_seconds or BUDGET_SECONDS,
             memory_bytes=limits.memory_bytes,
         )
-        outcomes = _run_checks(request, limits)
+        outcomes = [
+            dataclasses.replace(outcome, why=of_unknown_op(outcome.why))
+            for outcome in _run_checks(request, limits)
+        ]
     _require_undamaged(source, outcomes)
     is_run = [check.is_run for check in request.checks]
     return _summed_up(outcomes, is_run, plan.left_out)
@@ -161,22 +165,18 @@ def _on_copies(checks: Iterable[Check], copies: RunnableCopies) -> list[Check]:
     """The checks on models that act in their own process only."""
 
     @functools.cache  # a run that several checks make stays one
-    def copied(run: ModelRun) -> ModelRun:
-        model = run.model
-        if isinstance(model, SavedModel):
-            directory = copies.of_directory(model.directory)
-            return dataclasses.replace(run, model=dataclasses.replace(model, directory=directory))
-        graph_def = serialized_without_effects(model.graph_def)
-        return dataclasses.replace(run, model=dataclasses.replace(model, graph_def=graph_def))
+    def copied(run: ModelRun | None) -> Any:
+        if run is None:
+            return None
+        if isinstance(run.model, SavedModel):
+            changed: Any = {"directory": copies.of_directory(run.model.directory)}
+        else:
+            changed = {"graph_def": serialized_without_effects(run.model.graph_def)}
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, **changed))
 
     return [
-        dataclasses.replace(
-            check,
-            given=copied(check.given),
-            placed=copied(check.placed),
-            unsplit=None if check.unsplit is None else copied(check.unsplit),
-        )
-        for check in checks
+        dataclasses.replace(each, **{name: copied(getattr(each, name)) for name in _RUNS})
+        for each in checks
     ]
 
 

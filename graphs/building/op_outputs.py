@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError
 
+_NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
 _REFERENCE = 100  # more than its own has the DataType number of a reference
 
 
@@ -20,12 +22,21 @@ def op_definition(op_type: str, node_name: str = "") -> Any:
 
     definition = op_def_registry.get(op_type)
     if definition is None:
-        raise ModelError(
-            f"reading op {node_name!r}: this TensorFlow has no op {op_type!r}; name the library "
-            "that defines it by --op_library=PATH (in Python, load it by tf.load_op_library), or "
-            "save the model with ops of TensorFlow itself"
-        )
+        raise ModelError(f"reading op {node_name!r}: {_no_op(op_type)}, or save the model without")
     return definition
+
+
+def of_unknown_op(message: str) -> str:
+    """What TensorFlow says where it runs a graph, and of an op that it lacks what is said here."""
+    found = _NOT_REGISTERED.search(message)
+    return _no_op(found[1]) if found else message
+
+
+def _no_op(op_type: str) -> str:
+    return (
+        f"this TensorFlow has no op {op_type!r}; name the library that defines it by "
+        "--op_library=PATH (in Python, load it by tf.load_op_library)"
+    )
 
 
 def num_outputs(node: Any, library: Mapping[str, Any]) -> int:

@@ -11,9 +11,9 @@ import functools
 import logging
 import mmap
 import os
-import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from struct import error, iter_unpack, unpack_from
 
 from graphs.errors import ModelError
 
@@ -21,7 +21,7 @@ VARIABLE = "TFPLACE_OP_LIBRARIES"
 """Names those that a child loads, to the child."""
 _MAPPED = "/proc/self/maps"
 _TENSORFLOW = b"libtensorflow"
-_LOADED, _DYNAMIC = 1, 2  # kinds of an ELF file's segments
+_LOAD, _DYNAMIC = 1, 2  # kinds of an ELF file's segments
 _NEEDED, _STRINGS = 1, 5  # tags in its dynamic segment
 
 
@@ -34,17 +34,14 @@ def load_op_libraries(paths: Iterable[str]) -> None:
     Raises:
       ModelError: one can't be loaded.
     """
-    absolute = [os.path.abspath(path) for path in paths if path]
-    for path in absolute:
+    for path in map(os.path.abspath, filter(None, paths)):
         try:
-            if not os.path.exists(path):
-                raise OSError("there is no such file")
             _load(path)
-        except Exception as error:  # TensorFlow's own kinds, by what is wrong with the file
+        except Exception as why:  # TensorFlow's own kinds, by what is wrong with the file
             raise ModelError(
-                f"loading the op library {path!r}: {str(error).splitlines()[0]}; wanted a library "
+                f"loading the op library {path!r}: {str(why).splitlines()[0]}; wanted a library "
                 "of this TensorFlow's version, as for tf.load_op_library: check --op_library"
-            ) from error
+            ) from why
 
 
 def load_named_op_libraries() -> None:
@@ -52,8 +49,8 @@ def load_named_op_libraries() -> None:
     for path in filter(None, os.environ.get(VARIABLE, "").split(os.pathsep)):
         try:
             _load(path)
-        except Exception as error:  # the run that needs it says so; others don't need it
-            logging.warning("loading the op library %s: %s", path, error)
+        except Exception as why:  # the run that needs it says so; others don't need it
+            logging.warning("loading the op library %s: %s", path, why)
 
 
 def op_library_environment() -> dict[str, str]:
@@ -80,31 +77,19 @@ def _loaded() -> list[str]:
 
 @functools.cache
 def _is_linked(path: str) -> bool:
-    """Whether a library is linked against TensorFlow; False for what is no ELF file of 64 bits."""
+    """Whether an ELF file of 64 bits is linked against TensorFlow; False for any other file."""
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as elf:
-            return elf[:5] == b"\x7fELF\x02" and any(
-                name.startswith(_TENSORFLOW) for name in _needed(elf)
+            (first,), (size, count) = unpack_from("<Q", elf, 32), unpack_from("<HH", elf, 54)
+            segments = [unpack_from("<IIQQQQ", elf, first + size * i) for i in range(count)]
+            begin, length = next((s[2], s[5]) for s in segments if s[0] == _DYNAMIC)
+            tags = list(iter_unpack("<qQ", elf[begin : begin + length]))
+            at = next(value for tag, value in tags if tag == _STRINGS)
+            at -= next(s[3] - s[2] for s in segments if s[0] == _LOAD and 0 <= at - s[3] < s[5])
+            return any(
+                elf[at + value : at + value + len(_TENSORFLOW)] == _TENSORFLOW
+                for tag, value in tags
+                if tag == _NEEDED
             )
-    except (OSError, ValueError, struct.error):  # it was removed, or is no library
+    except (OSError, ValueError, error, StopIteration):  # it was removed, or is no library
         return False
-
-
-def _needed(elf: mmap.mmap) -> Iterator[bytes]:
-    """The names of the libraries that an ELF file is linked against."""
-    (first,) = struct.unpack_from("<Q", elf, 32)
-    size, count = struct.unpack_from("<HH", elf, 54)
-    segments = [struct.unpack_from("<IIQQQQ", elf, first + size * i) for i in range(count)]
-    for kind, _, begin, _, _, length in segments:
-        if kind != _DYNAMIC:
-            continue
-        tags = list(struct.iter_unpack("<qQ", elf[begin : begin + length]))
-        address = next(value for tag, value in tags if tag == _STRINGS)
-        strings = next(
-            address - at + offset
-            for kind, _, offset, at, _, length in segments
-            if kind == _LOADED and at <= address < at + length
-        )
-        for tag, value in tags:
-            if tag == _NEEDED:
-                yield elf[strings + value : elf.find(b"\0", strings + value)]

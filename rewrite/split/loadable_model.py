@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphs.loading.runnable_copy import cut_effects, write_beside
+from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
 from graphs.names import op_of
 from rewrite.clear_devices import bodies
@@ -38,8 +38,8 @@ class Loadable:
 def loadable(directory: Path, tags: Sequence[str], scratch: Path, is_whole: bool) -> Loadable:
     """Makes a written model loadable; a large one with one op of each kind, unless `is_whole`."""
     saved_model = sniff(directory).proto
-    if cut_effects(saved_model):  # loading runs what makes a summary writer
-        write_beside(directory, saved_model, scratch / "without_effects")
+    # Loading runs what makes a summary writer.
+    if write_without_effects(directory, saved_model, scratch / "without_effects"):
         directory = scratch / "without_effects"
     meta_graphs = saved_model.meta_graphs
     wanted = next(each for each in meta_graphs if set(each.meta_info_def.tags) == set(tags))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import re
 import shutil
@@ -52,7 +51,7 @@ def test_checks_are_made_on_copies_that_leave_nothing(tmp_path):
         tf.constant(1.0)
     bare = BareGraph(graph.as_graph_def().SerializeToString(), Initialization(), (), "")
     given = ModelRun(bare, {}, {})
-    with contextlib.closing(RunnableCopies()) as copies:
+    with RunnableCopies() as copies:
         first, second = _on_copies([Check("a", given, given), Check("b", given, given)], copies)
     assert first.given is first.placed is second.given
     nodes = tf.compat.v1.GraphDef.FromString(first.given.model.graph_def).node

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphs.building.op_outputs import of_unknown_op
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import gpu_split_bytes
 from graphs.effects import without_effects
@@ -138,7 +139,10 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             raise
         if kind == "lost":
             return self._closed_after(self._how_it_was_lost(*answer))
-        return answer[0] if kind == "ok" else Infeasible(*answer)
+        if kind == "ok":
+            return answer[0]
+        reason, message = answer
+        return Infeasible(reason, of_unknown_op(message))
 
     def _without_effects(self, request: PrepareRequest) -> PrepareRequest:
         """The same run; what it would do outside of the process is cut out of it."""

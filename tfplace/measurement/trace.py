@@ -6,7 +6,6 @@ graph asks for. Grappler also folds and fuses ops, which then are never seen.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -61,7 +60,7 @@ def trace_run(
       [min_steps] traces, or why the run can't be made.
     """
     with (
-        contextlib.closing(RunnableCopies()) as copies,
+        RunnableCopies() as copies,
         MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process,
     ):
         if isinstance(run, SavedModelRun):

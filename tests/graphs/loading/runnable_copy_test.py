@@ -1,6 +1,5 @@
 """SavedModels whose loading or signatures act outside of the process are copied for runs."""
 
-import contextlib
 import os
 
 import pytest
@@ -44,7 +43,7 @@ def test_what_only_its_saver_writes_is_no_reason(tmp_path):
     (meta_graph,) = sniff(path).proto.meta_graphs
     assert any(n.op == "SaveV2" for f in meta_graph.graph_def.library.function for n in f.node_def)
     assert not acts_when_loaded(meta_graph)
-    with contextlib.closing(RunnableCopies()) as copies:
+    with RunnableCopies() as copies:
         assert copies.of_directory(path) == path
 
 
@@ -52,7 +51,7 @@ def test_what_only_its_saver_writes_is_no_reason(tmp_path):
 def test_a_copy_computes_the_same_and_leaves_nothing(tmp_path, kind):
     path = saved(tmp_path, **{kind: str(tmp_path / "written")})
     before = sorted(os.listdir(tmp_path / "written")) if kind == "logs" else None
-    with contextlib.closing(RunnableCopies()) as copies:
+    with RunnableCopies() as copies:
         copy = copies.of_directory(path)
         assert copy != path
         assert copies.of_directory(path) == copy
