@@ -22,7 +22,7 @@ from typing import Any
 from graphs.building.op_outputs import of_unknown_op
 from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError, ask_child
-from graphs.loading.runnable_copy import RunnableCopies, serialized_without_effects
+from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import bodies
@@ -138,14 +138,11 @@ def verify(
         names = ["the run", *(f"signature {name}" for name in source.signatures)]
         left_out = [f"{name}: {why}" for name in names]
         return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
-    with (
-        tempfile.TemporaryDirectory(prefix="tfplace_") as scratch,
-        RunnableCopies() as copies,
-    ):
+    with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
         made = os.path.abspath(output_dir)
         plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
         request = VerifyRequest(
-            checks=_on_copies(plan.checks(feeds, placed_graph_def), copies),
+            checks=_on_copies(plan.checks(feeds, placed_graph_def), scratch),
             target=cluster_target,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
@@ -161,15 +158,17 @@ def verify(
     return _summed_up(outcomes, is_run, plan.left_out)
 
 
-def _on_copies(checks: Iterable[Check], copies: RunnableCopies) -> list[Check]:
+def _on_copies(checks: Iterable[Check], scratch: str) -> list[Check]:
     """The checks on models that act in their own process only."""
+
+    copy_of = functools.cache(lambda directory: runnable_copy(directory, scratch))
 
     @functools.cache  # a run that several checks make stays one
     def copied(run: ModelRun | None) -> Any:
         if run is None:
             return None
         if isinstance(run.model, SavedModel):
-            changed: Any = {"directory": copies.of_directory(run.model.directory)}
+            changed: Any = {"directory": copy_of(run.model.directory)}
         else:
             changed = {"graph_def": serialized_without_effects(run.model.graph_def)}
         return dataclasses.replace(run, model=dataclasses.replace(run.model, **changed))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import tempfile
@@ -13,21 +12,10 @@ from graphs.effects import acts_when_loaded, without_effects
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 
 
-class RunnableCopies(contextlib.ExitStack):
-    """Makes a copy of each SavedModel once, where it needs one; they go with the block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._of_directory: dict[str, str] = {}
-
-    def of_directory(self, directory: str) -> str:
-        """A SavedModel that acts in its own process only: the same, or a copy of it."""
-        if directory not in self._of_directory:
-            folder = self.enter_context(tempfile.TemporaryDirectory(prefix="tfplace_"))
-            copy, saved_model = Path(folder, "model"), sniff(directory).proto
-            is_cut = write_without_effects(Path(directory), saved_model, copy)
-            self._of_directory[directory] = str(copy) if is_cut else directory
-        return self._of_directory[directory]
+def runnable_copy(directory: str, scratch: str) -> str:
+    """A SavedModel that acts in its own process only: itself, or a copy in a new folder there."""
+    copy, saved_model = Path(tempfile.mkdtemp(dir=scratch), "model"), sniff(directory).proto
+    return str(copy) if write_without_effects(Path(directory), saved_model, copy) else directory
 
 
 def serialized_without_effects(serialized: bytes) -> bytes:

@@ -15,7 +15,6 @@ from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.load import load
-from graphs.loading.runnable_copy import RunnableCopies
 from graphs.loading.sniff import sniff
 from graphs.source_model import Initialization
 from rewrite import verify_plan
@@ -51,8 +50,8 @@ def test_checks_are_made_on_copies_that_leave_nothing(tmp_path):
         tf.constant(1.0)
     bare = BareGraph(graph.as_graph_def().SerializeToString(), Initialization(), (), "")
     given = ModelRun(bare, {}, {})
-    with RunnableCopies() as copies:
-        first, second = _on_copies([Check("a", given, given), Check("b", given, given)], copies)
+    checks = [Check("a", given, given), Check("b", given, given)]
+    first, second = _on_copies(checks, str(tmp_path))
     assert first.given is first.placed is second.given
     nodes = tf.compat.v1.GraphDef.FromString(first.given.model.graph_def).node
     assert {node.op for node in nodes} == {"Assert", "Const"}

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.effects import acts_when_loaded
-from graphs.loading.runnable_copy import RunnableCopies
+from graphs.loading.runnable_copy import runnable_copy
 from graphs.loading.sniff import sniff
 
 
@@ -43,23 +43,18 @@ def test_what_only_its_saver_writes_is_no_reason(tmp_path):
     (meta_graph,) = sniff(path).proto.meta_graphs
     assert any(n.op == "SaveV2" for f in meta_graph.graph_def.library.function for n in f.node_def)
     assert not acts_when_loaded(meta_graph)
-    with RunnableCopies() as copies:
-        assert copies.of_directory(path) == path
+    assert runnable_copy(path, str(tmp_path)) == path
 
 
 @pytest.mark.parametrize("kind", ["file", "logs"])
 def test_a_copy_computes_the_same_and_leaves_nothing(tmp_path, kind):
     path = saved(tmp_path, **{kind: str(tmp_path / "written")})
     before = sorted(os.listdir(tmp_path / "written")) if kind == "logs" else None
-    with RunnableCopies() as copies:
-        copy = copies.of_directory(path)
-        assert copy != path
-        assert copies.of_directory(path) == copy
-        step = tf.saved_model.load(copy).signatures["step"]
-        assert step(x=tf.constant([3.0, 4.0]))["y"].numpy().tolist() == [3.0, 8.0]
-        if kind == "file":
-            assert not (tmp_path / "written").exists()
-        else:
-            assert sorted(os.listdir(tmp_path / "written")) == before
-    assert not os.path.exists(copy)
-    assert os.path.exists(f"{path}/variables/variables.index")
+    copy = runnable_copy(path, str(tmp_path))
+    assert copy != path
+    step = tf.saved_model.load(copy).signatures["step"]
+    assert step(x=tf.constant([3.0, 4.0]))["y"].numpy().tolist() == [3.0, 8.0]
+    if kind == "file":
+        assert not (tmp_path / "written").exists()
+    else:
+        assert sorted(os.listdir(tmp_path / "written")) == before
