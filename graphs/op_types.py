@@ -178,3 +178,22 @@ EXIT = frozenset({"Exit", "RefExit"})
 SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
 MERGES = frozenset({"Merge", "RefMerge"})
 NEXT_ITERATION = frozenset({"NextIteration", "RefNextIteration"})
+
+PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+"""They call a function of the process that made the graph, which no other process has."""
+
+WRITES = frozenset(
+    "WriteFile Save SaveSlices SaveV2 MergeV2Checkpoints PrintV2 CreateSummaryFileWriter "
+    "CreateSummaryDbWriter CloseSummaryWriter FlushSummaryWriter ImportEvent WriteSummary "
+    "WriteScalarSummary WriteHistogramSummary WriteImageSummary WriteAudioSummary "
+    "WriteGraphSummary WriteRawProtoSummary StatsAggregatorSetSummaryWriter DatasetToTFRecord "
+    "ExperimentalDatasetToTFRecord SaveDataset DistributedSave".split()
+)
+"""They leave something outside of the process, and have no outputs. Reading is no effect."""
+
+WRITES_AND_HANDS_ON = frozenset(
+    "Print DebugIdentity DebugIdentityV2 DebugIdentityV3 SaveDatasetV2 SnapshotDataset "
+    "SnapshotDatasetV2 CacheDataset CacheDatasetV2".split()
+)
+"""They leave something outside of the process; what comes out is input 0, of the last five the
+elements of that data set. The last two do so only where they have a file's name."""

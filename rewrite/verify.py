@@ -9,21 +9,32 @@ original runs again, and what it computes differently the second time is listed,
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from graphs.building.op_outputs import of_unknown_op
 from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError, ask_child
+from graphs.loading.runnable_copy import runnable_copy, serialized_without_effects
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import bodies
-from rewrite.verify_messages import CheckOutcome, ChecksSoFar, OutcomeKind, VerifyRequest
+from rewrite.verify_messages import (
+    Check,
+    CheckOutcome,
+    ChecksSoFar,
+    ModelRun,
+    OutcomeKind,
+    SavedModel,
+    VerifyRequest,
+)
 from rewrite.verify_plan import Plan
 
 TIMEOUT_SECONDS = 600.0
@@ -31,6 +42,7 @@ BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
 EQUAL = "equal"
 _CHILD = "rewrite.verify_child"
+_RUNS = ("given", "placed", "unsplit")  # of a Check
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
 
@@ -130,17 +142,41 @@ def verify(
         made = os.path.abspath(output_dir)
         plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
         request = VerifyRequest(
-            checks=list(plan.checks(feeds, placed_graph_def)),
+            checks=_on_copies(plan.checks(feeds, placed_graph_def), scratch),
             target=cluster_target,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
             budget_seconds=limits.budget_seconds or BUDGET_SECONDS,
             memory_bytes=limits.memory_bytes,
         )
-        outcomes = _run_checks(request, limits)
+        outcomes = [
+            dataclasses.replace(outcome, why=of_unknown_op(outcome.why))
+            for outcome in _run_checks(request, limits)
+        ]
     _require_undamaged(source, outcomes)
     is_run = [check.is_run for check in request.checks]
     return _summed_up(outcomes, is_run, plan.left_out)
+
+
+def _on_copies(checks: Iterable[Check], scratch: str) -> list[Check]:
+    """The checks on models that act in their own process only."""
+
+    copy_of = functools.cache(lambda directory: runnable_copy(directory, scratch))
+
+    @functools.cache  # a run that several checks make stays one
+    def copied(run: ModelRun | None) -> Any:
+        if run is None:
+            return None
+        if isinstance(run.model, SavedModel):
+            changed: Any = {"directory": copy_of(run.model.directory)}
+        else:
+            changed = {"graph_def": serialized_without_effects(run.model.graph_def)}
+        return dataclasses.replace(run, model=dataclasses.replace(run.model, **changed))
+
+    return [
+        dataclasses.replace(each, **{name: copied(getattr(each, name)) for name in _RUNS})
+        for each in checks
+    ]
 
 
 def _narrowest_float(graph_def: Any) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from graphs.effects import left_out, left_out_sentence
 from graphs.source_model import SourceModel
 from rewrite.model_builder import BuiltModel, ModelBuilder
 from rewrite.output_dir import atomic_directory, scratch_beside
@@ -311,7 +312,7 @@ def _read(
             trace_seconds=trace_seconds,
             on_split=split,
         )
-    for sentence in prepared.matched:
+    for sentence in filter(None, (*prepared.matched, left_out_sentence(left_out(prepared.source)))):
         progress.say(sentence)
     return with_order(prepared, wanted_order(options.problem, prepared.is_present))
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import ModelError
+
+_NOT_REGISTERED = re.compile(r"Op type not registered '(\w+)'")
+_REFERENCE = 100  # more than its own has the DataType number of a reference
 
 
 def op_definition(op_type: str, node_name: str = "") -> Any:
@@ -18,11 +22,21 @@ def op_definition(op_type: str, node_name: str = "") -> Any:
 
     definition = op_def_registry.get(op_type)
     if definition is None:
-        raise ModelError(
-            f"reading op {node_name!r}: this TensorFlow has no op {op_type!r}; load the library "
-            "that defines it, or save the model with ops of TensorFlow itself"
-        )
+        raise ModelError(f"reading op {node_name!r}: {_no_op(op_type)}, or save the model without")
     return definition
+
+
+def of_unknown_op(message: str) -> str:
+    """What TensorFlow says where it runs a graph, and of an op that it lacks what is said here."""
+    found = _NOT_REGISTERED.search(message)
+    return _no_op(found[1]) if found else message
+
+
+def _no_op(op_type: str) -> str:
+    return (
+        f"this TensorFlow has no op {op_type!r}; name the library that defines it by "
+        "--op_library=PATH (in Python, load it by tf.load_op_library)"
+    )
 
 
 def num_outputs(node: Any, library: Mapping[str, Any]) -> int:
@@ -47,14 +61,22 @@ def output_names(node: Any, library: Mapping[str, Any]) -> list[str]:
 
 def output_dtype(node: Any, library: Mapping[str, Any], index: int) -> int:
     """The DataType number of an output, references as what they refer to."""
-    dtypes: list[int] = []
-    for argument in _signature(node, library).output_arg:
+    return argument_types(node, library, of_outputs=True)[index] % _REFERENCE
+
+
+def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = False) -> list[int]:
+    """The DataType number of each data input, or output, of a NodeDef."""
+    signature = _signature(node, library)
+    types: list[int] = []
+    for argument in signature.output_arg if of_outputs else signature.input_arg:
         if argument.type_list_attr:
-            dtypes += node.attr[argument.type_list_attr].list.type
+            types.extend(node.attr[argument.type_list_attr].list.type)
             continue
-        dtype = node.attr[argument.type_attr].type if argument.type_attr else argument.type
-        dtypes += [dtype] * (node.attr[argument.number_attr].i if argument.number_attr else 1)
-    return dtypes[index]
+        one = node.attr[argument.type_attr].type if argument.type_attr else argument.type
+        if argument.is_ref:
+            one += _REFERENCE * (one < _REFERENCE)
+        types.extend([one] * (node.attr[argument.number_attr].i if argument.number_attr else 1))
+    return types
 
 
 def _signature(node: Any, library: Mapping[str, Any]) -> Any:

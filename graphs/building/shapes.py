@@ -113,8 +113,7 @@ def infer(flat: FlatGraph) -> TensorProperties:
       Properties of all outputs of all nodes.
 
     Raises:
-      ModelError: TensorFlow can't import the graph: an op type is not registered, or the
-        feeds' shapes contradict it.
+      ModelError: TensorFlow can't import the graph: the feeds' shapes contradict it.
     """
     return infer_graph_def(flat.graph_def, flat.feeds)
 
@@ -296,7 +295,7 @@ def _imported(
             raise ShapesRefusedError(found["op"], found["type"], found["why"].strip()) from error
         raise ModelError(
             f"inferring tensor shapes: TensorFlow can't import the graph ({error}); "
-            "wanted registered op types and feeds that fit; check --batch_size and --input_shape"
+            "wanted feeds that fit; check --batch_size and --input_shape"
         ) from error
     return pieces, _read(pieces, kept, {feed.tensor: feed.shape for feed in feeds}, called)
 

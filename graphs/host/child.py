@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from graphs.host.fork_server import ForkedProcess, ForkServer
 from graphs.host.how_it_ended import cause_in, end_cause, file_tail
+from graphs.host.op_libraries import VARIABLE, op_library_environment
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.5
@@ -104,7 +105,8 @@ def start_child(
     """
     ours, theirs = Pipe(duplex=True)
     stderr = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the child
-    variables = {**child_environment(), **(environment or {})}
+    environment = {**({} if needs_tensorflow else {VARIABLE: ""}), **(environment or {})}
+    variables = {**child_environment(), **environment}
     server = _server_for(variables) if needs_tensorflow else None
     with theirs:
         if server is not None:
@@ -176,10 +178,12 @@ def start_process(
 
 
 def child_environment() -> dict[str, str]:
-    """This environment, with the project's packages importable and TensorFlow quiet."""
+    """This environment, with the project's packages importable, TensorFlow quiet, and the op
+    libraries named that this process has loaded."""
     search = [str(PROJECT_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         **os.environ,
+        **op_library_environment(),
         "PYTHONPATH": os.pathsep.join(search),
         "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "2"),
         # A process that takes all of a GPU's memory leaves nothing to the others.

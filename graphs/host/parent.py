@@ -11,6 +11,8 @@ from typing import Any
 
 import psutil
 
+from graphs.host.op_libraries import load_named_op_libraries
+
 _WATCH_SECONDS = 0.05
 
 
@@ -57,10 +59,11 @@ class Parent:
 
 
 def connect_to_parent(argv: Sequence[str]) -> tuple[Connection, Sequence[str]]:
-    """Opens the pipe, in a child.
+    """Opens the pipe, in a child, which loads the op libraries that its parent has loaded.
 
     Returns:
       The pipe and the arguments that are the module's own.
     """
+    load_named_op_libraries()
     descriptor, *arguments = argv
     return Connection(int(descriptor)), arguments

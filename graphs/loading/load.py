@@ -18,7 +18,7 @@ from graphs.loading.corruption import require_sound
 from graphs.loading.feed_shapes import find_feeds, write_shapes
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.model_variables import find_variables
-from graphs.loading.reachable_ops import require_no_python
+from graphs.loading.reachable_ops import require_runnable
 from graphs.loading.restored_files import require_whole
 from graphs.loading.run_selection import RunSources, SelectedRun, select_run
 from graphs.loading.sniff import ModelFile, sniff
@@ -66,7 +66,7 @@ def load(path: str | os.PathLike[str], options: LoadOptions | None = None) -> So
         could_train=bool(parts.saved_model_dir) and any(v.trainable for v in variables),
     )
     run = select_run(sources, options)
-    require_no_python(parts.path, view, run.fetches)
+    require_runnable(parts.path, view, run.fetches)
     model = _source_model(parts, view, run, variables, options)
     if not run.step_wanted:
         return model

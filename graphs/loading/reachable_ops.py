@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from graphs import op_types
+from graphs.building.op_outputs import op_definition
 from graphs.errors import ModelError
 from graphs.function_library import reached_functions
 from graphs.graph_view import GraphView
 from graphs.loading.variable_updates import is_assignment
-
-PYTHON_OPS = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
 
 
 def reachable_ops(view: GraphView, fetches: Iterable[str]) -> Iterator[Any]:
@@ -29,14 +29,17 @@ def assigns(view: GraphView, fetches: Iterable[str]) -> bool:
     )
 
 
-def require_no_python(path: str, view: GraphView, fetches: Iterable[str]) -> None:
+def require_runnable(path: str, view: GraphView, fetches: Iterable[str]) -> None:
     """Checks that a run needs nothing of the process that made the model.
 
     Raises:
-      ModelError: it calls Python code of that process.
+      ModelError: it uses what Python code of that process returns, or has an op that TensorFlow
+        doesn't know.
     """
     for node in reachable_ops(view, fetches):
-        if node.op in PYTHON_OPS:
+        if node.op not in view.library:
+            op_definition(node.op, node.name)
+        if node.op in op_types.PYTHON and node.attr["Tout"].list.type:
             raise ModelError(
                 f"reading model {path!r}: its op {node.name!r} ({node.op}) calls Python code of "
                 "the process that made the model, which is not in the file; replace "

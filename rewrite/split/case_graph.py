@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from graphs.building.op_outputs import argument_types
 from rewrite.split.op_case import OpCase
 from rewrite.split.op_inputs import CantMakeUp, made_up
 from rewrite.split.states import Sharded
-from rewrite.split.wide_types import argument_types, fill_in_types, widened
+from rewrite.split.wide_types import fill_in_types, widened
 
 v1 = tf.compat.v1
 _HELD = ("Toutput_types", "output_types")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.building.shapes import TensorProperties
+from graphs.effects import without_effects
 from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import with_index
@@ -73,8 +74,8 @@ def request_of(
       memory_bytes: of the child; None for no limit.
     """
     return CompareRequest(
-        StepRun(flat.graph_def.SerializeToString(), tuple(flat.fetches), {}),
-        StepRun(step.graph_def.SerializeToString(), tuple(step.fetches), exact),
+        StepRun(without_effects(flat.graph_def).SerializeToString(), tuple(flat.fetches), {}),
+        StepRun(without_effects(step.graph_def).SerializeToString(), tuple(step.fetches), exact),
         {with_index(name): array for name, array in feeds.items()},
         _NUM_STEPS,
         sizes,

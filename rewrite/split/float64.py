@@ -16,11 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from graphs.building.op_outputs import op_definition, output_offsets
+from graphs.building.op_outputs import argument_types, op_definition, output_offsets
 from graphs.function_library import library_of, named_functions
 from rewrite.split.wide_formulas import FORMULAS, written_out
 from rewrite.split.wide_types import (
-    argument_types,
     fill_in_types,
     is_random,
     wide_type,

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
+from graphs.effects import acts_outside
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
 
@@ -134,7 +135,7 @@ def _run(graph_def: Any, tensors: Sequence[str]) -> list[np.ndarray]:
 
 def is_pure(node: Any, dtypes: Sequence[str]) -> bool:
     """Whether an op makes numbers, and no run can change which."""
-    if node.op in DEFAULTS or not set(dtypes) <= _NUMBERS:
+    if node.op in DEFAULTS or not dtypes or not set(dtypes) <= _NUMBERS or acts_outside(node):
         return False
     return not op_definition(node.op, node.name).is_stateful
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
+from graphs.loading.runnable_copy import write_beside, write_without_effects
+from graphs.loading.sniff import sniff
 from graphs.names import op_of
 from rewrite.clear_devices import bodies
-from rewrite.emit import leaving_out
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
 from rewrite.order.marks import without_order
@@ -39,7 +37,11 @@ class Loadable:
 
 def loadable(directory: Path, tags: Sequence[str], scratch: Path, is_whole: bool) -> Loadable:
     """Makes a written model loadable; a large one with one op of each kind, unless `is_whole`."""
-    meta_graphs = sniff(directory).proto.meta_graphs
+    saved_model = sniff(directory).proto
+    # Loading runs what makes a summary writer.
+    if write_without_effects(directory, saved_model, scratch / "without_effects"):
+        directory = scratch / "without_effects"
+    meta_graphs = saved_model.meta_graphs
     wanted = next(each for each in meta_graphs if set(each.meta_info_def.tags) == set(tags))
     signatures = tuple(wanted.signature_def)
     is_elsewhere = any(
@@ -49,7 +51,7 @@ def loadable(directory: Path, tags: Sequence[str], scratch: Path, is_whole: bool
     )
     fewer = None if is_whole else with_one_of_alike(wanted)
     if fewer is not None:
-        _write_beside(directory, fewer.saved_model, scratch / "one_of_alike")
+        write_beside(directory, fewer.saved_model, scratch / "one_of_alike")
         directory = scratch / "one_of_alike"
     if is_elsewhere:
         write_cleared(directory, scratch / "without_devices")
@@ -109,10 +111,3 @@ def with_one_of_alike(meta_graph: Any) -> Fewer | None:
     result = SavedModel(saved_model_schema_version=1)
     result.meta_graphs.add().CopyFrom(meta_graph)
     return Fewer(result, not_restored)
-
-
-def _write_beside(directory: Path, saved_model: Any, target: Path) -> None:
-    """Writes a SavedModel with the files of another one."""
-    ignore = leaving_out(set(SAVED_MODEL_FILES), directory.absolute())
-    shutil.copytree(directory.absolute(), target, ignore=ignore, copy_function=os.symlink)
-    (target / SAVED_MODEL_FILES[0]).write_bytes(saved_model.SerializeToString())

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import Parent
+from graphs.loading.runnable_copy import runnable_copy
 from rewrite.split.loadable_model import Loadable, loadable
 from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
 
@@ -43,7 +44,8 @@ def loaded_models(request: LoadRequest, made: Loadable) -> LoadedModels:
     if not written:
         return LoadedModels(is_fewer=made.is_fewer)
     if request.given_directory:
-        given = _why_not(request.given_directory, request.tags, request.given_signatures)
+        directory = runnable_copy(request.given_directory, request.scratch)
+        given = _why_not(directory, request.tags, request.given_signatures)
     else:
         given = _why_not_wrapped(request.given_graph)
     return LoadedModels(written, given, is_fewer=made.is_fewer)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.op_outputs import argument_types
 from rewrite.pass_base import RewriteError
-from rewrite.split.wide_types import argument_types
 
 _BINARY = {
     "AddV2": np.add,

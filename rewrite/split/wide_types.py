@@ -85,21 +85,3 @@ def fill_in_types(node: Any, library: Mapping[str, Any]) -> None:
         is_default = attribute.HasField("default_value") and attribute.name not in node.attr
         if attribute.type == "type" and is_default:
             node.attr[attribute.name].CopyFrom(attribute.default_value)
-
-
-def argument_types(node: Any, library: Mapping[str, Any], of_outputs: bool = False) -> list[int]:
-    """The type's number of each data input, or output, of a NodeDef."""
-    if node.op in library:
-        signature = library[node.op].signature
-    else:
-        signature = op_definition(node.op, node.name)
-    types: list[int] = []
-    for argument in signature.output_arg if of_outputs else signature.input_arg:
-        if argument.type_list_attr:
-            types.extend(node.attr[argument.type_list_attr].list.type)
-            continue
-        one = node.attr[argument.type_attr].type if argument.type_attr else argument.type
-        if argument.is_ref:
-            one += 100 * (one < 100)
-        types.extend([one] * (node.attr[argument.number_attr].i if argument.number_attr else 1))
-    return types

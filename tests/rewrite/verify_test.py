@@ -9,18 +9,27 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from graphs.errors import ModelError
 from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
+from graphs.source_model import Initialization
 from rewrite import verify_plan
 from rewrite.agreement import OutputAgreement
 from rewrite.place_graph import place_graph
-from rewrite.verify import RunLimits, verify
+from rewrite.verify import RunLimits, _on_copies, verify
 from rewrite.verify_child import compared
-from rewrite.verify_messages import CheckOutcome, ChecksSoFar, ComparedValue
+from rewrite.verify_messages import (
+    BareGraph,
+    Check,
+    CheckOutcome,
+    ChecksSoFar,
+    ComparedValue,
+    ModelRun,
+)
 from tests.rewrite import models
 from tests.rewrite.conftest import placed_model
 from tests.rewrite.placements import Placed
@@ -32,6 +41,20 @@ def _verify(placed: Placed, path: str = "", **more):
     source = placed.source
     feeds = generate_feeds(source.graph_def, source.feeds, source.fetches, 0)
     return verify(source, path or placed.path, feeds, **more)
+
+
+def test_checks_are_made_on_copies_that_leave_nothing(tmp_path):
+    """Also of a graph; a run that two checks make stays one."""
+    with tf.Graph().as_default() as graph:
+        tf.raw_ops.WriteFile(filename=str(tmp_path / "file"), contents="text")
+        tf.constant(1.0)
+    bare = BareGraph(graph.as_graph_def().SerializeToString(), Initialization(), (), "")
+    given = ModelRun(bare, {}, {})
+    checks = [Check("a", given, given), Check("b", given, given)]
+    first, second = _on_copies(checks, str(tmp_path))
+    assert first.given is first.placed is second.given
+    nodes = tf.compat.v1.GraphDef.FromString(first.given.model.graph_def).node
+    assert {node.op for node in nodes} == {"Assert", "Const"}
 
 
 def test_tf2_computes_the_same_however_it_is_loaded(tf2):

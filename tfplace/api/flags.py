@@ -16,7 +16,7 @@ from absl import flags
 from graphs.cluster import Cluster
 from graphs.clusters.cluster_file import cluster_to_json
 from graphs.errors import UsageError
-from tfplace.commands.command_table import COMMANDS
+from tfplace.commands.command_table import COMMANDS, load_flagged
 from tfplace.commands.parse import known_command, parse
 
 
@@ -32,6 +32,7 @@ class ModelFlags(TypedDict, total=False):
     batch_size: int
     input_shape: Sequence[str]
     tags: str
+    op_library: str | os.PathLike[str] | Sequence[str]
     pin: Sequence[str]
     no_split: Sequence[str]
     keep_devices: bool
@@ -92,7 +93,9 @@ def flag_values(
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfplace."))
                 value = _cluster_path(value, folder)
             words += _words(name, value, kinds.get(name))
-        yield parse(command, [*words, "--", *arguments])[1]
+        values = parse(command, [*words, "--", *arguments])[1]
+        load_flagged(values)
+        yield values
 
 
 def _words(name: str, value: Any, kind: str | None) -> list[str]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from graphs.host.op_libraries import load_named_op_libraries, load_op_libraries
 from graphs.zoo.catalogue import NAMES
 from tfplace.commands import flag_table as table
 from tfplace.commands.flag_table import Flag
@@ -119,6 +120,7 @@ COMMANDS = {
         "",
         "compare algorithms over models and clusters at equal budgets",
         table.BENCH
+        + table.OP_LIBRARY
         + table.BENCH_SHARDS
         + table.BENCH_ORDER
         + table.output("FILE.json; FILE.csv, FILE.md and FILE.png are written beside it")
@@ -185,6 +187,16 @@ COMMANDS = {
 }
 
 
+def load_flagged(values: flags.FlagValues) -> None:
+    """Loads what --op_library names, for commands that have it.
+
+    Raises:
+      ModelError: a library can't be loaded.
+    """
+    words = values.op_library if "op_library" in values else []
+    load_op_libraries(path.strip() for word in words for path in word.split(","))
+
+
 def run_command(name: str, arguments: Sequence[str], values: flags.FlagValues) -> int:
     """Runs a command of the table; returns its exit status.
 
@@ -193,4 +205,6 @@ def run_command(name: str, arguments: Sequence[str], values: flags.FlagValues) -
     """
     if name != "batch":  # its jobs are processes, each with a --verbosity of its own
         quiet_tensorflow(values.verbosity)
+    load_named_op_libraries()  # where it is a job of another process
+    load_flagged(values)
     return importlib.import_module(f"tfplace.commands.{name}").run(arguments, values)

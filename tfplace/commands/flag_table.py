@@ -42,6 +42,15 @@ FORMAT = (
         "-1: only errors and the result; 1: tracebacks, log lines; 2: TensorFlow's too",
     ),
 )
+OP_LIBRARY = (
+    Flag(
+        "op_library",
+        "multi",
+        [],
+        "PATH,PATH,...: libraries with ops of the model, as for tf.load_op_library: they are code "
+        "that runs",
+    ),
+)
 RUN = (
     Flag("fetch", "multi", [], "op or tensor that a run asks for; may be given several times"),
     Flag(
@@ -60,6 +69,7 @@ RUN = (
         "",
         "A,B,...: which MetaGraphDef of a SavedModel with several is read, by all of its tags",
     ),
+    *OP_LIBRARY,
 )
 CLUSTER_NAME = (
     Flag(

@@ -21,12 +21,14 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
     begin_to_fork()
 
+    from graphs.effects import left_out, left_out_sentence
     from graphs.placement_file import placement_text
     from tfplace.choosing.compare import compare
     from tfplace.choosing.compare_memory import compare_memory
     from tfplace.choosing.order.model_order import with_order
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare
+    from tfplace.progress import progress_for
     from tfplace.report.text import print_facts
     from tfplace.report.text_timings import print_comparison, print_memory
 
@@ -37,6 +39,9 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
             f"measuring on {prepared.cluster.name}: its devices are not present on this machine; "
             "use `tfplace simulate`, or name a --cluster that is here"
         )
+    acting = left_out(prepared.source)
+    if acting:
+        progress_for(values.verbosity).say(left_out_sentence(acting))
     placements = {"given": prepared.given}
     if values.placement is not None:
         placements["placed"] = prepared.placement_in(values.placement)
@@ -48,6 +53,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     comparison = compare(prepared, placements, config, values.seed)
     memory = compare_memory(prepared, placements, config) if values.memory else None
     result = {**comparison.timings, **vars(comparison), "memory": memory}
+    result["left_out_of_runs"] = acting
     del result["timings"]  # each has a key of its own
     if out := text_output(values, result):
         if values.placement is not None:

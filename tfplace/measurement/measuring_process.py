@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import math
 import os
@@ -12,11 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from graphs.building.op_outputs import of_unknown_op
 from graphs.cluster import Cluster
 from graphs.clusters.discovery import gpu_split_bytes
+from graphs.effects import without_effects
 from graphs.errors import ClusterError
 from graphs.host.child import Child, start_child
 from graphs.host.how_it_ended import file_tail
+from graphs.loading.runnable_copy import serialized_without_effects
 from graphs.placement import Infeasible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import StepLimits
@@ -25,6 +29,7 @@ from tfplace.measurement.training_run import (
     PrepareRequest,
     Request,
     RuntimeConfig,
+    TrainingRun,
 )
 from tfplace.measurement.workers import EXECUTOR_THREADS, NO_WORKERS, WorkerPool, start_workers
 
@@ -120,6 +125,8 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             if not self.num_starts:
                 raise
             return Infeasible("crash", f"starting anew after a crash: {error}")
+        if isinstance(request, PrepareRequest):
+            request = self._without_effects(request)
         try:
             kind, *answer = child.ask(request, min(timeout_seconds, self.seconds_left))
         except TimeoutError:
@@ -132,7 +139,19 @@ class MeasuringProcess(contextlib.AbstractContextManager["MeasuringProcess"]):
             raise
         if kind == "lost":
             return self._closed_after(self._how_it_was_lost(*answer))
-        return answer[0] if kind == "ok" else Infeasible(*answer)
+        if kind == "ok":
+            return answer[0]
+        reason, message = answer
+        return Infeasible(reason, of_unknown_op(message))
+
+    def _without_effects(self, request: PrepareRequest) -> PrepareRequest:
+        """The same run; what it would do outside of the process is cut out of it."""
+        run, graph_def = request.run, request.graph_def
+        if graph_def:
+            graph_def = serialized_without_effects(graph_def)
+        if isinstance(run, TrainingRun) and run.source_graph is not None:
+            run = dataclasses.replace(run, source_graph=without_effects(run.source_graph))
+        return dataclasses.replace(request, graph_def=graph_def, run=run)
 
     def peak_bytes(self, reset: bool, timeout_seconds: float) -> Mapping[str, int]:
         """{device: the most bytes at a time since the last reset}, where allocators count it.

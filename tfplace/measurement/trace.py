@@ -7,12 +7,14 @@ graph asks for. Grappler also folds and fuses ops, which then are never seen.
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.cluster import Cluster
+from graphs.loading.runnable_copy import runnable_copy
 from graphs.placement import Infeasible
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
@@ -58,9 +60,14 @@ def trace_run(
     Returns:
       [min_steps] traces, or why the run can't be made.
     """
-    serialized = None if graph_def is None else graph_def.SerializeToString()
-    prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
-    with MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process:
+    with (
+        tempfile.TemporaryDirectory(prefix="tfplace_") as scratch,
+        MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process,
+    ):
+        if isinstance(run, SavedModelRun):
+            run = dataclasses.replace(run, path=runnable_copy(run.path, scratch))
+        serialized = None if graph_def is None else graph_def.SerializeToString()
+        prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
         try:
             process.ask(prepare, limits)
             process.ask(StepRequest(0, limits.warmup_steps), limits)

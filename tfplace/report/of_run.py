@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.cluster import Cluster
+from graphs.effects import left_out
 from graphs.pricing.costs import Costs, Provenance
 from rewrite.written_signature import of_another_name
 from tfplace.choosing.choose import Choice
@@ -150,6 +151,7 @@ def _model_facts(prepared: PreparedModel) -> Mapping[str, Any]:
         "matched": list(prepared.matched),
         "units": [f"{name}: {why}" for name, why in prepared.costs.units(prepared.flat).items()],
         "opened": [f"{name}: {what}" for name, what in prepared.flat.opened.items()],
+        "left_out_of_runs": left_out(source),
     }
 
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from graphs.counted import counted
+from graphs.effects import left_out_sentence
 from rewrite.verify import Verified
 from tfplace.choosing.split_sentence import split_proof_sentence
 from tfplace.report.advice import data_parallel_sentence
@@ -84,6 +85,8 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
         ("opened", "opened"),
     ):
         yield from ((name, sentence) for sentence in model.get(key, ()))
+    if sentence := left_out_sentence(model.get("left_out_of_runs", {})):
+        yield "runs", sentence
     if report.split is not None:
         yield from split_sentences(report.split)
     yield from shards_sentences(report.shards_tried)

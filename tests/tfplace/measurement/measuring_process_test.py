@@ -1,10 +1,13 @@
 """What a measuring process asks for and how long it waits, without a child."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+import tensorflow as tf
 
 from graphs.placement import Infeasible
+from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import LOGICAL_CPUS, cluster_of
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits, exactly
@@ -62,6 +65,21 @@ def test_as_many_logical_cpus_as_the_names_of_this_host_tell_apart(
     names: list[str], num_cpus: int
 ) -> None:
     assert RuntimeConfig(names, [""] * len(names)).num_logical_cpus == num_cpus
+
+
+@pytest.mark.parametrize("through", ["tf.function", "session"])
+def test_steps_leave_nothing_behind(tmp_path: Path, through: str) -> None:
+    with tf.Graph().as_default() as graph:
+        written = tf.raw_ops.WriteFile(filename=str(tmp_path / "file"), contents="text")
+        with tf.control_dependencies([written]):
+            tf.constant(1.0, name="done")
+    run = TrainingRun({}, ["done:0"], Initialization(init_ops=(written.name,)))
+    request = PrepareRequest(0, graph.as_graph_def().SerializeToString(), run, through)
+    with MeasuringProcess(cluster_of(["/device:CPU:0"])) as process:
+        prepared = process.ask(request, StepLimits())
+        process.ask(StepRequest(0, 2), StepLimits())
+    assert prepared.outputs["done:0"] == 1.0
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_fixed_number_of_steps_has_the_same_least_and_most() -> None:

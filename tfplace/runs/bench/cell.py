@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from graphs.errors import TfplaceError
+from graphs.host.op_libraries import load_named_op_libraries
 from graphs.placement import Measurement
 
 
@@ -72,6 +73,7 @@ def main() -> None:
     """Reads the request, prints the row, or why there is none as the last line of stderr."""
     request = json.loads(sys.argv[1])
     _limit_tensorflow(request["num_threads"])
+    load_named_op_libraries()
     try:
         row = run_cell(request)
     except TfplaceError as error:

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from graphs.host.op_libraries import op_library_environment
 from tfplace.runs.bench.grid import Cell, Grid, write_rows
 from tfplace.runs.bench.instances import PreparedInstances
 from tfplace.runs.executors.program import Executor, Program
@@ -85,7 +86,7 @@ class BenchRun(ResumableRun[Row | None]):
         return Program(
             module="tfplace.runs.bench.cell",
             arguments=[json.dumps(request)],
-            environment={"OMP_NUM_THREADS": str(num_threads)},
+            environment={"OMP_NUM_THREADS": str(num_threads), **op_library_environment()},
             folders={"instance": self._instances.folder(cell.model, cell.cluster)},
             time_limit_seconds=2 * cell.budget_seconds + SETUP_SECONDS,
         )

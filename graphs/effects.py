@@ -1,0 +1,146 @@
+"""What a graph does outside of the process that runs it, and the graph without that.
+
+Runs of tfplace's own must leave nothing in a user's folders and logs, and they run copies of the
+graph. So what writes there is cut out of the copies; what is emitted keeps it. A cut op keeps its
+name, its device and what waits for it. What it reads is computed still, and brought to where it
+is: an Assert that holds takes the tensors.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from graphs.building.op_outputs import argument_types
+from graphs.function_library import reached_functions
+from graphs.graph_view import GraphView
+from graphs.names import data_inputs, op_of
+from graphs.op_types import PYTHON, WRITES, WRITES_AND_HANDS_ON
+from graphs.source_model import SourceModel
+
+
+def without_effects(graph_def: Any) -> Any:
+    """The graph, in which nothing acts outside of the process; itself where nothing does.
+
+    Args:
+      graph_def: any; it is not changed.
+    """
+    if not any(_acting(nodes) for nodes, _ in _bodies(graph_def)):
+        return graph_def
+    cut = type(graph_def)()
+    cut.CopyFrom(graph_def)
+    for nodes, end in _bodies(cut):
+        names = {node.name for node in nodes}
+        for node in _acting(nodes):
+            if node.op in WRITES_AND_HANDS_ON:
+                _hand_on(node)
+            else:
+                nodes.extend(_only_read(node, names, end))
+    return cut
+
+
+def left_out(source: SourceModel) -> dict[str, int]:
+    """{op type: how many ops} of what a run of a model does outside of the process."""
+    if not any(_acting(nodes) for nodes, _ in _bodies(source.graph_def)):
+        return {}
+    view = GraphView(source.graph_def)
+    main = [view.nodes[name] for name in view.ancestors(source.fetches)]
+    bodies = [main, *(view.library[f].node_def for f in reached_functions(main, view.library))]
+    return dict(sorted(collections.Counter(n.op for each in bodies for n in _acting(each)).items()))
+
+
+def left_out_sentence(ops: Mapping[str, int]) -> str:
+    """What `left_out` says, in words; empty where it says nothing."""
+    types = ", ".join(f"{count} {op_type}" for op_type, count in ops.items())
+    they_act = "it acts" if sum(ops.values()) == 1 else "they act"
+    return types and f"left out of tfplace's own runs: {types} ({they_act} outside of the program)"
+
+
+def acts_when_loaded(meta_graph: Any) -> bool:
+    """Whether a model's signatures or its loading may act outside of the process.
+
+    What only the saver reaches does not count: nothing of ours saves.
+    """
+    if not any(_acting(nodes) for nodes, _ in _bodies(meta_graph.graph_def)):
+        return False
+    view, save = GraphView(meta_graph.graph_def), meta_graph.saver_def.save_tensor_name
+    saver = set(view.ancestors([save])) if op_of(save) in view.nodes else set()
+    main = [node for name, node in view.nodes.items() if name not in saver]
+    only_saves = set(reached_functions([view.nodes[name] for name in saver], view.library))
+    only_saves.difference_update(reached_functions(main, view.library))
+    bodies = [f.node_def for name, f in view.library.items() if name not in only_saves]
+    return any(map(_acting, (main, *bodies)))
+
+
+def acts_outside(node: Any) -> bool:
+    """Whether an op may act outside of the process, by itself.
+
+    What Python returns is known to no other process: such an op fails there, and stays.
+    """
+    if node.op in PYTHON:
+        return not node.attr["Tout"].list.type
+    return node.op in WRITES or node.op in WRITES_AND_HANDS_ON
+
+
+def _bodies(graph_def: Any) -> Iterator[tuple[Any, str]]:
+    """The main graph's NodeDefs, those of each function, and what follows an op in an input."""
+    yield graph_def.node, ""
+    for function in graph_def.library.function:
+        yield function.node_def, ":output:0"
+
+
+def _acting(nodes: Iterable[Any]) -> list[Any]:
+    """Those of a body's NodeDefs that act outside of the process."""
+    found = [node for node in nodes if acts_outside(node)]
+    caches = {op_of(node.input[1]) for node in found if node.op.startswith("Cache")}
+    in_memory = {
+        node.name
+        for node in (nodes if caches else ())
+        if node.name in caches and node.attr["value"].tensor.string_val == [b""]
+    }
+    return [n for n in found if n.op[:5] != "Cache" or op_of(n.input[1]) not in in_memory]
+
+
+def _only_read(node: Any, names: set[str], end: str) -> list[Any]:
+    """Has an op without outputs read what it has read, and no more; returns a constant for that.
+
+    Args:
+      node: the op.
+      names: of all ops of its body.
+      end: what follows the constant's name in an input.
+    """
+    from tensorflow.core.framework.types_pb2 import DT_BOOL, DT_RESOURCE, DT_VARIANT
+
+    typed = zip(data_inputs(node), argument_types(node, {}), strict=True)
+    read = {name: number for name, number in typed if number not in (DT_RESOURCE, DT_VARIANT)}
+    controls = [name for name in node.input if name.startswith("^")]
+    if not read:
+        _become(node, "NoOp", controls)
+        return []
+    true = type(node)(name=f"{node.name}/tfplace_true", op="Const", device=node.device)
+    true.attr["dtype"].type = true.attr["value"].tensor.dtype = DT_BOOL
+    true.attr["value"].tensor.tensor_shape.SetInParent()
+    true.attr["value"].tensor.bool_val.append(True)
+    # In the frame of a loop a constant has to wait for something of that frame.
+    true.input.extend([f"^{op_of(name)}" for name in read if op_of(name) in names][:1])
+    _become(node, "Assert", [true.name + end, *read, *controls])
+    node.attr["T"].list.type.extend(read.values())
+    return [true]
+
+
+def _hand_on(node: Any) -> None:
+    """Has an op whose output is its first input only hand that on."""
+    is_data = "Dataset" in node.op
+    kept = ("output_types", "output_shapes") if is_data else ("T",)
+    inputs = [node.input[0], *(name for name in node.input if name.startswith("^"))]
+    _become(node, "NonSerializableDataset" if is_data else "Identity", inputs, kept)
+
+
+def _become(node: Any, op_type: str, inputs: Sequence[str], kept: Sequence[str] = ()) -> None:
+    """Makes it another op of the same name, device and colocation."""
+    node.op = op_type
+    del node.input[:]
+    node.input.extend(inputs)
+    for key in node.attr.keys() - {*kept, "_class"}:
+        del node.attr[key]
