@@ -1,9 +1,10 @@
 """Proves that the emitted model computes what the model as it came does.
 
 Both are loaded and run in a child process on the same inputs from the same variable values:
-the run that was placed, and every signature; through a v1 Session, and through
-tf.saved_model.load with and without variables on their devices. Where they disagree, the
-original runs again, and what it computes differently the second time is listed, not compared.
+the run that was placed, and every signature. What TensorFlow 2 saved is loaded by
+tf.saved_model.load, with and without variables on their devices; all else runs in a v1 Session,
+too. Where they disagree, the original runs again, and what it computes differently the second
+time is listed, not compared.
 """
 
 from __future__ import annotations
@@ -23,13 +24,20 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.sniff import sniff
 from graphs.source_model import SourceModel
 from rewrite.clear_devices import bodies
-from rewrite.verify_messages import CheckOutcome, ChecksSoFar, OutcomeKind, VerifyRequest
+from rewrite.verify_messages import (
+    CheckOutcome,
+    ChecksSoFar,
+    OutcomeKind,
+    RemoteTasks,
+    VerifyRequest,
+)
 from rewrite.verify_plan import Plan
 
 TIMEOUT_SECONDS = 600.0
 BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
 EQUAL = "equal"
+HERE = RemoteTasks()
 _CHILD = "rewrite.verify_child"
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
@@ -96,7 +104,7 @@ def verify(
     source: SourceModel,
     output_dir: str | os.PathLike[str],
     feeds: Mapping[str, Any],
-    cluster_target: str = "",
+    tasks: RemoteTasks = HERE,
     placed_graph_def: Any = None,
     limits: RunLimits = NO_LIMITS,
     unsplit: SourceModel | None = None,
@@ -107,8 +115,8 @@ def verify(
       source: the model as it was loaded.
       output_dir: what emit made of it.
       feeds: {tensor "op:i": array} of the run.
-      cluster_target: "grpc://host:port" of a cluster that has the devices; empty for this
-        process, where devices that are not there are replaced.
+      tasks: of a cluster that has the devices; HERE for this process, where devices that are not
+        there are replaced.
       placed_graph_def: the placed run graph; needed for a run whose training step was made for
         the search and so isn't in the emitted model.
       limits: of time and memory.
@@ -121,17 +129,14 @@ def verify(
     saved_model = sniff(output_dir).proto
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
     devices = {n.device for graph in graphs for _, nodes in bodies(graph) for n in nodes}
-    if not cluster_target and any("/job:" in device for device in devices):
-        why = "devices of other tasks need the target of a session in their cluster"
-        names = ["the run", *(f"signature {name}" for name in source.signatures)]
-        left_out = [f"{name}: {why}" for name in names]
-        return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
+    if not tasks.addresses and any("/job:" in device for device in devices):
+        return not_run("its devices are of other tasks, which are not here")
     with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
         made = os.path.abspath(output_dir)
-        plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
+        plan = Plan(source, made, Path(scratch), bool(tasks.addresses), unsplit)
         request = VerifyRequest(
             checks=list(plan.checks(feeds, placed_graph_def)),
-            target=cluster_target,
+            tasks=tasks,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
             budget_seconds=limits.budget_seconds or BUDGET_SECONDS,

@@ -1,5 +1,9 @@
 """Runs of a graph inside a measuring child: through tf.function, or through a v1 Session.
 
+The Session is for graphs that no function can hold, and to look at a step op by op: the run
+metadata of TensorFlow 2.21's functions hold no times of ops. Variables start as TensorFlow 2 saved
+them either way.
+
 Both import the prepared GraphDef with its feeds replaced by tensors that already lie on the
 device of the fed op's task, so that a step moves nothing that a training step would not.
 """
@@ -27,7 +31,6 @@ from tfplace.measurement.training_run import (
     ExecutedNode,
     PrepareRequest,
     RuntimeConfig,
-    SavedModelRun,
     TrainingRun,
 )
 
@@ -46,7 +49,7 @@ class FunctionRunner:
     def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
         self._request = request
         self._runtime = runtime
-        self._run = _training_run(request)
+        self._run = request.run
         self._names = [with_index(f) for f in self._run.fetches if ":" in f]
         # A function without a device is led by the client, which has none of the cluster's.
         remote = bool(task_prefix(runtime.device_names[0]))
@@ -106,7 +109,7 @@ class FunctionRunner:
 
 
 class SessionRunner:
-    """A run through a v1 Session: for traces, and for graphs that no function can hold.
+    """A run through a v1 Session.
 
     `start`, `step` and `release` are those of FunctionRunner.
     """
@@ -116,7 +119,6 @@ class SessionRunner:
         self._request = request
         self._runtime = runtime
         self._fetches: list[str] = list(request.run.fetches)
-        self._feed: dict[str, np.ndarray] = {}
         self._graph = tf.Graph()
         self._session = v1.Session(
             f"grpc://{remote}" if remote else "", self._graph, _session_config(runtime)
@@ -124,14 +126,9 @@ class SessionRunner:
         self._destroy: Any = None
 
     def start(self) -> None:
-        run = self._request.run
         with self._graph.as_default():
-            if isinstance(run, SavedModelRun):
-                self._feed = dict(run.feeds)
-                v1.saved_model.load(self._session, list(run.tags), run.path)
-            else:
-                self._import(run)
-        self._step = self._session.make_callable(self._fetches, list(self._feed))
+            self._import(self._request.run)
+        self._step = self._session.make_callable(self._fetches)
 
     def _import(self, run: TrainingRun) -> None:
         request, runtime = self._request, self._runtime
@@ -168,7 +165,7 @@ class SessionRunner:
         return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"{name}/read")
 
     def step(self) -> Outputs:
-        values = self._step(*self._feed.values())
+        values = self._step()
         return {
             with_index(name): value
             for name, value in zip(self._fetches, values, strict=True)
@@ -179,7 +176,7 @@ class SessionRunner:
         """One step with a full trace: its StepStats."""
         metadata = v1.RunMetadata()
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        self._session.run(self._fetches, options=options, run_metadata=metadata)
         return metadata.step_stats
 
     def executed_graph(self) -> list[ExecutedNode]:
@@ -188,7 +185,7 @@ class SessionRunner:
         # A session keeps what it made of a graph by these options too: as `trace` has them, or
         # the graph would be another instance, optimized anew.
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
-        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        self._session.run(self._fetches, options=options, run_metadata=metadata)
         return [
             ExecutedNode(node.name, node.op, node.device, tuple(node.input))
             for partition in metadata.partition_graphs
@@ -201,16 +198,8 @@ class SessionRunner:
         self._session.close()
 
 
-def _training_run(request: PrepareRequest) -> TrainingRun:
-    if isinstance(request.run, SavedModelRun):
-        raise ValueError(
-            "timing a SavedModel through tf.function: wanted its graph; only traces load a model"
-        )
-    return request.run
-
-
 def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> Any:
-    graph_def = v1.GraphDef.FromString(request.graph_def or b"")
+    graph_def = v1.GraphDef.FromString(request.graph_def)
     return prepare_run_graph(
         graph_def,
         run.source_graph or graph_def,
