@@ -38,6 +38,9 @@ BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
 EQUAL = "equal"
 HERE = RemoteTasks()
+_ONLY_THAT_FAILS = {"split_failed": "the split step", "placed_failed": "the emitted model"}
+_WHY_NOT = {"given_failed": "the model as it came fails: ", "ended": "it was ended: "}
+_RANDOM = "it differs between two runs of the model as it came"
 _CHILD = "rewrite.verify_child"
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
 
@@ -72,8 +75,8 @@ class Verified:
         tolerance.
       max_abs_diff: largest absolute difference in what was compared; 0.0 if bitwise equal.
       compared: one name per compared value.
-      not_compared: "name: why" of what could not be: it changes from run to run, the original
-        itself fails, or its devices need a cluster.
+      not_compared: "name: why" of what could not be, one for each reason: it changes from run to
+        run, the original itself fails, or its devices need a cluster.
       differing: "name: how" of what disagrees, or fails only in the emitted model.
       structure: whether both were compared op by op, and nothing but devices differs.
       structure_compared: what was compared there, a few words for each kind of thing.
@@ -81,6 +84,7 @@ class Verified:
       estimates: {"seconds": x, "bytes": y} that comparing runs was thought to take; None where
         nobody asked.
       split: what was proven of a split step (rewrite.split.prove_split); None of a whole one.
+      fails: why the step could not be run wherever that was tried; "" where it ran, or was not.
     """
 
     outputs_equal: bool
@@ -93,6 +97,7 @@ class Verified:
     run: str = "not run: nobody asked for it"
     estimates: Mapping[str, float] | None = None
     split: Mapping[str, Any] | None = None
+    fails: str = ""
 
 
 def not_run(why: str) -> Verified:
@@ -221,31 +226,32 @@ def _summed_up(
     outcomes: Sequence[CheckOutcome], is_run: Sequence[bool], left_out: Sequence[str]
 ) -> Verified:
     compared: list[str] = []
-    not_compared = list(left_out)
+    left: dict[str, list[str]] = {}
     differing: list[str] = []
     largest = 0.0
     for outcome in outcomes:
-        if outcome.kind == "split_failed":
-            differing.append(f"{outcome.label}: only the split step fails: {outcome.why}")
-        elif outcome.kind == "placed_failed":
-            differing.append(f"{outcome.label}: only the emitted model fails: {outcome.why}")
-        elif outcome.kind == "given_failed":
-            not_compared.append(f"{outcome.label}: the model as it came fails: {outcome.why}")
-        elif outcome.kind == "left_out":
-            not_compared.append(f"{outcome.label}: {outcome.why}")
-        elif outcome.kind == "ended":
-            not_compared.append(f"{outcome.label}: it was ended: {outcome.why}")
+        if outcome.kind in _ONLY_THAT_FAILS:
+            differing.append(
+                f"{outcome.label}: only {_ONLY_THAT_FAILS[outcome.kind]} fails: {outcome.why}"
+            )
+        elif outcome.kind != "compared":
+            left.setdefault(_WHY_NOT.get(outcome.kind, "") + outcome.why, []).append(outcome.label)
         for value in outcome.values:
             name = f"{outcome.label}: {value.name}"
             if value.is_random:
-                not_compared.append(f"{name}: it differs between two runs of the model as it came")
+                left.setdefault(_RANDOM, []).append(name)
                 continue
             compared.append(name)
             largest = max(largest, value.max_abs_diff)
             if not value.is_equal:
                 differing.append(f"{name}: differs by {value.max_abs_diff:.3g}")
+    more = {
+        why: f" and {len(names) - 1} more" if len(names) > 1 else "" for why, names in left.items()
+    }
+    not_compared = [*left_out, *(f"{names[0]}{more[why]}: {why}" for why, names in left.items())]
     of_run = [outcome for outcome, is_it in zip(outcomes, is_run, strict=True) if is_it]
     run = _run_text(of_run, differing, left_out)
+    failed = [outcome.why for outcome in of_run if outcome.kind == "given_failed"]
     return Verified(
         outputs_equal=run == EQUAL,
         max_abs_diff=largest,
@@ -253,6 +259,7 @@ def _summed_up(
         not_compared=tuple(not_compared),
         differing=tuple(differing),
         run=run,
+        fails="" if any(outcome.values for outcome in of_run) else next(iter(failed), ""),
     )
 
 

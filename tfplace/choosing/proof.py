@@ -138,12 +138,16 @@ def prove(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
         bound, any_split = _bounds(prepared, begun.bound, interruption, end)
-        used: Mapping[str, Any] = {}
+        nothing: tuple[Mapping[str, Any], str] = {}, ""
+        used, failure = nothing
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
-            used = interruption.unless_seen(
+            used, failure = interruption.unless_seen(
                 lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
-                {},
+                nothing,
+            )
+            comparison = dataclasses.replace(
+                comparison, fails="" if used else failure or comparison.fails
             )
         return Proof(comparison, bound, used, interruption.seen, any_split)
 
@@ -270,26 +274,27 @@ def tasks_of(cluster: Cluster, is_present: bool) -> Iterator[RemoteTasks]:
 
 def devices_used(
     prepared: PreparedModel, emitted: Path, seconds: float = math.inf
-) -> Mapping[str, Any]:
+) -> tuple[Mapping[str, Any], str]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
-    A training step that was made for the search is not in a SavedModel that had none; its
-    first signature is traced then.
+    The text says why it fails, if it does for other reasons than time or memory. A training step
+    that was made for the search is not in a SavedModel that had none; its first signature is
+    traced then.
     """
     ends = _ends_of_emitted(prepared.source, prepared.feeds)
     if ends is None:
-        return {}
+        return {}, ""
     limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
     tags = _emitted_tags(prepared.source)
     traces = trace_saved_model(str(emitted), tags, ends, prepared.cluster, limits)
     if isinstance(traces, Infeasible):
         require_unsplit_fails(prepared, emitted, tags, traces, limits)
         _log.warning("tracing the emitted model: %s", traces.message)
-        return {}
+        return {}, "" if traces.reason in ("timeout", "memory") else traces.message
     return {
         name: {"ops": use.num_ops, "seconds": use.seconds}
         for name, use in devices_in(traces).items()
-    }
+    }, ""
 
 
 def _ends_of_emitted(
