@@ -18,7 +18,7 @@ from graphs.source_model import Initialization
 _INIT_NAME = re.compile(
     r"(.*/)?(init|init_all_(vars|tables)|(global_variables|tables)_initializer)(_\d+)?"
 )
-_FILLS = re.compile(r"InitializeTable\w*|LookupTableImport\w*|MakeIterator")
+FILLS = re.compile(r"InitializeTable\w*|LookupTableImport\w*|MakeIterator")
 _FIRST_ASSIGN = frozenset({"Assign", "AssignVariableOp"})
 _RESTORE = frozenset({"Restore", "RestoreV2", "RestoreSlice"})
 _OBJECTS_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -148,7 +148,7 @@ def _table_and_iterator_initialisers(view: GraphView, fetches: Sequence[str]) ->
     return [
         name
         for name, node in view.nodes.items()
-        if _FILLS.fullmatch(node.op)
+        if FILLS.fullmatch(node.op)
         and any(op_of(source) in needed for source in data_inputs(node))
         and _needs_no_input(view, name)
     ]
