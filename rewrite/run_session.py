@@ -37,8 +37,7 @@ def initialize(session: Any, initialization: Initialization, variables: Sequence
         restore_op = op_of(initialization.restore_op)
         session.run(session.graph.get_operation_by_name(restore_op), prefix)
     values = starting_values(initialization, {v.name: (v.dtype, v.shape) for v in variables})
-    starting = [v for v in variables if v.name in values]
-    write_variables(session, starting, {v.op: values[v.name] for v in starting})
+    write_variables(session, {v.op: values[v.name] for v in variables if v.name in values})
 
 
 def starting_values(
@@ -84,28 +83,29 @@ def _random_value(of_dtype: Any, of_shape: Sequence[int], rng: np.random.Generat
     return np.zeros(shape, dtype.as_numpy_dtype)
 
 
-def write_variables(session: Any, variables: Iterable[Variable], values: Mapping[str, Any]) -> None:
-    """Assigns values[variable.op] to each variable that has one there."""
+def assigned(variable: Any, value: Any) -> Any:
+    """An op that gives a variable its value; `variable` is its resource or reference."""
+    if variable.dtype == tf.resource:
+        return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
+    return tf.raw_ops.Assign(ref=variable, value=value, validate_shape=False).op
+
+
+def write_variables(session: Any, values: Mapping[str, Any]) -> None:
+    """Gives the variables of {variable op: value} their values."""
     feeds, assigns = {}, []
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
-        for variable in variables:
-            if variable.op not in values:
-                continue
-            handle = session.graph.get_tensor_by_name(f"{variable.op}:0")
-            value = tf.compat.v1.placeholder(tf.as_dtype(variable.dtype))
-            feeds[value] = values[variable.op]
+        for op, given in values.items():
+            handle = session.graph.get_tensor_by_name(f"{op}:0")
+            value = tf.compat.v1.placeholder(handle.op.get_attr("dtype"))
+            feeds[value] = given
             # Beside the variable, wherever that is: it may be on another task.
             with session.graph.colocate_with(handle.op):
-                if handle.dtype == tf.resource:
-                    assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
-                else:
-                    assign = tf.raw_ops.Assign(ref=handle, value=value, validate_shape=False)
-                    assigns.append(assign.op)
+                assigns.append(assigned(handle, value))
     if assigns:
         session.run(assigns, feeds)
 
 
-def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any]:
+def read_variables(session: Any, ops: Iterable[str]) -> dict[str, Any]:
     """{variable op: value}.
 
     Raises:
@@ -113,11 +113,11 @@ def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any
     """
     reads = {}
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
-        for variable in variables:
-            handle = session.graph.get_tensor_by_name(f"{variable.op}:0")
+        for op in ops:
+            handle = session.graph.get_tensor_by_name(f"{op}:0")
             with session.graph.colocate_with(handle.op):
-                reads[variable.op] = (
-                    tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.as_dtype(variable.dtype))
+                reads[op] = (
+                    tf.raw_ops.ReadVariableOp(resource=handle, dtype=handle.op.get_attr("dtype"))
                     if handle.dtype == tf.resource
                     else tf.raw_ops.Identity(input=handle)
                 )

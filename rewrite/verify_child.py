@@ -185,7 +185,7 @@ class _Runner:
             for step in range(run.num_steps):
                 fetched, _ = session.run((fetches, ops), feeds)
                 values.update({_label(name, step, run): v for name, v in fetched.items()})
-            after = read_variables(session, run.variables)
+            after = read_variables(session, (v.op for v in run.variables))
             values.update({f"variable {v.name}": after[v.op] for v in run.variables})
         return values
 
@@ -264,8 +264,7 @@ def _open_graph(session: Any, model: BareGraph) -> None:
     if model.checkpoint and model.variables:
         checkpoint = tf.train.load_checkpoint(model.checkpoint)
         keys = checkpoint_keys(model.variables)
-        values = {op: checkpoint.get_tensor(key) for op, key in keys.items()}
-        write_variables(session, model.variables, values)
+        write_variables(session, {op: checkpoint.get_tensor(key) for op, key in keys.items()})
 
 
 if __name__ == "__main__":

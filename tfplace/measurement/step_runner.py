@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization
-from rewrite.run_session import starting_values
+from rewrite.run_session import assigned, starting_values, write_variables
 from tfplace.measurement.device_name import task_prefix
 from tfplace.measurement.run_graph import (
     prepare_run_graph,
@@ -144,12 +144,8 @@ class SessionRunner:
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
         initialization, nodes = run.initialization, variable_nodes(graph_def)
-        assigns, fed = [], {}
-        for name, value in _starting_values(graph_def, initialization, request.seed).items():
-            given = v1.placeholder(nodes[name].attr["dtype"].type, value.shape)
-            assigns.append(_assign(self._graph, nodes[name], given))
-            fed[given] = value
-        self._session.run(assigns, fed)
+        values = _starting_values(graph_def, initialization, request.seed)
+        write_variables(self._session, {nodes[name].name: values[name] for name in values})
         self._session.run(list(initialization.init_ops))
         if initialization.restore_op:
             self._session.run(initialization.restore_op)
@@ -255,13 +251,6 @@ def _starting_values(
     return starting_values(initialization, specs, seed)
 
 
-def _assign(graph: Any, node: Any, value: Any) -> Any:
-    variable = graph.get_tensor_by_name(f"{node.name}:0")
-    if node.op == "VarHandleOp":
-        return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
-    return tf.raw_ops.Assign(ref=variable, value=value).op
-
-
 def _handles(graph_def: Any) -> list[str]:
     return [node.name for node in graph_def.node if node.op == "VarHandleOp"]
 
@@ -325,13 +314,13 @@ def _assign_function(graph_def: Any, values: Mapping[str, np.ndarray]) -> Any:
     def body(*arguments: Any) -> Any:
         tf.graph_util.import_graph_def(_variables_of(graph_def), name="")
         graph = v1.get_default_graph()
-        pairs = zip(nodes, arguments, strict=True)
-        with v1.control_dependencies([_assign(graph, node, value) for node, value in pairs]):
+        variables = [graph.get_tensor_by_name(f"{node.name}:0") for node in nodes]
+        with v1.control_dependencies(list(map(assigned, variables, arguments))):
             return tf.constant(0)
 
-    dtypes = [node.attr["dtype"].type for node in nodes]
-    pairs = zip(values.values(), dtypes, strict=True)
-    return v1.wrap_function(body, [tf.TensorSpec(value.shape, dtype) for value, dtype in pairs])
+    pairs = zip(values.values(), nodes, strict=True)
+    signature = [tf.TensorSpec(value.shape, node.attr["dtype"].type) for value, node in pairs]
+    return v1.wrap_function(body, signature)
 
 
 def _session_config(runtime: RuntimeConfig) -> Any:
