@@ -53,7 +53,9 @@ class Initialization:
       checkpoint_prefix: what to feed to filename_tensor.
       asset_feeds: {tensor: path} fed while init_ops run.
       random_variables: names of variables that nothing initialises; they get small random
-        values, and the report says so.
+        values.
+      saved_variables: {name of a variable: its key in the checkpoint}, as the objects of a model
+        that TensorFlow 2 saved have it; read from there, whatever restore_op does.
     """
 
     init_ops: Sequence[str] = ()
@@ -62,6 +64,7 @@ class Initialization:
     checkpoint_prefix: str = ""
     asset_feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
     random_variables: Sequence[str] = ()
+    saved_variables: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ Imported by child processes only: it is all TensorFlow.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -20,12 +21,12 @@ _RANDOM_SCALE = 0.05
 
 
 def initialize(session: Any, initialization: Initialization, variables: Sequence[Variable]) -> None:
-    """Runs the init ops, restores the checkpoint, and fills what neither of them covers.
+    """Runs the init ops, restores the checkpoint, and gives the others their starting values.
 
     Args:
       session: with the graph that the names are of.
       initialization: what to run and to feed.
-      variables: all of the graph; those named random_variables get N(0, 0.05) values.
+      variables: all of the graph.
     """
     if initialization.init_ops:
         assets = {with_index(name): path for name, path in initialization.asset_feeds.items()}
@@ -35,9 +36,33 @@ def initialize(session: Any, initialization: Initialization, variables: Sequence
         prefix = {with_index(initialization.filename_tensor): initialization.checkpoint_prefix}
         restore_op = op_of(initialization.restore_op)
         session.run(session.graph.get_operation_by_name(restore_op), prefix)
-    rng = np.random.default_rng(0)
-    uncovered = [v for v in variables if v.name in initialization.random_variables]
-    write_variables(session, uncovered, {v.op: _random_value(v, rng) for v in uncovered})
+    values = starting_values(initialization, {v.name: (v.dtype, v.shape) for v in variables})
+    write_variables(session, {v.op: values[v.name] for v in variables if v.name in values})
+
+
+def starting_values(
+    initialization: Initialization, specs: Mapping[str, tuple[Any, Sequence[int]]], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """{variable: value} of those that no op of the model gives one.
+
+    What TensorFlow 2 saved is read from the checkpoint; what nothing initialises gets small
+    values, the same in every variant of a graph.
+
+    Args:
+      initialization: says which they are.
+      specs: {name: (dtype, shape)} of the variables that are there.
+      seed: of the random ones.
+    """
+    values = {}
+    saved = {name: key for name, key in initialization.saved_variables.items() if name in specs}
+    if saved:
+        checkpoint = tf.train.load_checkpoint(initialization.checkpoint_prefix)
+        values = {name: np.asarray(checkpoint.get_tensor(key)) for name, key in saved.items()}
+    for name in initialization.random_variables:
+        if name in specs:  # else the run does not need it
+            rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
+            values[name] = _random_value(*specs[name], rng)
+    return values
 
 
 def checkpoint_keys(variables: Iterable[Variable]) -> dict[str, str]:
@@ -48,38 +73,39 @@ def checkpoint_keys(variables: Iterable[Variable]) -> dict[str, str]:
     return keys
 
 
-def _random_value(variable: Variable, rng: np.random.Generator) -> Any:
-    shape = tuple(max(size, 1) for size in variable.shape)
-    dtype = tf.as_dtype(variable.dtype)
+def _random_value(of_dtype: Any, of_shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    shape = tuple(max(size, 1) for size in of_shape)
+    dtype = tf.as_dtype(of_dtype)
     if dtype == tf.string:
         return np.full(shape, b"", object)
     if dtype.is_floating or dtype.is_complex:
-        return (rng.standard_normal(shape) * _RANDOM_SCALE).astype(dtype.as_numpy_dtype)
+        return np.asarray(_RANDOM_SCALE * rng.standard_normal(shape)).astype(dtype.as_numpy_dtype)
     return np.zeros(shape, dtype.as_numpy_dtype)
 
 
-def write_variables(session: Any, variables: Iterable[Variable], values: Mapping[str, Any]) -> None:
-    """Assigns values[variable.op] to each variable that has one there."""
+def assigned(variable: Any, value: Any) -> Any:
+    """An op that gives a variable its value; `variable` is its resource or reference."""
+    if variable.dtype == tf.resource:
+        return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
+    return tf.raw_ops.Assign(ref=variable, value=value, validate_shape=False).op
+
+
+def write_variables(session: Any, values: Mapping[str, Any]) -> None:
+    """Gives the variables of {variable op: value} their values."""
     feeds, assigns = {}, []
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
-        for variable in variables:
-            if variable.op not in values:
-                continue
-            handle = session.graph.get_tensor_by_name(f"{variable.op}:0")
-            value = tf.compat.v1.placeholder(tf.as_dtype(variable.dtype))
-            feeds[value] = values[variable.op]
+        for op, given in values.items():
+            handle = session.graph.get_tensor_by_name(f"{op}:0")
+            value = tf.compat.v1.placeholder(handle.op.get_attr("dtype"))
+            feeds[value] = given
             # Beside the variable, wherever that is: it may be on another task.
             with session.graph.colocate_with(handle.op):
-                if handle.dtype == tf.resource:
-                    assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=value))
-                else:
-                    assign = tf.raw_ops.Assign(ref=handle, value=value, validate_shape=False)
-                    assigns.append(assign.op)
+                assigns.append(assigned(handle, value))
     if assigns:
         session.run(assigns, feeds)
 
 
-def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any]:
+def read_variables(session: Any, ops: Iterable[str]) -> dict[str, Any]:
     """{variable op: value}.
 
     Raises:
@@ -87,11 +113,11 @@ def read_variables(session: Any, variables: Iterable[Variable]) -> dict[str, Any
     """
     reads = {}
     with session.graph.as_default(), session.graph.name_scope(ASSIGN_SCOPE):
-        for variable in variables:
-            handle = session.graph.get_tensor_by_name(f"{variable.op}:0")
+        for op in ops:
+            handle = session.graph.get_tensor_by_name(f"{op}:0")
             with session.graph.colocate_with(handle.op):
-                reads[variable.op] = (
-                    tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.as_dtype(variable.dtype))
+                reads[op] = (
+                    tf.raw_ops.ReadVariableOp(resource=handle, dtype=handle.op.get_attr("dtype"))
                     if handle.dtype == tf.resource
                     else tf.raw_ops.Identity(input=handle)
                 )

@@ -1,9 +1,10 @@
 """Proves that the emitted model computes what the model as it came does.
 
 Both are loaded and run in a child process on the same inputs from the same variable values:
-the run that was placed, and every signature; through a v1 Session, and through
-tf.saved_model.load with and without variables on their devices. Where they disagree, the
-original runs again, and what it computes differently the second time is listed, not compared.
+the run that was placed, and every signature. What TensorFlow 2 saved is loaded by
+tf.saved_model.load, with and without variables on their devices; all else runs in a v1 Session,
+too. Where they disagree, the original runs again, and what it computes differently the second
+time is listed, not compared.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from rewrite.verify_messages import (
     ChecksSoFar,
     ModelRun,
     OutcomeKind,
+    RemoteTasks,
     SavedModel,
     VerifyRequest,
 )
@@ -41,6 +43,10 @@ TIMEOUT_SECONDS = 600.0
 BUDGET_SECONDS = 60.0
 """After the first check, which is always made, the others are made as long as this suffices."""
 EQUAL = "equal"
+HERE = RemoteTasks()
+_ONLY_THAT_FAILS = {"split_failed": "the split step", "placed_failed": "the emitted model"}
+_WHY_NOT = {"given_failed": "the model as it came fails: ", "ended": "it was ended: "}
+_RANDOM = "it differs between two runs of the model as it came"
 _CHILD = "rewrite.verify_child"
 _RUNS = ("given", "placed", "unsplit")  # of a Check
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
@@ -76,8 +82,8 @@ class Verified:
         tolerance.
       max_abs_diff: largest absolute difference in what was compared; 0.0 if bitwise equal.
       compared: one name per compared value.
-      not_compared: "name: why" of what could not be: it changes from run to run, the original
-        itself fails, or its devices need a cluster.
+      not_compared: "name: why" of what could not be, one for each reason: it changes from run to
+        run, the original itself fails, or its devices need a cluster.
       differing: "name: how" of what disagrees, or fails only in the emitted model.
       structure: whether both were compared op by op, and nothing but devices differs.
       structure_compared: what was compared there, a few words for each kind of thing.
@@ -85,6 +91,7 @@ class Verified:
       estimates: {"seconds": x, "bytes": y} that comparing runs was thought to take; None where
         nobody asked.
       split: what was proven of a split step (rewrite.split.prove_split); None of a whole one.
+      fails: why the step could not be run wherever that was tried; "" where it ran, or was not.
     """
 
     outputs_equal: bool
@@ -97,6 +104,7 @@ class Verified:
     run: str = "not run: nobody asked for it"
     estimates: Mapping[str, float] | None = None
     split: Mapping[str, Any] | None = None
+    fails: str = ""
 
 
 def not_run(why: str) -> Verified:
@@ -108,7 +116,7 @@ def verify(
     source: SourceModel,
     output_dir: str | os.PathLike[str],
     feeds: Mapping[str, Any],
-    cluster_target: str = "",
+    tasks: RemoteTasks = HERE,
     placed_graph_def: Any = None,
     limits: RunLimits = NO_LIMITS,
     unsplit: SourceModel | None = None,
@@ -119,8 +127,8 @@ def verify(
       source: the model as it was loaded.
       output_dir: what emit made of it.
       feeds: {tensor "op:i": array} of the run.
-      cluster_target: "grpc://host:port" of a cluster that has the devices; empty for this
-        process, where devices that are not there are replaced.
+      tasks: of a cluster that has the devices; HERE for this process, where devices that are not
+        there are replaced.
       placed_graph_def: the placed run graph; needed for a run whose training step was made for
         the search and so isn't in the emitted model.
       limits: of time and memory.
@@ -133,17 +141,14 @@ def verify(
     saved_model = sniff(output_dir).proto
     graphs = [meta_graph.graph_def for meta_graph in saved_model.meta_graphs]
     devices = {n.device for graph in graphs for _, nodes in bodies(graph) for n in nodes}
-    if not cluster_target and any("/job:" in device for device in devices):
-        why = "devices of other tasks need the target of a session in their cluster"
-        names = ["the run", *(f"signature {name}" for name in source.signatures)]
-        left_out = [f"{name}: {why}" for name in names]
-        return Verified(False, 0.0, (), left_out, run=f"not run: {why}")
+    if not tasks.addresses and any("/job:" in device for device in devices):
+        return not_run("its devices are of other tasks, which are not here")
     with tempfile.TemporaryDirectory(prefix="tfplace_") as scratch:
         made = os.path.abspath(output_dir)
-        plan = Plan(source, made, Path(scratch), cluster_target, unsplit)
+        plan = Plan(source, made, Path(scratch), bool(tasks.addresses), unsplit)
         request = VerifyRequest(
             checks=_on_copies(plan.checks(feeds, placed_graph_def), scratch),
-            target=cluster_target,
+            tasks=tasks,
             num_cpus=1 + max((int(m[1]) for d in devices if (m := _CPU.search(d))), default=0),
             narrowest=_narrowest_float(plan.graph_def),
             budget_seconds=limits.budget_seconds or BUDGET_SECONDS,
@@ -252,31 +257,32 @@ def _summed_up(
     outcomes: Sequence[CheckOutcome], is_run: Sequence[bool], left_out: Sequence[str]
 ) -> Verified:
     compared: list[str] = []
-    not_compared = list(left_out)
+    left: dict[str, list[str]] = {}
     differing: list[str] = []
     largest = 0.0
     for outcome in outcomes:
-        if outcome.kind == "split_failed":
-            differing.append(f"{outcome.label}: only the split step fails: {outcome.why}")
-        elif outcome.kind == "placed_failed":
-            differing.append(f"{outcome.label}: only the emitted model fails: {outcome.why}")
-        elif outcome.kind == "given_failed":
-            not_compared.append(f"{outcome.label}: the model as it came fails: {outcome.why}")
-        elif outcome.kind == "left_out":
-            not_compared.append(f"{outcome.label}: {outcome.why}")
-        elif outcome.kind == "ended":
-            not_compared.append(f"{outcome.label}: it was ended: {outcome.why}")
+        if outcome.kind in _ONLY_THAT_FAILS:
+            differing.append(
+                f"{outcome.label}: only {_ONLY_THAT_FAILS[outcome.kind]} fails: {outcome.why}"
+            )
+        elif outcome.kind != "compared":
+            left.setdefault(_WHY_NOT.get(outcome.kind, "") + outcome.why, []).append(outcome.label)
         for value in outcome.values:
             name = f"{outcome.label}: {value.name}"
             if value.is_random:
-                not_compared.append(f"{name}: it differs between two runs of the model as it came")
+                left.setdefault(_RANDOM, []).append(name)
                 continue
             compared.append(name)
             largest = max(largest, value.max_abs_diff)
             if not value.is_equal:
                 differing.append(f"{name}: differs by {value.max_abs_diff:.3g}")
+    more = {
+        why: f" and {len(names) - 1} more" if len(names) > 1 else "" for why, names in left.items()
+    }
+    not_compared = [*left_out, *(f"{names[0]}{more[why]}: {why}" for why, names in left.items())]
     of_run = [outcome for outcome, is_it in zip(outcomes, is_run, strict=True) if is_it]
     run = _run_text(of_run, differing, left_out)
+    failed = [outcome.why for outcome in of_run if outcome.kind == "given_failed"]
     return Verified(
         outputs_equal=run == EQUAL,
         max_abs_diff=largest,
@@ -284,6 +290,7 @@ def _summed_up(
         not_compared=tuple(not_compared),
         differing=tuple(differing),
         run=run,
+        fails="" if any(outcome.values for outcome in of_run) else next(iter(failed), ""),
     )
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from graphs.names import with_index
 from rewrite.agreement import OutputAgreement, max_abs_diff
 from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.verify_messages import (
+    LOAD,
     LOAD_ON_DEVICES,
     SESSION,
     BareGraph,
@@ -37,7 +38,6 @@ _MESSAGE_LENGTH = 300
 _SAME_DRAW = 100.0
 # TensorFlow puts a traceback of the model's own code before what happened.
 _NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "File ", "Traceback", "Node:", "==")
-_NO_VALUE = re.compile(r"(?:Could not find variable|uninitialized value) (\S+?)\.?(?:\s|$)")
 Values = dict[str, np.ndarray]
 
 
@@ -45,8 +45,10 @@ def main(argv: Sequence[str]) -> None:
     """Receives a VerifyRequest; sends ChecksSoFar before each run and at the end."""
     parent = Parent(argv)
     request: VerifyRequest = parent.request
-    if not request.target:
+    if not request.tasks.addresses:
         _split_cpu(request.num_cpus)
+    elif any(_is_called(check.placed) for check in request.checks):
+        tf.config.experimental_connect_to_cluster(tf.train.ClusterSpec(request.tasks.addresses))
     tf.config.set_soft_device_placement(True)
     runner = _Runner(request)
     outcomes: list[CheckOutcome] = []
@@ -117,9 +119,7 @@ def _split_cpu(count: int) -> None:
 
 
 def _message(error: Exception) -> str:
-    """Says what happened, in the two lines of TensorFlow's that do or in one sentence."""
-    if unset := _NO_VALUE.search(str(error)):
-        return f"its variable {unset[1]!r} gets no value; a v1 Session can't run every TF2 model"
+    """Says what happened, in the two lines of TensorFlow's that do."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(_NOT_THE_CAUSE)]
     return (" ".join(said[:2]) or type(error).__name__)[:_MESSAGE_LENGTH]
@@ -158,7 +158,7 @@ class _Runner:
 
     def __init__(self, request: VerifyRequest):
         self.narrowest = request.narrowest
-        self._target = request.target
+        self._tasks = request.tasks
         self._num_cpus = request.num_cpus
         self._values: dict[ModelRun, list[Values]] = {}
 
@@ -170,8 +170,9 @@ class _Runner:
         return known[index]
 
     def run(self, run: ModelRun) -> Values:
-        if isinstance(run.model, SavedModel) and run.model.way != SESSION:
-            return _run_signature(run, run.model)
+        if isinstance(run.model, SavedModel) and _is_called(run):
+            with tf.device(self._tasks.first_device if run.model.way == LOAD else None):
+                return _run_signature(run, run.model)
         values: Values = {}
         with self._session(run.model) as session:
             graph = session.graph
@@ -184,7 +185,7 @@ class _Runner:
             for step in range(run.num_steps):
                 fetched, _ = session.run((fetches, ops), feeds)
                 values.update({_label(name, step, run): v for name, v in fetched.items()})
-            after = read_variables(session, run.variables)
+            after = read_variables(session, (v.op for v in run.variables))
             values.update({f"variable {v.name}": after[v.op] for v in run.variables})
         return values
 
@@ -194,21 +195,26 @@ class _Runner:
         config = v1.ConfigProto(
             allow_soft_placement=True,
             isolate_session_state=True,
-            device_count={} if self._target else {"CPU": self._num_cpus},
+            device_count={} if self._tasks.target else {"CPU": self._num_cpus},
         )
-        with tf.Graph().as_default(), v1.Session(self._target, config=config) as session:
+        with tf.Graph().as_default(), v1.Session(self._tasks.target, config=config) as session:
             if isinstance(model, BareGraph):
                 _open_graph(session, model)
             else:
                 meta_graph = v1.saved_model.load(session, model.tags, model.directory)
-                _require_signature(meta_graph, model.signature)
+                _require_signature(meta_graph.signature_def, model.signature)
             yield session
+
+
+def _is_called(run: ModelRun) -> bool:
+    return isinstance(run.model, SavedModel) and run.model.way != SESSION
 
 
 def _run_signature(run: ModelRun, model: SavedModel) -> Values:
     policy = "save_variable_devices" if model.way == LOAD_ON_DEVICES else None
     options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
     loaded = tf.saved_model.load(model.directory, tags=model.tags, options=options)
+    _require_signature(loaded.signatures, model.signature)
     function = loaded.signatures[model.signature]
     wanted = function.structured_input_signature[1]
     feeds = {
@@ -220,6 +226,11 @@ def _run_signature(run: ModelRun, model: SavedModel) -> Values:
         outputs = function(**feeds)
         for label, key in run.fetches.items():
             values[_label(label, step, run)] = _component(outputs, key).numpy()
+    seen: Counter[str] = Counter()
+    for variable in function.variables if run.num_steps > 1 else ():
+        name = variable.name.removesuffix(":0")
+        seen[name] += 1  # several may be called "kernel"; both models have them in one order
+        values[f"variable {name}" + f" {seen[name]}" * (seen[name] > 1)] = variable.numpy()
     return values
 
 
@@ -235,10 +246,10 @@ def _component(outputs: Mapping[str, Any], key: str) -> Any:
     return tf.nest.flatten(value, expand_composites=True)[int(part)]
 
 
-def _require_signature(meta_graph: Any, name: str) -> None:
+def _require_signature(signatures: Collection[str], name: str) -> None:
     """Raises ValueError for a missing signature: in a session, only its tensors are run."""
-    if name and name not in meta_graph.signature_def:
-        there = ", ".join(sorted(meta_graph.signature_def)) or "none"
+    if name and name not in signatures:
+        there = ", ".join(sorted(signatures)) or "none"
         raise ValueError(f"it has no signature {name!r}, but {there}")
 
 
@@ -253,8 +264,7 @@ def _open_graph(session: Any, model: BareGraph) -> None:
     if model.checkpoint and model.variables:
         checkpoint = tf.train.load_checkpoint(model.checkpoint)
         keys = checkpoint_keys(model.variables)
-        values = {op: checkpoint.get_tensor(key) for op, key in keys.items()}
-        write_variables(session, model.variables, values)
+        write_variables(session, {op: checkpoint.get_tensor(key) for op, key in keys.items()})
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ class SavedModel:
       directory: where it is.
       tags: of the MetaGraphDef to load.
       signature: one that has to be there, which is called unless it runs in a session; or "".
-      way: SESSION, LOAD or LOAD_ON_DEVICES.
+      way: SESSION, LOAD or LOAD_ON_DEVICES. What TensorFlow 2 saved is loaded.
     """
 
     directory: str
@@ -61,8 +61,9 @@ class ModelRun:
       feeds: {tensor, or input of the signature that is called: array} of every step.
       fetches: {name of the value: tensor, or output of the signature that is called}.
       ops: ops that are run besides.
-      num_steps: how often it is run; the values of each step count.
-      variables: those whose values after the last step count, too.
+      num_steps: how often it is run; the values of each step count, and those of a signature's
+        variables after several.
+      variables: in a session those whose values after the last step count, too.
     """
 
     model: SavedModel | BareGraph
@@ -92,20 +93,39 @@ class Check:
 
 
 @dataclasses.dataclass(frozen=True)
+class RemoteTasks:
+    """The tasks of a cluster that models are run on.
+
+    Attributes:
+      first_device: of it.
+      addresses: {job: {task: "host:port"}}; empty for the process itself.
+    """
+
+    first_device: str = ""
+    addresses: Mapping[str, Mapping[int, str]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def target(self) -> str:
+        """What a session connects to: the first task; "" for the process itself."""
+        tasks = next(iter(self.addresses.values()), {})
+        return f"grpc://{next(iter(tasks.values()))}" if tasks else ""
+
+
+@dataclasses.dataclass(frozen=True)
 class VerifyRequest:
     """What the child is to do.
 
     Attributes:
       checks: made in this order.
-      target: what sessions connect to; "" for the child itself.
-      num_cpus: CPU devices that the child needs where it has no target.
+      tasks: where models are run.
+      num_cpus: CPU devices that the child needs where it has no other tasks.
       narrowest: the least precise float type that the model computes with; "" for float32.
       budget_seconds: no further check is begun that would likely end after it.
       memory_bytes: the child ends itself when it holds more; None for no limit.
     """
 
     checks: Sequence[Check]
-    target: str
+    tasks: RemoteTasks
     num_cpus: int
     narrowest: str
     budget_seconds: float

@@ -15,7 +15,8 @@ from graphs.errors import TfplaceError
 from graphs.graph_view import GraphView
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.reachable_ops import assigns
-from graphs.loading.saved_model_file import SERVE_TAG
+from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
+from graphs.loading.sniff import sniff
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.clear_devices import ClearDevices, bodies
@@ -54,7 +55,7 @@ class Plan:
         source: SourceModel,
         output_dir: str,
         scratch: Path,
-        target: str,
+        is_remote: bool,
         unsplit: SourceModel | None = None,
     ):
         """Prepares the model as it came.
@@ -63,25 +64,26 @@ class Plan:
           source: the model as it was loaded.
           output_dir: the emitted model.
           scratch: an empty directory.
-          target: what sessions connect to; empty for the process that makes the checks.
+          is_remote: whether other tasks run it than the process that makes the checks.
           unsplit: the model as it came where `source` is that with a split step.
         """
         self._original = (
-            None if unsplit is None else Plan(unsplit, output_dir, scratch / "unsplit", target)
+            None if unsplit is None else Plan(unsplit, output_dir, scratch / "unsplit", is_remote)
         )
         self.left_out: list[str] = []
         self._source = source
         self.output_dir = output_dir
-        self._target = target
+        self._is_remote = is_remote
+        self._is_loaded = bool(source.saved_model_dir) and source.kind != "saved_model_v1"
         meta_graph = source.meta_graph_def
         # A run graph with a step that was made has placeholders where its run is fed, which may
         # be in the middle of what another signature computes.
         self.graph_def = source.graph_def if meta_graph is None else meta_graph.graph_def
         self._view = GraphView(self.graph_def)
         is_saved_model = bool(source.saved_model_dir) and meta_graph is not None
-        self._tags = list(meta_graph.meta_info_def.tags) if is_saved_model else [SERVE_TAG]
+        self._tags = tuple(meta_graph.meta_info_def.tags) if is_saved_model else (SERVE_TAG,)
         self._given_dir = source.saved_model_dir
-        if self._given_dir and not target and _names_other_tasks(self.graph_def):
+        if self._given_dir and not is_remote and _names_other_tasks(self.graph_def):
             # Its devices may be of a cluster that is gone; without any it computes the same.
             self._given_dir = str(scratch / "given_without_devices")
             write_cleared(Path(source.saved_model_dir), Path(self._given_dir))
@@ -101,22 +103,19 @@ class Plan:
 
     def _checks(self, feeds: Mapping[str, Any], placed_graph_def: Any) -> Iterator[Check]:
         signatures = self._source.signatures
-        inputs = {name: self._inputs(name, each, feeds) for name, each in signatures.items()}
-        # TensorFlow 2 models are made for its loader; a v1 Session can't run all of them.
-        first = {
-            name: signature
-            for name, signature in signatures.items()
-            if self._source.kind != "saved_model_v1" and self._is_the_run(signature)
-        }
-        for name, signature in first.items():
-            yield from self._loader_checks(name, signature, inputs[name])
-        yield from self._run_checks(feeds, placed_graph_def)
+        made = {name: self._inputs(name, each, feeds) for name, each in signatures.items()}
+        # What TensorFlow 2 saved is loaded: a v1 Session can't run all of it.
+        first = [n for n in signatures if self._is_loaded and self._is_the_run(signatures[n])]
+        for name in first:
+            yield from self._loader_checks(name, signatures[name], made[name])
+        if not first:
+            yield from self._run_checks(feeds, placed_graph_def)
         for name, signature in signatures.items():
-            made = inputs[name]
-            if made is not None:
-                yield self._session_check(name, SESSION, signature, made)
+            inputs = made[name]
+            if inputs is not None and not self._is_loaded:
+                yield self._session_check(name, SESSION, signature, inputs)
             if name not in first:
-                yield from self._loader_checks(name, signature, made)
+                yield from self._loader_checks(name, signature, inputs)
         for name, signature in signatures.items():
             yield from self._empty_batch_checks(name, signature)
 
@@ -146,26 +145,35 @@ class Plan:
             given = dataclasses.replace(placed, model=self._given_model)
             yield Check("the run", given, placed, is_run=True)
             yield from self._emitted_run_checks(given)
-        elif source.origins is None:
+        elif source.origins is None and not self._is_loaded:
             given = dataclasses.replace(placed, model=self._given_model)
             yield Check("the run", given, placed, is_run=True)
-        elif placed_graph_def is not None:
+        elif source.origins is None or placed_graph_def is not None:
+            # No signature has it: the graphs themselves are run.
+            changed_graph = self._emitted_graph() if source.origins is None else placed_graph_def
+            reached = GraphView(source.graph_def).ancestors(source.fetches)
+            used = [variable for variable in placed.variables if variable.op in reached]
             cleared = ClearDevices()(source.graph_def).graph_def
             given, changed = (
-                dataclasses.replace(placed, model=self._bare_graph(graph))
-                for graph in (cleared, placed_graph_def)
+                dataclasses.replace(placed, model=self._bare_graph(graph), variables=used)
+                for graph in (cleared, changed_graph)
             )
-            label = "the run, with the training step that was made for it"
-            yield Check(label, given, changed, is_run=True)
+            made = ", with the training step that was made for it"
+            yield Check("the run" + made * bool(source.origins), given, changed, is_run=True)
         else:
             why = "its training step was made for the search and is not in the emitted model"
             self.left_out.append(f"the run: {why}")
+
+    def _emitted_graph(self) -> Any:
+        return choose_meta_graph(
+            sniff(self.output_dir).proto, self._tags, self.output_dir
+        ).graph_def
 
     def _emitted_run_checks(self, run: ModelRun) -> Iterator[Check]:
         """Compares the signature that a graph's run has where it is written with the run itself."""
         name = written_name(self._source)
         inputs, outputs = self._emitted_keys(name, run)
-        if not outputs or self._target:
+        if not outputs or self._is_remote:
             return
         given = dataclasses.replace(run, variables=())
         feeds = {key: run.feeds[tensor] for key, tensor in inputs.items()}
@@ -184,22 +192,28 @@ class Plan:
         return inputs, {with_index(spec.tensor): key for key, spec in own.outputs.items()}
 
     def _loader_checks(
-        self, name: str, signature: Signature, inputs: Arrays | None
+        self, name: str, signature: Signature, inputs: Arrays | None, more: str = ""
     ) -> Iterator[Check]:
-        """Calls a signature through tf.saved_model.load."""
-        if inputs is None or not self._source.saved_model_dir or self._target:
+        """Calls a signature through tf.saved_model.load.
+
+        On other tasks only with the variables on their devices, as the model is meant: else their
+        values would cross the network in each step.
+        """
+        is_known = inputs is not None and bool(self._source.saved_model_dir)
+        if not is_known or (self._is_remote and not self._is_loaded):
             return
         plan, its = self._that_gives(name)
         given = ModelRun(
             SavedModel(plan._given_dir, self._tags, its, LOAD),
-            inputs,
+            inputs or {},
             {key: key for key in signature.outputs},
             num_steps=self._num_steps(signature),
         )
-        for way in (LOAD, LOAD_ON_DEVICES):
+        for way in (LOAD_ON_DEVICES,) if self._is_remote or more else (LOAD, LOAD_ON_DEVICES):
             model = SavedModel(self.output_dir, self._tags, name, way)
             placed = dataclasses.replace(given, model=model)
-            yield Check(f"signature {name} ({way})", given, placed, self._is_the_run(signature))
+            is_run = self._is_the_run(signature) and not more
+            yield Check(f"signature {name} ({way}{more})", given, placed, is_run)
 
     def _session_check(self, name: str, how: str, signature: Signature, inputs: Arrays) -> Check:
         """Runs a signature by its tensors; twice, with its variables, if it changes some."""
@@ -255,7 +269,9 @@ class Plan:
         if not any(_leaves_rows_open(spec) for spec in signature.inputs.values()):
             return
         inputs = self._inputs(name, signature, {}, is_empty=True)
-        if inputs is not None:
+        if self._is_loaded:
+            yield from self._loader_checks(name, signature, inputs, ", empty batch")
+        elif inputs is not None:
             yield self._session_check(name, f"{SESSION}, empty batch", signature, inputs)
 
     def _inputs(
@@ -284,7 +300,7 @@ class Plan:
             batch = ", empty batch" if is_empty else ""
             self.left_out.append(f"signature {name}{batch}: {why}")
             return None
-        return {k: np.asarray(made[spec.tensor]) for k, spec in signature.inputs.items()} | fed
+        return {k: np.asarray(made[spec.tensor]) for k, spec in signature.inputs.items()} | dict(fed)
 
     def _as_the_run(self, signature: Signature, feeds: Mapping[str, Any]) -> Arrays:
         """{input: array that the run is fed}; none for a signature of other inputs."""

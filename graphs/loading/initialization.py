@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -9,7 +10,7 @@ from typing import Any
 
 from graphs import op_types
 from graphs.graph_view import GraphView
-from graphs.loading.model_variables import used_variables
+from graphs.loading.model_variables import captured_objects, used_variables
 from graphs.loading.saved_model_file import asset_feeds, checkpoint_prefix, main_ops
 from graphs.names import data_inputs, op_of
 from graphs.source_model import Initialization
@@ -17,9 +18,12 @@ from graphs.source_model import Initialization
 _INIT_NAME = re.compile(
     r"(.*/)?(init|init_all_(vars|tables)|(global_variables|tables)_initializer)(_\d+)?"
 )
-_FILLS = re.compile(r"InitializeTable\w*|LookupTableImport\w*|MakeIterator")
+FILLS = re.compile(r"InitializeTable\w*|LookupTableImport\w*|MakeIterator")
 _FIRST_ASSIGN = frozenset({"Assign", "AssignVariableOp"})
 _RESTORE = frozenset({"Restore", "RestoreV2", "RestoreSlice"})
+_OBJECTS_KEY = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_VALUE = "VARIABLE_VALUE"
+_OF_A_SAVER = op_types.VARIABLES | op_types.CALLS | op_types.MUST_BE_FED | {"Const"}
 
 
 def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initialization:
@@ -37,6 +41,70 @@ def of_saved_model(view: GraphView, meta_graph: Any, directory: str) -> Initiali
         asset_feeds=asset_feeds(meta_graph, directory, view.ancestors(init_ops)),
         random_variables=_not_covered(view, ready),
     )
+
+
+def with_saved_variables(start: Initialization, view: GraphView, meta_graph: Any) -> Initialization:
+    """With the values that TensorFlow 2 saved: its loader finds them by objects, not by a saver.
+
+    The saver of such a model may restore copies of the variables that no run uses, or leave some
+    out. Its op stays only where it restores something else, too, such as a table.
+
+    Args:
+      start: as `of_saved_model` gives it, its files whole.
+      view: the main graph.
+      meta_graph: what it came in.
+    """
+    if not start.checkpoint_prefix or not meta_graph.HasField("object_graph_def"):
+        return start
+    import tensorflow as tf
+    from tensorflow.core.protobuf import trackable_object_graph_pb2
+
+    reader = tf.train.load_checkpoint(start.checkpoint_prefix)
+    if not reader.has_tensor(_OBJECTS_KEY):
+        return start
+    objects = meta_graph.object_graph_def
+    written = trackable_object_graph_pb2.TrackableObjectGraph.FromString(
+        reader.get_tensor(_OBJECTS_KEY)
+    )
+    number_there = _same_objects(objects.nodes, written.nodes)
+    keys = {}
+    for op, number in captured_objects(view, objects):
+        for value in (
+            written.nodes[number_there[number]].attributes if number in number_there else ()
+        ):
+            if value.name == _VALUE and reader.has_tensor(value.checkpoint_key):
+                keys[_name_of(view, op)] = value.checkpoint_key
+    reached = view.ancestors([start.restore_op])
+    if not {view.nodes[op].op for op in reached} - _OF_A_SAVER:
+        start = dataclasses.replace(start, restore_op="", filename_tensor="")
+    return dataclasses.replace(
+        start,
+        random_variables=tuple(name for name in start.random_variables if name not in keys),
+        saved_variables=keys,
+    )
+
+
+def _same_objects(saved: Sequence[Any], written: Sequence[Any]) -> dict[int, int]:
+    """{number of a model's object: its number in the checkpoint}, by the ways from the roots."""
+    number_there = {0: 0} if saved and written else {}
+    waiting = list(number_there)
+    while waiting:
+        number = waiting.pop()
+        there = {c.local_name: c.node_id for c in written[number_there[number]].children}
+        for child in saved[number].children:
+            if child.local_name in there and child.node_id not in number_there:
+                number_there[child.node_id] = there[child.local_name]
+                waiting.append(child.node_id)
+    for number, other in list(number_there.items()):  # those of optimizers, which have no name
+        slots = {
+            (each.original_variable_node_id, each.slot_name): each.slot_variable_node_id
+            for each in written[other].slot_variables
+        }
+        for slot in saved[number].slot_variables:
+            key = number_there.get(slot.original_variable_node_id, -1), slot.slot_name
+            if key in slots:
+                number_there.setdefault(slot.slot_variable_node_id, slots[key])
+    return number_there
 
 
 def of_graph(view: GraphView, meta_graph: Any, path: str, fetches: Sequence[str]) -> Initialization:
@@ -80,7 +148,7 @@ def _table_and_iterator_initialisers(view: GraphView, fetches: Sequence[str]) ->
     return [
         name
         for name, node in view.nodes.items()
-        if _FILLS.fullmatch(node.op)
+        if FILLS.fullmatch(node.op)
         and any(op_of(source) in needed for source in data_inputs(node))
         and _needs_no_input(view, name)
     ]
@@ -114,8 +182,8 @@ def _is_free(view: GraphView, ops: Iterable[str]) -> bool:
 def _not_covered(view: GraphView, ops: Iterable[str]) -> tuple[str, ...]:
     """The names of the variables that have no value after `ops` have run."""
     covered = view.ancestors(ops)
-    return tuple(
-        view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace") or op
-        for op in used_variables(view)
-        if op not in covered
-    )
+    return tuple(_name_of(view, op) for op in used_variables(view) if op not in covered)
+
+
+def _name_of(view: GraphView, variable: str) -> str:
+    return view.nodes[variable].attr["shared_name"].s.decode("utf-8", "replace") or variable

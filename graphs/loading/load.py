@@ -106,8 +106,9 @@ def _initialization(parts: _Parts, view: GraphView, run: SelectedRun) -> Initial
     """How the variables start; checks that the files for it are there and whole."""
     if parts.saved_model_dir:
         start = initialization.of_saved_model(view, parts.meta_graph, parts.saved_model_dir)
-    else:
-        start = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
+        require_whole(parts.path, start)
+        return initialization.with_saved_variables(start, view, parts.meta_graph)
+    start = initialization.of_graph(view, parts.meta_graph, parts.path, run.fetches)
     require_whole(parts.path, start)
     return start
 

@@ -82,7 +82,7 @@ def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] 
     if meta_graph is None or not meta_graph.HasField("object_graph_def"):
         return None
     objects = meta_graph.object_graph_def
-    captured = dict(_captured(view, objects))
+    captured = dict(captured_objects(view, objects))
     by_name: dict[str, list[Any]] = {}
     for node in objects.nodes:
         if node.HasField("variable"):
@@ -90,7 +90,7 @@ def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] 
     trainable = set()
     for op in ops:
         if op in captured:
-            saved = [captured[op]]
+            saved = [objects.nodes[captured[op]].variable]
         else:
             shared = view.nodes[op].attr["shared_name"].s.decode("utf-8", "replace")
             saved = by_name.get(shared, []) or by_name.get(op, [])
@@ -99,8 +99,8 @@ def _from_objects(view: GraphView, meta_graph: Any, ops: list[str]) -> set[str] 
     return trainable
 
 
-def _captured(view: GraphView, objects: Any) -> Iterator[tuple[str, Any]]:
-    """(variable op, SavedVariable) pairs, found by what the functions of calls are bound to.
+def captured_objects(view: GraphView, objects: Any) -> Iterator[tuple[str, int]]:
+    """(variable op, number of its object) pairs, found by what the functions of calls are bound to.
 
     The last inputs of a call are, in order, the objects that its concrete function captured.
     Names can't tell which variable is which, because many variables may be called "kernel".
@@ -116,7 +116,6 @@ def _captured(view: GraphView, objects: Any) -> Iterator[tuple[str, Any]]:
                 continue
             for tensor, object_id in zip(inputs[-len(bound) :], bound, strict=True):
                 op = view.variable_of(tensor)
-                if op and object_id < len(objects.nodes):
-                    saved = objects.nodes[object_id]
-                    if saved.HasField("variable"):
-                        yield op, saved.variable
+                is_known = bool(op) and object_id < len(objects.nodes)
+                if is_known and objects.nodes[object_id].HasField("variable"):
+                    yield op, object_id

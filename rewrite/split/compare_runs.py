@@ -10,17 +10,25 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from graphs import op_types
 from graphs.building.shapes import TensorProperties
 from graphs.effects import without_effects
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import reached_functions
+from graphs.graph_view import GraphView
 from graphs.host.asked_child import ChildError, ask_child
-from graphs.names import with_index
+from graphs.loading.initialization import FILLS
+from graphs.names import op_of, with_index
+from graphs.source_model import SourceModel
+from rewrite.clear_devices import ClearDevices
 from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs_messages import (
+    NO_TABLES,
     CompareRequest,
     CopiedTensor,
     RunsCompared,
     StepRun,
+    TableStart,
 )
 from rewrite.split.decide import Decisions
 from rewrite.split.op_view import Split
@@ -63,6 +71,7 @@ def request_of(
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
     memory_bytes: float | None,
+    tables: TableStart = NO_TABLES,
 ) -> CompareRequest:
     """What is run.
 
@@ -72,6 +81,7 @@ def request_of(
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
       memory_bytes: of the child; None for no limit.
+      tables: see `table_start`.
     """
     return CompareRequest(
         StepRun(without_effects(flat.graph_def).SerializeToString(), tuple(flat.fetches), {}),
@@ -81,7 +91,22 @@ def request_of(
         sizes,
         copied_tensors(flat, properties, decisions, step, sizes),
         memory_bytes,
+        tables,
     )
+
+
+def table_start(source: SourceModel) -> TableStart:
+    """What fills the tables of a model."""
+    view, start = GraphView(source.graph_def), source.initialization
+    types = {name: view.nodes[name].op for name in view.ancestors(start.init_ops)}
+    ops = [name for name, op in types.items() if op in op_types.CALLS or FILLS.fullmatch(op)]
+    needed = view.ancestors(ops)
+    graph = type(source.graph_def)(versions=source.graph_def.versions)
+    graph.node.extend(view.nodes[name] for name in needed)
+    called = reached_functions(graph.node, view.library)
+    graph.library.function.extend(view.library[name] for name in called)
+    paths = {with_index(t): path for t, path in start.asset_feeds.items() if op_of(t) in needed}
+    return TableStart(ClearDevices()(graph).graph_def.SerializeToString(), ops, paths)
 
 
 def copied_tensors(

@@ -47,7 +47,7 @@ def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsComp
             return RunsCompared(why_not=f"the unsplit step does not run: {_message(error)}")
     given, start = unsplit.step, unsplit.start
     tell("running the split step")
-    split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide)
+    split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide, request.tables)
     try:
         other = _run(split, request, request.split.fetches, start)
     except Exception as error:
@@ -82,7 +82,7 @@ class _UnsplitRun:
 
 
 def _unsplit_run(request: CompareRequest, is_wide: bool) -> _UnsplitRun:
-    step = WideStep(request.given.graph_def, request.given.exact, is_wide)
+    step = WideStep(request.given.graph_def, request.given.exact, is_wide, request.tables)
     start, first = _finite_run(step, request)
     agreement = OWN if not is_wide else NARROW if step.narrow_ops else DOUBLE
     second = _run(step, request, request.given.fetches, nudged(start, agreement.rounding))

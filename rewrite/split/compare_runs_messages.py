@@ -26,6 +26,24 @@ class StepRun:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class TableStart:
+    """What fills the tables of both steps before they run.
+
+    Attributes:
+      graph_def: serialized; its tables are called as in the steps.
+      ops: to run.
+      asset_feeds: {tensor: path} that is fed.
+    """
+
+    graph_def: bytes = b""
+    ops: Sequence[str] = ()
+    asset_feeds: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+NO_TABLES = TableStart()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class CopiedTensor:
     """A tensor that is in parts in the split step.
 
@@ -53,6 +71,7 @@ class CompareRequest:
       copied: {tensor of the unsplit step: what it is in the split one}, by which the first op that
         computes something else is found; in the order of the graph.
       memory_bytes: the child ends itself when it holds more; None for no limit.
+      tables: what fills the steps' tables.
     """
 
     given: StepRun
@@ -62,6 +81,7 @@ class CompareRequest:
     sizes: Sequence[int]
     copied: Mapping[str, CopiedTensor]
     memory_bytes: float | None
+    tables: TableStart = NO_TABLES
 
 
 @dataclasses.dataclass(frozen=True)

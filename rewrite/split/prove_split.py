@@ -14,7 +14,7 @@ from graphs.loading.feeds import feeds_of_opened
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs import EQUAL, compare_runs, request_of
-from rewrite.split.compare_runs_messages import RunsCompared
+from rewrite.split.compare_runs_messages import NO_TABLES, RunsCompared, TableStart
 from rewrite.split.decide import Decisions
 from rewrite.split.prove_joints import JointsProof
 from rewrite.split.prove_ops import NotProven, OpsProof, prove_ops
@@ -100,6 +100,7 @@ def prove_split(
     limits: ProofLimits,
     feeds: Mapping[str, np.ndarray] | None = None,
     ops: OpsProof | None = None,
+    tables: TableStart = NO_TABLES,
 ) -> SplitProof:
     """Proves a split step: op by op, by its structure, and by runs of two whole steps.
 
@@ -112,6 +113,7 @@ def prove_split(
       limits: of time and memory.
       feeds: {tensor: array} to run with; None for random ones that fit.
       ops: what was proven of its ops; None to prove it here.
+      tables: what fills the steps' tables.
 
     Returns:
       What was proven; `differing` tells defects.
@@ -132,6 +134,7 @@ def prove_split(
     sizes = shard_sizes(decisions.batch, num_shards)
     request = request_of(
         flat, properties, decisions, step, sizes, joints.exact, feeds, limits.memory_bytes,
+        tables,
     )  # fmt: skip
     compared = compare_runs(request, limits.run_seconds)
     return _proof(ops, joints, compared, _run_text(compared), _differing(compared))

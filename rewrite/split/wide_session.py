@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from graphs.names import op_of
 from rewrite.clear_devices import ClearDevices
+from rewrite.run_session import read_variables, write_variables
+from rewrite.split.compare_runs_messages import NO_TABLES, TableStart
 from rewrite.split.float64 import Float64Graph, to_float64
 
 v1 = tf.compat.v1
@@ -26,8 +28,15 @@ class WideStep:
       variables: {variable's op: (dtype, shape)}.
     """
 
-    def __init__(self, graph_def: bytes, exact: Mapping[str, float], is_wide: bool = True):
-        """Makes it float64, or leaves its ops in their own types."""
+    def __init__(
+        self,
+        graph_def: bytes,
+        exact: Mapping[str, float],
+        is_wide: bool = True,
+        tables: TableStart = NO_TABLES,
+    ):
+        """Makes it float64, or leaves its ops in their own types; `tables` stay as they are."""
+        self._tables = tables
         own = v1.GraphDef.FromString(graph_def)
         if is_wide:
             wide = to_float64(own, exact)
@@ -58,27 +67,23 @@ class WideStep:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:
             v1.import_graph_def(self._graph_def, name="")
-            reads = self._start(session, start)
+            write_variables(session, {name: start[name] for name in self.variables})
+            self._fill_tables(session)
             fed = {name: _fitting(graph.get_tensor_by_name(name), a) for name, a in feeds.items()}
             fetched = [session.run(list(fetches), fed) for _ in range(num_steps)]
-            return fetched, session.run(reads)
+            return fetched, read_variables(session, self.variables)
 
-    def _start(self, session: Any, start: Arrays) -> dict[str, Any]:
-        """Gives the variables their values; returns what reads them."""
-        assigns, fed, reads = [], {}, {}
-        for name, (dtype, _) in self.variables.items():
-            handle = session.graph.get_tensor_by_name(f"{name}:0")
-            given = v1.placeholder(dtype)
-            fed[given] = start[name]
-            if handle.dtype == tf.resource:
-                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=given))
-                reads[name] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-            else:
-                assign = tf.raw_ops.Assign(ref=handle, value=given, validate_shape=False)
-                assigns.append(assign.op)
-                reads[name] = tf.raw_ops.Identity(input=handle)
-        session.run(assigns, fed)
-        return reads
+    def _fill_tables(self, session: Any) -> None:
+        graph, tables = session.graph, self._tables
+        if not tables.ops:
+            return
+        filling = v1.GraphDef.FromString(tables.graph_def)
+        there = {node.name for node in self._graph_def.node}
+        names = [f"{n.name}:0" for n in filling.node if "Table" in n.op and n.name in there]
+        handles = {name: graph.get_tensor_by_name(name) for name in names}
+        v1.import_graph_def(filling, handles, name="tables")
+        ops = [graph.get_operation_by_name(f"tables/{op}") for op in tables.ops]
+        session.run(ops, {f"tables/{tensor}": path for tensor, path in tables.asset_feeds.items()})
 
 
 def _fitting(tensor: Any, array: np.ndarray) -> np.ndarray:

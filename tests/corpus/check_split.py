@@ -12,7 +12,7 @@ from graphs.loading.feeds import feeds_of_opened
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.source_model import SourceModel
-from rewrite.split.compare_runs import request_of
+from rewrite.split.compare_runs import request_of, table_start
 from rewrite.split.compare_runs_child import compare
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
@@ -62,6 +62,7 @@ def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
             split.flat, split.properties, split.decisions, split.step,
             shard_sizes(split.decisions.batch, num_shards), joints.exact,
             feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0), None,
+            table_start(source),
         )
     )  # fmt: skip
     wrong += [f"{each}; {runs.first_differing}" for each in runs.differing]

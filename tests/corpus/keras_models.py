@@ -6,10 +6,8 @@ import tensorflow as tf
 
 from tests.corpus.entry import model
 
-_NO_EMPTY_BATCH = "empty batch): the model as it came fails"
+_NO_EMPTY_BATCH = "empty batch)"
 """Keras 3's batch normalisation, as TensorFlow fuses it; a state of another batch size."""
-_NO_V1_VARIABLES = "gets no value; a v1 Session can't run every TF2 model"
-"""What Keras 3 exports for tf.saved_model.load alone."""
 
 
 def _tf_keras():
@@ -86,7 +84,7 @@ def tf_keras_stateful_rnn(folder):
     return str(folder / "1")
 
 
-@model(flags=["--batch_size=2"], not_compared=[_NO_V1_VARIABLES, _NO_EMPTY_BATCH])
+@model(flags=["--batch_size=2"], not_compared=[_NO_EMPTY_BATCH])
 def keras3_stateful_rnn(folder):
     k = _keras()
     inputs = k.Input(batch_shape=(2, 5, 3))
@@ -246,3 +244,19 @@ def keras3_nasnet_mobile(folder):
     k = _keras()
     model_ = k.applications.NASNetMobile(weights=None, input_shape=(64, 64, 3), classes=10)
     return _exported(model_, folder)
+
+
+@model(flags=["--batch_size=4"], not_compared=[_NO_EMPTY_BATCH])
+def keras3_trained_with_seeds_tables_and_averages(folder):
+    """What a v1 Session restored of none: a seed's state, a table, an average of the weights."""
+    k = _keras()
+    layers = k.layers
+    word, x = k.Input((3,), dtype="int64", name="word"), k.Input((5,), name="x")
+    unread = k.Input((2,), name="unread")
+    rows = layers.Embedding(6, 4)(layers.IntegerLookup(vocabulary=[3, 5, 7, 9])(word))
+    both = layers.Concatenate()([layers.Flatten()(rows), layers.Dense(4, dtype="mixed_float16")(x)])
+    both = layers.Dropout(0.4)(layers.BatchNormalization()(both))
+    made = k.Model([word, x, unread], layers.Dense(2, dtype="float32")(both))
+    made.compile(k.optimizers.Adam(0.01, use_ema=True), "mse")
+    made.save(str(folder / "model.keras"))
+    return str(folder / "model.keras")

@@ -159,11 +159,11 @@ def no_signatures(folder):
     return save(module, folder)
 
 
-@model(not_compared=["gets no value; a v1 Session can't run every TF2 model"])
+@model()
 def train_step_with_checkpoint(folder):
     """Adam of Keras 3, batch normalisation, a counter; the optimizer's state is saved.
 
-    Keras 3 saves duplicate variables, and a v1 Session restores only these, with any TensorFlow.
+    Keras 3 saves duplicate variables, and a v1 Session would restore only these.
     """
     import keras
 

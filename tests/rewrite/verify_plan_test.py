@@ -43,7 +43,7 @@ def test_an_input_of_unknown_rank_gets_the_first_that_runs(source, tmp_path, mon
         return made(graph_def, specs, fetches, seed)
 
     monkeypatch.setattr(verify_plan, "generate_feeds", picky)
-    plan = Plan(source, "placed", tmp_path, "")
+    plan = Plan(source, "placed", tmp_path, is_remote=False)
     _, check, *_ = plan.checks({}, None)
     assert check.label == "signature f (v1 Session)"
     assert [array.shape for array in check.given.feeds.values()] == [(2,) * wanted]
@@ -55,6 +55,6 @@ def test_what_no_rank_suits_is_listed_with_the_first_reason(source, tmp_path, mo
         raise ModelError(f"rank {len(specs[0].shape)}")
 
     monkeypatch.setattr(verify_plan, "generate_feeds", never)
-    plan = Plan(source, "placed", tmp_path, "")
+    plan = Plan(source, "placed", tmp_path, is_remote=False)
     list(plan.checks({}, None))
     assert plan.left_out == ["signature f: no inputs could be made up: rank 0"]

@@ -9,8 +9,7 @@ from graphs.errors import VerificationError
 from graphs.placement import Infeasible
 from rewrite.emit_forms import tags_of
 from tfplace.measurement.step_limits import StepLimits
-from tfplace.measurement.trace import trace_run
-from tfplace.measurement.training_run import SavedModelRun
+from tfplace.measurement.trace import trace_saved_model
 from tfplace.preparing.prepare import PreparedModel
 
 ERROR = "error"
@@ -40,12 +39,11 @@ def require_unsplit_fails(
         return
     given, source = prepared.split.given, prepared.source
     if given.saved_model_dir:
-        run = SavedModelRun(
-            given.saved_model_dir, tuple(tags_of(given)), prepared.feeds, given.fetches
-        )
+        directory, tags, fetches = given.saved_model_dir, tuple(tags_of(given)), given.fetches
     else:
-        run = SavedModelRun(str(emitted), tuple(tags), prepared.feeds, source.whole_fetches)
-    if isinstance(trace_run(None, run, prepared.cluster, limits, True), Infeasible):
+        directory, fetches = str(emitted), source.whole_fetches
+    ends = prepared.feeds, fetches
+    if isinstance(trace_saved_model(directory, tags, ends, prepared.cluster, limits), Infeasible):
         return
     raise VerificationError(
         f"running the written model on {prepared.cluster.name}: found that its split step fails "

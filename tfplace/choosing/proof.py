@@ -25,7 +25,7 @@ from rewrite.order.order_edges import OrderEdge
 from rewrite.pass_base import RewriteError
 from rewrite.prove_structure import StructureProof, prove_structure
 from rewrite.verify import NO_LIMITS, RunLimits, Verified, not_run, verify
-from rewrite.verify_messages import LOAD
+from rewrite.verify_messages import LOAD, RemoteTasks
 from tfplace.bounds.any_split import RangeBound, any_split_bounds
 from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.failing_split import require_unsplit_fails
@@ -35,8 +35,7 @@ from tfplace.interruption import Interruption, InThread, interruptible
 from tfplace.measurement.device_name import device_key
 from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.trace import devices_used as devices_in
-from tfplace.measurement.trace import trace_run
-from tfplace.measurement.training_run import SavedModelRun
+from tfplace.measurement.trace import trace_saved_model
 from tfplace.measurement.workers import start_workers
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
@@ -139,12 +138,16 @@ def prove(
             comparison, structure=True, structure_compared=structure.compared, split=split
         )
         bound, any_split = _bounds(prepared, begun.bound, interruption, end)
-        used: Mapping[str, Any] = {}
+        nothing: tuple[Mapping[str, Any], str] = {}, ""
+        used, failure = nothing
         if emitted.is_traced:
             progress.say("tracing the written model: which devices really work")
-            used = interruption.unless_seen(
+            used, failure = interruption.unless_seen(
                 lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),
-                {},
+                nothing,
+            )
+            comparison = dataclasses.replace(
+                comparison, fails="" if used else failure or comparison.fails
             )
         return Proof(comparison, bound, used, interruption.seen, any_split)
 
@@ -245,59 +248,66 @@ def verified(
     placed = (
         prepared.placed_run_graph(device_of_op) if prepared.source.origins is not None else None
     )
-    with session_target(prepared.cluster, prepared.is_present) as target:
+    with tasks_of(prepared.cluster, prepared.is_present) as tasks:
         unsplit = None if prepared.split is None else prepared.split.given
-        return verify(prepared.source, emitted, prepared.feeds, target, placed, limits, unsplit)
+        return verify(prepared.source, emitted, prepared.feeds, tasks, placed, limits, unsplit)
 
 
 @contextlib.contextmanager
-def session_target(cluster: Cluster, is_present: bool) -> Iterator[str]:
-    """What a v1 Session connects to; workers without addresses live as long as the context."""
-    first = cluster.devices[0]
-    if not is_present or not device_key(first.name).job:
-        yield ""
-    elif first.address:
-        yield f"grpc://{first.address}"
-    else:
-        with start_workers(cluster.num_devices) as pool:
-            yield pool.target
+def tasks_of(cluster: Cluster, is_present: bool) -> Iterator[RemoteTasks]:
+    """The cluster's tasks; workers without addresses live as long as the context."""
+    names = cluster.device_names
+    keys = [device_key(name) for name in names]
+    if not is_present or not keys[0].job:
+        yield RemoteTasks()
+        return
+    with contextlib.ExitStack() as stack:
+        addresses = [device.address for device in cluster.devices]
+        if not addresses[0]:
+            pool = stack.enter_context(start_workers(cluster.num_devices))
+            addresses = [pool.addresses[key.task] for key in keys]
+        tasks: dict[str, dict[int, str]] = {}
+        for key, address in zip(keys, addresses, strict=True):
+            tasks.setdefault(key.job, {})[key.task] = address
+        yield RemoteTasks(names[0], tasks)
 
 
 def devices_used(
     prepared: PreparedModel, emitted: Path, seconds: float = math.inf
-) -> Mapping[str, Any]:
+) -> tuple[Mapping[str, Any], str]:
     """{device: {"ops": n, "seconds": t}} from a trace of the emitted model, loaded again.
 
-    A training step that was made for the search is not in a SavedModel that had none; its
-    first signature is traced then.
+    The text says why it fails, if it does for other reasons than time or memory. A training step
+    that was made for the search is not in a SavedModel that had none; its first signature is
+    traced then.
     """
-    run = _emitted_run(prepared.source, emitted, prepared.feeds)
-    if run is None:
-        return {}
+    ends = _ends_of_emitted(prepared.source, prepared.feeds)
+    if ends is None:
+        return {}, ""
     limits = dataclasses.replace(exactly(2, warmup_steps=2), all_seconds=seconds)
-    traces = trace_run(None, run, prepared.cluster, limits, True)
+    tags = _emitted_tags(prepared.source)
+    traces = trace_saved_model(str(emitted), tags, ends, prepared.cluster, limits)
     if isinstance(traces, Infeasible):
-        require_unsplit_fails(prepared, emitted, run.tags, traces, limits)
+        require_unsplit_fails(prepared, emitted, tags, traces, limits)
         _log.warning("tracing the emitted model: %s", traces.message)
-        return {}
+        return {}, "" if traces.reason in ("timeout", "memory") else traces.message
     return {
         name: {"ops": use.num_ops, "seconds": use.seconds}
         for name, use in devices_in(traces).items()
-    }
+    }, ""
 
 
-def _emitted_run(
-    source: SourceModel, emitted: Path, feeds: Mapping[str, Any]
-) -> SavedModelRun | None:
-    tags = _emitted_tags(source)
+def _ends_of_emitted(
+    source: SourceModel, feeds: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Sequence[str]] | None:
+    """What is fed and fetched."""
     if source.origins is None or not source.saved_model_dir:
-        return SavedModelRun(str(emitted), tags, feeds, source.fetches)
+        return feeds, source.fetches
     for signature in source.signatures.values():
         inputs = [spec.tensor for spec in signature.inputs.values()]
         if all(tensor in feeds for tensor in inputs):
-            fed = {tensor: feeds[tensor] for tensor in inputs}
             fetches = [spec.tensor for spec in signature.outputs.values()]
-            return SavedModelRun(str(emitted), tags, fed, fetches)
+            return {tensor: feeds[tensor] for tensor in inputs}, fetches
     return None
 
 

@@ -15,7 +15,7 @@ import psutil
 from graphs.errors import ModelError, VerificationError
 from rewrite.one_of_alike import LEAST_NODES
 from rewrite.pass_base import RewriteError
-from rewrite.split.compare_runs import EQUAL
+from rewrite.split.compare_runs import EQUAL, table_start
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
 from rewrite.split.prove_norms import BegunNorms, NormsProof
@@ -162,6 +162,7 @@ def _proof(
         limits,
         feeds,
         ops=ops,
+        tables=table_start(split.given),
     )
 
 

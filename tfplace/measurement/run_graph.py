@@ -11,7 +11,7 @@ from typing import Any
 
 from tensorflow.core.framework.graph_pb2 import GraphDef
 
-from graphs.function_library import rename_references
+from graphs.function_library import library_of, reached_functions, rename_references
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization
 from tfplace.measurement.device_name import complete_device
@@ -62,7 +62,7 @@ def prepare_run_graph(
 
 
 def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> Any:
-    """What the fetches need when the feeds are given, and the library.
+    """What the fetches need when the feeds are given, and the functions that this calls.
 
     Raises:
       KeyError: a fetch or an input is not in the graph.
@@ -77,8 +77,14 @@ def subgraph(graph_def: Any, fetches: Iterable[str], feeds: Iterable[str]) -> An
             needed.add(name)
             inputs = nodes[name].input
             waiting += [op_of(i) for i in inputs if i.startswith("^") or with_index(i) not in cut]
-    pruned = GraphDef(versions=graph_def.versions, library=graph_def.library)
+    pruned = GraphDef(versions=graph_def.versions)
     pruned.node.extend(node for node in graph_def.node if node.name in needed)
+    library = library_of(graph_def)
+    if graph_def.library.gradient:  # they name functions, too
+        pruned.library.CopyFrom(graph_def.library)
+    else:
+        called = reached_functions(pruned.node, library)
+        pruned.library.function.extend(library[name] for name in called)
     _drop_dangling_colocation(pruned)
     return pruned
 

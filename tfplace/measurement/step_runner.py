@@ -1,5 +1,9 @@
 """Runs of a graph inside a measuring child: through tf.function, or through a v1 Session.
 
+The Session is for graphs that no function can hold, and to look at a step op by op: the run
+metadata of TensorFlow 2.21's functions hold no times of ops. Variables start as TensorFlow 2 saved
+them either way.
+
 Both import the prepared GraphDef with its feeds replaced by tensors that already lie on the
 device of the fed op's task, so that a step moves nothing that a training step would not.
 """
@@ -7,8 +11,7 @@ device of the fed op's task, so that a step moves nothing that a training step w
 from __future__ import annotations
 
 import functools
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ import tensorflow as tf
 
 from graphs.names import op_of, with_index
 from graphs.source_model import Initialization
+from rewrite.run_session import assigned, starting_values, write_variables
 from tfplace.measurement.device_name import task_prefix
 from tfplace.measurement.run_graph import (
     prepare_run_graph,
@@ -27,12 +31,10 @@ from tfplace.measurement.training_run import (
     ExecutedNode,
     PrepareRequest,
     RuntimeConfig,
-    SavedModelRun,
     TrainingRun,
 )
 
 v1 = tf.compat.v1
-_RANDOM_STDDEV = 0.01
 Outputs = Mapping[str, np.ndarray]
 
 
@@ -47,7 +49,7 @@ class FunctionRunner:
     def __init__(self, request: PrepareRequest, runtime: RuntimeConfig) -> None:
         self._request = request
         self._runtime = runtime
-        self._run = _training_run(request)
+        self._run = request.run
         self._names = [with_index(f) for f in self._run.fetches if ":" in f]
         # A function without a device is led by the client, which has none of the cluster's.
         remote = bool(task_prefix(runtime.device_names[0]))
@@ -60,21 +62,22 @@ class FunctionRunner:
         """Imports the graph and gives the variables their values."""
         run = self._run
         graph_def = _prepared_graph(self._request, run, self._runtime)
-        self._variables = subgraph(graph_def, _handles(graph_def), ())
+        self._variables = _variables_of(graph_def)
         self._initialize(graph_def, run.initialization)
         feeds = _usable_feeds(graph_def, run)
+        device_of = _devices_of_feeds(graph_def, feeds, self._runtime)
         for tensor, value in feeds.items():
-            with tf.device(_feed_device(graph_def, tensor, self._runtime)):
+            with tf.device(device_of[tensor]):
                 self._feeds.append(tf.identity(tf.constant(value)))
         self._function = _import_function(
             subgraph(graph_def, run.fetches, feeds), feeds, _fetch(run.fetches)
         )
 
     def _initialize(self, graph_def: Any, initialization: Initialization) -> None:
-        for name, value in _random_values(graph_def, initialization, self._request.seed).items():
-            node = variable_nodes(graph_def)[name]
-            assign = _assign_function(subgraph(graph_def, [node.name], ()), node, value)
-            self._call(assign, tf.constant(value))
+        values = _starting_values(graph_def, initialization, self._request.seed)
+        if values:  # one function for all of them: each has to be traced and optimized
+            assign = _assign_function(graph_def, values)
+            self._call(assign, *(tf.constant(value) for value in values.values()))
         restore = [initialization.restore_op] if initialization.restore_op else []
         for ops in (list(initialization.init_ops), restore):
             if ops:
@@ -106,7 +109,7 @@ class FunctionRunner:
 
 
 class SessionRunner:
-    """A run through a v1 Session: for traces, and for graphs that no function can hold.
+    """A run through a v1 Session.
 
     `start`, `step` and `release` are those of FunctionRunner.
     """
@@ -116,7 +119,6 @@ class SessionRunner:
         self._request = request
         self._runtime = runtime
         self._fetches: list[str] = list(request.run.fetches)
-        self._feed: dict[str, np.ndarray] = {}
         self._graph = tf.Graph()
         self._session = v1.Session(
             f"grpc://{remote}" if remote else "", self._graph, _session_config(runtime)
@@ -124,32 +126,26 @@ class SessionRunner:
         self._destroy: Any = None
 
     def start(self) -> None:
-        run = self._request.run
         with self._graph.as_default():
-            if isinstance(run, SavedModelRun):
-                self._feed = dict(run.feeds)
-                v1.saved_model.load(self._session, list(run.tags), run.path)
-            else:
-                self._import(run)
-        self._step = self._session.make_callable(self._fetches, list(self._feed))
+            self._import(self._request.run)
+        self._step = self._session.make_callable(self._fetches)
 
     def _import(self, run: TrainingRun) -> None:
         request, runtime = self._request, self._runtime
         graph_def = _prepared_graph(request, run, runtime)
         feeds = _usable_feeds(graph_def, run)
         input_map: dict[str, Any] = {}
+        device_of = _devices_of_feeds(graph_def, feeds, runtime)
         for index, (tensor, value) in enumerate(feeds.items()):
-            with tf.device(_feed_device(graph_def, tensor, runtime)):
+            with tf.device(device_of[tensor]):
                 name = f"{_container(request)}/feed_{index}"
                 input_map[tensor] = self._resident(name, np.asarray(value))
         input_map |= _constant_feeds(graph_def, run.initialization)
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
-        initialization = run.initialization
-        for name, value in _random_values(graph_def, initialization, request.seed).items():
-            value_tensor = v1.placeholder(value.dtype, value.shape)
-            assign = _assign(self._graph, variable_nodes(graph_def)[name], value_tensor)
-            self._session.run(assign, {value_tensor: value})
+        initialization, nodes = run.initialization, variable_nodes(graph_def)
+        values = _starting_values(graph_def, initialization, request.seed)
+        write_variables(self._session, {nodes[name].name: values[name] for name in values})
         self._session.run(list(initialization.init_ops))
         if initialization.restore_op:
             self._session.run(initialization.restore_op)
@@ -165,7 +161,7 @@ class SessionRunner:
         return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"{name}/read")
 
     def step(self) -> Outputs:
-        values = self._step(*self._feed.values())
+        values = self._step()
         return {
             with_index(name): value
             for name, value in zip(self._fetches, values, strict=True)
@@ -176,7 +172,7 @@ class SessionRunner:
         """One step with a full trace: its StepStats."""
         metadata = v1.RunMetadata()
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE)
-        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        self._session.run(self._fetches, options=options, run_metadata=metadata)
         return metadata.step_stats
 
     def executed_graph(self) -> list[ExecutedNode]:
@@ -185,7 +181,7 @@ class SessionRunner:
         # A session keeps what it made of a graph by these options too: as `trace` has them, or
         # the graph would be another instance, optimized anew.
         options = v1.RunOptions(trace_level=v1.RunOptions.FULL_TRACE, output_partition_graphs=True)
-        self._session.run(self._fetches, self._feed, options=options, run_metadata=metadata)
+        self._session.run(self._fetches, options=options, run_metadata=metadata)
         return [
             ExecutedNode(node.name, node.op, node.device, tuple(node.input))
             for partition in metadata.partition_graphs
@@ -198,16 +194,8 @@ class SessionRunner:
         self._session.close()
 
 
-def _training_run(request: PrepareRequest) -> TrainingRun:
-    if isinstance(request.run, SavedModelRun):
-        raise ValueError(
-            "timing a SavedModel through tf.function: wanted its graph; only traces load a model"
-        )
-    return request.run
-
-
 def _prepared_graph(request: PrepareRequest, run: TrainingRun, runtime: RuntimeConfig) -> Any:
-    graph_def = v1.GraphDef.FromString(request.graph_def or b"")
+    graph_def = v1.GraphDef.FromString(request.graph_def)
     return prepare_run_graph(
         graph_def,
         run.source_graph or graph_def,
@@ -227,11 +215,14 @@ def _usable_feeds(graph_def: Any, run: TrainingRun) -> dict[str, np.ndarray]:
     return {with_index(t): value for t, value in run.feeds.items() if with_index(t) in used}
 
 
-def _feed_device(graph_def: Any, tensor: str, runtime: RuntimeConfig) -> str:
-    """The CPU of the task where the fed op lies: training data come from host memory."""
-    fed = next(node for node in graph_def.node if node.name == op_of(tensor))
-    device = fed.device or runtime.device_names[0]
-    return f"{task_prefix(device) or '/job:localhost/replica:0/task:0'}/device:CPU:0"
+def _devices_of_feeds(
+    graph_def: Any, feeds: Iterable[str], runtime: RuntimeConfig
+) -> dict[str, str]:
+    """The CPUs of the tasks where the fed ops lie: training data come from host memory."""
+    device = {node.name: node.device or runtime.device_names[0] for node in graph_def.node}
+    task = {tensor: task_prefix(device[op_of(tensor)]) for tensor in feeds}
+    here = "/job:localhost/replica:0/task:0"
+    return {tensor: f"{prefix or here}/device:CPU:0" for tensor, prefix in task.items()}
 
 
 def _constant_feeds(graph_def: Any, initialization: Initialization) -> dict[str, Any]:
@@ -247,32 +238,17 @@ def _constant_feeds(graph_def: Any, initialization: Initialization) -> dict[str,
     }
 
 
-def _random_values(
+def _starting_values(
     graph_def: Any, initialization: Initialization, seed: int
 ) -> dict[str, np.ndarray]:
-    """Small values for the variables that nothing initialises, the same in every variant."""
-    nodes = variable_nodes(graph_def)
-    values = {}
-    for name in initialization.random_variables:
-        if name not in nodes:  # the run does not need it
-            continue
-        attr = nodes[name].attr
-        dtype = tf.as_dtype(attr["dtype"].type)
-        shape = [dim.size for dim in attr["shape"].shape.dim]
-        generator = np.random.default_rng([seed, zlib.crc32(name.encode())])
-        if dtype.is_floating:
-            value = _RANDOM_STDDEV * generator.standard_normal(shape, np.float32)
-        else:
-            value = np.zeros(shape)
-        values[name] = value.astype(dtype.as_numpy_dtype)
-    return values
-
-
-def _assign(graph: Any, node: Any, value: Any) -> Any:
-    variable = graph.get_tensor_by_name(f"{node.name}:0")
-    if node.op == "VarHandleOp":
-        return tf.raw_ops.AssignVariableOp(resource=variable, value=value)
-    return tf.raw_ops.Assign(ref=variable, value=value).op
+    specs = {
+        name: (
+            tf.as_dtype(node.attr["dtype"].type),
+            [dim.size for dim in node.attr["shape"].shape.dim],
+        )
+        for name, node in variable_nodes(graph_def).items()
+    }
+    return starting_values(initialization, specs, seed)
 
 
 def _handles(graph_def: Any) -> list[str]:
@@ -323,13 +299,28 @@ def _import_function(
     return v1.wrap_function(body, signature)
 
 
-def _assign_function(graph_def: Any, node: Any, value: np.ndarray) -> Any:
-    def body(argument: Any) -> Any:
-        tf.graph_util.import_graph_def(graph_def, name="")
-        with v1.control_dependencies([_assign(v1.get_default_graph(), node, argument)]):
+def _variables_of(graph_def: Any) -> Any:
+    """A GraphDef of the variables alone."""
+    variables = v1.GraphDef(versions=graph_def.versions)
+    variables.node.extend(variable_nodes(graph_def).values())
+    return variables
+
+
+def _assign_function(graph_def: Any, values: Mapping[str, np.ndarray]) -> Any:
+    """A function that gives variables the values that it is called with."""
+    known = variable_nodes(graph_def)
+    nodes = [known[name] for name in values]
+
+    def body(*arguments: Any) -> Any:
+        tf.graph_util.import_graph_def(_variables_of(graph_def), name="")
+        graph = v1.get_default_graph()
+        variables = [graph.get_tensor_by_name(f"{node.name}:0") for node in nodes]
+        with v1.control_dependencies(list(map(assigned, variables, arguments))):
             return tf.constant(0)
 
-    return v1.wrap_function(body, [tf.TensorSpec(value.shape, value.dtype)])
+    pairs = zip(values.values(), nodes, strict=True)
+    signature = [tf.TensorSpec(value.shape, node.attr["dtype"].type) for value, node in pairs]
+    return v1.wrap_function(body, signature)
 
 
 def _session_config(runtime: RuntimeConfig) -> Any:

@@ -7,21 +7,22 @@ graph asks for. Grappler also folds and fuses ops, which then are never seen.
 from __future__ import annotations
 
 import dataclasses
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphs.cluster import Cluster
-from graphs.loading.runnable_copy import runnable_copy
+from graphs.graph_view import GraphView
+from graphs.loading.initialization import of_saved_model, with_saved_variables
+from graphs.loading.saved_model_file import choose_meta_graph
+from graphs.loading.sniff import sniff
 from graphs.placement import Infeasible
 from tfplace.measurement.measuring_process import MeasuringProcess, RunFailedError
 from tfplace.measurement.step_limits import StepLimits
 from tfplace.measurement.step_stats import StepTrace
 from tfplace.measurement.training_run import (
     PrepareRequest,
-    SavedModelRun,
     StepRequest,
     TraceRequest,
     TrainingRun,
@@ -43,15 +44,15 @@ class DeviceUse:
 
 def trace_run(
     graph_def: Any,
-    run: TrainingRun | SavedModelRun,
+    run: TrainingRun,
     cluster: Cluster,
     limits: StepLimits,
     soft_placement: bool = False,
 ) -> list[StepTrace] | Infeasible:
-    """Traces steps of a graph, or of a SavedModel that is loaded again, in a child process.
+    """Traces steps of a graph in a child process.
 
     Args:
-      graph_def: GraphDef with devices; None where `run` is a SavedModelRun.
+      graph_def: GraphDef with devices.
       run: what one step is.
       cluster: where the devices are; workers without addresses are started and ended here.
       limits: min_steps are traced; the budget does not matter.
@@ -60,14 +61,9 @@ def trace_run(
     Returns:
       [min_steps] traces, or why the run can't be made.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="tfplace_") as scratch,
-        MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process,
-    ):
-        if isinstance(run, SavedModelRun):
-            run = dataclasses.replace(run, path=runnable_copy(run.path, scratch))
-        serialized = None if graph_def is None else graph_def.SerializeToString()
-        prepare = PrepareRequest(0, serialized, run, through="session", seed=limits.seed)
+    graph = graph_def.SerializeToString()
+    prepare = PrepareRequest(0, graph, run, through="session", seed=limits.seed)
+    with MeasuringProcess(cluster, soft_placement, limits.all_seconds) as process:
         try:
             process.ask(prepare, limits)
             process.ask(StepRequest(0, limits.warmup_steps), limits)
@@ -75,6 +71,28 @@ def trace_run(
         except RunFailedError as failure:
             return failure.why
     return traces
+
+
+def trace_saved_model(
+    directory: str,
+    tags: Sequence[str],
+    ends: tuple[Mapping[str, np.ndarray], Sequence[str]],
+    cluster: Cluster,
+    limits: StepLimits,
+) -> list[StepTrace] | Infeasible:
+    """Traces steps of the main graph of a SavedModel, from the values that it was saved with.
+
+    Args:
+      directory: its directory.
+      tags: of the MetaGraphDef to load.
+      ends: {tensor: array} that is fed, and what is fetched, of its main graph.
+      cluster, limits: as for `trace_run`.
+    """
+    meta_graph = choose_meta_graph(sniff(directory).proto, tuple(tags), directory)
+    view = GraphView(meta_graph.graph_def)
+    start = with_saved_variables(of_saved_model(view, meta_graph, directory), view, meta_graph)
+    run = TrainingRun(*ends, start)
+    return trace_run(meta_graph.graph_def, run, cluster, limits, soft_placement=True)
 
 
 def devices_used(traces: Sequence[StepTrace]) -> dict[str, DeviceUse]:

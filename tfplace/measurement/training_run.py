@@ -31,23 +31,6 @@ class TrainingRun:
 
 
 @dataclasses.dataclass(frozen=True)
-class SavedModelRun:
-    """A run of a SavedModel that is loaded again: what TensorFlow makes of it.
-
-    Attributes:
-      path: its directory.
-      tags: of the MetaGraphDef to load.
-      feeds: {tensor: array}.
-      fetches: tensors "op:i" and ops "op" of its main graph.
-    """
-
-    path: str
-    tags: Sequence[str]
-    feeds: Mapping[str, np.ndarray]
-    fetches: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True)
 class RuntimeConfig:
     """The TensorFlow runtime of a measuring child.
 
@@ -81,7 +64,7 @@ class PrepareRequest:
 
     Attributes:
       slot: the number that later requests name it by; what had it is released.
-      graph_def: serialized GraphDef, or None for a SavedModel.
+      graph_def: serialized GraphDef.
       run: what to run.
       through: "tf.function", "session", or "auto": the former, and where TensorFlow can't make
         a function of the graph, the latter.
@@ -89,8 +72,8 @@ class PrepareRequest:
     """
 
     slot: int
-    graph_def: bytes | None
-    run: TrainingRun | SavedModelRun
+    graph_def: bytes
+    run: TrainingRun
     through: str = "auto"
     seed: int = 0
 

@@ -206,7 +206,9 @@ def _links(best: Best | Prediction, communication: str) -> str:
 def _verified(report: Report) -> Iterator[tuple[str, str]]:
     verified = report.verified
     if verified.structure:
-        yield "proven", f"by structure; the same are {', '.join(verified.structure_compared)}"
+        same = f"by structure; the same are {', '.join(verified.structure_compared)}"
+        fails = f"the written step fails when it is run ({verified.fails}); "
+        yield ("unproven", fails + same) if verified.fails else ("proven", same)
     if verified.split is not None:
         yield "", split_proof_sentence(verified.split)
     yield "verified", run_sentence(verified)

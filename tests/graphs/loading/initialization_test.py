@@ -3,11 +3,14 @@
 import shutil
 
 import keras
+import numpy as np
 import pytest
 import tensorflow as tf
+import tf_keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 from graphs.errors import ModelError
+from graphs.graph_view import GraphView
 from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from tests.graphs.loading import model_files
@@ -65,6 +68,15 @@ def test_variables_that_are_saved_twice_count_once(folder):
     model = load(path)
     assert sum(variable.trainable for variable in model.variables) > 2
     assert model.trainable_bytes == (3 * 2 + 2) * 4
+    # The saver restores some copies, the step uses others: their values are the objects' own.
+    start = model.initialization
+    used = GraphView(model.graph_def).ancestors(model.fetches)
+    of_run = {each.name for each in model.variables if each.op in used}
+    assert start.restore_op == ""
+    assert of_run <= set(start.saved_variables)
+    checkpoint = tf.train.load_checkpoint(start.checkpoint_prefix)
+    (key,) = (start.saved_variables[name] for name in of_run if "kernel" in name)
+    np.testing.assert_array_equal(checkpoint.get_tensor(key), module.model.layers[0].kernel)
 
 
 def test_a_checkpoint_beside_a_meta_graph_is_found_from_other_folders(folder, monkeypatch):
@@ -113,3 +125,34 @@ def test_variables_that_nothing_initialises_are_named(folder):
     path = folder / "uninitialised.pb"
     path.write_bytes(graph_def.SerializeToString())
     assert load(path, TWO).initialization.random_variables == ("w",)
+
+
+def test_slots_of_an_optimizer_have_values_by_what_they_belong_to(folder):
+    class Trained(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = tf.Variable([3.0, 4.0], name="same")
+            self.v = tf.Variable([5.0], name="same")
+            self.optimizer = tf_keras.optimizers.legacy.SGD(0.5, momentum=0.5)
+            self.train_step()
+
+        @tf.function(input_signature=[])
+        def train_step(self):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(self.w**2) + tf.reduce_sum(self.v**3)
+            weights = [self.w, self.v]
+            self.optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return {"loss": loss}
+
+    module = Trained()
+    path = folder / "slots"
+    tf.saved_model.save(module, path, signatures={"train_step": module.train_step})
+    start = load(path).initialization
+    checkpoint = tf.train.load_checkpoint(start.checkpoint_prefix)
+    values = {name: checkpoint.get_tensor(key) for name, key in start.saved_variables.items()}
+    slots = [value for name, value in values.items() if "momentum" in name and value.ndim]
+    expected = [
+        module.optimizer.get_slot(each, "momentum").numpy() for each in (module.w, module.v)
+    ]
+    assert sorted(map(list, slots)) == sorted(map(list, expected))
+    assert start.random_variables == ()

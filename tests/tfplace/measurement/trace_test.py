@@ -16,8 +16,8 @@ from tests.tfplace.measurement.measure_graphs import (
 )
 from tfplace.measurement.step_limits import exactly
 from tfplace.measurement.step_stats import StepTrace
-from tfplace.measurement.trace import DeviceUse, devices_used, trace_run
-from tfplace.measurement.training_run import SavedModelRun, TrainingRun
+from tfplace.measurement.trace import DeviceUse, devices_used, trace_run, trace_saved_model
+from tfplace.measurement.training_run import TrainingRun
 
 BRIEF = exactly(2, warmup_steps=1)
 TOWER_OPS = [f"{op}{tower}" for tower in range(2) for op in ("v", "product", "sum")]
@@ -90,8 +90,9 @@ def test_a_saved_model_that_is_loaded_again_runs_where_it_says(tmp_path: Path) -
     path = str(tmp_path / "model")
     module = Towers()
     tf.saved_model.save(module, path, {"train_step": module.train_step})
-    run = SavedModelRun(path, ["serve"], {"train_step_x:0": INPUT}, ["StatefulPartitionedCall:0"])
-    ran = _device_of_op(trace_run(None, run, cluster_of(LOGICAL_CPUS), BRIEF))
+    ends = {"train_step_x:0": INPUT}, ["StatefulPartitionedCall:0"]
+    traces = trace_saved_model(path, ["serve"], ends, cluster_of(LOGICAL_CPUS), BRIEF)
+    ran = _device_of_op(traces)
     by_name = {op.rpartition("/")[2]: devices for op, devices in ran.items()}
     assert by_name["product"] == {LOGICAL_CPUS[1]}
     assert by_name["total"] == {LOGICAL_CPUS[0]}

@@ -104,7 +104,7 @@ def _tiles(report: Report) -> list[tuple[str, str]]:
         tiles.append(
             ("equal", f"{counted(len(verified.compared), 'value')} of given and placed model")
         )
-    elif verified.structure:
+    elif verified.structure and not verified.fails:
         tiles.append(("proven", "by structure: given and placed model differ in devices only"))
     else:
         tiles.append(("not compared", "given and placed model"))
@@ -136,6 +136,7 @@ def _search(report: Report) -> str:
 
 def _sources(report: Report) -> str:
     model, verified, cluster = report.model, report.verified, report.cluster
+    proven = "fails, the same" if verified.fails else "proven"
     rows = [
         ("costs", text(cost_sentence(report.costs))),
         *(("", text(note)) for note in report.costs["notes"]),
@@ -145,7 +146,7 @@ def _sources(report: Report) -> str:
                   f"{model['num_groups']:,} groups that can be placed apart"),
         ("cluster", f"{text(cluster['name'])}: {counted(len(cluster['devices']), 'device')}; "
                     f"transfers share channels by the rule {text(cluster['communication'])}"),
-        *(("proven by structure", text(what)) for what in verified.structure_compared),
+        *((f"{proven} by structure", text(what)) for what in verified.structure_compared),
         ("verified", text(run_sentence(verified))),
         *(("not compared", text(what)) for what in verified.not_compared[:8]),
         *(("one unit", text(unit)) for unit in model["units"][:8]),
