@@ -20,7 +20,7 @@ from tfplace.algorithms.learned.training.trained_policy import algorithm_with_po
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.beside_others import time_beside_others
-from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
+from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
@@ -222,7 +222,7 @@ class _Run:
     def _split_evenly(self, decided: Decided, interruption: Interruption) -> DataParallel | None:
         """Data parallelism of the same step, if there is time to split it for that."""
         left = self._left(REPORTING_SECONDS) - _splitting_seconds(decided.prepared, self.phases)
-        return decided.searched.data_parallel or interruption.unless_seen(
+        return decided.searched.data_parallel or interruption.unless_seen_in_time(
             functools.partial(
                 data_parallel_baseline,
                 decided.prepared,
@@ -230,7 +230,8 @@ class _Run:
                 left,
                 decided.corrected,
             ),
-            None,
+            not_tried(decided.prepared),
+            max(self._left(REPORTING_SECONDS), 0.0),
         )
 
     def _built(self, prepared: PreparedModel) -> BuiltModel | None:

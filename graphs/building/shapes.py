@@ -17,6 +17,7 @@ from graphs.building.conditionals import put_into_optional
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
+from graphs.host.time_limit import require_time
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
 from graphs.source_model import TensorSpec
@@ -183,6 +184,7 @@ def _infer(
     new_bounds: Callable[[Any, TensorProperties, _Nodes], list[TensorSpec]],
 ) -> TensorProperties:
     """Infers one node of each kind, and again as long as there are new bounds for them."""
+    require_time()
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
     nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))

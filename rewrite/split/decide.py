@@ -9,6 +9,7 @@ from typing import Any
 from graphs.building.frames import depth_in_conditionals
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
+from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, tensor_of, with_index
 from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
@@ -187,6 +188,7 @@ class _Analysis:
         states = dict(given)
         answers: dict[str, Answer] = {}
         for node in facts.flat.graph_def.node:
+            require_time()
             facts.complete(node)
             view = _view(facts, self.batch, states, node)
             answer = self._answer(facts, view, scope)
