@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from types import FrameType
 
-
 _of_thread = threading.local()
 
 
