@@ -199,8 +199,7 @@ class ShardSearch:
                 num_looks += 1
                 self._look(LOOK_SHARE * self._options.budget_seconds)
             else:
-                end = budget + PROMISED_SECONDS if promises else self._budget.left
-                self._try(shards, end)
+                self._try(shards, left if promises else self._budget.left)
 
     def _is_uncertain(
         self,
