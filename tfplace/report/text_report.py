@@ -111,8 +111,6 @@ def _what_was_placed(report: Report) -> Iterator[tuple[str, str]]:
 
 
 def _what_it_is_worth(report: Report) -> Iterator[tuple[str, str | Text]]:
-    if report.parallelism and report.parallelism["sentence"]:
-        yield "kind", report.parallelism["sentence"]
     yield "links", _links(report.best, report.cluster["communication"])
     if sentence := data_parallel_sentence(report.baselines):
         yield "compare", sentence
