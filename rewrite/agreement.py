@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -23,6 +23,7 @@ import tensorflow as tf
 RTOL = 1e-5
 # 84 units in the last place, as 1e-5 is for float32, would let bfloat16 off with anything.
 _LOOSEST = 1e-2
+_MORE_SUMS = 100.0
 _NOISE = 4.0  # in rounding errors of the run's largest value
 _FLOAT32_EPSILON = float(np.finfo(np.float32).eps)
 
@@ -45,6 +46,14 @@ class OutputAgreement:
         largest = max((_largest(value) for value in values), default=0.0)
         return cls(_epsilon(tf.as_dtype(narrowest)) if narrowest else 0.0, largest)
 
+    def nudged(self, value: np.ndarray, seed: int) -> np.ndarray:
+        """Floats, each one rounding error further up or down."""
+        if not _is_inexact(value):
+            return value
+        epsilon = max(_epsilon(tf.as_dtype(value.dtype)), self.epsilon)
+        up = np.random.default_rng(seed).integers(0, 2, value.shape) > 0
+        return (_wide(value) * np.where(up, 1.0 + epsilon, 1.0 - epsilon)).astype(value.dtype)
+
     def within(self, value: np.ndarray, other: np.ndarray) -> bool:
         """Whether `other` is the same as `value`."""
         value, other = np.asarray(value), np.asarray(other)
@@ -56,6 +65,23 @@ class OutputAgreement:
         if max(_largest(value), _largest(other)) <= noise:
             tolerance = noise
         return max_abs_diff(value, other) <= tolerance
+
+
+def grown(value: np.ndarray, nudged: Sequence[np.ndarray], other: np.ndarray) -> bool:
+    """Whether `other` is no further from `value` than rounding errors alone may lead.
+
+    Sums in another order err in many places, nudged runs only where they begin.
+
+    Args:
+      value: of a run.
+      nudged: the same of runs that began a rounding error away.
+      other: the same of a model that should compute it.
+    """
+    if _is_inexact(value) and not np.isfinite(value).all():
+        return bool(value.shape == other.shape)
+    noise = max(max_abs_diff(value, each) for each in nudged)
+    exact = noise > 0.0 and not _is_inexact(value)
+    return exact or max_abs_diff(value, other) <= _MORE_SUMS * noise
 
 
 def _epsilon(dtype: tf.DType) -> float:

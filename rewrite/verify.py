@@ -47,6 +47,7 @@ HERE = RemoteTasks()
 _ONLY_THAT_FAILS = {"split_failed": "the split step", "placed_failed": "the emitted model"}
 _WHY_NOT = {"given_failed": "the model as it came fails: ", "ended": "it was ended: "}
 _RANDOM = "it differs between two runs of the model as it came"
+_GROWN = "rounding errors alone change it as much"
 _CHILD = "rewrite.verify_child"
 _RUNS = ("given", "placed", "unsplit")  # of a Check
 _CPU = re.compile(r"/(?:device:)?cpu:(\d+)$", re.IGNORECASE)
@@ -269,8 +270,8 @@ def _summed_up(
             left.setdefault(_WHY_NOT.get(outcome.kind, "") + outcome.why, []).append(outcome.label)
         for value in outcome.values:
             name = f"{outcome.label}: {value.name}"
-            if value.is_random:
-                left.setdefault(_RANDOM, []).append(name)
+            if value.is_random or value.is_grown:
+                left.setdefault(_RANDOM if value.is_random else _GROWN, []).append(name)
                 continue
             compared.append(name)
             largest = max(largest, value.max_abs_diff)
@@ -301,7 +302,7 @@ def _run_text(
     if differing:
         return f"not equal: {differing[0]}"
     values = [value for outcome in outcomes for value in outcome.values]
-    if any(not value.is_random for value in values):
+    if any(not value.is_random and not value.is_grown for value in values):
         return EQUAL
     if values:
         return "not run: all it computes differs between two runs of the model as it came"

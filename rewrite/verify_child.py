@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import sys
 import time
 from collections import Counter
@@ -15,7 +17,7 @@ from tensorflow.core.framework import graph_pb2
 
 from graphs.host.parent import Parent
 from graphs.names import with_index
-from rewrite.agreement import OutputAgreement, max_abs_diff
+from rewrite.agreement import OutputAgreement, grown, max_abs_diff
 from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.verify_messages import (
     LOAD,
@@ -38,7 +40,13 @@ _MESSAGE_LENGTH = 300
 _SAME_DRAW = 100.0
 # TensorFlow puts a traceback of the model's own code before what happened.
 _NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "File ", "Traceback", "Node:", "==")
+_NUM_NUDGED = 2
 Values = dict[str, np.ndarray]
+Nudge = Callable[[np.ndarray], np.ndarray]
+
+
+def _as_it_is(value: np.ndarray) -> np.ndarray:
+    return value
 
 
 def main(argv: Sequence[str]) -> None:
@@ -72,8 +80,9 @@ def main(argv: Sequence[str]) -> None:
 def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> CheckOutcome:
     """Makes one check.
 
-    The original runs a second time only where the emitted model disagrees with it: to see
-    whether it agrees with itself.
+    Where the emitted model disagrees with the original, the original runs again: to see whether
+    it agrees with itself, and how far rounding errors alone lead it. What these change as much
+    after several steps is compared after the first one.
 
     Args:
       runner: runs the models.
@@ -92,6 +101,11 @@ def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> Che
         runs_placed = False
         tell(runs_placed)
         second = first if agrees else runner.remembered(check.given, 1)
+        nudges = [] if agrees else _nudges(agreement)
+        nudged = [runner.run(check.given, nudge=nudge) for nudge in nudges]
+        values = compared(first, second, placed, agreement, nudged)
+        if check.given.num_steps > 1 and any(value.is_grown for value in values):
+            values += _after_one_step(runner, check)
     except Exception as error:  # whatever a user's model raises
         if runs_placed:
             return CheckOutcome(check.label, "placed_failed", _message(error))
@@ -100,8 +114,25 @@ def _outcome(runner: _Runner, check: Check, tell: Callable[[bool], None]) -> Che
         if not is_damaged and check.unsplit is not None and _runs(runner, check.unsplit):
             kind = "split_failed"
         return CheckOutcome(check.label, kind, _message(error))
-    values = compared(first, second, placed, agreement)
     return CheckOutcome(check.label, "compared", values=values)
+
+
+def _nudges(agreement: OutputAgreement) -> list[Nudge]:
+    return [functools.partial(agreement.nudged, seed=seed) for seed in range(_NUM_NUDGED)]
+
+
+def _after_one_step(runner: _Runner, check: Check) -> list[ComparedValue]:
+    """What both models have in their variables then."""
+    runs = [check.given, check.given, check.placed]
+    first, second, placed = (runner.run(each, num_steps=1) for each in runs)
+    agreement = OutputAgreement.of(first.values(), runner.narrowest)
+    nudged = [runner.run(check.given, 1, nudge) for nudge in _nudges(agreement)]
+    values = compared(first, second, placed, agreement, nudged)
+    return [
+        dataclasses.replace(value, name=f"{value.name} after one step")
+        for value in values
+        if value.name.startswith("variable ")
+    ]
 
 
 def _runs(runner: _Runner, run: ModelRun) -> bool:
@@ -126,7 +157,11 @@ def _message(error: Exception) -> str:
 
 
 def compared(
-    first: Values, second: Values, placed: Values, agreement: OutputAgreement
+    first: Values,
+    second: Values,
+    placed: Values,
+    agreement: OutputAgreement,
+    nudged: Sequence[Values] = (),
 ) -> list[ComparedValue]:
     """Compares two runs of the original with one of the emitted model, value by value.
 
@@ -148,6 +183,9 @@ def compared(
             max_abs_diff=max_abs_diff(value, placed[name]),
             is_equal=agreement.within(value, placed[name]),
             is_random=is_random(name, value),
+            is_grown=bool(nudged)
+            and not agreement.within(value, placed[name])
+            and grown(value, [each[name] for each in nudged], placed[name]),
         )
         for name, value in first.items()
     ]
@@ -169,20 +207,31 @@ class _Runner:
             known.append(self.run(run))
         return known[index]
 
-    def run(self, run: ModelRun) -> Values:
+    def run(self, run: ModelRun, num_steps: int = 0, nudge: Nudge = _as_it_is) -> Values:
+        """What a run gives.
+
+        Args:
+          run: the run.
+          num_steps: of fewer steps than it has; 0 for all.
+          nudge: changes what is fed, and the variables' first values.
+        """
+        num_steps = num_steps or run.num_steps
         if isinstance(run.model, SavedModel) and _is_called(run):
             with tf.device(self._tasks.first_device if run.model.way == LOAD else None):
-                return _run_signature(run, run.model)
+                return _run_signature(run, run.model, num_steps, nudge)
         values: Values = {}
         with self._session(run.model) as session:
             graph = session.graph
             feeds = {}
             for name, array in run.feeds.items():
                 tensor = graph.get_tensor_by_name(with_index(name))
-                feeds[tensor] = array.astype(tensor.dtype.as_numpy_dtype)
+                feeds[tensor] = nudge(array.astype(tensor.dtype.as_numpy_dtype))
             fetches = {label: with_index(name) for label, name in run.fetches.items()}
             ops = [graph.get_operation_by_name(name) for name in run.ops]
-            for step in range(run.num_steps):
+            if nudge is not _as_it_is:
+                before = read_variables(session, (v.op for v in run.variables))
+                write_variables(session, {op: nudge(value) for op, value in before.items()})
+            for step in range(num_steps):
                 fetched, _ = session.run((fetches, ops), feeds)
                 values.update({_label(name, step, run): v for name, v in fetched.items()})
             after = read_variables(session, (v.op for v in run.variables))
@@ -210,7 +259,7 @@ def _is_called(run: ModelRun) -> bool:
     return isinstance(run.model, SavedModel) and run.model.way != SESSION
 
 
-def _run_signature(run: ModelRun, model: SavedModel) -> Values:
+def _run_signature(run: ModelRun, model: SavedModel, num_steps: int, nudge: Nudge) -> Values:
     policy = "save_variable_devices" if model.way == LOAD_ON_DEVICES else None
     options = tf.saved_model.LoadOptions(experimental_variable_policy=policy)
     loaded = tf.saved_model.load(model.directory, tags=model.tags, options=options)
@@ -218,11 +267,14 @@ def _run_signature(run: ModelRun, model: SavedModel) -> Values:
     function = loaded.signatures[model.signature]
     wanted = function.structured_input_signature[1]
     feeds = {
-        name: tf.constant(array.astype(wanted[name].dtype.as_numpy_dtype))
+        name: tf.constant(nudge(array.astype(wanted[name].dtype.as_numpy_dtype)))
         for name, array in run.feeds.items()
     }
     values: Values = {}
-    for step in range(run.num_steps):
+    for variable in () if nudge is _as_it_is else function.variables:
+        if variable.dtype.is_floating or variable.dtype.is_complex:
+            variable.assign(nudge(variable.numpy()))
+    for step in range(num_steps):
         outputs = function(**feeds)
         for label, key in run.fetches.items():
             values[_label(label, step, run)] = _component(outputs, key).numpy()

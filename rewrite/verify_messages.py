@@ -141,12 +141,14 @@ class ComparedValue:
       max_abs_diff: largest absolute difference.
       is_equal: whether both models agree within the tolerance.
       is_random: whether two runs of the model as it came differ, so that nothing can be compared.
+      is_grown: whether rounding errors alone take the model as it came about as far.
     """
 
     name: str
     max_abs_diff: float
     is_equal: bool
     is_random: bool
+    is_grown: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,12 +9,15 @@ ignored, so that nothing disturbs the cleaning up.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Generic, TypeVar
+
+from graphs.host.time_limit import OutOfTimeError, ending_at
 
 Result = TypeVar("Result")
 _LOOK_SECONDS = 0.1
@@ -28,8 +31,9 @@ class Interrupted(KeyboardInterrupt):
 class InThread(Generic[Result]):
     """Work in a thread that ends with the process."""
 
-    def __init__(self, work: Callable[[], Result]) -> None:
-        """Begins it."""
+    def __init__(self, work: Callable[[], Result], seconds: float = math.inf) -> None:
+        """Begins it; what calls `require_time` ends by itself after so many seconds."""
+        self._end = time.monotonic() + seconds
         self._found: list[Result] = []
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
@@ -51,7 +55,8 @@ class InThread(Generic[Result]):
 
     def _run(self, work: Callable[[], Result]) -> None:
         try:
-            self._found.append(work())
+            with contextlib.suppress(OutOfTimeError), ending_at(self._end):
+                self._found.append(work())
         except Exception as error:
             self._error = error
 
@@ -105,7 +110,7 @@ class Interruption:
 
         After a signal, or so many seconds, the thread is no longer waited for.
         """
-        return self.unless_seen_by(InThread(work), otherwise, seconds)
+        return self.unless_seen_by(InThread(work, seconds), otherwise, seconds)
 
     def unless_seen_by(self, begun: InThread[Result], otherwise: Result, seconds: float) -> Result:
         """The same for work that a thread has begun already; waits so many seconds from now."""

@@ -21,7 +21,7 @@ from tfplace.algorithms.learned.training.trained_policy import algorithm_with_po
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.begun_proof import BegunProof
 from tfplace.choosing.beside_others import time_beside_others
-from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline
+from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.finalists import has_finalists, search_beside
 from tfplace.choosing.find_placement import find_placement, without_idle_devices
@@ -224,7 +224,7 @@ class _Run:
         num_shards = prepared.split.num_shards if prepared.split else 1
         splitting = prepared.reading_seconds * prepared.problem.num_devices / num_shards
         left = self._left(REPORTING_SECONDS) - splitting
-        return decided.searched.data_parallel or interruption.unless_seen(
+        return decided.searched.data_parallel or interruption.unless_seen_in_time(
             functools.partial(
                 data_parallel_baseline,
                 decided.prepared,
@@ -232,7 +232,8 @@ class _Run:
                 left,
                 decided.corrected,
             ),
-            None,
+            not_tried(decided.prepared),
+            max(self._left(REPORTING_SECONDS), 0.0),
         )
 
     def _built(self, prepared: PreparedModel) -> BuiltModel | None:

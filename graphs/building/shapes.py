@@ -25,6 +25,7 @@ from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
+from graphs.host.time_limit import require_time
 from graphs.names import op_of, parse_input, with_index
 from graphs.op_graph import LongArray
 from graphs.source_model import TensorSpec
@@ -248,6 +249,7 @@ def _infer(
     graph_def: Any, feeds: Sequence[TensorSpec], called: Called | None = None
 ) -> TensorProperties:
     """Infers one node of each kind; without `called` nothing but what TensorFlow says of it."""
+    require_time()
     first = first_of_shapes(graph_def, {op_of(feed.tensor) for feed in feeds})
     kept = without_same(graph_def, first)
     nodes = functools.cache(functools.partial(_standing_in, graph_def, first, kept))

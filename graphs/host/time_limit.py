@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
+
+_of_thread = threading.local()
 
 
 class OutOfTimeError(Exception):
     """The block under a time limit was not done in time."""
+
+
+@contextlib.contextmanager
+def ending_at(moment: float) -> Iterator[None]:
+    """Lets `require_time` end what this thread does inside, after a moment of time.monotonic()."""
+    before = getattr(_of_thread, "end", math.inf)
+    _of_thread.end = min(before, moment)
+    try:
+        yield
+    finally:
+        _of_thread.end = before
+
+
+def require_time() -> None:
+    """Called now and then by what may take long: raises OutOfTimeError where it should be over."""
+    if time.monotonic() > getattr(_of_thread, "end", math.inf):
+        raise OutOfTimeError
 
 
 @contextlib.contextmanager

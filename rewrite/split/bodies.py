@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from graphs.names import op_of, tensor_of
 from graphs.source_model import TensorSpec
 from graphs.tensor_protos import placeholder
 from rewrite.split.known_values import KnownValues
+from rewrite.split.local import has_no_effect
 from rewrite.split.op_view import Shape
 
 
@@ -64,6 +66,12 @@ class Body:
     arguments: Sequence[str]
     outputs: Sequence[str]
 
+    @functools.cached_property
+    def effects(self) -> frozenset[str]:
+        """Its ops that may not run once for each shard where they ran once."""
+        library = self.flat.library
+        return frozenset(n.name for n in self.flat.graph_def.node if not has_no_effect(n, library))
+
     def source(self, tensor: str) -> str:
         """Where a tensor comes from, through ops that pass on what they get."""
         nodes = self.flat.nodes
@@ -73,9 +81,14 @@ class Body:
 
 
 class Bodies:
-    """Opens functions of a library, each for the same arguments only once."""
+    """Opens functions of a library, each for the same arguments only once.
+
+    Attributes:
+      decided: {all that counts for it: what became of a function, and of the lists that it uses}.
+    """
 
     def __init__(self, graph_def: Any):
+        self.decided: dict[Any, Any] = {}
         self._graph_def = graph_def
         self._opened: dict[Any, Body | None] = {}
 

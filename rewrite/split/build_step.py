@@ -10,6 +10,7 @@ import numpy as np
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
+from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
@@ -76,6 +77,7 @@ def build_step(
     taken = taken or TakenNames()
     builder = _Builder(flat, properties, decisions, num_shards, advice, taken)
     for node in flat.graph_def.node:
+        require_time()
         builder.add(node)
     fetches = [builder.fetch(fetch) for fetch in flat.fetches]
     if builder.shapes.refusal:

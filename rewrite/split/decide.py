@@ -9,6 +9,7 @@ from typing import Any
 from graphs.building.frames import depth_in_conditionals
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
+from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, tensor_of, with_index
 from rewrite.split.bodies import Bodies, functions_of
 from rewrite.split.facts import Facts
@@ -102,6 +103,7 @@ def decide(
     rules: Mapping[str, Rule] = RULES,
     not_cut: Collection[str] = (),
     left_whole: Collection[str] = (),
+    bodies: Bodies | None = None,
 ) -> Decisions:
     """Asks the rules for every op, in the order of the graph.
 
@@ -114,8 +116,10 @@ def decide(
       rules: {op type: its rule}.
       not_cut: whole ops whose outputs have no parts, though they look as if they had the batch.
       left_whole: ops that are not split, though they may be: what they make is cut again.
+      bodies: the functions of the step, by the same rules, as they were opened and decided before.
     """
-    analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut, left_whole)
+    bodies = bodies or Bodies(flat.graph_def)
+    analysis = _Analysis(batch, flat, kept_whole or {}, rules, not_cut, left_whole, bodies)
     values = KnownValues(flat, properties)
     fed = _fed_states(flat, batch, axis_of_feed)
     while True:  # ends: what is known of a list only grows
@@ -169,6 +173,7 @@ class _Analysis:
         rules: Mapping[str, Rule],
         not_cut: Collection[str],
         left_whole: Collection[str],
+        bodies: Bodies,
     ):
         self.batch = batch
         self._not_cut, self._left_whole = not_cut, frozenset(left_whole)
@@ -176,7 +181,7 @@ class _Analysis:
         self._rules = rules
         self.elements = ListElements()
         self._causes: dict[str, StayWhole] = {}
-        self.bodies = Bodies(flat.graph_def)
+        self.bodies = bodies
         depth = depth_in_conditionals(flat.graph_def.node, flat.unit_of_node)
         self._may_be_dead = {name for name, inside in depth.items() if inside}
 
@@ -187,6 +192,7 @@ class _Analysis:
         states = dict(given)
         answers: dict[str, Answer] = {}
         for node in facts.flat.graph_def.node:
+            require_time()
             facts.complete(node)
             view = _view(facts, self.batch, states, node)
             answer = self._answer(facts, view, scope)

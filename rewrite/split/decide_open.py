@@ -12,6 +12,7 @@ from graphs.building.shapes import TensorProperties, infer_known
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
 from graphs.source_model import TensorSpec
+from rewrite.split.bodies import Bodies
 from rewrite.split.bounded_sizes import of_bounded_sizes
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.larger_step import (
@@ -43,6 +44,7 @@ def decide_open(
     open_axes: Mapping[str, Sequence[int]],
     kept_whole: Mapping[str, str] | None = None,
     left_whole: Collection[str] = (),
+    bodies: Bodies | None = None,
 ) -> Decisions | None:
     """Decides twice, at two sizes of everything that is open, and keeps what agrees.
 
@@ -53,8 +55,8 @@ def decide_open(
     seven, the first four are as many.
 
     Args:
-      flat, properties, batch, axis_of_feed, kept_whole, left_whole: as for `decide`, at one batch
-        size.
+      flat, properties, batch, axis_of_feed, kept_whole, left_whole, bodies: as for `decide`, at
+        one batch size.
       open_axes: {fed tensor: its axes of any size}.
 
     Returns:
@@ -77,7 +79,11 @@ def decide_open(
     far = at_far_size(flat, batch, axis_of_feed, open_axes) if more else None
     lengths = at_other_lengths(flat, _without(open_axes, along))
     decided = functools.partial(
-        decide, axis_of_feed=axis_of_feed, kept_whole=kept_whole, left_whole=left_whole
+        decide,
+        axis_of_feed=axis_of_feed,
+        kept_whole=kept_whole,
+        left_whole=left_whole,
+        bodies=bodies or Bodies(flat.graph_def),
     )
     while True:
         first = decided(flat, properties, batch, not_cut=not_cut)

@@ -22,6 +22,24 @@ class ListElements:
         self._found: dict[str, Sharded] = {}
         self._failed: set[str] = set()
 
+    def for_body(self) -> ListElements:
+        """What is known in this pass, to note apart what deciding a function finds."""
+        inside = ListElements()
+        inside._known = self._known
+        return inside
+
+    def known_in(self, scope: str) -> frozenset[tuple[str, Sharded | Whole]]:
+        """What is known of the lists whose names begin so."""
+        return frozenset(each for each in self._known.items() if each[0].startswith(scope))
+
+    def take(self, found: ListElements) -> None:
+        """Notes what was found in a function."""
+        self._seen |= found._seen
+        self._failed |= found._failed
+        for name, element in found._found.items():
+            if self._found.setdefault(name, element) != element:
+                self._failed.add(name)
+
     def root(self, name: str, *put_in: State) -> State:
         """The state of a new list; `put_in` are the states of what it holds from the start."""
         self._seen.add(name)

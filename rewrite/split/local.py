@@ -27,7 +27,7 @@ def why_not_local(split: SplitBody, library: Mapping[str, Any], batch: int) -> s
     for node in split.body.flat.graph_def.node:
         answer = split.answers[node.name]
         states = [split.states[tensor_of(name)] for name in data_inputs(node)]
-        if not has_no_effect(node, library):
+        if node.name in split.body.effects:
             return f"its body has side effects or draws random numbers ({node.op})"
         if isinstance(answer, Split):
             if answer.row_inputs:  # which the main graph's copies get with their numbers moved

@@ -29,19 +29,50 @@ def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
     return is_pure(node, dtypes)
 
 
-def one_op(node: Any, specs: Sequence[Spec]) -> tuple[list[Shape], list[np.ndarray | None]]:
+_Found = tuple["list[Shape]", "list[np.ndarray | None]"]
+
+
+def one_op(node: Any, specs: Sequence[Spec]) -> _Found:
     """Shapes of the outputs of an op; their values where all inputs have one."""
+    return _one_op(_Asked(node, specs))
+
+
+class _Asked:
+    """An op and what is known of its inputs; equal where the same comes of it."""
+
+    def __init__(self, node: Any, specs: Sequence[Spec]) -> None:
+        self.node, self.specs = type(node)(op=node.op, name="op"), specs
+        for key, attr in node.attr.items():
+            if not key.startswith("_"):
+                self.node.attr[key].CopyFrom(attr)
+        inputs = [
+            (
+                dtype,
+                shape,
+                None if value is None else (value.dtype.str, value.shape, value.tobytes()),
+                None if handle is None else handle.SerializeToString(deterministic=True),
+            )
+            for dtype, shape, value, handle in specs
+        ]
+        self._key = self.node.SerializeToString(deterministic=True), tuple(inputs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_op(asked: _Asked) -> _Found:
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
-    copy = graph_def.node.add(op=node.op, name="op")
-    for key, attr in node.attr.items():
-        if not key.startswith("_"):
-            copy.attr[key].CopyFrom(attr)
-    for position, (dtype, shape, value, handle) in enumerate(specs):
+    graph_def.node.append(asked.node)
+    for position, (dtype, shape, value, handle) in enumerate(asked.specs):
         name = f"input_{position}"
-        copy.input.append(name)
+        graph_def.node[0].input.append(name)
         if value is not None:
             const = graph_def.node.add(op="Const", name=name)
             const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
@@ -53,16 +84,7 @@ def one_op(node: Any, specs: Sequence[Spec]) -> tuple[list[Shape], list[np.ndarr
             graph_def.node[-1].attr.pop("_class", None)
         else:
             graph_def.node.append(placeholder(name, dtype, shape))
-    has_values = bool(specs) and all(value is not None for _, _, value, _ in specs)
-    # Of a large constant the shape is all that counts; few inputs have values in a loop.
-    return _one_op(graph_def.SerializeToString(deterministic=True), has_values)
-
-
-@functools.lru_cache(maxsize=4096)
-def _one_op(serialized: bytes, has_values: bool) -> tuple[list[Shape], list[np.ndarray | None]]:
-    import tensorflow as tf
-
-    graph_def = tf.compat.v1.GraphDef.FromString(serialized)
+    has_values = bool(asked.specs) and all(value is not None for _, _, value, _ in asked.specs)
     with tf.Graph().as_default() as graph:
         try:
             tf.import_graph_def(graph_def, name="")

@@ -97,6 +97,30 @@ def given_to(facts: Facts, tensors: Sequence[str], states: Sequence[State]) -> G
 
 def run_function(analysis: Analysis, scope: str, function: str, given: Given) -> SplitBody | None:
     """What becomes of a function that is given this; its results as they are."""
+    if given.sources or any(isinstance(state, Optioned) for state in given.states):
+        return _decided(analysis, scope, function, given)  # what is outside counts, too
+    key = (
+        analysis.batch,
+        scope,
+        function,
+        tuple((state, getattr(state, "roots", None)) for state in given.states),
+        tuple(each.key() for each in given.arguments),
+        tuple(given.elements),
+        analysis.elements.known_in(scope),
+    )
+    known, lists = analysis.bodies.decided, analysis.elements
+    if key not in known:
+        analysis.elements = lists.for_body()
+        try:
+            known[key] = _decided(analysis, scope, function, given), analysis.elements
+        finally:
+            analysis.elements = lists
+    body, found = known[key]
+    lists.take(found)
+    return body
+
+
+def _decided(analysis: Analysis, scope: str, function: str, given: Given) -> SplitBody | None:
     body = analysis.bodies.opened(function, given.arguments)
     if body is None:
         return None

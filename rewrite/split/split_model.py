@@ -18,6 +18,7 @@ from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
 from rewrite.split.batch_axes import candidates, small_batches, told_axes
+from rewrite.split.bodies import Bodies
 from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
@@ -265,6 +266,7 @@ class _Readings:
         self._declared, open_axes = declared, open_axes_of(declared, flat.feeds)
         self.fused, self.outputs = merge_reads(with_state_order(flat)), outputs
         self._properties = infer_known(self.fused)
+        self._bodies = Bodies(self.fused.graph_def)
         self._open_axes = open_axes
         self._axes = candidates(flat.feeds, open_axes, told)
         if self._axes and not open_axes:
@@ -292,12 +294,15 @@ class _Readings:
             batch, axes = self._axes[number]
             step, tensors = decompose_norms(self.fused, self._properties, batch, axes)
             kept_whole, decisions = dict.fromkeys(self.outputs, AN_OUTPUT), None
+            bodies = self._bodies
             if self._open_axes:
                 decisions = decide_open(
-                    step, tensors, batch, axes, self._open_axes, kept_whole, left_whole
+                    step, tensors, batch, axes, self._open_axes, kept_whole, left_whole, bodies
                 )
             if decisions is None:
-                decisions = decide(step, tensors, batch, axes, kept_whole, left_whole=left_whole)
+                decisions = decide(
+                    step, tensors, batch, axes, kept_whole, left_whole=left_whole, bodies=bodies
+                )
             asked = asked_of_feeds(step.feeds, self._declared, self._open_axes, decisions.open_axes)
             decisions = dataclasses.replace(decisions, asked_of_feed=asked)
             self._decided[number, left_whole] = step, tensors, decisions

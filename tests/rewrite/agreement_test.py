@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from rewrite.agreement import OutputAgreement, max_abs_diff
+from rewrite.agreement import OutputAgreement, grown, max_abs_diff
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,21 @@ def test_a_difference_within_the_tolerance_of_the_largest_value_agrees(value, sh
     wide, other_wide = value.astype(np.float64), other.astype(np.float64)
     wanted = np.allclose(other_wide, wide, rtol=0.0, atol=1e-5 * finite, equal_nan=True)
     assert OutputAgreement().within(value, other) == wanted
+
+
+def test_rounding_errors_lead_about_as_far_as_nudged_runs():
+    value, nudged = np.float32([1.0, 2.0]), [np.float32([1.0, 2.01]), np.float32([1.0, 2.0])]
+    assert grown(value, nudged, np.float32([1.0, 2.5]))
+    assert not grown(value, nudged, np.float32([4.0, 2.0]))
+    assert not grown(value, [value], np.float32([1.0, 2.1]))
+    assert not grown(np.int32([1]), [np.int32([1])], np.int32([2]))
+    assert grown(np.int32([1]), [np.int32([3])], np.int32([2]))
+
+
+def test_a_nudge_is_one_rounding_error_of_the_narrowest_floats():
+    value = np.float32([1.0, 0.0, -3.0])
+    apart = OutputAgreement().nudged(value, 0) - value
+    assert np.all(np.abs(apart[[0, 2]]) >= 1.1e-7) and np.all(np.abs(apart) < 1e-6)
+    narrow = OutputAgreement.of([value], "bfloat16").nudged(value, 0) - value
+    assert np.abs(narrow).max() > 1e-3
+    assert OutputAgreement().nudged(np.int32([5]), 0) == [5]

@@ -15,8 +15,9 @@ from graphs.host.asked_child import ChildError
 from graphs.loading.feeds import generate_feeds
 from graphs.loading.load import load
 from graphs.loading.sniff import sniff
-from graphs.source_model import Initialization
-from rewrite import verify_plan
+from graphs.source_model import Initialization, Variable
+from rewrite import verify as verify_module
+from rewrite import verify_child, verify_plan
 from rewrite.agreement import OutputAgreement
 from rewrite.place_graph import place_graph
 from rewrite.verify import RunLimits, _on_copies, verify
@@ -28,6 +29,7 @@ from rewrite.verify_messages import (
     ChecksSoFar,
     ComparedValue,
     ModelRun,
+    VerifyRequest,
 )
 from tests.rewrite import models
 from tests.rewrite.conftest import placed_model
@@ -310,6 +312,49 @@ def test_what_dropout_moves_a_little_is_random_too(loss, moved, is_random):
     placed = {"loss": np.float32([1.0]), "average": np.float32([1.0 + moved])}
     _, value = compared(first, second, placed, OutputAgreement())
     assert (value.is_equal, value.is_random) == (False, is_random)
+
+
+def _growing_step(kind: str) -> ModelRun:
+    """Two steps of a step whose first one makes rounding errors as large as its values."""
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [64, 4], name="x")
+        made = np.random.default_rng(0)
+        names = ("a", "b")
+        a, b = (
+            v1.get_variable(name, dtype=tf.float32, initializer=made.normal(size=s).astype("f4"))
+            for name, s in zip(names, ((4, 16), (16, 1)), strict=True)
+        )
+        rows = tf.reverse(x, [0]) if kind == "rows in another order" else x
+        y = tf.sin(rows @ a) @ b
+        loss = tf.reduce_sum(y * y) if kind == "sum" else tf.reduce_mean(y * y)
+        grads = tf.gradients(loss, [a, b])
+        if kind == "no gradient":
+            grads[1] = tf.zeros_like(grads[1])
+        steps = [v.assign_sub(1e6 * g).op for v, g in zip((a, b), grads, strict=True)]
+        train = tf.group(steps, name="train")
+        loss = tf.identity(loss, name="loss")
+        init = v1.global_variables_initializer()
+    variables = [Variable(v.op.name, v.op.name, "float32", tuple(v.shape), True) for v in (a, b)]
+    model = BareGraph(
+        graph.as_graph_def().SerializeToString(), Initialization([init.name]), variables, ""
+    )
+    feeds = {"x": np.random.default_rng(1).normal(size=(64, 4)).astype("f4")}
+    return ModelRun(model, feeds, {"loss": "loss"}, [train.name], 2, variables)
+
+
+@pytest.mark.parametrize("kind", ["rows in another order", "sum", "no gradient"])
+def test_rounding_errors_that_grow_are_no_difference_and_defects_are(kind):
+    check = Check("the run", _growing_step(""), _growing_step(kind), is_run=True)
+    runner = verify_child._Runner(VerifyRequest([check], "", 1, "", 60.0))
+    outcome = verify_child._outcome(runner, check, lambda runs_placed: None)
+    verified = verify_module._summed_up([outcome], [True], ())
+    if kind == "rows in another order":
+        assert not verified.differing and verified.run == "equal"
+        assert "the run: variable a after one step" in verified.compared
+        assert any(text.endswith("change it as much") for text in verified.not_compared)
+    else:
+        assert verified.differing and verified.run.startswith("not equal: ")
 
 
 def test_reports_are_written_beside_the_model(tf2):

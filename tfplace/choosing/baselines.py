@@ -12,6 +12,7 @@ import numpy as np
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible, Measurement, Outcome
 from graphs.problem import Problem
+from tfplace.algorithms.placers.legal import working_devices
 from tfplace.algorithms.table import policy_of
 from tfplace.interruption import Interrupted, interruptible
 from tfplace.search.instance import Instance
@@ -153,7 +154,8 @@ def as_reported(candidate: Candidate, problem: Problem) -> Baseline:
     outcome = candidate.outcome
     peaks = peak_of_device(outcome, problem)
     if isinstance(outcome, Measurement):
-        return Baseline(outcome.step_seconds, True, "", peaks)
+        used = len(np.intersect1d(candidate.device_of_op, working_devices(problem)))
+        return Baseline(outcome.step_seconds, True, "", peaks, num_devices=used)
     return Baseline(None, False, outcome.message, peaks)
 
 
@@ -182,9 +184,11 @@ class Baseline:
       feasible: whether it can.
       reason: why not, else empty.
       peak_bytes: {device: bytes}.
+      num_devices: that it works on; pins may spread `single` over several.
     """
 
     step_seconds: float | None
     feasible: bool
     reason: str
     peak_bytes: Mapping[str, int]
+    num_devices: int = dataclasses.field(default=0, kw_only=True, compare=False)

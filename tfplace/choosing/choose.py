@@ -12,11 +12,13 @@ from graphs.errors import MemoryLimitError
 from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed, is_on_one_device
-from tfplace.choosing.compare import Comparison
+from tfplace.choosing.compare import PLACED, Comparison
+from tfplace.choosing.device_limit import num_counted
 from tfplace.choosing.memory_limit import why_nothing_fits
-from tfplace.choosing.ties import TIE, extent, simplest
-from tfplace.measurement.timing import FASTER, SLOWER
-from tfplace.units_text import share_text
+from tfplace.choosing.ties import simplest
+from tfplace.measurement.timing import FASTER, SLOWER, Timing
+
+PREDICTED = "predicted, not measured"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,19 +52,29 @@ def choose(
         if math.isfinite(given.step_seconds):
             return Choice(given, "kept_given", "one device leaves nothing to place")
         return Choice(single, "kept_single", "one device can hold it only in this order")
-    if is_fixed(problem) and best.step_seconds == given.step_seconds:
-        return Choice(given, "kept_given", "constraints and kernels leave every op one device")
+    if is_fixed(problem):
+        kept = given if best.step_seconds == given.step_seconds else best
+        verdict = "kept_given" if kept is given else "placed"
+        return Choice(kept, verdict, "constraints and kernels leave every op one device")
     chosen = simplest(problem, candidates)
     if unsplit:
         given, single = _named(unsplit, "given"), _named(unsplit, "single")
-        return Choice(chosen, "placed", _gain_sentence(chosen, best, given, single, problem))
-    if _same(chosen, single):
+        return Choice(chosen, "placed", _gain_sentence(chosen, given, single, problem))
+    if _same(chosen, single) and is_single(problem, single):
         return Choice(single, "kept_single", _single_sentence(best, single))
     if _same(chosen, given):
         return Choice(
             given, "kept_given", "no placement found beats the one that the model came with"
         )
-    return Choice(chosen, "placed", _gain_sentence(chosen, best, given, single, problem))
+    if _same(chosen, single):
+        sentence = "what is not pinned lies on one device: none found over several beats that"
+        return Choice(single, "placed", sentence)
+    return Choice(chosen, "placed", _gain_sentence(chosen, given, single, problem))
+
+
+def is_single(problem: Problem, candidate: Candidate) -> bool:
+    """Whether a placement works on one device; pins spread even the best single one."""
+    return num_counted(problem, candidate.device_of_op) <= 1
 
 
 def _same(one: Candidate, other: Candidate) -> bool:
@@ -77,28 +89,36 @@ def _single_sentence(best: Candidate, single: Candidate) -> str:
         one += ", but for ops that have to lie elsewhere,"
     if best.step_seconds >= single.step_seconds:
         return f"{one} is best: none found over several beats it"
-    return (
-        f"{one} is as good as several: the fastest placement found over several is "
-        f"{_ahead_text(best, single)}"
-    )
+    ahead = 1.0 - best.step_seconds / single.step_seconds
+    return f"{one} is as good as several: the fastest placement found gains {100 * ahead:.1g} %"
 
 
-def _ahead_text(best: Candidate, chosen: Candidate) -> str:
-    """What the fastest one is ahead of one that wins the tie."""
-    ahead = 1.0 - best.step_seconds / chosen.step_seconds
-    return f"{100 * ahead:.1g} % faster, as predicted, and below {share_text(TIE)} is a tie"
-
-
-def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Comparison) -> Choice:
+def confirmed(
+    choice: Choice,
+    candidates: Sequence[Candidate],
+    measured: Comparison,
+    problem: Problem,
+    is_timed: bool = False,
+) -> Choice:
     """The choice after real runs: a placement that is not clearly faster is not kept.
 
     Args:
       choice: by prediction.
       candidates: as for `choose`.
       measured: real runs of given, single and the choice.
+      problem: what the candidates place.
+      is_timed: whether earlier real runs have chosen.
     """
-    if not measured.baseline or (choice.verdict != "placed" and measured.verdict != SLOWER):
+    if choice.verdict != "placed" and measured.verdict != SLOWER:
         return choice
+    if not measured.baseline:
+        single = _named(candidates, "single")
+        if is_timed or isinstance(measured.timings.get(PLACED), Timing):
+            sentence = "the fastest of what was timed, though not beside one device"
+            return dataclasses.replace(choice, sentence=sentence)
+        if not math.isfinite(single.step_seconds) or not is_single(problem, single):
+            return choice
+        return Choice(single, "kept_single", "one device is kept: no step could be measured")
     low, high = measured.speedup_ci95
     interval = f"{measured.speedup:.2f}x (95 % interval {low:.2f} to {high:.2f})"
     if measured.verdict == FASTER:
@@ -106,18 +126,16 @@ def confirmed(choice: Choice, candidates: Sequence[Candidate], measured: Compari
             choice, sentence=f"measured {interval} as fast as {_title(measured.baseline)}"
         )
     kept = _named(candidates, measured.baseline)
+    is_kept = kept.name != "single" or is_single(problem, kept)
+    verdict = f"kept_{kept.name}" if is_kept else "placed"
     if measured.is_with_itself:
         sentence = f"in real runs of the best few placements {_title(kept.name)} was the fastest"
-        return Choice(kept, f"kept_{kept.name}", sentence)
+        return Choice(kept, verdict, sentence if is_kept else choice.sentence)
     found = "the best placement found"
     if choice.verdict != "placed":
         found = f"{_title(choice.candidate.name)}, the best by prediction,"
-    return Choice(
-        kept,
-        f"kept_{measured.baseline}",
-        f"{found} measured {interval} as fast as {_title(measured.baseline)}: "
-        f"{measured.verdict}, so {_title(measured.baseline)} is kept",
-    )
+    sentence = f"{found} measured {interval} as fast as {_title(kept.name)}, which is kept"
+    return Choice(kept, verdict, sentence)
 
 
 def _title(baseline: str) -> str:
@@ -128,18 +146,14 @@ def _named(candidates: Sequence[Candidate], name: str) -> Candidate:
     return next(candidate for candidate in candidates if candidate.name == name)
 
 
-def _gain_sentence(
-    chosen: Candidate, best: Candidate, given: Candidate, single: Candidate, problem: Problem
-) -> str:
+def _gain_sentence(chosen: Candidate, given: Candidate, single: Candidate, problem: Problem) -> str:
     end = " (all on one device)" if is_on_one_device(chosen.device_of_op, problem) else ""
-    if chosen.step_seconds > best.step_seconds:
-        end += f"; {_less_text(problem, best, chosen)} {_ahead_text(best, chosen)}"
     of_single = f"the best single device's{_slow_device_text(single, problem)}"
     for other, title in ((single, of_single), (given, "the given placement's")):
         if math.isfinite(other.step_seconds):
             ratio = chosen.step_seconds / other.step_seconds
-            return f"predicted to take {ratio:.3f} of {title} step time{end}"
-    return f"no single device can hold it; this placement can{end}"
+            return f"{PREDICTED}: {ratio:.3f} of {title} step time{end}"
+    return f"{PREDICTED}: no single device can hold it; this placement can{end}"
 
 
 def _slow_device_text(single: Candidate, problem: Problem) -> str:
@@ -148,11 +162,3 @@ def _slow_device_text(single: Candidate, problem: Problem) -> str:
     if not len(devices) or np.isin(devices, working_devices(problem)).any():
         return ""
     return f" ({', '.join(problem.device_names[device] for device in devices.tolist())})"
-
-
-def _less_text(problem: Problem, best: Candidate, chosen: Candidate) -> str:
-    """What the one that wins a tie needs less of."""
-    more, fewer = extent(problem, best.device_of_op), extent(problem, chosen.device_of_op)
-    number, noun = (1, "devices") if fewer[:2] < more[:2] else (2, "transfers")
-    instead = f"{more[number]:,} {noun} instead of {fewer[number]:,}"
-    return f"the fastest found takes {instead} and is"

@@ -61,6 +61,14 @@ def as_data_parallel(problem: Problem, candidate: Candidate) -> DataParallel:
     )
 
 
+def not_tried(prepared: PreparedModel) -> DataParallel | None:
+    """The baseline where there was no time for it; None for inference, or one device."""
+    num_shards = len(working_devices(prepared.problem))
+    if prepared.source.mode != "train" or num_shards < 2:
+        return None
+    return DataParallel(None, False, "not tried: no time was left", {}, num_shards)
+
+
 def data_parallel_baseline(
     prepared: PreparedModel,
     options: ProblemOptions,
@@ -76,12 +84,12 @@ def data_parallel_baseline(
         left out.
       corrected: makes another problem one of the machine as real runs have shown it.
     """
-    num_shards = len(working_devices(prepared.problem))
-    if prepared.source.mode != "train" or num_shards < 2:
+    nothing, num_shards = not_tried(prepared), len(working_devices(prepared.problem))
+    if nothing is None:
         return None
     if not _is_split_for_all(prepared):
         if seconds <= 0.0:
-            return DataParallel(None, False, "not tried: no time was left", {}, num_shards)
+            return nothing
         searched, num_kinds = prepared, len({*prepared.problem.device_types})
         limit = min(seconds, TRACE_SECONDS) / num_kinds
         try:

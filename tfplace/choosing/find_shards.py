@@ -33,7 +33,7 @@ from tfplace.choosing.order.in_turn import (
 )
 from tfplace.choosing.order.model_order import NONE, wanted_order, with_order
 from tfplace.choosing.order.search_in_order import budget_beside_order
-from tfplace.choosing.reading_time import ReadingTime
+from tfplace.choosing.reading_time import TOO_LONG, ReadingTime
 from tfplace.choosing.shard_counts import (
     first_count,
     next_count,
@@ -197,7 +197,7 @@ class ShardSearch:
                 num_looks += 1
                 self._look(LOOK_SHARE * self._options.budget_seconds)
             else:
-                self._try(shards)
+                self._try(shards, left if promises else self._budget.left)
 
     def _is_uncertain(
         self,
@@ -213,7 +213,10 @@ class ShardSearch:
         return bool(why_not(shards, hoped, passed, least))
 
     def _least_steps(self, counts: Sequence[int]) -> Mapping[int, float]:
-        """{number of shards: what its work alone takes; 1: its bound}, as far as it is known."""
+        """{number of shards: what its work alone takes; 1: its bound}, as far as it is known.
+
+        Nothing is where it would take longer than any number's first search may begin.
+        """
         axes = self._options.problem.batch_axes
 
         def work() -> Mapping[int, float]:
@@ -222,7 +225,8 @@ class ShardSearch:
             least = least_steps(self._whole, axes, counts, self._left_whole)
             return {**least, 1: lower_bound_seconds(self._whole.problem)} if least else {}
 
-        return self._meanwhile(work) or {}
+        left = FOR_EACH_DEVICE * self._options.budget_seconds - self._budget.elapsed
+        return self._meanwhile(work, left) or {}
 
     def _try_in_turn(self) -> None:
         """Where nothing fits: shards one after another in order, the fewest that fit.
@@ -243,7 +247,7 @@ class ShardSearch:
                 too_long = counts[number:]
                 break
             numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
-            self._try(shards)
+            self._try(shards, math.inf)
             if shards in numbers.found:
                 self._put_in_order(shards)
         require_one_that_fits(list(numbers.found.values()), too_long)
@@ -251,8 +255,8 @@ class ShardSearch:
     def _put_in_order(self, shards: int) -> None:
         self._numbers.found[shards] = found_in_order(self._numbers.found[shards])
 
-    def _try(self, shards: int) -> None:
-        self._read(shards)
+    def _try(self, shards: int, seconds: float) -> None:
+        self._read(shards, seconds)
         if self._may_stay_whole and shards in self._numbers.found and not self._is_way_known:
             limits = self._options
             is_quick = self._reading.seconds <= BOTH_WAYS_SHARE * limits.budget_seconds
@@ -266,7 +270,7 @@ class ShardSearch:
         numbers, left_whole = self._numbers, self._left_whole
         found = numbers.found.pop(shards)
         self._left_whole = () if left_whole else self._may_stay_whole
-        self._read(shards)
+        self._read(shards, self._budget.left)
         other = numbers.found.get(shards)
         if other is None or found.step_seconds <= other.step_seconds:
             numbers.skipped = [each for each in numbers.skipped if each.shards != shards]
@@ -276,8 +280,8 @@ class ShardSearch:
         steps = [found.step_seconds, math.inf if other is None else other.step_seconds]
         self._is_way_known = max(steps) > min(steps) * CLOSE
 
-    def _read(self, shards: int) -> None:
-        """Reads the step in so many shards, and searches for the first time."""
+    def _read(self, shards: int, seconds: float) -> None:
+        """Reads the step in so many shards, in as many seconds, and searches for the first time."""
         self._progress.say(f"splitting the step into {shards} shards and pricing their ops")
         options = dataclasses.replace(
             self._options.problem, num_shards=shards, left_whole=self._left_whole
@@ -286,13 +290,14 @@ class ShardSearch:
         is_timed = self._whole.costs.source != "analytic"
         work = functools.partial(prepare, options, trace=is_timed, earlier=self._whole)
         try:
-            prepared = self._meanwhile(work)
+            prepared = self._meanwhile(work, seconds)
         except TfplaceError as error:
             self._skip(shards, f"can't be split so: {str(error).splitlines()[0]}")
             return
         self._reading.note(shards, time.monotonic() - began)
         if prepared is None:
-            self._skip(shards, "not tried: interrupted")
+            with interruptible() as interruption:
+                self._skip(shards, "not tried: interrupted" if interruption.seen else TOO_LONG)
             return
         limited = at_most(prepared, self._options.max_devices)
         self._first(shards, limited)
@@ -311,16 +316,17 @@ class ShardSearch:
         self._long = LongSearch(self._whole, self._options.seed, start, self._left_of_long)
         return [self._long.first_stage()]
 
-    def _meanwhile(self, work: Callable[[], Result]) -> Result | None:
-        """What `work` returns, None after a signal; the unsplit step's long search goes on beside.
+    def _meanwhile(self, work: Callable[[], Result], seconds: float) -> Result | None:
+        """What `work` returns, None after a signal or if it takes longer than so many seconds.
 
-        Where trials are limited it does not: what is found must not depend on the clock.
+        The unsplit step's long search goes on beside. Where trials are limited it does not: what
+        is found must not depend on the clock.
         """
         with self._progress.working():
             if self._long is None or self._options.max_trials is not None:
                 with interruptible() as interruption:
-                    return interruption.unless_seen(work, None)
-            answer, result = self._long.beside(work)
+                    return interruption.unless_seen_in_time(work, None, seconds)
+            answer, result = self._long.beside(work, seconds)
         self._note_long(result)
         return answer
 

@@ -9,6 +9,7 @@ with what needs no search: from a short search's best it would end higher (decis
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
@@ -76,15 +77,20 @@ class LongSearch:
         policy = _Beginning(self._policy, self._left)
         return Stage(NAME, lambda start: policy)
 
-    def beside(self, work: Callable[[], Result]) -> tuple[Result | None, SearchResult]:
+    def beside(
+        self, work: Callable[[], Result], seconds: float = math.inf
+    ) -> tuple[Result | None, SearchResult]:
         """What `work` returns, None where a signal came before; and what was found meanwhile.
 
-        `work` runs in a thread.
+        `work` runs in a thread, which is not waited for any longer than so many seconds.
         """
-        running: InThread[Result | None] = InThread(work)
+        running: InThread[Result | None] = InThread(work, seconds)
+        end = time.monotonic() + seconds
         with interruptible() as interruption:
-            found = self.until(lambda: not running.is_alive(), in_turn=True)
-            return interruption.unless_seen_by(running, None, math.inf), found
+            found = self.until(
+                lambda: not running.is_alive() or time.monotonic() > end, in_turn=True
+            )
+            return interruption.unless_seen_by(running, None, end - time.monotonic()), found
 
     def until(self, is_over: Callable[[], bool], in_turn: bool = False) -> SearchResult:
         """Goes on for a while.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+TOO_LONG = "not tried: reading and pricing it would have taken too much of the budget"
+
 
 class ReadingTime:
     """What reading a step will take, estimated from the last one that was read."""
@@ -32,7 +34,7 @@ class ReadingTime:
         """Why so many shards are not read where `left` seconds may be used; "" if they may."""
         if self._seconds * self._times(shards) / self._times(self._shards) <= left:
             return ""
-        return "not tried: reading and pricing it would have taken too much of the budget"
+        return TOO_LONG
 
     def _times(self, shards: int) -> float:
         return 1.0 + (_times(shards) - 1.0) * self._copied

@@ -116,14 +116,14 @@ def decide(
         return Decision(None, "--verify=structure")
     if wanted == RUN:
         return Decision(RunLimits(memory_bytes=most_bytes))
-    seconds = min(max(LEAST_SECONDS, BUDGET_SHARE * budget_seconds), max(seconds_left, 0.0))
+    seconds_left = max(seconds_left, LEAST_SECONDS)  # promised, however long all else took
+    seconds = min(max(LEAST_SECONDS, BUDGET_SHARE * budget_seconds), seconds_left)
     if estimate.seconds > seconds or estimate.bytes > MEMORY_SHARE * free_bytes:
         return Decision(
             None,
-            f"it would take about {estimate.seconds:.0f} s and {estimate.bytes / 2**30:.1f} GiB; "
-            f"--verify=auto spends up to {seconds:.0f} s and "
-            f"{MEMORY_SHARE * free_bytes / 2**30:.1f} GiB, half of what is free (--verify=run "
-            "runs it all the same)",
+            f"it would take about {estimate.seconds:.0f} s and {estimate.bytes / 2**30:.1f} GiB, "
+            f"more than {seconds:.0f} s or {MEMORY_SHARE * free_bytes / 2**30:.1f} GiB (half of "
+            "what is free); --verify=run runs it all the same",
         )
     limit = min(max(_GENEROUS_SECONDS * estimate.seconds, seconds), seconds_left)
     return Decision(

@@ -8,8 +8,8 @@ from typing import Any
 from rewrite.split.prove_loads import LOADS
 
 
-def split_proof_sentence(proof: Mapping[str, Any]) -> str:
-    """What was proven, for a person."""
+def split_proof_sentence(proof: Mapping[str, Any], run: str = "") -> str:
+    """What was proven, for a person; `run` is what is said of comparing the run besides."""
     if proof["distinct_ops"] is None:
         return "the split step has the structure that was decided; interrupted before more"
     joints = "joins, sums and cuts stand where they should"
@@ -27,5 +27,5 @@ def split_proof_sentence(proof: Mapping[str, Any]) -> str:
     if proof["unproven"]:
         return f"NOT PROVEN: {proof['unproven']}. {text[0].upper()}{text[1:]}"
     if proof["run"].startswith("not run"):
-        return f"{text}; whole steps {proof['run']}"
+        return text if proof["run"] == run else f"{text}; whole steps {proof['run']}"
     return f"{text}; two steps in float64: {proof['run']}, {proof['compared']:,} values"

@@ -121,7 +121,9 @@ def _timed(
         own = placements if unsplit is None else {PLACED: placements[PLACED]}
         taught = taught_by(prepared, choice.candidate, own, timings)
         decided = decided if taught is None else _after(decided, taught)
-    choice = confirmed(decided.choice, known.candidates, timings)
+    step = decided.prepared if unsplit is None else unsplit.prepared
+    is_timed = bool(decided.rounds) or options.evaluator == "measure"
+    choice = confirmed(decided.choice, known.candidates, timings, step.problem, is_timed)
     decided = dataclasses.replace(decided, choice=choice)
     if unsplit is None or choice.verdict == "placed":
         return decided

@@ -96,7 +96,7 @@ def report_of(
         measured=measured,
         verified=proof.verified,
         verdict=choice.verdict,
-        verdict_sentence="; ".join(filter(None, (choice.sentence, kind["sentence"]))),
+        verdict_sentence=", ".join(filter(None, (choice.sentence, kind["sentence"]))),
         command=options.command,
         output_dir=str(options.output_dir),
         loading_needs=run.loading_needs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator, Mapping
 
 from rich.console import Console
@@ -24,7 +25,7 @@ from tfplace.report.text_timings import comparison_facts
 from tfplace.simulation.prediction import Best, Prediction
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
-MAX_SENTENCES = 5
+MAX_REASON = 160
 _INDENT = " " * 10
 # What follows the call that loads it: the rest of its line, and another one.
 _THEN = {
@@ -145,6 +146,8 @@ def _step_times(report: Report) -> Table:
     for name, baseline in report.baselines.items():
         why_not = "not tried" if is_untried(baseline.reason) else "can't run"
         seconds = seconds_text(baseline.step_seconds) if baseline.feasible else why_not
+        if name == "single" and baseline.num_devices > 1:
+            name = "single, but for pins"
         times.add_row(
             name, seconds, _ratio(baseline.step_seconds, single), _fullest(baseline.peak_bytes)
         )
@@ -210,14 +213,12 @@ def _verified(report: Report) -> Iterator[tuple[str, str]]:
         fails = f"the written step fails when it is run ({verified.fails}); "
         yield ("unproven", fails + same) if verified.fails else ("proven", same)
     if verified.split is not None:
-        yield "", split_proof_sentence(verified.split)
+        yield "", split_proof_sentence(verified.split, verified.run)
     yield "verified", run_sentence(verified)
-    known = verified.run.partition(": ")[2]  # said already
-    left_out = [why for why in verified.not_compared if why != f"the run: {known}"]
-    yield from (("", f"not compared: {why}") for why in left_out[:MAX_SENTENCES])
-    more = len(left_out) - MAX_SENTENCES
-    if more > 0:
-        yield "", f"and {more} more (report.json)"
+    if verified.outputs_equal and verified.not_compared:
+        count, first = len(verified.not_compared), shortened(verified.not_compared[0])
+        more = f" ({count - 1:,} more: report.json)" if count > 1 else ""
+        yield "", f"not compared: {first}{more}"
 
 
 def run_sentence(verified: Verified) -> str:
@@ -230,9 +231,12 @@ def run_sentence(verified: Verified) -> str:
             "values of given and emitted model are equal",
         )
         return f"{equal}, largest difference {verified.max_abs_diff:.3g}"
-    agree = counted(num_compared, "value of other runs agrees", "values of other runs agree")
-    others = f"; {agree}" if num_compared else ""
-    return f"the run itself was not compared ({verified.run}){others}"
+    return f"the run was not compared: {shortened(verified.run.removeprefix('not run: '))}"
+
+
+def shortened(why: str) -> str:
+    """The beginning of a reason, which may be all of a user's error message; report.json has it."""
+    return textwrap.shorten(why, MAX_REASON, placeholder=" ...")
 
 
 def _print_how_to_load(report: Report, out: Console) -> None:

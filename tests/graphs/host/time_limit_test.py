@@ -1,12 +1,13 @@
 """Regular expressions that take for ever end."""
 
+import math
 import re
 import signal
 import threading
 
 import pytest
 
-from graphs.host.time_limit import OutOfTimeError, time_limit
+from graphs.host.time_limit import OutOfTimeError, ending_at, require_time, time_limit
 
 
 def test_a_catastrophic_expression_is_stopped_and_the_signal_is_as_before():
@@ -33,3 +34,11 @@ def test_another_thread_has_no_limit():
     thread.start()
     thread.join()
     assert found == [None]
+
+
+def test_work_that_asks_ends_when_it_should_and_an_inner_end_is_no_later():
+    require_time()
+    with ending_at(0.0), pytest.raises(OutOfTimeError), ending_at(math.inf):
+        require_time()
+    with ending_at(math.inf):
+        require_time()

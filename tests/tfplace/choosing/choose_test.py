@@ -59,7 +59,7 @@ def test_a_split_step_is_compared_with_the_unsplit_one_and_is_no_single_device()
     choice = choose(steps(2.0), problem, unsplit=steps(4.0))
     assert choice.verdict == "placed"
     assert choice.sentence == (
-        "predicted to take 0.500 of the best single device's step time (all on one device)"
+        "predicted, not measured: 0.500 of the best single device's step time (all on one device)"
     )
 
 
@@ -94,7 +94,8 @@ def _kept_after(verdict, real, speedup=1.0, **facts):
     chosen = candidates[1] if verdict == "kept_single" else Candidate("found", both, outcome)
     interval = (speedup - 0.1, speedup + 0.1)
     measured = Comparison({}, "given", speedup, interval, "tf.function", real, **facts)
-    return confirmed(Choice(chosen, verdict, "as predicted"), candidates, measured)
+    problem = build_problem([Op("first"), Op("second")])
+    return confirmed(Choice(chosen, verdict, "as predicted"), candidates, measured, problem)
 
 
 def test_one_device_that_measures_slower_than_the_given_placement_is_not_kept():
@@ -102,7 +103,7 @@ def test_one_device_that_measures_slower_than_the_given_placement_is_not_kept():
     assert (kept.verdict, kept.candidate.name) == ("kept_given", "given")
     assert kept.sentence == (
         "one device, the best by prediction, measured 0.50x (95 % interval 0.40 to 0.60) as fast "
-        "as the given placement: slower, so the given placement is kept"
+        "as the given placement, which is kept"
     )
     assert _kept_after("kept_single", NO_DIFFERENCE).sentence == "as predicted"
 
@@ -113,3 +114,47 @@ def test_a_placement_that_is_compared_with_itself_has_no_ratio():
     assert kept.sentence == (
         "in real runs of the best few placements the given placement was the fastest"
     )
+
+
+GPUS = Machine(3)
+
+
+def _of_gpus(**placements):
+    return [
+        Candidate(name, np.array(places, np.int32), Measurement(seconds, (0, 0, 0), "simulated"))
+        for name, (places, seconds) in placements.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("pins", "sentence"),
+    [
+        ((1, 2), "constraints and kernels leave every op one device"),
+        ((1, 2, -1), "what is not pinned lies on one device: none found over several beats that"),
+    ],
+)
+def test_a_plan_that_pins_spread_over_devices_is_no_single_device(pins, sentence):
+    """The best single device is that of what is not pinned."""
+    problem = build_problem([Op(f"op{i}", pin=pin) for i, pin in enumerate(pins)], GPUS)
+    given, pinned = [1] * len(pins), [1, 2, 1][: len(pins)]
+    candidates = _of_gpus(given=(given, np.inf), single=(pinned, 2.0))
+    choice = choose(candidates, problem)
+    assert (choice.verdict, choice.sentence) == ("placed", sentence)
+    measured = Comparison({}, "single", 1.0, (0.9, 1.1), "tf.function", NO_DIFFERENCE)
+    assert confirmed(choice, candidates, measured, problem).verdict == "placed"
+
+
+@pytest.mark.parametrize(
+    ("single", "is_timed", "verdict", "sentence"),
+    [
+        (4.0, False, "kept_single", "one device is kept: no step could be measured"),
+        (np.inf, False, "placed", "predicted, not measured: 0.5"),
+        (4.0, True, "placed", "the fastest of what was timed, though not beside one device"),
+    ],
+)
+def test_nothing_is_spread_over_devices_on_prediction_alone(single, is_timed, verdict, sentence):
+    problem = build_problem([Op("first"), Op("second")], GPUS)
+    candidates = _of_gpus(given=([1, 1], 4.0), single=([1, 1], single), found=([1, 2], 2.0))
+    nothing = Comparison({"single": "no time"}, "", 1.0, (1.0, 1.0), "tf.function")
+    kept = confirmed(choose(candidates, problem), candidates, nothing, problem, is_timed)
+    assert kept.verdict == verdict and kept.sentence.startswith(sentence)

@@ -5,6 +5,7 @@ import math
 import types
 from typing import Any
 
+import numpy as np
 import pytest
 
 from graphs.errors import UsageError
@@ -13,6 +14,7 @@ from tests.split_steps import split_step
 from tfplace.choosing import find_shards
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
+from tfplace.choosing.reading_time import TOO_LONG
 from tfplace.commands.from_flags import num_shards
 from tfplace.preparing.options import AUTO, OptimizeOptions, ProblemOptions, require_outputs
 from tfplace.progress import Progress
@@ -87,7 +89,7 @@ class _World:
         self, prepared, options, trained, folder, progress, earlier=None, known=(), stages=None
     ):
         self.searches.append((prepared.shards, options.budget_seconds, options.max_trials))
-        self.stages = None if stages is None else stages([Candidate("single", None, _NOTHING)])
+        self.stages = None if stages is None else stages([Candidate("single", _NOWHERE, _NOTHING)])
         self.now += options.budget_seconds
         seconds = self._steps[prepared.shards]
         if prepared.left_whole:
@@ -96,7 +98,7 @@ class _World:
             seconds *= self.longer
         outcome = Measurement(seconds, (), "") if math.isfinite(seconds) else _NOTHING
         took = self.single.get(prepared.shards, 2.0)
-        single = Candidate("single", None, Measurement(took, (), ""))
+        single = Candidate("single", _NOWHERE, Measurement(took, (), ""))
         found = Candidate("found", None, outcome)
         stops = len(self.searches) >= self.interrupt_at
         baselines = [single]
@@ -121,10 +123,11 @@ class _Long:
     def __init__(self, world, left):
         self._world, self._left = world, left
 
-    def beside(self, work):
-        left = self._left().budget_seconds
+    def beside(self, work, seconds):
+        left, end = self._left().budget_seconds, self._world.now + seconds
         answer, found = work(), self._found(left)
-        return (None if found.interrupted else answer), found
+        is_late, self._world.now = self._world.now > end, min(self._world.now, end)
+        return (None if found.interrupted or is_late else answer), found
 
     def until(self, is_over):
         left = self._left().budget_seconds
@@ -150,6 +153,7 @@ class _Long:
 
 
 _PROBLEM = split_step(2, num_devices=5)  # a CPU and four GPUs
+_NOWHERE = np.zeros(1, np.int32)
 _NOTHING = Infeasible("memory", "it does not fit")
 
 
@@ -243,6 +247,34 @@ def test_what_takes_too_long_to_read_is_not_begun(monkeypatch):
     shards, tried, _ = world.run(budget_seconds=100.0)
     assert shards == 1 and "too much of the budget" in tried[4].reason
     assert world.now == pytest.approx(100.0)
+
+
+def test_what_is_read_longer_than_it_should_be_is_not_waited_for(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.5, 4: 0.3, 8: 0.4})
+    world.reading = 1.0
+    reads = world.prepare
+
+    def long(options, trace, earlier):
+        world.now += 200.0
+        return reads(options, trace, earlier)
+
+    monkeypatch.setattr(find_shards, "prepare", long)
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and world.now == pytest.approx(100.0)
+    assert {each.reason for number, each in tried.items() if number > 1} == {TOO_LONG}
+
+
+def test_deciding_has_three_quarters_of_the_budget(monkeypatch):
+    world = _World(monkeypatch, {1: 1.0, 2: 0.5, 4: 0.3, 8: 0.4})
+
+    def long(whole, axes):
+        world.now += 200.0
+        return frozenset()
+
+    monkeypatch.setattr(find_shards, "ops_left_whole", long)
+    shards, tried, _ = world.run(budget_seconds=100.0)
+    assert shards == 1 and world.now == pytest.approx(100.0)
+    assert world.pieces and tried[4].reason == TOO_LONG
 
 
 @pytest.mark.parametrize(("reading", "read"), [(40.0, 4), (60.0, 2), (80.0, 1)])

@@ -59,6 +59,13 @@ def test_after_a_signal_nobody_waits_for_the_work(long_search):
     assert answer is None and found.interrupted
 
 
+def test_work_that_takes_longer_than_it_may_is_not_waited_for(long_search):
+    ends = threading.Event()
+    answer, found = long_search.beside(ends.wait, 0.0)
+    ends.set()
+    assert answer is None and not found.interrupted
+
+
 def test_what_the_work_raises_is_raised_here(long_search):
     def work():
         raise UsageError("it can't be split so")

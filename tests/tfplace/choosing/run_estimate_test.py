@@ -43,10 +43,11 @@ def test_auto_goes_by_the_estimates(estimate, budget_seconds, is_run):
         assert decide(estimate, "run", budget_seconds, 8 * GIB).limits is not None
 
 
-def test_auto_takes_no_longer_than_is_left_of_the_time_for_all():
-    limits = decide(CHEAP, "auto", 60.0, 8 * GIB, seconds_left=12.0).limits
-    assert (limits.seconds, limits.budget_seconds) == (12.0, 12.0)
-    assert decide(CHEAP, "auto", 60.0, 8 * GIB, seconds_left=9.0).limits is None
+def test_auto_takes_what_is_left_of_the_time_for_all_and_20_s_whatever_that_is():
+    limits = decide(CHEAP, "auto", 120.0, 8 * GIB, seconds_left=22.0).limits
+    assert (limits.seconds, limits.budget_seconds) == (22.0, 22.0)
+    for left in (9.0, -5.0):
+        assert decide(CHEAP, "auto", 60.0, 8 * GIB, seconds_left=left).limits.seconds == 20.0
     assert decide(CHEAP, "run", 60.0, 8 * GIB, seconds_left=-1.0).limits is not None
 
 

@@ -44,7 +44,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedModel:
     properties = infer(flat)
     feeds = {"x:0": np.ones((64, 128), np.float32)}
     built = build_op_graph(flat, properties)
-    return LoadedModel(source, flat, properties, built, feeds, None, StepToSplit(source))
+    return LoadedModel(source, flat, properties, built, feeds, None, StepToSplit(source), 0.0)
 
 
 def _never(*_: Any) -> Any:

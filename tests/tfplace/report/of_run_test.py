@@ -109,7 +109,9 @@ def test_the_reports_of_what_was_placed(made, weight):
 def test_the_reports_of_what_it_is_worth(made):
     report, placed = made
     peaks = dict(zip(placed.problem.device_names, (1, 2, 3), strict=True))
-    runs = {"step_seconds": 2.0, "feasible": True, "reason": "", "peak_bytes": peaks}
+    runs = {
+        "step_seconds": 2.0, "feasible": True, "reason": "", "peak_bytes": peaks, "num_devices": 2
+    }  # fmt: skip
     assert list(report["baselines"]) == [*NAMES, "data_parallel"]
     assert report["baselines"]["given"] == report["baselines"]["local_search"] == runs
     assert report["baselines"]["etf"] == {
@@ -117,6 +119,7 @@ def test_the_reports_of_what_it_is_worth(made):
         "feasible": False,
         "reason": "too large",
         "peak_bytes": dict(zip(placed.problem.device_names, (7, 8, 9), strict=True)),
+        "num_devices": 0,
     }
     seconds = placed.outcome.step_seconds
     assert report["best"] == {
@@ -190,6 +193,6 @@ def test_the_reports_of_what_to_do_about_it(made, weight):
     assert report["split"] is None
     assert report["baselines"]["data_parallel"] == {
         "step_seconds": 9.0, "feasible": True, "reason": "", "peak_bytes": {GPU: 5},
-        "num_shards": 2, "num_transfers": 3, "transfer_bytes": 60,
+        "num_shards": 2, "num_transfers": 3, "transfer_bytes": 60, "num_devices": 0,
     }  # fmt: skip
     assert report["advice"]["sentences"] == []  # nothing is gained

@@ -79,9 +79,7 @@ def test_equal_is_not_said_of_a_run_that_was_not_compared(printed):
     report = dataclasses.replace(report, verified=NOT_RUN)
     text = printed(lambda out: print_report(report, out))
     assert "\nproven    by structure; the same are 9 ops, 2 functions\n" in text
-    assert (
-        "verified the run itself was not compared (not run: too long); 1 value of other runs agrees"
-    ) in " ".join(text.split())
+    assert "\nverified  the run was not compared: too long\n" in text
     for said in (text, html_report(report, explained)):
         assert not re.search(r"\bequal\b", said.partition("<body>")[2] or said)
 

@@ -26,11 +26,10 @@ def parallelism_text(found: Parallelism, problem: Problem) -> str:
     names = short_names(problem.device_names)
     text = _kind(found, problem, names)
     if text and found.num_shards and found.whole_share >= NAMED:
-        text += f"; {share_text(found.whole_share)} of the work is not split"
         whole = found.work[-1]
         if len(found.devices) == 1 and whole[found.devices[0]] < PURE * whole.sum():
             holding = np.flatnonzero(whole >= NAMED * whole.sum()).tolist()
-            text += f" and lies on {_listed(holding, names)}"
+            text += f"; what is not split lies on {_listed(holding, names)}"
     return text
 
 

@@ -158,13 +158,11 @@ def test_a_whole_step():
     )
 
 
-def test_work_that_is_not_split_is_named():
+def test_the_share_of_the_work_that_is_split_is_said_where_its_operations_are_counted():
     ops = [Op("a/shard_0", 2.0), Op("a/shard_1", 2.0), Op("b", 1.0)]
     problem = build_problem(ops, Machine(num_devices=3))
     found = parallelism_of(problem, np.array([1, 2, 1], np.int32))
-    assert parallelism_text(found, problem) == (
-        "data parallel over 2 GPUs; 20 % of the work is not split"
-    )
+    assert parallelism_text(found, problem) == "data parallel over 2 GPUs"
     np.testing.assert_array_equal(found.work, [[0, 2, 0], [0, 0, 2], [0, 1, 0]])
 
 
@@ -173,8 +171,7 @@ def test_where_whole_ops_lie_is_named_if_the_shards_lie_elsewhere():
     problem = build_problem(ops, Machine(num_devices=3))
     found = parallelism_of(problem, np.array([1, 1, 2], np.int32))
     assert parallelism_text(found, problem) == (
-        "both shards on GPU:0 (gradient accumulation); 50 % of the work is not split and lies on "
-        "GPU:1"
+        "both shards on GPU:0 (gradient accumulation); what is not split lies on GPU:1"
     )
 
 
