@@ -346,7 +346,7 @@ def _growing_step(kind: str) -> ModelRun:
 @pytest.mark.parametrize("kind", ["rows in another order", "sum", "no gradient"])
 def test_rounding_errors_that_grow_are_no_difference_and_defects_are(kind):
     check = Check("the run", _growing_step(""), _growing_step(kind), is_run=True)
-    runner = verify_child._Runner(VerifyRequest([check], "", 1, "", 60.0))
+    runner = verify_child._Runner(VerifyRequest([check], verify_module.HERE, 1, "", 60.0))
     outcome = verify_child._outcome(runner, check, lambda runs_placed: None)
     verified = verify_module._summed_up([outcome], [True], ())
     if kind == "rows in another order":
