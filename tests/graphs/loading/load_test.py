@@ -219,3 +219,13 @@ def test_what_does_not_exist_is_an_error(served_v2, options, error, message):
     with pytest.raises(error, match=message) as caught:
         load(served_v2, options)
     assert type(caught.value) is error
+
+
+def test_an_op_that_tensorflow_lacks_is_named_with_the_flag_for_it(tmp_path):
+    graph_def = v1.GraphDef()
+    graph_def.node.add(name="x", op="Placeholder").attr["dtype"].type = 1
+    graph_def.node.add(name="y", op="NoSuchOp", input=["x"])
+    path = tmp_path / "graph.pb"
+    path.write_bytes(graph_def.SerializeToString())
+    with pytest.raises(ModelError, match=r"'y': .* has no op 'NoSuchOp'; .* --op_library=PATH"):
+        load(path, LoadOptions(fetch=("y",)))

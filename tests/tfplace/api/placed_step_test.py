@@ -81,6 +81,33 @@ def test_batch_sizes_are_placed_up_front(monkeypatch):
         placed(tf.ones((2, 3)), 3.0)
 
 
+def test_only_the_callers_own_calls_write_and_log(tmp_path):
+    """Runs that time and compare leave nothing; the placed step does all of it, once a call."""
+    weight, said = tf.Variable(tf.ones((3, 1))), []
+
+    @tf.function
+    def step(x):
+        weight.assign_sub(0.01 * weight)
+        loss = tf.reduce_mean(x @ weight)
+        tf.io.write_file(f"{tmp_path}/" + tf.strings.as_string(loss, precision=2), "weights")
+        tf.print(loss, output_stream=f"file://{tmp_path}/log")
+        tf.py_function(lambda value: said.append(float(value)), [loss], [])
+        return loss
+
+    placed = tfplace.place(step, [tf.ones((4, 3))], **(QUICK | {"cluster": "local"}), verify="run")
+    assert placed.report.verified.run == "equal"
+    assert placed.report.model["left_out_of_runs"] == {
+        "EagerPyFunc": 1,
+        "PrintV2": 1,
+        "WriteFile": 1,
+    }
+    assert not said and not list(tmp_path.iterdir())
+    losses = [float(placed(tf.ones((4, 3)))) for _ in range(2)]
+    assert said == losses
+    assert len(list(tmp_path.iterdir())) == 3  # two files of weights and the log
+    assert len((tmp_path / "log").read_text().splitlines()) == 2
+
+
 def test_arguments_may_have_names():
     @tf.function
     def step(x, power=2, *, scale):
