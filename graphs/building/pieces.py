@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from graphs.building.known_tensors import (
     narrowed,
     with_item,
 )
-from graphs.building.same_shapes import bare
+from graphs.building.same_shapes import ELEMENTWISE, bare
 from graphs.function_library import KEPT_WHOLE, called_function, library_of, reached_functions
 from graphs.names import data_inputs, op_of, parse_input, source_of, with_index
 from graphs.tensor_protos import Shape, shape_of
@@ -43,6 +43,8 @@ _, _INT64 = _WHOLE_NUMBERS = 3, 9  # as DataType has them
 _MADE = "tfplace_made_"
 _PUT = {"TensorListSetItem": 2, "TensorListPushBack": 1}
 _TAKEN = {"TensorListGetItem": 0, "TensorListPopBack": 1}
+SAYS_AXES = frozenset({"BroadcastGradientArgs", "Range"})
+"""Their outputs' sizes are known where their values are."""
 _SAME_LENGTH = op_types.ALIASES | {"TensorListSetItem", "ZerosLike", "AddN"}
 
 Called = Callable[[str, tuple[Known, ...]], Sequence[Known] | None]
@@ -88,7 +90,7 @@ class Pieces:
     """A graph in TensorFlow.
 
     Attributes:
-      known: {input "op:i" of a unit: what is known of it}.
+      known: {tensor "op:i": what is known of it} of what units are given, and of sizes.
     """
 
     def __init__(self, graph_def: Any, called: Called | None):
@@ -101,7 +103,6 @@ class Pieces:
         import tensorflow as tf
 
         self._graph = tf.Graph()
-        self.known: dict[str, Known] = {}
         self._called = called
         self._library = library_of(graph_def)
         self._nodes = {node.name: node for node in graph_def.node}
@@ -116,8 +117,10 @@ class Pieces:
             if node.name not in in_pieces or not self._add_made(node):
                 self._add(node)
         self._import()
-        for tensor in {with_index(name) for unit in units for name in data_inputs(unit)}:
-            self.known[tensor] = self.of(tensor)
+        read = {with_index(name) for unit in units for name in data_inputs(unit)}
+        if called:
+            read.update(name for node in graph_def.node for name in self._sizes(node))
+        self.known = {tensor: self.of(tensor) for tensor in sorted(read)}
 
     def outputs(self, op: str) -> Sequence[Any]:
         """The tensors that an op makes, or what stands for them."""
@@ -134,10 +137,20 @@ class Pieces:
         if dtype == "resource":
             handle = self._tensor(source_of(name, self._nodes, op_types.HANDLE)).op
             exact = bare(handle.node_def) if handle.type == "VarHandleOp" else b""
-        elif dtype in ("int32", "int64") and -1 < _size(shape) <= MOST_NUMBERS:
+        elif dtype in ("int32", "int64") and (
+            -1 < _size(shape) <= MOST_NUMBERS or tensor.op.type in SAYS_AXES
+        ):
             value = evaluated(tensor)
             exact = b"" if value is None else bare(constant_node("", value))
         return Known(dtype, shape, exact, self._held.get(tensor.name))
+
+    def _sizes(self, node: Any) -> Iterator[str]:
+        """The inputs "op:i" that may say sizes, where they are no constants."""
+        if node.op not in op_types.NO_LAUNCH and node.op not in ELEMENTWISE:
+            for name in node.input:
+                of_name = self._nodes[op_of(name)]
+                if of_name.op != "Const" and self._tensor(name).dtype.name in ("int32", "int64"):
+                    yield with_index(name)
 
     def _tensor(self, name: str) -> Any:
         name = with_index(name)
@@ -156,6 +169,12 @@ class Pieces:
                 dtype = np.int64 if copy.attr["out_type"].type == _INT64 else np.int32
                 shape = np.array(shape_of(handle.attr["shape"].shape), dtype)
                 copy.CopyFrom(constant_node(node.name, shape))
+        elif node.op == "ShapeN":  # which TensorFlow doesn't evaluate before the run
+            for number, name in enumerate(copy.input):
+                said = self._piece.node.add(name=self._new_name(node, number), op="Shape")
+                said.input.append(name)
+                for key in ("T", "out_type"):
+                    said.attr[key].CopyFrom(copy.attr[key])
         elif node.op in _TAKEN and copy.attr["element_dtype"].type in _WHOLE_NUMBERS:
             if op_of(copy.input[0]) not in self._ops:
                 self._import()
@@ -166,9 +185,13 @@ class Pieces:
 
     def _replace(self, node: Any, output: int, known: Known) -> None:
         """Lets another op make an output of a node."""
+        add_stand_in(self._piece, self._new_name(node, output), known)
+
+    def _new_name(self, node: Any, output: int) -> str:
+        """The name of what is to make an output of a node."""
         name = f"{_MADE}{len(self._stand_in)}"
         self._stand_in[f"{node.name}:{output}"] = name
-        add_stand_in(self._piece, name, known)
+        return name
 
     def _import(self) -> None:
         """Imports the piece, and sees what is put into its lists."""

@@ -29,7 +29,7 @@ _IN_PART = {
     "StridedSlice": slice(0, 1),
 }
 
-_ELEMENTWISE = frozenset(
+ELEMENTWISE = frozenset(
     "Add AddV2 Sub Mul Neg Cast RealDiv FloorDiv FloorMod Maximum Minimum Equal NotEqual Less "
     "LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot SelectV2 Identity".split()
 )
@@ -134,7 +134,7 @@ class _Alike:
 
     def _blind(self, op_type: str, sources: tuple[_Source, ...]) -> tuple[_Source, ...]:
         """The same, but where elements don't matter by what has the same shape."""
-        count = len(sources) if op_type in _ELEMENTWISE else _BLIND_TO_FIRST.get(op_type, 0)
+        count = len(sources) if op_type in ELEMENTWISE else _BLIND_TO_FIRST.get(op_type, 0)
         if not count:
             return sources
         blind = [(self._of_shape[first], self._as_long(first, i)) for first, i in sources[:count]]

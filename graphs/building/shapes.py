@@ -20,7 +20,15 @@ from graphs import op_types
 from graphs.building.conditionals import put_into_optional
 from graphs.building.flatten import flatten
 from graphs.building.known_tensors import Known, joined_shapes
-from graphs.building.pieces import Called, Pieces, add_call, add_functions, evaluated, known_shape
+from graphs.building.pieces import (
+    SAYS_AXES,
+    Called,
+    Pieces,
+    add_call,
+    add_functions,
+    evaluated,
+    known_shape,
+)
 from graphs.building.same_shapes import first_of_shapes, without_same
 from graphs.errors import ModelError, ShapesRefusedError
 from graphs.flat_graph import FlatGraph
@@ -70,7 +78,8 @@ class TensorProperties:
         `UNKNOWN_DIMENSION`, an unknown rank as a scalar.
       unknown: tensors "op:i" that have an unknown rank or dimension, in graph order. The
         scratch output of batch normalization, which is always unknown and tiny, is left out.
-      known: {node: {output i: what is known of it}} of what units are given.
+      known: {node: {output i: what is known of it}} of what units are given, and of
+        sizes that are no constants.
       first: i8[nodes] the first node of the same kind, see `first_of_shapes`; None where nobody
         looked, so that each node is one of its own.
     """
@@ -79,7 +88,9 @@ class TensorProperties:
     shape_of: Mapping[str, list[Shape]]
     bytes_of: Mapping[str, list[int]]
     unknown: list[str]
-    known: Mapping[str, Mapping[int, Known]] = dataclasses.field(default_factory=dict)
+    known: Mapping[str, Mapping[int, Known]] = dataclasses.field(
+        default_factory=dict, compare=False
+    )
     first: LongArray | None = dataclasses.field(default=None, compare=False)
 
     def shape(self, tensor: str) -> Shape:
@@ -93,7 +104,7 @@ class TensorProperties:
         return self.dtype_of[source.op][source.output]
 
     def known_of(self, tensor: str) -> Known:
-        """What is known of a tensor that a unit is given."""
+        """What is known of a tensor, besides what units make."""
         source = parse_input(tensor)
         known = self.known.get(source.op, {}).get(source.output)
         return known or Known(self.dtype(tensor), self.shape(tensor))
@@ -397,7 +408,7 @@ def _read(
             name = f"{node.name}:{index}"
             fed = fed_shape.get(name)
             shape = known_shape(tensor.shape) if fed is None else fed
-            if node.op == "BroadcastGradientArgs" and called is not None:  # axes of a sum
+            if node.op in SAYS_AXES and called is not None:
                 value = evaluated(tensor)
                 shape = shape if value is None else value.shape
             if dtype.name not in element_bytes:

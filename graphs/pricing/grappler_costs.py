@@ -27,7 +27,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import ChildError, ask_child
 from graphs.names import data_inputs, op_of, source_of, tensor_of
 from graphs.op_graph import FloatArray
-from graphs.tensor_protos import placeholder, shape_proto
+from graphs.tensor_protos import placeholder
 
 PRICING_SECONDS = 600.0
 """Longest that Grappler may take; 10,000 kinds of ops take 2 s."""
@@ -121,7 +121,8 @@ class _Kinds:
 
     Attributes:
       nodes: what is read, and one node of each kind, named `_KIND` and its number.
-      op_types: of the kinds, by number.
+      output_bytes: of each kind, by number.
+      moved_bytes: of all that each kind reads and makes.
     """
 
     def __init__(self, flat: FlatGraph, properties: TensorProperties):
@@ -131,7 +132,8 @@ class _Kinds:
         self._number: dict[tuple[bytes, tuple[str, ...]], int] = {}
         self._reads: dict[bytes, str] = {}
         self.nodes: list[Any] = []
-        self.op_types: list[str] = []
+        self.output_bytes: list[list[int]] = []
+        self.moved_bytes: list[float] = []
 
     def has_unknown_size(self, node: Any) -> bool:
         """Whether a run decides the size of a tensor that the node reads or makes."""
@@ -142,17 +144,12 @@ class _Kinds:
     def number(self, node: Any) -> int:
         """The number of the node's kind."""
         inputs = tuple(map(self._read, data_inputs(node)))
-        shapes = self._properties.shape_of[node.name]
         key = (bare(node), inputs)
         if key not in self._number:
             self._number[key] = len(self._number)
-            kind = self._add(node, f"{_KIND}{self._number[key]}")
-            kind.input.extend(inputs)
-            # Without these two, Grappler infers the outputs, for which it lacks elements.
-            kind.attr["_same_output_for_iterations"].b = True
-            known = [shape if shape and min(shape) >= 0 else () for shape in shapes]
-            kind.attr["_output_shape_vector"].list.shape.extend(map(shape_proto, known))
-            self.op_types.append(node.op)
+            self._add(node, f"{_KIND}{self._number[key]}").input.extend(inputs)
+            self.output_bytes.append(self._properties.bytes_of[node.name])
+            self.moved_bytes.append(_moved(node, self._properties))
         return self._number[key]
 
     def _read(self, tensor: str) -> str:
@@ -161,8 +158,11 @@ class _Kinds:
         dtype, shape = self._properties.dtype(tensor), self._properties.shape(tensor)
         if dtype == "resource":
             node = self._of_name[op_of(source_of(tensor, self._of_name, op_types.HANDLE))]
+        known = self._properties.known_of(tensor).exact
         is_small = node.op == "Const" and node.ByteSize() <= LARGE_CONSTANT_BYTES
-        if not (node.op == "VarHandleOp" or (is_small and dtype in _WHOLE_NUMBERS)):
+        if known:
+            node = type(node).FromString(known)
+        elif not (node.op == "VarHandleOp" or (is_small and dtype in _WHOLE_NUMBERS)):
             node = placeholder("", dtype, shape)
             node.op = _UNFILLED
             node.attr["memory_region_name"].s = b"none"
@@ -183,7 +183,7 @@ def _answered(kinds: _Kinds, versions: Any) -> tuple[FloatArray, list[str]]:
     """f8[kinds, 2]: flops and bytes of each kind, nan where there are none; and notes."""
     from tensorflow.core.grappler.costs import op_performance_data_pb2
 
-    work = np.full((len(kinds.op_types), 2), np.nan)
+    work = np.full((len(kinds.output_bytes), 2), np.nan)
     notes = []
     result = _ask(kinds.nodes, versions)
     if unknown := result.get("unknown_op_types"):
@@ -194,10 +194,24 @@ def _answered(kinds: _Kinds, versions: Any) -> tuple[FloatArray, list[str]]:
     priced = op_performance_data_pb2.OpPerformance()
     for serialized in result["op_performance"]:
         priced.ParseFromString(serialized)
-        if priced.node.startswith(_KIND):
-            work[int(priced.node.removeprefix(_KIND))] = priced.compute_time, priced.memory_time
+        if not priced.node.startswith(_KIND):
+            continue
+        number = int(priced.node.removeprefix(_KIND))
+        # What it makes Grappler infers, and may not know the elements that say its size.
+        if _is_size(priced.op_memory.output_memory, kinds.output_bytes[number]):
+            work[number] = priced.compute_time, priced.memory_time
+        elif not priced.compute_time:
+            work[number] = 0.0, kinds.moved_bytes[number] * _NANOSECONDS_PER_UNIT
     work[(work < 0.0).any(axis=1)] = np.nan  # it counted beyond 63 bits
     return work / _NANOSECONDS_PER_UNIT, notes
+
+
+def _is_size(found: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether Grappler took the outputs for as large as they are.
+
+    It takes an unknown dimension, and one of 0, for 1, and what is no number for nothing.
+    """
+    return all(not a or a >= b for a, b in zip(found, wanted, strict=False))
 
 
 def _ask(nodes: Sequence[Any], versions: Any) -> Mapping[str, Any]:
