@@ -36,7 +36,7 @@ def test_what_is_handed_on_is_its_inputs_buffer_and_what_is_fed_or_fetched_is_ke
     def make(x):
         y = tf.matmul(x, x, name="product")
         flat = tf.reshape(y, [2, 8], name="flat")
-        one, other = tf.identity_n([flat, tf.squeeze(x[:, :1], name="squeezed")], name="both")
+        one, _ = tf.identity_n([flat, tf.squeeze(x[:, :1], name="squeezed")], name="both")
         tf.identity(tf.matmul(tf.stop_gradient(one, name="stop"), one, transpose_b=True), "out")
 
     graph = _graph(make, "out:0")
