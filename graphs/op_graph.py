@@ -78,18 +78,3 @@ class OpGraph:
             self.use_op,
             self.tensor_bytes[self.use_tensor],
         )
-
-
-def tensors_misshared(
-    producer: IntArray, shares: IntArray, takes: BoolArray, use_tensor: IntArray, use_op: IntArray
-) -> LongArray:
-    """i8[..]: tensors whose `tensor_shares` isn't what OpGraph says; all indices lie in range."""
-    which = np.flatnonzero(shares >= 0)
-    source, maker = shares[which], producer[which].astype(np.int64)
-    num_tensors = max(len(shares), 1)
-    uses = use_op.astype(np.int64) * num_tensors + use_tensor
-    is_used = np.isin(maker * num_tensors + source, uses)
-    is_beside = (producer[source] == maker) & (source < which)
-    is_kept = shares[source] == source
-    is_beside &= (is_kept | (shares[source] < 0)) & ~takes[which]
-    return which[~(is_used | is_beside | (source == which))]

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from graphs.errors import ModelError, PlacementError
-from graphs.op_graph import tensors_misshared
 
 SECTION = "tfplace/docs/contract.md, section 6"
 MOST_SECONDS = 1e15
@@ -85,16 +84,15 @@ def _check_order(path: str, arrays: Arrays) -> None:
             f"reading the problem {path}: a pair of use_tensor and use_op comes twice; "
             f"{SECTION}, wants distinct pairs"
         )
-    misshared = tensors_misshared(
-        producer,
-        arrays["tensor_shares"],
-        arrays["tensor_takes_over"],
-        arrays["use_tensor"],
-        arrays["use_op"],
-    )
-    if len(misshared):
+    shares = arrays["tensor_shares"]
+    which = np.flatnonzero(shares >= 0)
+    source, own = shares[which], shares[shares[which]]
+    is_beside = (producer[source] == producer[which]) & (source < which)
+    is_beside &= ((own < 0) | (own == source)) & ~arrays["tensor_takes_over"][which]
+    is_used = np.isin(source.astype(np.int64) * len(arrays["op_names"]) + producer[which], pairs)
+    if len(which := which[~(is_used | is_beside | (source == which))]):
         raise ModelError(
-            f"reading the problem {path}: tensor_shares names for tensor {misshared[0]} one whose "
+            f"reading the problem {path}: tensor_shares names for tensor {which[0]} one whose "
             f"buffer its producer can't hand on; {SECTION}, wants one that the producer uses"
         )
     turn = arrays.get("op_turn", np.empty((0, 0)))

@@ -81,7 +81,7 @@ def shared_outputs(
             shares[first:end] = inputs[0]
     kept = _kept(nodes, outputs, shares, fed_or_fetched)
     found = SharedOutputs(shares, takes_over, np.ones(len(shares), dtype=np.int64))
-    _join_additions(nodes, edges, of_edge, num_users, outputs, kept, found)
+    _join_additions(nodes, edges, of_edge, outputs, kept, found)
     shares[kept], takes_over[kept] = kept, False
     return found
 
@@ -107,29 +107,23 @@ def _join_additions(
     nodes: Sequence[Any],
     edges: GraphEdges,
     of_edge: LongArray,
-    num_users: Sequence[int],
     outputs: NodeOutputs,
     kept: Collection[int],
     found: SharedOutputs,
 ) -> None:
     """Changes what is found of AddN that are joined."""
-    shares, takes_over, buffers = found
     is_sum = np.array([node.op == "AddN" for node in nodes], dtype=bool)
-    waits = np.flatnonzero((of_edge < 0) & (edges.producer >= 0))
-    is_sum[edges.producer[waits]] = False  # what a control edge waits for stays as it is
-    joined = {
-        int(of_edge[edge]): int(edges.consumer[edge])
-        for edge in np.flatnonzero((of_edge >= 0) & is_sum[edges.consumer])
-        if is_sum[edges.producer[edge]] and num_users[of_edge[edge]] == 1
-    }
+    # What is read twice, or what a control edge waits for, stays as it is.
+    num_readers = np.bincount(edges.producer[edges.producer >= 0], minlength=len(nodes))
+    may_go = is_sum & (num_readers == 1)
+    goes = np.flatnonzero((of_edge >= 0) & is_sum[edges.consumer] & may_go[edges.producer])
+    joined = dict(zip(of_edge[goes].tolist(), edges.consumer[goes].tolist(), strict=True))
     for output in kept:
         joined.pop(output, None)
     for node in {outputs.node[term] for term in joined} | set(joined.values()):
-        total = outputs.first[node]
+        total = int(outputs.first[node])
         terms = of_edge[edges.first[node] : edges.first[node + 1]].tolist()
-        is_last = total not in joined
-        before = [term for term in terms if term in joined]
-        shares[total] = -1 if is_last or not before else before[0]
-        buffers[total] = 1 if is_last else max(len(terms) - 1, 1)
-        takes_over[total] = False
-    return buffers
+        before = [term for term in terms if term in joined and total in joined]
+        found.shares[total] = before[0] if before else -1
+        found.buffers[total] = max(len(terms) - 1, 1) if total in joined else 1
+        found.takes_over[total] = False

@@ -7,14 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from graphs.compressed_rows import row_starts
-from graphs.op_graph import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    LongArray,
-    OpGraph,
-    tensors_misshared,
-)
+from graphs.op_graph import BoolArray, FloatArray, IntArray, LongArray, OpGraph
 from graphs.problem import Problem
 from tfplace.simulation.executor_arrays import ExecutorArrays, executor_arrays, wires
 
@@ -170,17 +163,9 @@ def _check(problem: Problem) -> None:
     graph = problem.graph
     producer = graph.tensor_producer
     off_diagonal = ~np.eye(problem.num_devices, dtype=bool)
-    misshared = tensors_misshared(
-        producer,
-        graph.tensor_shares,
-        graph.tensor_takes_over,
-        graph.use_tensor,
-        graph.use_op,
-    )
     promises = (
         (np.all(producer[graph.use_tensor] < graph.use_op), "a use comes before its producer"),
         (np.all(np.diff(producer) >= 0), "tensor_producer is not ascending"),
-        (not len(misshared), "tensor_shares names a buffer that the producer has not got"),
         (np.all(problem.op_seconds >= 0), "op_seconds is negative or not a number"),
         (np.all(problem.device_slots >= 1), "device_slots is below 1"),
         (np.all(problem.link_latency[off_diagonal] >= 0), "link_latency is negative"),

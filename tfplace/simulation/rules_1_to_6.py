@@ -76,7 +76,7 @@ def run(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, limi
             # Rule 4: devices then start ops in device order.
             for device in range(len(arrays.slots)):
                 if scratch.ready_count[device] > 0:
-                    _start_ready(arrays, scratch, device_of_op, device, now)
+                    _start_ready(arrays, scratch, device, now)
             # Rule 4: what ends at the same instant (0-second ops) is the next round of it.
             if counts[ENDS] == 0 or scratch.end_time[0] != now:
                 break
@@ -111,6 +111,7 @@ def reset(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray) ->
     runnable = True
     for op in range(len(device_of_op)):
         device = device_of_op[op]
+        scratch.placed[op] = device
         scratch.memory[device] += arrays.persistent_bytes[op]  # Rule 6: persistent bytes always.
         scratch.ready_count[device] += arrays.queue_room[op]
         if arrays.op_seconds[op, device] == np.inf:
@@ -149,33 +150,26 @@ def _turn(arrays: SimulationArrays, op: int, instant: int) -> int:
 
 
 @compiled_part
-def _start_ready(
-    arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, device: int, now: float
-) -> None:
+def _start_ready(arrays: SimulationArrays, scratch: Scratch, device: int, now: float) -> None:
     # Rule 1: a device runs at most `slots` ops at once. Ready ops start in the order (time they
     # became ready, op index).
     while scratch.ready_count[device] > 0 and scratch.running[device] < arrays.slots[device]:
         op = take_ready(scratch, device)
         # Rule 2: an op started at s ends at s + op_seconds[op, device].
-        start(arrays, scratch, device_of_op, op, now, now + arrays.op_seconds[op, device])
+        start(arrays, scratch, device, op, now, now + arrays.op_seconds[op, device])
 
 
 @compiled_part
 def start(
-    arrays: SimulationArrays,
-    scratch: Scratch,
-    device_of_op: IntArray,
-    op: int,
-    now: float,
-    end: float,
+    arrays: SimulationArrays, scratch: Scratch, device: int, op: int, now: float, end: float
 ) -> None:
     """Starts an op, whose end is known."""
-    counts, device = scratch.counts, device_of_op[op]
+    counts = scratch.counts
     scratch.running[device] += 1
     # Rule 6: an op's outputs from its start; temp bytes while the op runs.
     scratch.memory[device] += arrays.start_bytes[op]
     if scratch.tracks_memory and arrays.may_take[op]:
-        _take_over(arrays, scratch, device_of_op, op)
+        _take_over(arrays, scratch, device, op)
     scratch.op_start[op] = now
     scratch.op_end[op] = end
     scratch.before[op] = scratch.last_ended[device]
@@ -189,9 +183,8 @@ def start(
 
 
 @compiled_part
-def _take_over(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArray, op: int) -> None:
+def _take_over(arrays: SimulationArrays, scratch: Scratch, device: int, op: int) -> None:
     """Rule 6: outputs of an op that starts take over buffers that nothing else needs."""
-    device = device_of_op[op]
     for tensor in range(arrays.tensor_row[op], arrays.tensor_row[op + 1]):
         source, needed = arrays.tensor_shares[tensor], False
         if not arrays.takes_over[tensor]:
@@ -201,7 +194,7 @@ def _take_over(arrays: SimulationArrays, scratch: Scratch, device_of_op: IntArra
         while not needed:
             # The op's own use is the only one that holds it; so on with whose buffer it is.
             needed = scratch.holders[source * len(arrays.slots) + device] != 1
-            if device_of_op[arrays.producer[source]] != device:
+            if scratch.placed[arrays.producer[source]] != device:
                 break  # a received copy
             if scratch.shares[source] < 0:
                 # What lies in a variable or a constant stays there.

@@ -75,7 +75,7 @@ def run_with_executor(
                 _arrive(arrays, executor, scratch, device_of_op, key, now)
             for device in range(len(arrays.slots)):
                 if scratch.ready_count[device] > 0:
-                    _start_queued(arrays, executor, scratch, device_of_op, device, now)
+                    _start_queued(arrays, executor, scratch, device, now)
             if counts[ENDS] == 0 or scratch.end_time[0] != now:
                 break
         if limit < np.inf and scratch.bound[0] > limit:
@@ -109,12 +109,7 @@ def _queue_at_front(scratch: Scratch, device: int, item: int) -> None:
 
 @compiled_part
 def _start_queued(
-    arrays: SimulationArrays,
-    executor: ExecutorArrays,
-    scratch: Scratch,
-    device_of_op: IntArray,
-    device: int,
-    now: float,
+    arrays: SimulationArrays, executor: ExecutorArrays, scratch: Scratch, device: int, now: float
 ) -> None:
     owed = scratch.executor.owed
     while scratch.ready_count[device] > 0 and scratch.running[device] < arrays.slots[device]:
@@ -128,7 +123,7 @@ def _start_queued(
             if len(executor.op_slowdown) > 0:
                 slowdown = executor.op_slowdown[item, device]
                 seconds *= 1.0 + slowdown * _num_busy_sharers(arrays, executor, scratch, device)
-            start(arrays, scratch, device_of_op, item, now, now + (seconds + owed[device]))
+            start(arrays, scratch, device, item, now, now + (seconds + owed[device]))
         else:
             _start_send(arrays, executor, scratch, device, item, now)
         owed[device] = 0.0

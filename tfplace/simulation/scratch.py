@@ -46,6 +46,7 @@ class Scratch(NamedTuple):
         tracked.
       shares: i4[T] whose buffer each tensor of an op that has started is, -1 for its own; empty
         where memory is not tracked.
+      placed: i4[N] the placement that is run.
       running: i4[D] ops, and sends, that run.
       memory: i8[D] bytes.
       peak: i8[D] bytes.
@@ -79,6 +80,7 @@ class Scratch(NamedTuple):
     pending: IntArray
     holders: IntArray
     shares: IntArray
+    placed: IntArray
     running: IntArray
     memory: LongArray
     peak: LongArray
@@ -132,6 +134,7 @@ def _scratch(
         pending=np.zeros(num_ops, dtype=np.int32),
         holders=np.zeros(num_holders, dtype=np.int32),
         shares=arrays.tensor_shares[: num_holders // max(num_devices, 1)].copy(),
+        placed=np.empty(num_ops, dtype=np.int32),
         running=np.zeros(num_devices, dtype=np.int32),
         memory=np.zeros(num_devices, dtype=np.int64),
         peak=np.zeros(num_devices, dtype=np.int64),

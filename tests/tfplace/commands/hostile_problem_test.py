@@ -133,6 +133,12 @@ FILES = {
     "a use before the first": (_with("use_tensor", -1), "use_tensor has values from -1"),
     "a user that wraps to one": (_arrays(use_op=ARRAYS["use_op"] + WRAP), "wanted none beyond"),
     "a maker that is none": (_with("tensor_producer", 4), "tensor_producer has values"),
+    "a buffer of nobody": (
+        _arrays(tensor_shares=np.array([-1, 9, -1, -1])), "tensor_shares has values from -1 to 9"
+    ),
+    "a buffer that is not at hand": (
+        _arrays(tensor_shares=np.array([3, -1, -1, -1])), "can't hand on"
+    ),
     "a use that comes twice": (
         _arrays(use_tensor=_two("use_tensor"), use_op=_two("use_op")), "distinct pairs"
     ),

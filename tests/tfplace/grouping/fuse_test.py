@@ -95,3 +95,22 @@ def test_an_unrolled_lstm_takes_as_long_with_fewer_ops():
         devices = np.full(fused.problem.num_ops, device, dtype=np.int32)
         whole = Simulator(problem, 1).run(fused.expand(devices))[0]
         assert np.isclose(Simulator(fused.problem, 1).run(devices)[0], whole)
+
+
+def test_what_a_group_hands_on_takes_its_buffer_along():
+    ops = [
+        Op("x", 1.0, outputs=(8,), shares=("x:0",)),
+        Op("product", 1.0, ("x:0",), (16,)),
+        Op("bias", 1e-4, ("product:0",), (16,), shares=("?product:0",)),
+        Op("shaped", 1e-4, ("bias:0",), (16,), alloc=(0,), shares=("bias:0",)),
+        Op("other", 1.0, ("shaped:0",), (4,)),
+        Op("seen", 1e-4, ("x:0", "other:0"), (4,), shares=("?other:0",)),
+        Op("user", 1.0, ("shaped:0", "seen:0"), outputs=()),
+    ]
+    fused = fused_problem(build_problem(ops, MACHINE))
+    assert fused.fused_of_op.tolist() == [0, 1, 1, 1, 2, 2, 3]
+    graph = fused.problem.graph
+    assert graph.op_temp_bytes.tolist() == [0, 0, 0, 0]
+    assert graph.tensor_alloc_bytes.tolist() == [8, 16, 4]
+    assert graph.tensor_shares.tolist() == [0, -1, -1]
+    assert not graph.tensor_takes_over.any()
