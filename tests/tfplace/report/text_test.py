@@ -79,6 +79,10 @@ def test_equal_is_not_said_of_a_run_that_was_not_compared(printed):
     report = dataclasses.replace(report, verified=NOT_RUN)
     text = printed(lambda out: print_report(report, out))
     assert "\nproven    by structure; the same are 9 ops, 2 functions\n" in text
+    fails = dataclasses.replace(report, verified=dataclasses.replace(NOT_RUN, fails="no kernel"))
+    failing = printed(lambda out: print_report(fails, out))
+    assert "unproven  the written step fails when it is run (no kernel); by structure" in failing
+    assert "\nproven" not in failing and ">proven<" not in html_report(fails, explained)
     assert (
         "verified the run itself was not compared (not run: too long); 1 value of other runs agrees"
     ) in " ".join(text.split())
