@@ -230,6 +230,20 @@ def test_a_crash_is_the_fault_of_the_model_that_ran(tf2, scripted_child, runs_pl
     assert verified.outputs_equal is not runs_placed
 
 
+def test_a_step_that_fails_as_it_came_is_told_once(tf2, scripted_child):
+    def fails(outcomes):
+        kinds = [dataclasses.replace(o, kind="given_failed", why="x", values=()) for o in outcomes]
+        return ChecksSoFar(kinds)
+
+    asked = scripted_child(fails)
+    verified = _verify(tf2)
+
+    assert (verified.fails, verified.run) == ("x", "not run: x")
+    others = len(asked[0]) - 1
+    (said,) = verified.not_compared
+    assert said == f"{asked[0][0]} and {others} more: the model as it came fails: x"
+
+
 def test_a_check_is_not_blamed_for_the_time_of_others(tf2, scripted_child):
     asked = scripted_child(_dies(2, "it took more than 600 s", is_timeout=True))
 

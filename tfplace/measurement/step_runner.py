@@ -135,11 +135,20 @@ class SessionRunner:
         graph_def = _prepared_graph(request, run, runtime)
         feeds = _usable_feeds(graph_def, run)
         input_map: dict[str, Any] = {}
+        resident: dict[str, Any] = {}  # variables that hold the feeds
         device_of = _devices_of_feeds(graph_def, feeds, runtime)
         for index, (tensor, value) in enumerate(feeds.items()):
+            value = np.asarray(value, object if np.asarray(value).dtype.kind in "US" else None)
+            name, dtype = f"{_container(request)}/feed_{index}", tf.as_dtype(value.dtype)
             with tf.device(device_of[tensor]):
-                name = f"{_container(request)}/feed_{index}"
-                input_map[tensor] = self._resident(name, np.asarray(value))
+                handle = tf.raw_ops.VarHandleOp(
+                    dtype=dtype, shape=value.shape, shared_name=name, name=name
+                )
+                input_map[tensor] = tf.raw_ops.ReadVariableOp(
+                    resource=handle, dtype=dtype, name=f"{name}/read"
+                )
+            resident[name] = value
+        write_variables(self._session, resident)
         input_map |= _constant_feeds(graph_def, run.initialization)
         tf.graph_util.import_graph_def(graph_def, input_map, name="")
         self._destroy = _destroy_ops(self._graph, _handles(self._graph.as_graph_def()))
@@ -149,16 +158,6 @@ class SessionRunner:
         self._session.run(list(initialization.init_ops))
         if initialization.restore_op:
             self._session.run(initialization.restore_op)
-
-    def _resident(self, name: str, value: np.ndarray) -> Any:
-        """A tensor read from a variable that holds the feed."""
-        value = value.astype(object) if value.dtype.kind in "US" else value
-        dtype = tf.as_dtype(value.dtype)
-        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=value.shape, shared_name=name, name=name)
-        initial = v1.placeholder(dtype, value.shape, f"{name}/initial")
-        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=initial)
-        self._session.run(assign, {initial: value})
-        return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype, name=f"{name}/read")
 
     def step(self) -> Outputs:
         values = self._step()

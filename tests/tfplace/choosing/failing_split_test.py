@@ -37,11 +37,11 @@ def asked(monkeypatch, prepared, failure, answer):
     """What was run beside it."""
     runs = []
 
-    def trace(graph_def, run, *_):
-        runs.append((run.path, run.fetches))
+    def trace(directory, tags, ends, *_):
+        runs.append((directory, ends[1]))
         return answer
 
-    monkeypatch.setattr(failing_split, "trace_run", trace)
+    monkeypatch.setattr(failing_split, "trace_saved_model", trace)
     require_unsplit_fails(prepared, Path("made"), ["serve"], failure, None)  # type: ignore[arg-type]
     return runs
 

@@ -3,12 +3,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from graphs.cluster import Cluster
 from graphs.flat_graph import FlatGraph, Origin
+from graphs.loading.load import load
+from graphs.loading.load_options import LoadOptions
 from graphs.placement import Infeasible, Measurement
 from graphs.source_model import Initialization
 from tests.tfplace.measurement.measure_graphs import (
@@ -131,6 +134,27 @@ def test_a_checkpoint_is_restored(process: MeasuringProcess, through: str, tmp_p
     pruned = subgraph(graph.as_graph_def(), ["value"], ())
     prepared = _prepare(process, pruned, run, through)
     np.testing.assert_array_equal(prepared.outputs["value:0"], [5.0, 6.0])
+
+
+@WAYS
+def test_what_tensorflow_2_saved_starts_with_its_own_values(
+    process: MeasuringProcess, through: str, tmp_path: Path
+) -> None:
+    """The state of a seed is saved under another object than the one that the step uses."""
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Input((4,)), keras.layers.Dense(3), keras.layers.Dropout(0.5)]
+    model = keras.Sequential(layers)
+    model.compile("adam", "mse")
+    path = tmp_path / "model.keras"
+    model.save(path)
+    source = load(path, LoadOptions(batch_size=2))
+    feeds = {spec.tensor: np.ones(spec.shape or (), np.float32) for spec in source.feeds}
+    run = TrainingRun(feeds, source.fetches, source.initialization)
+    prepared = _prepare(process, source.graph_def, run, through)
+    expected = tf.saved_model.load(source.saved_model_dir).signatures["train_step"]
+    inputs = expected.structured_input_signature[1]
+    loss = expected(**{name: tf.ones([2, s.shape[1]]) for name, s in inputs.items()})["loss"]
+    np.testing.assert_allclose(prepared.outputs[source.fetches[0]], loss, rtol=1e-6)
 
 
 @WAYS

@@ -140,6 +140,7 @@ def test_the_reports_of_what_it_is_worth(made):
         "outputs_equal": True, "max_abs_diff": 1e-7, "compared": ["loss"], "not_compared": [],
         "differing": [], "structure": False, "structure_compared": [],
         "run": "not run: nobody asked for it", "estimates": None, "split": None,
+        "fails": "",
     }  # fmt: skip
     assert report["measured"] == {
         "given": {"median_seconds": 3.0, "p10": 2.5, "p90": 3.5, "runs": 10, "outliers": 0,

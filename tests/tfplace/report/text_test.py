@@ -80,6 +80,10 @@ def test_equal_is_not_said_of_a_run_that_was_not_compared(printed):
     text = printed(lambda out: print_report(report, out))
     assert "\nproven    by structure; the same are 9 ops, 2 functions\n" in text
     assert "\nverified  the run was not compared: too long\n" in text
+    fails = dataclasses.replace(report, verified=dataclasses.replace(NOT_RUN, fails="no kernel"))
+    failing = printed(lambda out: print_report(fails, out))
+    assert "unproven  the written step fails when it is run (no kernel); by structure" in failing
+    assert "\nproven" not in failing and ">proven<" not in html_report(fails, explained)
     for said in (text, html_report(report, explained)):
         assert not re.search(r"\bequal\b", said.partition("<body>")[2] or said)
 
