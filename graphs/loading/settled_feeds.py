@@ -117,7 +117,11 @@ def _others(spec: TensorSpec, sizes: set[int], make: Make) -> Iterator[np.ndarra
     elif np.issubdtype(first.dtype, np.integer):
         yield from (make(spec, Form("", limit)) for limit in (10, 2))
         yield from (make(spec, Form(name)) for name in WHOLE)
-        yield from (np.full_like(first, size) for size in sorted(sizes) if size > 1)
+        for size in sorted(sizes - {0, 1}):
+            yield np.full_like(first, size)
+            yield np.linspace(0, size, first.size).astype(first.dtype).reshape(first.shape)
+            parts = np.diff(np.linspace(0, size, first.size + 1).astype(first.dtype))
+            yield parts.reshape(first.shape)  # of rows, as the line before says where they end
     elif first.dtype != object:
         yield from (make(spec, Form(name)) for name in REAL)
         yield from (np.full_like(first, value) for value in (0, 1))
