@@ -48,7 +48,8 @@ def settled(
     for number, (check, inputs) in enumerate(checks.items()):
         if len(inputs) > _MOST_INPUTS or passes([check], found):
             continue
-        kinds = [
+        # Made one after the other: of large inputs not all kinds fit into memory.
+        kinds: list[list[Callable[[], np.ndarray]]] = [
             [partial(found.__getitem__, each.tensor), *_others(each, sizes, make)]
             for each in inputs
         ]
