@@ -304,7 +304,7 @@ class Plan:
             fed
         )
 
-    def _as_the_run(self, signature: Signature, feeds: Mapping[str, Any]) -> Arrays:
+    def _as_the_run(self, signature: Signature, feeds: Mapping[str, Any]) -> dict[str, np.ndarray]:
         """{input: array that the run is fed}; none for a signature of other inputs."""
         run = self._source.signatures.get(run_name(self._source), signature)
         same = run.inputs.keys() == signature.inputs.keys() and all(

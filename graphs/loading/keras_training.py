@@ -6,7 +6,7 @@ Works alike for Keras 3 and tf_keras, whose names are the same here.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 SERVE, TRAIN = "serve", "train_step"
@@ -64,7 +64,7 @@ def export_with_step(model: Any, export_archive: Any, directory: str) -> str:
     try:
         inputs, targets = _input_specs(model), _target_specs(model)
         step = _train_step(model, len(inputs))
-        _begin(model, step.loss_of, [*inputs, *targets])
+        _begin(model, inputs, targets)
         export_archive.track(model)
         served = [inputs] if len(inputs) > 1 else inputs
         export_archive.add_endpoint(SERVE, model.__call__, input_signature=served)
@@ -107,32 +107,32 @@ def _train_step(model: Any, num_inputs: int) -> Any:
     """One step of plain gradient descent with the model's loss, as model.fit makes it."""
     import tensorflow as tf
 
-    def loss_of(arrays: Sequence[Any], training: bool) -> Any:
-        x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
-        return model.compute_loss(x=x, y=y, y_pred=model(x, training=training))
-
     def train_step(*arrays: Any) -> dict[str, Any]:
+        x, y = _one_or_all(arrays[:num_inputs]), _one_or_all(arrays[num_inputs:])
         with tf.GradientTape() as tape:
-            loss = loss_of(arrays, training=True)
+            loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True))
         weights = model.trainable_variables
         model.optimizer.apply_gradients(
             zip(tape.gradient(loss, weights), weights, strict=True)
         )  # fmt: skip
         return {"loss": loss}
 
-    train_step.loss_of = loss_of  # type: ignore[attr-defined]
     return train_step
 
 
-def _begin(model: Any, loss_of: Callable[..., Any], specs: Sequence[Any]) -> None:
+def _begin(model: Any, inputs: Sequence[Any], targets: Sequence[Any]) -> None:
     """Makes all variables, those of loss and optimizer too, before the step itself is traced.
 
     Those of the loss are made where it is traced: nothing is computed, however large the batch.
     """
     import tensorflow as tf
 
-    trace = tf.function(lambda *arrays: loss_of(arrays, training=False), autograph=False)
-    trace.get_concrete_function(*specs)
+    @tf.function(autograph=False)
+    def loss_of(x: Any, y: Any, y_pred: Any) -> Any:
+        return model.compute_loss(x=x, y=y, y_pred=y_pred)
+
+    outputs = [_spec(each.shape, each.dtype, f"made_{i}") for i, each in enumerate(model.outputs)]
+    loss_of.get_concrete_function(*map(_one_or_all, (inputs, targets, outputs)))
     for metric in model.metrics:
         metric.reset_state()
     if not _is_of(model.optimizer, model.trainable_variables):

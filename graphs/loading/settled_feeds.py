@@ -7,8 +7,11 @@ depend on. What a run computes with its variables is not run here.
 from __future__ import annotations
 
 import itertools
+import math
 import re
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +26,7 @@ from graphs.source_model import TensorSpec
 
 _CHECKS = op_types.CONDITIONALS | {"Assert", "Cholesky", "MatrixInverse", "CheckNumericsV2"}
 _LARGE = re.compile("Conv|.*MatMul|Einsum|FusedBatchNorm|While|StatelessWhile|.*Call")
-_MOST_INPUTS, _MOST_TRIED, _MILLISECONDS = 2, 300, 3000
+_MOST_INPUTS, _SECONDS = 2, 5.0
 
 Arrays = Mapping[str, np.ndarray]
 Make = Callable[[TensorSpec, Form], np.ndarray]
@@ -41,13 +44,20 @@ def settled(
     found, sizes = dict(arrays), {size for spec in feeds for size in spec.shape or ()}
     if not checks:
         return found
-    passes = _passing(flat, checks)
+    passes, end = _passing(flat, checks), time.monotonic() + _SECONDS
     for number, (check, inputs) in enumerate(checks.items()):
         if len(inputs) > _MOST_INPUTS or passes([check], found):
             continue
-        kinds = [[found[each.tensor], *_others(each, sizes, make)] for each in inputs]
-        for values in itertools.islice(itertools.product(*kinds), _MOST_TRIED):
-            tried = found | dict(zip([each.tensor for each in inputs], values, strict=True))
+        # Made one after the other: of large inputs not all kinds fit into memory.
+        kinds: list[list[Callable[[], np.ndarray]]] = [
+            [partial(found.__getitem__, each.tensor), *_others(each, sizes, make)]
+            for each in inputs
+        ]
+        for values in itertools.product(*kinds):
+            if time.monotonic() > end:
+                return found
+            tensors = [each.tensor for each in inputs]
+            tried = found | {t: value() for t, value in zip(tensors, values, strict=True)}
             if passes([check], tried) and passes(list(checks)[:number], tried):
                 found = tried
                 break
@@ -96,7 +106,7 @@ def _passing(
         tf.import_graph_def(graph_def, name="")
     config = tf.compat.v1.ConfigProto(device_count={"GPU": 0})
     session = tf.compat.v1.Session(graph=graph, config=config)
-    limit = tf.compat.v1.RunOptions(timeout_in_ms=_MILLISECONDS)
+    limit = tf.compat.v1.RunOptions(timeout_in_ms=int(_SECONDS * 1000))
 
     def passes(names: Sequence[str], arrays: Arrays) -> bool:
         fed = {spec.tensor: arrays[spec.tensor] for name in names for spec in checks[name]}
@@ -109,16 +119,25 @@ def _passing(
     return passes
 
 
-def _others(spec: TensorSpec, sizes: set[int], make: Make) -> Iterator[np.ndarray]:
-    """Other numbers for an input."""
-    first = make(spec, Form())
-    if first.dtype == bool:
-        yield from (np.full_like(first, value) for value in (True, False))
-    elif np.issubdtype(first.dtype, np.integer):
-        yield from (make(spec, Form("", limit)) for limit in (10, 2))
-        yield from (make(spec, Form(name)) for name in WHOLE)
-        yield from (np.full_like(first, size) for size in sorted(sizes) if size > 1)
-    elif first.dtype != object:
-        yield from (make(spec, Form(name)) for name in REAL)
-        yield from (np.full_like(first, value) for value in (0, 1))
-    yield np.sort(first, axis=None).reshape(first.shape)
+def _others(spec: TensorSpec, sizes: set[int], make: Make) -> Iterator[Callable[[], np.ndarray]]:
+    """What makes other numbers for an input, one kind after the other."""
+    kind, first = make(TensorSpec(spec.tensor, spec.dtype, ()), Form()).dtype, partial(make, spec)
+    if kind.kind == "b":
+        yield from (partial(np.full, spec.shape, value) for value in (True, False))
+    elif kind.kind in "iu":
+        yield from (partial(first, Form("", limit)) for limit in (10, 2))
+        yield from (partial(first, Form(name)) for name in WHOLE)
+        for size in sorted(sizes - {0, 1}):
+            yield partial(np.full, spec.shape, size, kind)
+            yield from (partial(_parts, spec, size, kind, ends) for ends in (True, False))
+    elif kind.kind != "O":
+        yield from (partial(first, Form(name)) for name in REAL)
+        yield from (partial(np.full, spec.shape, value, kind) for value in (0, 1))
+    yield lambda: np.sort(first(Form()), axis=None).reshape(spec.shape)
+
+
+def _parts(spec: TensorSpec, size: int, kind: Any, ends: bool) -> np.ndarray:
+    """So many rows in parts: where these end, the first at 0, or how long each is."""
+    shape = spec.shape or ()
+    cuts = np.linspace(0, size, math.prod(shape) + (not ends)).astype(kind)
+    return (cuts if ends else np.diff(cuts)).reshape(shape)

@@ -168,7 +168,7 @@ def _source(
         shapes = {name: array.shape for name, array in given_arrays(options.fed).items()}
         load_options = dataclasses.replace(load_options, fed_shape=shapes)
     source = load(options.model, load_options)
-    guessed = [*source.guessed, *([f"other sizes first: {refusal}"] if refusal else [])]
+    guessed = (*source.guessed, *([f"other sizes first: {refusal}"] if refusal else []))
     graph_def = without_order(source.graph_def)
     return dataclasses.replace(source, graph_def=graph_def, guessed=guessed)
 

@@ -176,8 +176,16 @@ def test_numbers_are_what_the_op_that_reads_them_takes(build, specs, is_right):
         (lambda x: tf.debugging.assert_non_negative(x), [(tf.float32, [50])]),
         (lambda x: tf.debugging.assert_equal(x, tf.transpose(x)), [(tf.float32, [3, 3])]),
         (lambda n: tf.debugging.assert_equal(tf.sort(n), n), [(tf.int64, [9])]),
+        (
+            lambda x, ends: tf.RaggedTensor.from_row_splits(x, ends).row_splits,
+            [(tf.float32, [9]), (tf.int32, [4])],
+        ),
+        (
+            lambda x, rows: tf.RaggedTensor.from_row_lengths(x, rows).row_splits,
+            [(tf.float32, [9]), (tf.int64, [4])],
+        ),
         (lambda b: tf.debugging.Assert(tf.reduce_all(b), [b]), [(tf.bool, [9])]),
-        (lambda x: tf.linalg.cholesky(x + 1e-3 * tf.eye(3)), [(tf.float32, [3, 3])]),
+        (lambda x: tf.linalg.cholesky(x + 1e-3 * tf.eye(8)), [(tf.float32, [8, 8])]),
     ],
 )
 @pytest.mark.parametrize("is_function", [False, True])
