@@ -258,7 +258,8 @@ def is_clipped(node: Any, shapes: Sequence[Shape], inputs: Sequence[Line]) -> bo
     else:
         return False
     for length in lengths:
-        line = _through(*map(length, inputs[0].batches), inputs[0].batches)
+        first, second = inputs[0].batches
+        line = _through(length(first), length(second), (first, second))
         if any(length(batch) != line(batch) for batch in _SIZES):
             return True
     return False
