@@ -25,8 +25,7 @@ from tfplace.commands.outcome import (
     failed,
 )
 from tfplace.commands.parse import known_command, parse, verbosity_of
-from tfplace.commands.quiet import LOUD, NativeStderr
-from tfplace.commands.streams import take_streams_as_they_are
+from tfplace.commands.quiet import LOUD, NativeStderr, take_streams_as_they_are
 from tfplace.interruption import interruptible
 
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))

@@ -8,8 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.shard_shapes import OpenShapes, ShardShapes, WholeTensor
-from rewrite.split.size_nodes import (
+from rewrite.split.shard_shapes import (
+    OpenShapes,
+    ShardShapes,
+    WholeTensor,
     answer_of_shape,
     counting,
     elements_per_entry,

@@ -16,8 +16,9 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
-from rewrite.split.known_values import SHAPE_OPS, KnownValues, may_run, one_op
+from rewrite.split.known_values import SHAPE_OPS, KnownValues
 from rewrite.split.list_facts import Element, complete_list
+from rewrite.split.one_op import may_run, one_op
 from rewrite.split.op_view import Shape, is_open
 
 

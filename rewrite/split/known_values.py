@@ -1,12 +1,8 @@
-"""Values of tensors that no run can change: constants, and what is computed of static shapes.
-
-`KnownValues` has those of a whole graph; `one_op` infers and runs an op of known inputs.
-"""
+"""Values of tensors that no run can change: constants, and what is computed of static shapes."""
 
 from __future__ import annotations
 
 import copy
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,8 +13,6 @@ from graphs.building.op_outputs import op_definition
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, parse_input
-from graphs.tensor_protos import placeholder
-from rewrite.split.op_view import Shape
 
 SHAPE_OPS = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 _NUMBERS = frozenset({"int32", "int64", "bool", "float16", "bfloat16", "float32", "float64"})
@@ -28,9 +22,6 @@ DEFAULTS = frozenset({"PlaceholderWithDefault"})
 """Constants that a run may feed another value for."""
 OF_ANY_SHAPE = frozenset({"BroadcastGradientArgs", "BroadcastArgs", "ListDiff"})
 """Ops whose outputs are no larger than what they read, though TensorFlow infers no shape."""
-
-Spec = tuple[str, Shape, "np.ndarray | None", Any]
-"""dtype, shape, value, VarHandleOp of a resource."""
 
 _MAX_ELEMENTS = 1024  # shapes, axes, permutations and their like have far fewer
 _MAX_INTEGERS = 1 << 16  # a row's number for each entry of the batch
@@ -102,7 +93,10 @@ def _computed(
             for s, t in zip(sources, tensors, strict=True)
         ):
             continue
-        copy = _add_bare(graph_def, node, node.name)
+        copy = graph_def.node.add(op=node.op, name=node.name)
+        for name, attr in node.attr.items():
+            if not name.startswith("_"):
+                copy.attr[name].CopyFrom(attr)
         for source, tensor in zip(sources, tensors, strict=True):
             if source.op not in folded and tensor not in given:
                 value = known[tensor] if tensor in known else values[tensor]
@@ -115,20 +109,11 @@ def _computed(
     return values
 
 
-def _add_bare(graph_def: Any, node: Any, name: str) -> Any:
-    """Adds a copy of an op, without its inputs and what only says how it runs."""
-    copy = graph_def.node.add(op=node.op, name=name)
-    for key, attr in node.attr.items():
-        if not key.startswith("_"):
-            copy.attr[key].CopyFrom(attr)
-    return copy
-
-
-def _add_const(graph_def: Any, name: str, value: np.ndarray, dtype: str | None = None) -> str:
+def _add_const(graph_def: Any, name: str, value: np.ndarray) -> str:
     import tensorflow as tf
 
     const = graph_def.node.add(op="Const", name=name)
-    const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+    const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value))
     const.attr["dtype"].type = const.attr["value"].tensor.dtype
     return name
 
@@ -158,69 +143,15 @@ def _may_fold(node: Any, properties: TensorProperties) -> bool:
     """Whether an op is pure and small enough to be evaluated beforehand."""
     if node.op in SHAPE_OPS or node.op in _CONTROL or (node.op != "Const" and not node.input):
         return False
-    dtypes = properties.dtype_of[node.name]
-    most = [_MAX_INTEGERS if dtype in ("int32", "int64") else _MAX_ELEMENTS for dtype in dtypes]
-    return _is_small(node, properties.shape_of[node.name], most) and is_pure(node, dtypes)
+    if node.op not in OF_ANY_SHAPE and not _is_small(node.name, properties):
+        return False
+    return is_pure(node, properties.dtype_of[node.name])
 
 
-def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
-    """The same for an op that is looked at alone."""
-    is_small = _is_small(node, shapes, [_MAX_ELEMENTS] * len(shapes))
-    return node.op != "Const" and is_small and is_pure(node, dtypes)
-
-
-def _is_small(node: Any, shapes: Sequence[Shape], most: Sequence[int]) -> bool:
+def _is_small(op: str, properties: TensorProperties) -> bool:
     """Whether all that an op makes has a known size, and not too many elements."""
-    return node.op in OF_ANY_SHAPE or all(
-        shape is not None and min(shape, default=0) >= 0 and math.prod(shape) <= limit
-        for shape, limit in zip(shapes, most, strict=True)
-    )
-
-
-def one_op(node: Any, specs: Sequence[Spec]) -> tuple[list[Shape], list[np.ndarray | None]]:
-    """Shapes of the outputs of an op; their values where all inputs have one."""
-    import tensorflow as tf
-
-    graph_def = tf.compat.v1.GraphDef()
-    graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
-    copy = _add_bare(graph_def, node, "op")
-    for position, (dtype, shape, value, handle) in enumerate(specs):
-        name = f"input_{position}"
-        copy.input.append(name)
-        if value is not None:
-            _add_const(graph_def, name, value, dtype)
-        elif handle is not None:
-            graph_def.node.add().CopyFrom(handle)
-            graph_def.node[-1].name = name
-            del graph_def.node[-1].input[:]
-            graph_def.node[-1].attr.pop("_class", None)
-        else:
-            graph_def.node.append(placeholder(name, dtype, shape))
-    has_values = bool(specs) and all(value is not None for _, _, value, _ in specs)
-    # Of a large constant the shape is all that counts; few inputs have values in a loop.
-    return _one_op(graph_def.SerializeToString(deterministic=True), has_values)
-
-
-@functools.lru_cache(maxsize=4096)
-def _one_op(serialized: bytes, has_values: bool) -> tuple[list[Shape], list[np.ndarray | None]]:
-    import tensorflow as tf
-
-    graph_def = tf.compat.v1.GraphDef.FromString(serialized)
-    with tf.Graph().as_default() as graph:
-        try:
-            tf.import_graph_def(graph_def, name="")
-        except (ValueError, tf.errors.OpError):  # an input's shape is known too little
-            return [], []
-        outputs = graph.get_operation_by_name("op").outputs
-        shapes: list[Shape] = [
-            None
-            if each.shape.rank is None
-            else tuple(-1 if size is None else size for size in each.shape.as_list())
-            for each in outputs
-        ]
-        dtypes = [each.dtype.base_dtype.name for each in outputs]
-        if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
-            return shapes, [None] * len(shapes)
-        with tf.compat.v1.Session(graph=graph) as session:
-            values = session.run(outputs)
-        return [value.shape for value in values], values
+    for dtype, shape in zip(properties.dtype_of[op], properties.shape_of[op], strict=True):
+        most = _MAX_INTEGERS if dtype in ("int32", "int64") else _MAX_ELEMENTS
+        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > most:
+            return False
+    return True

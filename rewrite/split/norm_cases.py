@@ -17,10 +17,11 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
-from rewrite.split.norm_pairs import GRADIENTS, NORMS, PASSING
+from rewrite.split.norm_pairs import GRADIENTS, NORMS
 
 MOST_ELEMENTS = 2**20
 """Of one tensor; of larger images fewer are fed: each is normalised alike."""
+_PASSING = frozenset({"Identity", "IdentityN"})
 _RESULTS = 3
 """Outputs that somebody else than a gradient reads."""
 
@@ -132,7 +133,7 @@ def _groups(fused: FlatGraph, chosen: set[str]) -> dict[str, list[str]]:
 def _passes_on(fused: FlatGraph, op: str, ops: set[str]) -> bool:
     """Whether an op passes on what some ops give, and nothing else."""
     sources = [parse_input(name).op for name in data_inputs(fused.nodes[op])]
-    is_passing = fused.nodes[op].op in PASSING
+    is_passing = fused.nodes[op].op in _PASSING
     return is_passing and all(s in ops or _passes_on(fused, s, ops) for s in sources)
 
 
@@ -156,7 +157,7 @@ def _case(
     inside = set(ops) | (apart.nodes.keys() - fused.nodes.keys())
     before = _cut_out(fused, [old for old, _ in outputs], set(ops), names, feeds)
     after = _cut_out(apart, [new for _, new in outputs], inside, names, feeds)
-    order = [op for op in ops if fused.nodes[op].op not in PASSING]
+    order = [op for op in ops if fused.nodes[op].op not in _PASSING]
     key = (
         *sorted(_bare(fused.nodes[op]) for op in order),
         *((shape, dtype) for shape, dtype in feeds.values()),

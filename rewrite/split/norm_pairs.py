@@ -11,7 +11,7 @@ from graphs.names import tensor_of
 
 NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 GRADIENTS = frozenset({"FusedBatchNormGrad", "FusedBatchNormGradV2", "FusedBatchNormGradV3"})
-PASSING = frozenset({"Identity", "IdentityN"})
+_PASSING = frozenset({"Identity", "IdentityN"})
 _RESERVED = frozenset({3, 4, 5})
 
 
@@ -55,7 +55,7 @@ def _readers_of_reserved(
         tensor = todo.pop()
         for user, position in users.get(tensor, ()):
             node = flat.nodes.get(user)
-            if node is not None and node.op in PASSING:
+            if node is not None and node.op in _PASSING:
                 todo.append(f"{user}:{position}")
             elif node is not None and node.op in GRADIENTS and position in _RESERVED:
                 readers.add(user)
