@@ -6,6 +6,7 @@ since the gradient reads what the fused forward op left for it.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections import defaultdict
@@ -16,6 +17,7 @@ from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, free_name, op_of, tensor_of
 from rewrite.split.decide import decide
+from rewrite.split.merge_reads import with_nodes
 from rewrite.split.norm_formulas import backward, channel_axis, forward
 from rewrite.split.norm_pairs import GRADIENTS, NORMS, pairs, users_of_tensors
 from rewrite.split.op_view import attr_of
@@ -70,10 +72,7 @@ class _Rewriting:
         for tensor in users_of_tensors(flat):
             op, _, index = tensor.partition(":")
             self.used[op].add(int(index))
-        self.graph_def = type(flat.graph_def)(
-            versions=flat.graph_def.versions, library=flat.graph_def.library
-        )
-        self.origins: list[Origin] = []
+        self.rows: list[tuple[Any, Origin]] = []
         self.shape_of, self.dtype_of = dict(properties.shape_of), dict(properties.dtype_of)
         self.bytes_of = dict(properties.bytes_of)
         self.properties = properties
@@ -87,15 +86,12 @@ class _Rewriting:
             if node.name in self.chosen:
                 self._take_apart(node, origin)
             else:
-                new = self.graph_def.node.add()
-                new.CopyFrom(node)
+                new = copy.deepcopy(node)
                 new.input[:] = [self._name(name) for name in node.input]
-                self.origins.append(origin)
+                self.rows.append((new, origin))
         # What passed on what the gradients read stays, though nobody reads it any more.
         flat = dataclasses.replace(
-            self.flat,
-            graph_def=self.graph_def,
-            origins=self.origins,
+            with_nodes(self.flat, self.rows),
             fetches=[self.replaced.get(fetch, fetch) for fetch in self.flat.fetches],
             share_of_node=self._for_added(self.flat.share_of_node),
             after_of_node=self._for_added(self.flat.after_of_node),
@@ -143,8 +139,7 @@ class _Rewriting:
             made.input.extend(controls)
             if made.name == node.name and "_class" in node.attr:
                 made.attr["_class"].CopyFrom(node.attr["_class"])
-            self.graph_def.node.append(made)
-            self.origins.append(origin)
+            self.rows.append((made, origin))
             # What a kernel keeps for another one has no shape, and is empty here.
             shapes = [(0,) if t.shape.rank is None else tuple(t.shape) for t in op.outputs]
             self.shape_of[made.name] = [*shapes]
