@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import pathlib
 import re
+from collections.abc import Mapping
 from typing import Any
 
-from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, TransferWork
+from graphs.cluster import COMMUNICATION_RULES, Cluster, Device, Interval, TransferWork
 from graphs.clusters.cluster_links import BUSY_FIELD, links_of
 from graphs.clusters.device_rules import require_sensible, require_together
 from graphs.clusters.hosts import HOSTS_KEYS, repeated_on_hosts
@@ -35,9 +37,9 @@ from graphs.clusters.json_values import (
     text_of,
     unique_keys,
 )
-from graphs.clusters.taught_numbers import taught_of
 from graphs.errors import ClusterError
 from graphs.host.did_you_mean import did_you_mean, did_you_mean_file
+from graphs.machine_numbers import is_name
 
 _CLUSTER_SECONDS = ("step_overhead_seconds", "fetch_seconds")
 CLUSTER_KEYS = (
@@ -208,3 +210,31 @@ def _device(position: int, value: Any) -> Device:
         network=text_of(where, value, "network", ""),
         **{key: number_of(where, value, key, 0.0, zero=True) for key in _MEASURED_DEVICE_KEYS},
     )
+
+
+WANTED = "wanted {number: [value, low, high]} with 0 <= low <= value <= high, as optimize keeps it"
+
+
+def taught_of(cluster: Mapping[str, Any]) -> Mapping[str, Interval]:
+    """{number: value, low, high} of a parsed cluster file; empty where there is none.
+
+    Raises:
+      ClusterError: it is something else.
+    """
+    taught = cluster.get("taught", {})
+    if not isinstance(taught, Mapping):
+        raise ClusterError(f"'taught' is {taught!r}; {WANTED}")
+    for name, values in taught.items():
+        if not (is_name(name) and _is_interval(values, is_factor=not name.endswith("_seconds"))):
+            raise ClusterError(f"'taught' says {name!r}: {values!r}; {WANTED}")
+    return {name: (float(v), float(low), float(high)) for name, (v, low, high) in taught.items()}
+
+
+def _is_interval(values: Any, is_factor: bool) -> bool:
+    """A factor is never 0."""
+    if not isinstance(values, list) or len(values) != 3:
+        return False
+    if not all(isinstance(each, int | float) and math.isfinite(each) for each in values):
+        return False
+    value, low, high = values
+    return 0.0 <= low <= value < high and not (is_factor and low == 0.0)

@@ -16,14 +16,13 @@ import numpy as np
 
 from graphs import op_types
 from graphs.names import data_inputs, tensor_of
-from rewrite.split.clipped_sizes import is_clipped
 from rewrite.split.decide import Decisions
 from rewrite.split.facts import Facts
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.marked_entries import marks_of
 from rewrite.split.op_view import Answer, Shape, Split
 from rewrite.split.rules.elementwise import additive, elementwise
 from rewrite.split.rules.table import RULES
+from rewrite.split.size_lines import Line, bent_elements, is_clipped
 from rewrite.split.split_body import SplitBody
 from rewrite.split.states import WHOLE, Sharded, State
 
@@ -133,17 +132,17 @@ class _Graph:
                 if data[index] in self.clipped:
                     marked = np.ones(value.shape, bool)
             else:
-                rows = [[each(t) for each in self._values] for t in data]
-                marked = marks_of(node, rows, [self._marks_of(t) for t in data], value,
-                                  self._batches, _is_elementwise(node))  # fmt: skip
+                lines = [self._line(t) for t in data]
+                marked = bent_elements(node, lines, value, _is_elementwise(node))
             if marked.any():
                 self.marks[tensor] = np.broadcast_to(marked, value.shape)
 
-    def _marks_of(self, tensor: str) -> np.ndarray:
-        if tensor in self.marks:
-            return self.marks[tensor]
-        value = self._values[0](tensor)
-        return np.zeros(() if value is None else value.shape, bool)
+    def _line(self, tensor: str) -> Line:
+        one, other = (each(tensor) for each in self._values)
+        marks = self.marks.get(tensor)
+        if marks is None:
+            marks = np.zeros(() if one is None else one.shape, bool)
+        return Line(self._batches, one, other, marks)
 
     def _is_told(self, node: Any, answer: Answer, data: list[str]) -> bool:
         """Whether a marked number says what an op does with the axis that is cut."""
@@ -171,8 +170,7 @@ class _Graph:
     def _is_clipped(self, node: Any, data: list[str]) -> bool:
         """Whether it makes as many elements as the batch's size says at some sizes only."""
         shapes = [each(data[0]) for each in self._shapes] if data else []
-        rows = [[each(t) for each in self._values] for t in data]
-        return bool(data) and is_clipped(node, shapes, rows, self._batches)
+        return is_clipped(node, shapes, [self._line(t) for t in data])
 
     def _in_bodies(self, node: Any, data: list[str]) -> bool:
         """Whether a function that the op runs has such ops, or sizes that are not the batch's."""

@@ -13,6 +13,7 @@ from graphs.flat_graph import FlatGraph
 from graphs.host.time_limit import require_time
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
+from rewrite.split.body_shapes import ShardNumbers
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.known_width import of_known_width, wants_known_width
@@ -24,7 +25,6 @@ from rewrite.split.refused_batch import (
     refuse_other_shapes,
 )
 from rewrite.split.shard_functions import ShardFunctions
-from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.shard_shapes import FixedShapes, OpenShapes, ShardShapes, WholeTensor
 from rewrite.split.states import WHOLE, Partial, Sharded
 from rewrite.split.step_tensors import StepTensors

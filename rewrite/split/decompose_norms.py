@@ -6,28 +6,31 @@ since the gradient reads what the fused forward op left for it.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from graphs.building.shapes import TensorProperties, num_elements
 from graphs.flat_graph import FlatGraph, Origin
-from graphs.names import data_inputs, tensor_of
+from graphs.names import data_inputs, free_name, op_of, tensor_of
 from rewrite.split.decide import decide
-from rewrite.split.norm_formulas import backward, forward
-from rewrite.split.norm_ops import Images, NewOps
+from rewrite.split.merge_reads import with_nodes
+from rewrite.split.norm_formulas import backward, channel_axis, forward
 from rewrite.split.norm_pairs import GRADIENTS, NORMS, pairs, users_of_tensors
 from rewrite.split.op_view import attr_of
 from rewrite.split.rules.norms import is_across, norm, norm_gradient
 from rewrite.split.rules.table import RULES, Rule
+from rewrite.split.traced import attributes, traced
 
 _RULES: Mapping[str, Rule] = {
     **RULES,
     **dict.fromkeys(NORMS, functools.partial(norm, is_taken_apart=True)),
     **dict.fromkeys(GRADIENTS, functools.partial(norm_gradient, is_taken_apart=True)),
 }
+_FORWARD_ALONE = functools.partial(forward, is_run_on=False)
 
 
 def decompose_norms(
@@ -69,10 +72,7 @@ class _Rewriting:
         for tensor in users_of_tensors(flat):
             op, _, index = tensor.partition(":")
             self.used[op].add(int(index))
-        self.graph_def = type(flat.graph_def)(
-            versions=flat.graph_def.versions, library=flat.graph_def.library
-        )
-        self.origins: list[Origin] = []
+        self.rows: list[tuple[Any, Origin]] = []
         self.shape_of, self.dtype_of = dict(properties.shape_of), dict(properties.dtype_of)
         self.bytes_of = dict(properties.bytes_of)
         self.properties = properties
@@ -86,15 +86,12 @@ class _Rewriting:
             if node.name in self.chosen:
                 self._take_apart(node, origin)
             else:
-                new = self.graph_def.node.add()
-                new.CopyFrom(node)
+                new = copy.deepcopy(node)
                 new.input[:] = [self._name(name) for name in node.input]
-                self.origins.append(origin)
+                self.rows.append((new, origin))
         # What passed on what the gradients read stays, though nobody reads it any more.
         flat = dataclasses.replace(
-            self.flat,
-            graph_def=self.graph_def,
-            origins=self.origins,
+            with_nodes(self.flat, self.rows),
             fetches=[self.replaced.get(fetch, fetch) for fetch in self.flat.fetches],
             share_of_node=self._for_added(self.flat.share_of_node),
             after_of_node=self._for_added(self.flat.after_of_node),
@@ -115,43 +112,43 @@ class _Rewriting:
         return self.replaced.get(tensor, name)
 
     def _take_apart(self, node: Any, origin: Origin) -> None:
-        inputs = [self._name(name) for name in data_inputs(node)]
+        inputs = [self._name(name) for name in data_inputs(node)][:5]
         controls = [name for name in node.input if name.startswith("^")]
         images = node.input[0]
         shape, dtype = self.properties.shape(images), self.properties.dtype(images)
         assert shape is not None
         for table in (self.shape_of, self.dtype_of, self.bytes_of):
             del table[node.name]  # type: ignore[attr-defined]
-        self.added[node.name] = []
-
-        def add(made: Any, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]) -> None:
+        formula: Callable[..., list[Any]] = backward
+        if node.op in NORMS:
+            formula = forward if self.used[node.name] & {1, 2} else _FORWARD_ALONE
+        of_channels = ("float32", (shape[channel_axis(attributes(node))],))
+        num_images = 1 if node.op in NORMS else 2
+        given = [(dtype, tuple(shape))] * num_images + [of_channels] * (5 - num_images)
+        apart = traced(node, formula, given)
+        named = {}
+        for op in apart.ops:
+            named[op.name] = free_name(f"{node.name}/apart/{op.name}", self.taken)
+            if op.name == op_of(apart.outputs[0]):
+                named[op.name] = node.name
+            self.taken.add(named[op.name])
+        self.added[node.name] = [*named.values()]
+        copies, results = apart.copied(inputs, named.__getitem__)
+        for op, made in zip(apart.ops, copies, strict=True):
             made.device = node.device
             made.input.extend(controls)
             if made.name == node.name and "_class" in node.attr:
                 made.attr["_class"].CopyFrom(node.attr["_class"])
-            self.graph_def.node.append(made)
-            self.origins.append(origin)
-            self.added[node.name].append(made.name)
-            self._describe(made.name, shapes, dtypes)
-
-        new, images = NewOps(node.name, self.taken, add), Images.of(node, tuple(shape), dtype)
-        if node.op in NORMS:
-            results = forward(new, node, inputs, images, self.used[node.name])
-            results.append(results[-1])  # reserve_space_3, which nobody reads any more
-        else:
-            results = backward(new, inputs[:5], images)
+            self.rows.append((made, origin))
+            # What a kernel keeps for another one has no shape, and is empty here.
+            shapes = [(0,) if t.shape.rank is None else tuple(t.shape) for t in op.outputs]
+            self.shape_of[made.name] = [*shapes]
+            self.dtype_of[made.name] = [t.dtype.name for t in op.outputs]
+            self.bytes_of[made.name] = [
+                num_elements(shape) * t.dtype.size
+                for shape, t in zip(shapes, op.outputs, strict=True)
+            ]
         self.replaced.update({f"{node.name}:{i}": tensor for i, tensor in enumerate(results)})
-
-    def _describe(
-        self, name: str, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[str]
-    ) -> None:
-        import tensorflow as tf
-
-        self.shape_of[name], self.dtype_of[name] = list(shapes), list(dtypes)
-        self.bytes_of[name] = [
-            num_elements(shape) * tf.as_dtype(dtype).size
-            for shape, dtype in zip(shapes, dtypes, strict=True)
-        ]
 
     def _for_added(self, value_of_node: Mapping[str, Any]) -> dict[str, Any]:
         result = dict(value_of_node)

@@ -15,136 +15,136 @@ statistics do most of that, so that images are read and written as seldom as can
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from rewrite.split.norm_ops import Images, NewOps, count, normalised, reduced, spread
-from rewrite.split.op_view import attr_of
-
 
 def forward(
-    new: NewOps, node: Any, inputs: Sequence[str], images: Images, used: Set[int]
-) -> list[str]:
-    """Adds FusedBatchNorm* in training as several ops.
+    attrs: Mapping[str, Any], x: Any, scale: Any, offset: Any, *old: Any, is_run_on: bool = True
+) -> list[Any]:
+    """FusedBatchNorm* in training.
 
     Args:
-      new: where ops are added.
-      node: FusedBatchNorm, V2 or V3.
-      inputs: x, scale, offset, running mean, running variance.
-      images: what x is.
-      used: which outputs somebody reads.
+      attrs: of the op.
+      x, scale, offset: what it reads.
+      old: mean and variance to run on from.
+      is_run_on: whether somebody reads mean and variance to run on with.
 
     Returns:
-      The tensors that take the place of outputs 0 to 4: y, mean, variance to run on with, and
-      what the gradient reads: mean and variance.
+      What takes the place of its outputs: y, mean and variance to run on with, what the gradient
+      reads (mean and variance), and what nobody reads any more.
     """
-    x = new.cast("x", inputs[0], images.shape, images.dtype, "float32")
-    mean = reduced(new, "Mean", "mean", x, images)
-    apart = new.floats(
-        "SquaredDifference", "deviation", [x, spread(new, "mean/spread", mean, images)],
-        images.shape,
-    )  # fmt: skip
-    variance = reduced(new, "Mean", "variance", apart, images)
+    import tensorflow as tf
+
+    axes, wide = _axes(attrs), tf.cast(x, tf.float32)
+    mean = tf.reduce_mean(wide, axes, name="mean")
+    apart = tf.math.squared_difference(wide, _spread(attrs, mean))
+    variance = tf.reduce_mean(apart, axes, name="variance")
     running = [mean, variance]
-    if used & {1, 2}:
-        running = _running(new, node, [inputs[0], *inputs[3:], mean, variance], images)
-    y = normalised(new, "", [*inputs[:3], mean, variance], images)
-    return [y, *running, mean, variance]
+    if is_run_on:
+        running = _running(attrs, x, old, mean, variance)
+    y = _normalised(attrs, x, scale, offset, mean, variance)
+    return [y, *running, mean, variance, variance]
 
 
-def _running(new: NewOps, node: Any, inputs: Sequence[str], images: Images) -> list[str]:
-    """Mean and variance to run on with: (1 - f) * old + f * (mean, variance * n / (n - 1)).
+def _running(
+    attrs: Mapping[str, Any], x: Any, old: Sequence[Any], mean: Any, variance: Any
+) -> list[Any]:
+    """Mean and variance to run on with: (1 - f) * old + f * (mean, variance * n / (n - 1))."""
+    import tensorflow as tf
 
-    Inputs are x, the old mean and variance, the batch's mean and variance.
-    """
-    rows, one = images.channels, new.const("one", np.array(1, np.float32))
-    n = count(new, inputs[0], images)
-    less = new.floats("Sub", "count/less_one", [n, one], ())
-    divisor = new.floats("Maximum", "count/divisor", [less, one], ())
-    ratio = new.floats("RealDiv", "count/ratio", [n, divisor], ())
-    unbiased = new.floats("Mul", "variance/unbiased", [inputs[4], ratio], rows)
-    factor = attr_of(node, "exponential_avg_factor").f
+    n, one = _count(attrs, x), tf.constant(1, tf.float32)
+    unbiased = variance * (n / tf.maximum(n - one, one, name="divisor"))
+    factor = attrs["exponential_avg_factor"]
     if factor == 1.0:
-        return [inputs[3], unbiased]
-    kept = new.const("kept", np.array(np.float32(1) - np.float32(factor), np.float32))
-    taken = new.const("taken", np.array(factor, np.float32))
-    results = []
-    for name, old, batch in (("mean", inputs[1], inputs[3]), ("variance", inputs[2], unbiased)):
-        terms = [
-            new.floats("Mul", f"running_{name}/old", [old, kept], rows),
-            new.floats("Mul", f"running_{name}/batch", [batch, taken], rows),
-        ]
-        results.append(new.floats("AddV2", f"running_{name}", terms, rows))
-    return results
+        return [mean, unbiased]
+    kept, taken = tf.constant(np.float32(1) - np.float32(factor)), tf.constant(factor, tf.float32)
+    return [old[0] * kept + mean * taken, old[1] * kept + unbiased * taken]
 
 
-def backward(new: NewOps, inputs: Sequence[str], images: Images) -> list[str]:
-    """Adds FusedBatchNormGrad* in training as several ops.
-
-    Args:
-      new: where ops are added.
-      inputs: d_y, x, scale, mean, variance.
-      images: what x is.
+def backward(
+    attrs: Mapping[str, Any], d_y: Any, x: Any, scale: Any, mean: Any, variance: Any
+) -> list[Any]:
+    """FusedBatchNormGrad* in training.
 
     Returns:
-      The tensors that take the place of outputs 0 to 2: d_x, d_scale, d_offset.
+      What takes the place of its outputs 0 to 2: d_x, d_scale, d_offset.
     """
-    scale, mean, variance = inputs[2:]
-    rows = images.channels
-    epsilon = new.const("epsilon", np.array(images.epsilon, np.float32))
-    shifted = new.floats("AddV2", "variance/shifted", [variance, epsilon], rows)
-    r = new.floats("Rsqrt", "r", [shifted], rows)
-    slope = new.floats("Mul", "slope", [scale, r], rows)  # what d_y is multiplied with
-    n = count(new, inputs[1], images)
-    if images.is_fused:
-        return _fused_backward(new, inputs, slope, n, images)
-    d_y, x = (
-        new.cast(name, tensor, images.shape, images.dtype, "float32")
-        for name, tensor in (("d_y", inputs[0]), ("x", inputs[1]))
-    )
-    x = new.floats("Sub", "x/centred", [x, spread(new, "mean", mean, images)], images.shape)
-    product = new.floats("Mul", "product", [d_y, x], images.shape)
-    d_offset = reduced(new, "Sum", "d_offset", d_y, images)
-    d_scale = new.floats("Mul", "d_scale", [reduced(new, "Sum", "sum", product, images), r], rows)
-    first = new.floats("RealDiv", "d_offset/mean", [d_offset, n], rows)
-    second = new.floats("RealDiv", "d_scale/mean", [d_scale, n], rows)
-    second = new.floats("Mul", "d_scale/mean/r", [second, r], rows)
-    moved = new.floats("Mul", "moved", [x, spread(new, "second", second, images)], images.shape)
-    moved = new.floats(
-        "AddV2", "moved/all", [moved, spread(new, "first", first, images)], images.shape
-    )
-    d_x = new.floats("Sub", "d_x/unscaled", [d_y, moved], images.shape)
-    is_wide = images.dtype == "float32"
-    d_x = new.floats(
-        "Mul", "" if is_wide else "d_x", [d_x, spread(new, "slope/spread", slope, images)],
-        images.shape,
-    )  # fmt: skip
-    return [new.cast("", d_x, images.shape, "float32", images.dtype), d_scale, d_offset]
+    import tensorflow as tf
+
+    r = tf.math.rsqrt(variance + attrs["epsilon"])
+    slope = scale * r  # what d_y is multiplied with
+    n, axes, dtype = _count(attrs, x), _axes(attrs), x.dtype
+    if dtype == tf.float32 and channel_axis(attrs) != 1:
+        return _fused_backward(attrs, slope / n, d_y, x, scale, mean, variance)
+    d_y, x = tf.cast(d_y, tf.float32), tf.cast(x, tf.float32)
+    x = x - _spread(attrs, mean)
+    d_offset = tf.reduce_sum(d_y, axes)
+    d_scale = tf.reduce_sum(d_y * x, axes) * r
+    moved = x * _spread(attrs, d_scale / n * r) + _spread(attrs, d_offset / n)
+    d_x = (d_y - moved) * _spread(attrs, slope)
+    return [tf.cast(d_x, dtype), d_scale, d_offset]
 
 
 def _fused_backward(
-    new: NewOps, inputs: Sequence[str], slope: str, n: str, images: Images
-) -> list[str]:
-    """The same with two fused kernels.
+    attrs: Mapping[str, Any], slope: Any, d_y: Any, x: Any, scale: Any, *given: Any
+) -> list[Any]:
+    """The same with two fused kernels; slope is that of one element, divided by n.
 
     The gradient for given statistics is scale * r * d_y, d_scale and d_offset; what is missing,
     -slope / n * (d_offset + (x - mean) * r * d_scale), is a normalisation of x.
     """
-    rows, big = images.channels, images.shape
-    terms = new.op_of_many(
-        "FusedBatchNormGradV3", "terms", [*inputs, inputs[4]], [big, rows, rows, (0,), (0,)],
-        ["float32"] * 5, T="float32", U="float32", data_format=images.layout,
-        epsilon=images.epsilon, is_training=False,
-    ).removesuffix(":0")  # fmt: skip
-    d_scale, d_offset = f"{terms}:1", f"{terms}:2"
-    each = new.floats("RealDiv", "slope/each", [slope, n], rows)
-    each = new.floats("Neg", "slope/negative", [each], rows)
-    factors = [
-        new.floats("Mul", f"correction/{name}", [each, tensor], rows)
-        for name, tensor in (("scale", d_scale), ("offset", d_offset))
-    ]
-    correction = normalised(new, "correction", [inputs[1], *factors, *inputs[3:]], images)
-    d_x = new.floats("AddV2", "", [f"{terms}:0", correction], big)
-    return [d_x, d_scale, d_offset]
+    import tensorflow as tf
+
+    d_x, d_scale, d_offset, *_ = tf.raw_ops.FusedBatchNormGradV3(
+        y_backprop=d_y, x=x, scale=scale, reserve_space_1=given[0], reserve_space_2=given[1],
+        reserve_space_3=given[1], **_of_given(attrs),
+    )  # fmt: skip
+    slope = -slope
+    correction = _normalised(attrs, x, slope * d_scale, slope * d_offset, *given)
+    return [d_x + correction, d_scale, d_offset]
+
+
+def _of_given(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    """Attributes of TensorFlow's kernels for given statistics."""
+    layout = attrs["data_format"].decode()
+    return {"epsilon": attrs["epsilon"], "data_format": layout, "is_training": False}
+
+
+def _normalised(attrs: Mapping[str, Any], x: Any, *others: Any) -> Any:
+    """(x - mean) / sqrt(variance + epsilon) * scale + offset, by the fused kernel."""
+    import tensorflow as tf
+
+    names = ("scale", "offset", "mean", "variance")
+    inputs = dict(zip(names, others, strict=True))
+    return tf.raw_ops.FusedBatchNormV3(x=x, **inputs, **_of_given(attrs))[0]
+
+
+def channel_axis(attrs: Mapping[str, Any]) -> int:
+    """Which dimension the channels are: 1 or the last one."""
+    return 1 if attrs["data_format"].startswith(b"NC") else len(attrs["data_format"]) - 1
+
+
+def _axes(attrs: Mapping[str, Any]) -> list[int]:
+    """All dimensions but the channels."""
+    return [axis for axis in range(len(attrs["data_format"])) if axis != channel_axis(attrs)]
+
+
+def _spread(attrs: Mapping[str, Any], vector: Any) -> Any:
+    """A number for each channel, so that it is broadcast over images."""
+    import tensorflow as tf
+
+    if channel_axis(attrs) != 1:
+        return vector
+    return tf.reshape(vector, [1, *vector.shape, *[1] * (len(attrs["data_format"]) - 2)])
+
+
+def _count(attrs: Mapping[str, Any], x: Any) -> Any:
+    """n: how many elements there are per channel, counted when it runs."""
+    import tensorflow as tf
+
+    channels = x.shape[channel_axis(attrs)]
+    size = tf.raw_ops.Size(input=x, out_type=tf.int64)  # tf.size would be a constant
+    return tf.cast(size, tf.float32) / tf.constant(channels, tf.float32, name="channels")

@@ -13,12 +13,12 @@ from rewrite.split.body_shapes import (
     BodyShapes,
     FixedBodyShapes,
     OpenBodyShapes,
+    ShardNumbers,
 )
 from rewrite.split.function_body import stateful_ops
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split
 from rewrite.split.shard_body import ShardBody
-from rewrite.split.shard_numbers import ShardNumbers
 from rewrite.split.split_body import SplitBody
 from rewrite.split.states import Sharded
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from graphs.building.op_outputs import op_definition
-from rewrite.split.op_view import attr_of
+from rewrite.split.traced import traced
 
 
 def written_out(node: Any, inputs: Sequence[str]) -> list[Any]:
@@ -23,57 +22,14 @@ def written_out(node: Any, inputs: Sequence[str]) -> list[Any]:
 
     data = [name for name in inputs if not name.startswith("^")]
     controls = [name for name in inputs if name.startswith("^")]
-    key = node.op, repr(sorted(_attrs(node).items())), len(data)
-    if key not in _TRACED:
-        _TRACED[key] = _traced(node, len(data))
-    traced, names = _TRACED[key]
-    made = []
-    replaced = {f"a{i}": name for i, name in enumerate(data)}
-    for template in traced:
-        if template.name in replaced:
-            continue
-        each = type(node)()
-        each.CopyFrom(template)
-        each.name = f"{node.name}/float64/{each.name}"
-        each.attr.pop("_class", None)
-        for index, name in enumerate(each.input):
-            each.input[index] = replaced.get(name) or _scoped(node.name, name)
+    formula = traced(node, FORMULAS[node.op], [("float64", None)] * len(data))
+    made, outputs = formula.copied(data, lambda op: f"{node.name}/float64/{op}")
+    for each in made:
         if not each.input:
             each.input.extend(controls)
-        made.append(each)
-    last = type(node)(name=node.name, op="IdentityN")
-    last.input.extend([replaced.get(n.removesuffix(":0")) or _scoped(node.name, n) for n in names])
-    last.input.extend(controls)
-    last.attr["T"].list.type.extend([tf.float64.as_datatype_enum] * len(names))
+    last = type(node)(name=node.name, op="IdentityN", input=[*outputs, *controls])
+    last.attr["T"].list.type.extend([tf.float64.as_datatype_enum] * len(outputs))
     return [*made, last]
-
-
-_TRACED: dict[tuple[str, str, int], tuple[list[Any], list[str]]] = {}
-"""{what tells formulas apart: (NodeDefs that read a0, a1, ..., what they make)}"""
-
-
-def _traced(node: Any, num_inputs: int) -> tuple[list[Any], list[str]]:
-    import tensorflow as tf
-
-    with tf.Graph().as_default() as graph:
-        inputs = [tf.compat.v1.placeholder(tf.float64, name=f"a{i}") for i in range(num_inputs)]
-        outputs = FORMULAS[node.op](_attrs(node), *inputs)
-    return list(graph.as_graph_def().node), [tensor.name for tensor in outputs]
-
-
-def _scoped(scope: str, name: str) -> str:
-    control = "^" if name.startswith("^") else ""
-    return f"{control}{scope}/float64/{name.removeprefix('^')}"
-
-
-def _attrs(node: Any) -> Mapping[str, Any]:
-    """{attribute: its value}, with the defaults."""
-    values = {}
-    for attribute in op_definition(node.op, node.name).attr:
-        value = attr_of(node, attribute.name)
-        kind = value.WhichOneof("value")
-        values[attribute.name] = getattr(value, kind) if kind else None
-    return values
 
 
 def _norm(attrs: Mapping[str, Any], x: Any, scale: Any, offset: Any, *old: Any) -> list[Any]:

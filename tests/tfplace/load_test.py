@@ -11,7 +11,7 @@ import tfplace
 from graphs.clusters.discovery import find_cluster
 from graphs.loading.sniff import sniff
 from tests.rewrite.models import write_routed, write_tf2
-from tfplace.api.placed_again import place_like
+from tfplace.api.placings import place_like
 from tfplace.preparing.options import OptimizeOptions, ProblemOptions
 from tfplace.preparing.written_devices import loading_needs, written_devices
 

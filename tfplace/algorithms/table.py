@@ -81,7 +81,7 @@ def _annealer(module: str, name: str, takes_known: bool = False) -> Maker:
 ONE_SHOTS: Mapping[str, tuple[str, str]] = {
     "single": ("placers.single", "single_devices"),  # all ops on one device
     "topological": ("placers.topological", "m_topo"),  # cuts of the topological order
-    "etf": ("placers.etf", "m_etf"),  # earliest task first
+    "etf": ("placers.earliest_start", "m_etf"),  # earliest task first
     "metis": ("placers.metis", "minimum_cuts"),  # balanced minimum cuts
     "heft": ("placers.heft", "heft"),  # upward ranks, earliest finish
     "sct": ("placers.sct", "m_sct"),  # favourite children from a linear program

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from graphs.cluster import Cluster
@@ -19,17 +20,23 @@ from graphs.clusters.discovery import find_cluster
 from graphs.clusters.logical_devices import logical_cluster
 from graphs.errors import TfplaceError, UsageError, VerificationError
 from graphs.loading.feeds import given_arrays
-from rewrite.emit import EXTRA_DIRECTORY
+from graphs.op_graph import IntArray
+from graphs.problem import Problem
+from rewrite.emit import EXTRA_DIRECTORY, emit
+from rewrite.output_dir import atomic_directory
+from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.api.example_call import Call
 from tfplace.api.flags import OptimizeFlags, flag_values
 from tfplace.api.flat_step import TRAIN, FlatStep, Shapes, shapes_of
 from tfplace.api.load import load
-from tfplace.api.placed_again import place_like
+from tfplace.choosing.proof import proven_structure
 from tfplace.commands.from_flags import optimize_options
 from tfplace.measurement.device_name import device_key
 from tfplace.optimizing import optimize
 from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import prepare
 from tfplace.report.report import Report
+from tfplace.simulation.simulated import simulated
 
 _log = logging.getLogger("tfplace")
 MANY_SHAPES = 8  # from here on it is worth saying how to have fewer
@@ -204,3 +211,49 @@ def _require_own_devices(cluster: str | Cluster) -> None:
 
 def _text(shapes: Any) -> str:
     return ", ".join("unknown" if shape is None else str(tuple(shape)) for shape in shapes)
+
+
+def place_like(options: OptimizeOptions, plan: Mapping[str, str]) -> None:
+    """Writes a model with the devices that its ops have in a plan.
+
+    Args:
+      options: the model, the cluster, the output; nothing is searched, timed or run, but it is
+        proven by structure that only devices differ.
+      plan: {op: device}, a placement.json; an op that it doesn't name goes to its neighbours.
+
+    Raises:
+      VerificationError: more than devices differs.
+      TfplaceError: the model can't be read or written.
+    """
+    prepared = prepare(options.problem, trace=False)
+    device_of_op = legal(prepared.problem, planned(prepared.problem, plan))
+    outcome = simulated(prepared.problem, device_of_op)
+    if not outcome.is_feasible:
+        _log.warning("placing the step for other shapes as before: %s", outcome.reason)
+    devices = prepared.devices_to_write(device_of_op, options.problem.keep_devices)
+    with atomic_directory(options.output_dir or "", overwrite=False) as made:
+        emit(prepared.source, devices, made, {})
+        proven_structure(prepared.source, made)
+
+
+def planned(problem: Problem, plan: Mapping[str, str]) -> IntArray:
+    """i4[N]: each op's device in the plan; what it doesn't name goes to the first op that it uses,
+    what uses nothing to the first op that uses it.
+
+    Args:
+      problem: its ops are in a topological order.
+      plan: {op: device}.
+    """
+    graph = problem.graph
+    number = {name: d for d, name in enumerate(problem.device_names)}
+    wanted = np.array([number.get(plan.get(name, ""), -1) for name in graph.op_names], np.int32)
+    source = graph.tensor_producer[graph.use_tensor]
+    by_user = np.argsort(graph.use_op, kind="stable")
+    for use in by_user.tolist():
+        if wanted[graph.use_op[use]] < 0:
+            wanted[graph.use_op[use]] = wanted[source[use]]
+    for use in by_user[::-1].tolist():
+        if wanted[source[use]] < 0:
+            wanted[source[use]] = wanted[graph.use_op[use]]
+    wanted[wanted < 0] = working_devices(problem)[0]
+    return wanted

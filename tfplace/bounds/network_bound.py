@@ -1,6 +1,6 @@
 """The network bound: what other hosts do of a batch has to be sent to them, and all wait for all.
 
-Parts of the batch are cut by one op, which lies on one site A (sites.py), B being all other
+Parts of the batch are cut by one op, which lies on one site A (see Site), B being all other
 devices. Let y_r be the share of role r's copies that lie on B, z_f,k the share of family f's
 tensors (moved_tensors.py) that have gone from A to B before barrier k (barriers.py), which is
 passed at t_k; t_0 = 0, and the last is the step's end. Every placement's schedule obeys, for
@@ -26,19 +26,56 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from graphs.executor_model import wire
 from graphs.op_graph import FloatArray
+from graphs.problem import Problem
 from tfplace.bounds.barriers import barriers_of
 from tfplace.bounds.load_bound import best_weights, least_costs, load_of
 from tfplace.bounds.moved_tensors import Family, families_of
 from tfplace.bounds.network_program import SiteStep, least_end
 from tfplace.bounds.relaxation import device_classes
-from tfplace.bounds.sites import Site, sites_of
 from tfplace.bounds.step_roles import StepRoles
+from tfplace.grouping.quotient import BoolArray
 
 LEAST_SHARE = 0.05
 """A batch that is sent in less than this share of the bound known so far raises it by little."""
 LEAST_FAMILY = 1e-3
 """Tensors that are sent in less than this share of it are not counted."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Some devices, not all.
+
+    Attributes:
+      devices: bool[D] which.
+      bytes_per_second: no transfer from them to others holds the way out for less than its bytes
+        over this.
+    """
+
+    devices: BoolArray
+    bytes_per_second: float
+
+
+def sites_of(problem: Problem) -> list[Site]:
+    """The smallest site of each device; [] where some device has none."""
+    rate = problem.link_bytes_per_second
+    if problem.executor is not None:
+        rate = wire(problem.executor, problem.link_latency, rate)[1]
+    size, apart = problem.num_devices, ~np.eye(problem.num_devices, dtype=bool)
+    site_of: dict[int, Site] = {}
+    for channel in np.unique(problem.link_channels[problem.link_channels >= 0]).tolist():
+        holds = (problem.link_channels == channel).any(axis=2) & apart
+        inside = holds.any(axis=1)
+        out = inside[:, None] & ~inside[None, :]
+        if not out.any() or not holds[out].all():
+            continue
+        for device in np.flatnonzero(inside).tolist():
+            if device not in site_of or site_of[device].devices.sum() > inside.sum():
+                site_of[device] = Site(inside, float(rate[out].max()))
+    if len(site_of) < size:
+        return []
+    return list({site.devices.tobytes(): site for site in site_of.values()}.values())
 
 
 def network_bound(

@@ -132,9 +132,8 @@ def _check_order(order: str, shards: int) -> None:
 def _write_tables(rows: Sequence[dict[str, Any]], stem: str) -> str:
     """Writes STEM.csv, .md and .png; returns what a person is shown."""
     from tfplace.output_paths import write_file
-    from tfplace.runs.bench.curves import draw_curves
     from tfplace.runs.bench.run_cells import num_failed
-    from tfplace.runs.bench.table import COLUMNS, as_markdown, as_text, summary
+    from tfplace.runs.bench.table import COLUMNS, as_markdown, as_text, draw_curves, summary
     from tfplace.runs.tables import csv_text
 
     if not rows:

@@ -16,8 +16,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
 
     from tfplace.preparing.prepare import prepare
-    from tfplace.report.device_check import check_devices
-    from tfplace.report.text_check import print_check, verdict
+    from tfplace.report.device_check import check_devices, print_check, verdict
     from tfplace.simulation.simulated import simulated
 
     model = arguments[0]

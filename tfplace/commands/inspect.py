@@ -16,8 +16,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
     begin(arguments[0], values)
 
     from tfplace.preparing.prepare import prepare
-    from tfplace.report.inspection import inspect
-    from tfplace.report.text_inspection import print_inspection
+    from tfplace.report.inspection import inspect, print_inspection
 
     inspection = inspect(prepare(problem_options(arguments[0], values), trace=False))
     if out := text_output(values, inspection):

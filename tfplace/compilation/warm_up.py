@@ -20,7 +20,7 @@ from graphs.op_graph import SHAPE_DIMS, IntArray, OpGraph
 from graphs.problem import Problem
 from tfplace.algorithms.annealing.local_search import LocalSearch
 from tfplace.algorithms.annealing.policy import Multilevel
-from tfplace.algorithms.placers.etf import m_etf
+from tfplace.algorithms.placers.earliest_start import m_etf
 from tfplace.algorithms.placers.heft import heft
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.compilation.kinds import (

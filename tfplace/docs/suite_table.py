@@ -32,7 +32,7 @@ def table_of(
     Args:
       cells: rows of `tfplace bench`, each with its commit and machine.
       origin: of the table.
-      bounds: what suite_bounds.py has found, of each pair of graph and cluster at most once.
+      bounds: what `bound_of` has found, of each pair of graph and cluster at most once.
     """
     known_bounds = {
         (each["model"], each["cluster"]): each["lower_bound_seconds"] for each in bounds

@@ -12,9 +12,8 @@ from tfplace.choosing.order.model_order import with_order
 from tfplace.choosing.rounds.contest import forward_model
 from tfplace.choosing.rounds.loop import measured_loop
 from tfplace.choosing.rounds.plan import LoopConfig, Plan, Runs
-from tfplace.fidelity.measuring import measured_steps, rounds
 from tfplace.fidelity.placements import placements_to_learn_from
-from tfplace.fidelity.study import require_present
+from tfplace.fidelity.study import measured_steps, require_present, rounds
 from tfplace.measurement.run_measurement import Timings
 from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
 from tfplace.preparing.options import ProblemOptions

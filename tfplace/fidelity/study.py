@@ -17,10 +17,10 @@ from tfplace.fidelity.error_sources import (
     errors_by_op_type,
     traced_step,
 )
-from tfplace.fidelity.measuring import measured_steps, rounds
 from tfplace.fidelity.placements import PlacementToJudge, placements_to_judge
 from tfplace.fidelity.rank_agreement import RankAgreement, agreement, relative_errors
-from tfplace.measurement.run_measurement import Timings
+from tfplace.measurement.run_measurement import Timings, measure_variants
+from tfplace.measurement.step_limits import StepLimits, exactly
 from tfplace.measurement.timing import summarize
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.report.machine_facts import ASSUMED, figures_of
@@ -272,3 +272,50 @@ def _background_share(results: Sequence[Timings | Infeasible]) -> float | None:
         if isinstance(result, Timings) and result.background_share is not None
     ]
     return max(shares, default=None)
+
+
+MAX_BATCH = 16
+"""Placements that are stepped in turn: the machine's speed may change from batch to batch."""
+COPIES_OF_VARIABLES = 2
+"""A prepared placement holds its variables, and a step their gradients."""
+
+
+def measured_steps(
+    prepared: PreparedModel,
+    placements: Sequence[IntArray],
+    limits: StepLimits,
+    tell: Callable[[str], None],
+) -> list[Timings | Infeasible]:
+    """[P] step times over interleaved rounds.
+
+    All placements of a batch are prepared at once and stepped in turn, so that a change of the
+    machine's speed meets all of them. Batches hold as many as fit: their variables all stay.
+
+    Args:
+      prepared: the problem; its devices are present.
+      placements: i4[N] each.
+      limits: how many rounds.
+      tell: takes a sentence about what is being measured.
+    """
+    results: list[Timings | Infeasible] = []
+    size = _batch_size(prepared)
+    for start in range(0, len(placements), size):
+        batch = placements[start : start + size]
+        tell(f"timing placements {start + 1} to {start + len(batch)} of {len(placements)}")
+        variants = {str(i): prepared.placed_run_graph(p) for i, p in enumerate(batch)}
+        timed = measure_variants(variants, prepared.training_run(), prepared.cluster, limits)
+        results += [timed[name] for name in variants]
+    return results
+
+
+def _batch_size(prepared: PreparedModel) -> int:
+    """Placements whose variables fit into the fullest device's memory together."""
+    persistent = int(prepared.problem.graph.op_persistent_bytes.sum())
+    usable = float(np.min(prepared.problem.usable_bytes()))
+    fitting = int(usable // max(COPIES_OF_VARIABLES * persistent, 1))
+    return max(1, min(MAX_BATCH, fitting))
+
+
+def rounds(num_rounds: int, seed: int) -> StepLimits:
+    """Exactly so many rounds after one of warming up."""
+    return exactly(num_rounds, warmup_steps=1, seed=seed)

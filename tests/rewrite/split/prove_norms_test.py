@@ -102,7 +102,7 @@ def with_one_more(node):
 
 
 def without_mean(node):
-    if node.op == "Sub" and node.name.endswith("count/less_one"):
+    if node.op == "Sub" and node.name.startswith("norm/apart"):
         node.op = "AddV2"
 
 

@@ -9,7 +9,7 @@ import pytest
 from graphs.errors import UsageError
 from tests.builders import Machine, Op, build_problem, random_graph, two_towers
 from tfplace.algorithms import table
-from tfplace.algorithms.placers import etf
+from tfplace.algorithms.placers import earliest_start
 from tfplace.algorithms.table import one_shot_starts, policy_of, stages_of
 from tfplace.search.instance import Instance
 
@@ -26,8 +26,8 @@ def etf_calls(monkeypatch):
         calls.append(seed)
         return original(problem, seed)
 
-    original = etf.m_etf
-    monkeypatch.setattr(etf, "m_etf", counted)
+    original = earliest_start.m_etf
+    monkeypatch.setattr(earliest_start, "m_etf", counted)
     return calls
 
 

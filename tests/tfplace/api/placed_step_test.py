@@ -143,7 +143,7 @@ def test_what_is_placed_again_is_proven_by_structure(monkeypatch):
         (made / "saved_model.pb").write_bytes(model.SerializeToString())
 
     placed = tfplace.place(lambda x: x + 3.0, [tf.ones(4)], **QUICK)
-    monkeypatch.setattr("tfplace.api.placed_again.emit", emit_another)
+    monkeypatch.setattr("tfplace.api.placings.emit", emit_another)
     with pytest.raises(tfplace.TfplaceError, match="proving that only devices have changed"):
         placed(tf.ones(5))
 

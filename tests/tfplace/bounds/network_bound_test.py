@@ -14,13 +14,12 @@ from graphs.cluster import COMMUNICATION_RULES
 from graphs.problem import Problem
 from tests.builders import Machine, Op, build_problem
 from tests.tfplace.bounds.brute_force import optimum_seconds
-from tfplace.bounds import certified
+from tfplace.bounds import network_program
 from tfplace.bounds.barriers import barriers_of
-from tfplace.bounds.certified import Rows
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.bounds.moved_tensors import families_of
-from tfplace.bounds.network_bound import network_bound
-from tfplace.bounds.sites import sites_of
+from tfplace.bounds.network_bound import network_bound, sites_of
+from tfplace.bounds.network_program import Rows
 from tfplace.bounds.step_roles import step_roles
 
 
@@ -170,5 +169,5 @@ def test_prices_that_are_wrong_only_weaken_the_program(monkeypatch: pytest.Monke
     assert rows.least_of(0, most) == pytest.approx(2.0)
     for prices in ([0.5, 0.1], [3.0, 0.0], [-1.0, 0.5]):
         solved = SimpleNamespace(x=most, ineqlin=SimpleNamespace(marginals=-np.array(prices)))
-        monkeypatch.setattr(certified, "linprog", lambda *_, found=solved, **__: found)
+        monkeypatch.setattr(network_program, "linprog", lambda *_, found=solved, **__: found)
         assert rows.least_of(0, most) <= 2.0 + 1e-12

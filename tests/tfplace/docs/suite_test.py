@@ -7,8 +7,7 @@ import pytest
 from graphs.clusters.cluster_file import cluster_from_json
 from tfplace.algorithms.table import require_known
 from tfplace.docs.rewrite_docs import table
-from tfplace.docs.suite import _is_wanted, find_bounds, mixed_cluster, order_with, run
-from tfplace.docs.suite_bounds import bound_of
+from tfplace.docs.suite import _is_wanted, bound_of, find_bounds, mixed_cluster, order_with, run
 from tfplace.docs.suite_table import ONE_SHOT, OVER, SEARCHED, table_of
 from tfplace.preparing.options import AUTO
 

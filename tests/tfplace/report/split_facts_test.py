@@ -12,11 +12,10 @@ from tfplace.choosing.data_parallel import TRACE_SECONDS, data_parallel_baseline
 from tfplace.choosing.device_limit import limited_to
 from tfplace.preparing.options import ProblemOptions
 from tfplace.preparing.prepare import prepare
-from tfplace.report.device_check import check_devices
+from tfplace.report.device_check import check_devices, print_check
 from tfplace.report.inspection import inspect
 from tfplace.report.of_simulation import simulation_facts, simulation_sentences
 from tfplace.report.split_facts import split_sentences
-from tfplace.report.text_check import print_check
 from tfplace.simulation.simulated import simulated
 
 

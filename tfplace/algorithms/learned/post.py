@@ -11,7 +11,7 @@ from graphs.op_graph import IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PostConfig
-from tfplace.algorithms.learned.learning import cross_entropy, proximal
+from tfplace.algorithms.learned.learning import cross_entropy, policy_gradient
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.divergence import require_finite
 from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy
@@ -114,7 +114,7 @@ class Post:
         require_finite("Post", {**scalars, "logits": self._policy.logits.numpy()})
         now = self._policy.log_distributions()[tf.newaxis]
         scalars["entropy"] = float(mean_entropy(now))
-        scalars["kl"] = float(tf.reduce_mean(proximal.kl_divergence(old[:1], now)))
+        scalars["kl"] = float(tf.reduce_mean(policy_gradient.kl_divergence(old[:1], now)))
         return scalars
 
     def state(self) -> snapshot.Snapshot:

@@ -8,6 +8,7 @@ import numpy as np
 
 from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray
+from graphs.problem import Problem
 from tfplace.algorithms.placers.list_problem import (
     ListProblem,
     PartialSchedule,
@@ -18,6 +19,7 @@ from tfplace.algorithms.placers.list_problem import (
     move_seconds,
     place_op,
 )
+from tfplace.algorithms.placers.memory import made_to_fit
 from tfplace.simulation.arrays import SimulationArrays
 from tfplace.simulation.simulator import Simulator
 
@@ -205,3 +207,24 @@ def _longest_move(arrays: SimulationArrays, op: int, child: int, device: int) ->
                     if other != device:
                         longest = max(longest, move_seconds(arrays, tensor, device, other))
     return longest
+
+
+def m_etf(problem: Problem, seed: int = 0) -> IntArray:
+    """Starts, again and again, the op and device with the earliest possible start.
+
+      (i, d) = argmin max(free(d), max over inputs j of end(j) + [d(j) ≠ d] c_ji)
+
+    over ready ops i and working devices d with room for them; ties go to the earlier op. The
+    first op of a colocation group decides for all of it.
+
+    Source: Hwang et al. 1989 (ETF); Jeon et al., "Baechi", SoCC 2020 (m-ETF: with memory limits and
+    co-placement). Departures: bytes are the estimate of `placers.memory`; ops with a kernel on an
+    accelerator never go to the CPU, which ETF would fill because it is idle; what doesn't fit in
+    the end is repaired.
+
+    Returns:
+      i4[1, N].
+    """
+    simulator = Simulator(problem, num_threads=1)
+    no_favourites = np.full(problem.num_ops, NOBODY, dtype=np.int32)
+    return made_to_fit(simulator, earliest_task_first(simulator, no_favourites), seed)[None]

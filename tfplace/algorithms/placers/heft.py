@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from graphs.host.compiled import compiled
-from graphs.op_graph import FloatArray, IntArray
+from graphs.host.compiled import compiled, compiled_part
+from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.problem import Problem
-from tfplace.algorithms.placers.earliest_finish import earliest_finish
+from tfplace.algorithms.placers.list_problem import (
+    ListProblem,
+    PartialSchedule,
+    arrival,
+    empty_schedule,
+    list_problem,
+    may_take,
+    place_op,
+)
 from tfplace.algorithms.placers.memory import made_to_fit
 from tfplace.grouping.quotient import transfer_seconds
 from tfplace.simulation.arrays import SimulationArrays
@@ -61,3 +71,103 @@ def _upward_rank(
             for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
                 longest = max(longest, move_seconds[tensor] + rank[arrays.use_op[index]])
         rank[op] = op_seconds[op] + longest
+
+
+# So many gaps of a device are looked into before an op is appended.
+MAX_GAPS = 1000
+
+# There is a timeline for each slot; a device with more slots than this counts as this many.
+MAX_TIMELINES = 8
+
+
+class _Timelines(NamedTuple):
+    """What runs when on each slot, L of them, at most N ops each.
+
+    Attributes:
+      device: i4[L].
+      start: f8[L, N] seconds, ascending.
+      end: f8[L, N] seconds, ascending.
+      num_ops: i8[L].
+    """
+
+    device: IntArray
+    start: FloatArray
+    end: FloatArray
+    num_ops: LongArray
+
+
+def earliest_finish(simulator: Simulator, order: IntArray) -> IntArray:
+    """Puts each op, in a given order, where it ends first, maybe between ops placed before it.
+
+    Args:
+      simulator: of the problem.
+      order: i4[N] a topological order, most urgent first.
+
+    Returns:
+      i4[N] devices.
+    """
+    arrays = simulator.arrays
+    problem = list_problem(simulator, only_working=False)
+    num_slots = np.minimum(arrays.slots, MAX_TIMELINES)
+    device = np.repeat(np.arange(len(num_slots), dtype=np.int32), num_slots)
+    shape = (len(device), len(order))
+    num_ops = np.zeros(len(device), dtype=np.int64)
+    timelines = _Timelines(device, np.empty(shape), np.empty(shape), num_ops)
+    schedule = empty_schedule(problem)
+    _earliest_finish(arrays, problem, order, schedule, timelines)
+    return schedule.device_of_op
+
+
+@compiled
+def _earliest_finish(
+    arrays: SimulationArrays,
+    problem: ListProblem,
+    order: IntArray,
+    schedule: PartialSchedule,
+    timelines: _Timelines,
+) -> None:
+    for position in range(len(order)):
+        op = order[position]
+        best_line, best_place, best_end = -1, 0, np.inf
+        for line in range(len(timelines.device)):
+            device = timelines.device[line]
+            if not may_take(problem, schedule, op, device):
+                continue
+            seconds = arrays.op_seconds[op, device]
+            ready = arrival(arrays, schedule, op, device)
+            place, start = _gap(timelines, line, ready, seconds)
+            if start + seconds < best_end or best_line < 0:
+                best_line, best_place, best_end = line, place, start + seconds
+        device = timelines.device[best_line]
+        place_op(problem, schedule, op, device, best_end)
+        _insert(timelines, best_line, best_place, best_end - arrays.op_seconds[op, device])
+        timelines.end[best_line, best_place] = best_end
+
+
+@compiled_part
+def _gap(timelines: _Timelines, line: int, ready: float, seconds: float) -> tuple[int, float]:
+    """The first gap of a timeline that takes an op: its position and the op's start."""
+    count = timelines.num_ops[line]
+    # Binary search for the first op that ends after the inputs are there.
+    low, high = 0, count
+    while low < high:
+        middle = (low + high) >> 1
+        if timelines.end[line, middle] > ready:
+            high = middle
+        else:
+            low = middle + 1
+    for place in range(low, min(count, low + MAX_GAPS)):
+        start = max(ready, timelines.end[line, place - 1]) if place > 0 else ready
+        if start + seconds <= timelines.start[line, place]:
+            return place, start
+    return count, max(ready, timelines.end[line, count - 1]) if count > 0 else ready
+
+
+@compiled_part
+def _insert(timelines: _Timelines, line: int, place: int, start: float) -> None:
+    """Makes room at a position of a timeline, for an op that starts then."""
+    for index in range(timelines.num_ops[line], place, -1):
+        timelines.start[line, index] = timelines.start[line, index - 1]
+        timelines.end[line, index] = timelines.end[line, index - 1]
+    timelines.start[line, place] = start
+    timelines.num_ops[line] += 1

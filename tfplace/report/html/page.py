@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import importlib.resources
+from collections.abc import Mapping
+from typing import Any
 
 from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
+from tfplace.choosing.split_sentence import split_proof_sentence
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.curve import best_so_far
-from tfplace.report.html.elements import facts, name, section, text
+from tfplace.report.html.elements import facts, name, paragraph, section, table, text
 from tfplace.report.html.hot_spot_tables import hot_spots
 from tfplace.report.html.memory_charts import memory_charts
-from tfplace.report.html.split_section import split_section
 from tfplace.report.html.step_bars import step_bars
-from tfplace.report.html.timeline_section import timeline
+from tfplace.report.html.timeline_data import timeline
 from tfplace.report.html.waiting_bars import waiting_bars
 from tfplace.report.report import Report
 from tfplace.report.sentences import PROVEN_GAP, gap_text
+from tfplace.report.split_facts import split_sentences
 from tfplace.report.text_report import run_sentence
 from tfplace.units_text import bytes_text, cost_sentence, seconds_text, share_text
 
@@ -174,3 +177,35 @@ def _command(report: Report) -> str:
         "<button type='button' id='copy'>copy</button>",
         facts(rows),
     )
+
+
+def split_section(report: Report) -> str:
+    """The section of the page; empty for a step that is whole."""
+    if report.split is None:
+        return ""
+    rows = [(name, text(what)) for name, what in split_sentences(report.split)]
+    if report.verified.split is not None:
+        rows.append(("proven", text(split_proof_sentence(report.verified.split))))
+    kind = report.parallelism
+    return section(
+        "split",
+        "How the step is split",
+        paragraph(kind["sentence"]) if kind else "",
+        _shares(kind) if kind else "",
+        facts(rows),
+    )
+
+
+def _shares(kind: Mapping[str, Any]) -> str:
+    """What each device has of each shard's work, as shares of all work."""
+    head = ["of all work", *(f"shard {m}" for m in range(len(kind["shares"][0]["shards"])))]
+    rows = [
+        [text(row["device"]), *map(_cell, (*row["shards"], row["whole"]))]
+        for row in kind["shares"]
+        if row["whole"] or any(row["shards"])
+    ]
+    return table((*head, "whole"), rows)
+
+
+def _cell(share: float) -> str:
+    return share_text(share) if share >= 0.005 else "·" if share > 0 else ""

@@ -8,7 +8,7 @@ import pytest
 from graphs.placement import Measurement
 from tests.builders import Machine, Op, build_problem, colocated_pair, two_towers, unrolled_lstm
 from tfplace.algorithms.placers import single
-from tfplace.algorithms.placers.etf import m_etf
+from tfplace.algorithms.placers.earliest_start import m_etf
 from tfplace.algorithms.placers.heft import heft
 from tfplace.algorithms.placers.metis import minimum_cuts
 from tfplace.algorithms.placers.one_shot import OneShot

@@ -1,10 +1,9 @@
-"""Tests of tfplace.runs.bench.table and tfplace.runs.bench.curves, by hand."""
+"""Tests of tfplace.runs.bench.table and tfplace.runs.bench.table, by hand."""
 
 import csv
 import io
 
-from tfplace.runs.bench.curves import draw_curves
-from tfplace.runs.bench.table import COLUMNS, as_markdown, as_text, summary
+from tfplace.runs.bench.table import COLUMNS, as_markdown, as_text, draw_curves, summary
 from tfplace.runs.tables import csv_text
 
 

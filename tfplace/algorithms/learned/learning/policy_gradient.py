@@ -1,4 +1,4 @@
-"""REINFORCE's loss, and the entropy of a policy."""
+"""REINFORCE's loss, the entropy of a policy, and proximal policy optimisation with a KL penalty."""
 
 from __future__ import annotations
 
@@ -27,3 +27,33 @@ def mean_entropy(log_probs: Tensor) -> Tensor:
     Devices that are not allowed have log π = −large and π = 0 and count for nothing.
     """
     return -tf.reduce_mean(tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1))
+
+
+# Ratios are kept below e^10: one ascent step must not overflow f4.
+_MAX_LOG_RATIO = 10.0
+
+
+def probability_ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
+    """r_bg(θ) = π_θ(d_bg | s_bg) / π_old(d_bg | s_bg), f4[B, G], from the logarithms."""
+    return tf.exp(tf.clip_by_value(log_probs - old_log_probs, -_MAX_LOG_RATIO, _MAX_LOG_RATIO))
+
+
+def kl_divergence(old: Tensor, new: Tensor) -> Tensor:
+    """KL(π_old ‖ π_θ) = Σ_d π_old (log π_old − log π_θ), f4[B, G], from log π: f4[B, G, D]."""
+    return tf.reduce_sum(tf.exp(old) * (old - new), axis=-1)
+
+
+def penalised_loss(ratio: Tensor, advantage: Tensor, divergence: Tensor, beta: float) -> Tensor:
+    """L = −(1/B) Σ_b Σ_g [ r_bg · A_b − β · KL(π_old ‖ π_θ)_bg ].
+
+    Source: Schulman et al. 2017, equation 8 (the penalty form), with β fixed as Spotlight has
+    it (Gao et al., ICML 2018). A placement's advantage counts at each of its G stages.
+
+    Args:
+      ratio: f4[B, G].
+      advantage: f4[B].
+      divergence: f4[B, G].
+      beta: β, 0 or more.
+    """
+    surrogate = ratio * advantage[:, tf.newaxis] - beta * divergence
+    return -tf.reduce_mean(tf.reduce_sum(surrogate, axis=1))

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import itertools
+import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from graphs import zoo
 from graphs.errors import UsageError
+from graphs.problem import Problem
 from tfplace.algorithms.learned.config import AdamConfig, PlacetoConfig
 from tfplace.algorithms.learned.placeto import Placeto
 from tfplace.algorithms.learned.policies.placement_features import DEVICE_WIDTH, GROUP_WIDTH
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint, Recipe, Sizes
 from tfplace.algorithms.learned.training.families import split_family
 from tfplace.algorithms.learned.training.judge import HeldOut, geometric_mean, judged
-from tfplace.algorithms.learned.training.training_instances import FamilyInstances
 from tfplace.interruption import Interruption, interruptible
+from tfplace.preparing.options import ProblemOptions
+from tfplace.preparing.prepare import prepare
 from tfplace.search.kept.snapshot import Snapshot
 from tfplace.simulation.evaluator import SimulatingEvaluator
 
@@ -235,3 +242,34 @@ def _shared_part(state: Snapshot) -> Snapshot:
         for name, value in state.items()
         if name.startswith(("policy/", "optimizer/")) or name in ("rng", "num_episodes")
     }
+
+
+class FamilyInstances:
+    """Every graph of a family on every cluster.
+
+    Attributes:
+      names: (graph, cluster) of each instance.
+    """
+
+    def __init__(self, graphs: Sequence[str], clusters: Sequence[str]) -> None:
+        """Notes what there is; builds nothing yet."""
+        self.names = list(itertools.product(graphs, clusters))
+        self._problem = functools.cache(_prepared)
+
+    def problem(self, index: int) -> Problem:
+        """The problem of one instance; about two seconds when it is asked for the first time.
+
+        Raises:
+          ClusterError: no such cluster.
+          ConstraintError: an op of the graph can't run on it.
+        """
+        return self._problem(*self.names[index])
+
+
+def _prepared(spec: str, cluster: str) -> Problem:
+    name, options = zoo.parse(spec)
+    size = str(options.pop("size", "published"))
+    with tempfile.TemporaryDirectory(prefix="tfplace_train_") as scratch:
+        path = str(Path(scratch, f"{name}.pb"))
+        zoo.write(zoo.build(name, size, **options), path)
+        return prepare(ProblemOptions(path, cluster=cluster), trace=False).problem
