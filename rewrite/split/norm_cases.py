@@ -22,6 +22,7 @@ from rewrite.split.norm_pairs import GRADIENTS, NORMS
 MOST_ELEMENTS = 2**20
 """Of one tensor; of larger images fewer are fed: each is normalised alike."""
 _PASSING = frozenset({"Identity", "IdentityN"})
+_TENSORS = 8
 _RESULTS = 3
 """Outputs that somebody else than a gradient reads."""
 
@@ -42,6 +43,16 @@ class NormCase:
     apart: bytes
     feeds: Mapping[str, tuple[tuple[int, ...], str]]
     outputs: Sequence[tuple[str, str]]
+
+    @property
+    def work(self) -> float:
+        """How many elements are fed: an operation or some for each."""
+        return float(sum(math.prod(shape) for shape, _ in self.feeds.values()))
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes to run it fused and apart, which has a tensor for each operation."""
+        return int(self.work) * 4 * _TENSORS
 
 
 def norm_cases(fused: FlatGraph, apart: FlatGraph, properties: TensorProperties) -> list[NormCase]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rewrite.split.states import Sharded
+from rewrite.split.states import Partial, Sharded, State
 
 _COMBINE = {
     "sum": np.add,
@@ -69,3 +69,27 @@ def combined(terms: Sequence[np.ndarray], combine: str) -> np.ndarray:
     if len({term.shape for term in terms}) > 1:
         raise ValueError(f"the terms have the shapes {[term.shape for term in terms]}")
     return functools.reduce(_COMBINE[combine], terms)
+
+
+def together(
+    parts: Sequence[np.ndarray], state: State, sizes: Sequence[int], is_mean: bool
+) -> Sequence[np.ndarray]:
+    """What must be equal to the whole tensor: each of its copies, or what is made of all parts.
+
+    Args:
+      parts: one for each shard.
+      state: what they are of the whole.
+      sizes: entries of the batch in each shard.
+      is_mean: whether terms are weighted by their part of the batch.
+
+    Raises:
+      ValueError: a part has another shape than it should have.
+    """
+    if isinstance(state, Sharded):
+        return [join(parts, state, sizes)]
+    if isinstance(state, Partial):
+        if is_mean:
+            share = [size / sum(sizes) for size in sizes]
+            parts = [part * each for part, each in zip(parts, share, strict=True)]
+        return [combined(parts, state.combine)]
+    return parts

@@ -119,6 +119,19 @@ class OpCase:
         return _COPIES * (4 if self.is_heavy else 8) * held
 
 
+@dataclasses.dataclass(frozen=True)
+class CaseOutcome:
+    """What came of running one.
+
+    Attributes:
+      not_proven: why nothing could be compared; "" where it was.
+      differs: how the parts differ from the whole; "" where they are equal.
+    """
+
+    not_proven: str = ""
+    differs: str = ""
+
+
 def operations_of(op_type: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:
     """About how many operations an op takes.
 

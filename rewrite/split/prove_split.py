@@ -130,10 +130,8 @@ def prove_split(
     if feeds is None:
         feeds = feeds_of_opened(flat, properties, flat.feeds, seed=0)
     sizes = shard_sizes(decisions.batch, num_shards)
-    request = request_of(
-        flat, properties, decisions, step, sizes, joints.exact, feeds, limits.memory_bytes,
-    )  # fmt: skip
-    compared = compare_runs(request, limits.run_seconds)
+    request = request_of(flat, properties, decisions, step, sizes, joints.exact, feeds)
+    compared = compare_runs(request, limits.run_seconds, limits.memory_bytes)
     return _proof(ops, joints, compared, _run_text(compared), _differing(compared))
 
 

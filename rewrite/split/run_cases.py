@@ -1,4 +1,4 @@
-"""Runs cases of split ops in child processes: small ones together; what ends a child, alone."""
+"""Runs cases of ops in child processes: small ones together; what ends a child, alone."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-from graphs.host.asked_child import AskedChild, ChildError, ask_child
-from rewrite.split.op_case import OpCase
-from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
+from graphs.host.asked_child import AskedChild, ChildError
+from rewrite.split.norm_cases import NormCase
+from rewrite.split.op_case import CaseOutcome, OpCase
 from rewrite.split.smaller_case import smaller_cases
 
 _CHILD = "rewrite.split.prove_ops_child"
 _BATCH_BYTES = 2**27
 _BATCH_CASES = 64
 _MOST_CHILDREN = 8
+_TOO_LONG = "the time for proving ops was used up"
+Case = OpCase | NormCase
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,16 +41,19 @@ class BegunCases(contextlib.AbstractContextManager["BegunCases"]):
 
 def begun_cases(cases: Sequence[OpCase], memory_bytes: float | None) -> BegunCases:
     """Begins what `prove_cases` does."""
-    first = [[*smaller_cases(case), case][0] for case in cases]
+    first = [_versions(case)[0] for case in cases]
     _, batches = _planned(first, memory_bytes)
-    child = AskedChild(_CHILD) if batches else None
-    if child is not None:
-        child.ask(_request(first, batches, memory_bytes))
+    child = _asked(first, batches, memory_bytes) if batches else None
     return BegunCases(cases, memory_bytes, child)
 
 
+def _versions(case: Case) -> list[Case]:
+    """The case, after smaller ones that may stand for it."""
+    return [*(smaller_cases(case) if isinstance(case, OpCase) else ()), case]
+
+
 def prove_cases(
-    cases: Sequence[OpCase],
+    cases: Sequence[Case],
     seconds: float,
     memory_bytes: float | None,
     child: AskedChild | None = None,
@@ -62,7 +67,7 @@ def prove_cases(
       child: of BegunCases.
     """
     end, num_smaller = time.monotonic() + seconds, 0
-    untried = [[*smaller_cases(case), case] for case in cases]
+    untried = [_versions(case) for case in cases]
     outcomes = [CaseOutcome()] * len(cases)
     left = list(range(len(cases)))
     while left:
@@ -76,7 +81,7 @@ def prove_cases(
 
 
 def _outcomes(
-    cases: Sequence[OpCase],
+    cases: Sequence[Case],
     end: float,
     memory_bytes: float | None,
     child: AskedChild | None = None,
@@ -86,8 +91,12 @@ def _outcomes(
     for _ in range(_MOST_CHILDREN):
         if not batches:
             break
-        request = _request(cases, batches, memory_bytes)
-        (done, why, is_final), child = _ask(request, end - time.monotonic(), child), None
+        seconds = end - time.monotonic()
+        done: Sequence[Sequence[CaseOutcome]] = ()
+        why, is_final = _TOO_LONG, True
+        if seconds > 0:
+            done, why, is_final = _answer(child or _asked(cases, batches, memory_bytes), seconds)
+        child = None
         for batch, outcomes in zip(batches, done, strict=False):
             outcome_of.update(zip(batch, outcomes, strict=True))
         batches = batches[len(done) :]
@@ -105,7 +114,7 @@ def _outcomes(
 
 
 def _planned(
-    cases: Sequence[OpCase], memory_bytes: float | None
+    cases: Sequence[Case], memory_bytes: float | None
 ) -> tuple[dict[int, CaseOutcome], list[list[int]]]:
     """Outcomes of what doesn't fit; batches of the others, the least work first: many are proven
     until the time is over."""
@@ -118,41 +127,25 @@ def _planned(
     return outcome_of, _batches(cases, sorted(fitting, key=lambda index: cases[index].work))
 
 
-def _request(
-    cases: Sequence[OpCase], batches: Sequence[Sequence[int]], memory_bytes: float | None
-) -> ProveOpsRequest:
-    return ProveOpsRequest([[cases[i] for i in batch] for batch in batches], memory_bytes)
+def _asked(
+    cases: Sequence[Case], batches: Sequence[Sequence[int]], memory_bytes: float | None
+) -> AskedChild:
+    child = AskedChild(_CHILD)
+    child.ask([[cases[i] for i in batch] for batch in batches], memory_bytes)
+    return child
 
 
-def _ask(
-    request: ProveOpsRequest, seconds: float, child: AskedChild | None
-) -> tuple[Sequence[Sequence[CaseOutcome]], str, bool]:
-    """Outcomes of the batches that a child did, why it ended, and whether nothing more is run.
-
-    Args:
-      request: what it is asked for.
-      seconds: after which it is ended.
-      child: one that was asked already; None to start one.
-    """
-    too_long = "the time for proving ops was used up"
-    if seconds <= 0:
-        return [], too_long, True
+def _answer(child: AskedChild, seconds: float) -> tuple[Sequence[Sequence[CaseOutcome]], str, bool]:
+    """Outcomes of the batches that a child did, why it ended, and whether nothing more is run."""
     try:
-        so_far: OutcomesSoFar = (
-            ask_child(_CHILD, request, seconds) if child is None else child.answer(seconds)
-        )
+        with child:
+            return child.answer(seconds), "", False
     except ChildError as error:
-        so_far = error.last_message or OutcomesSoFar()
-        if error.is_timeout:
-            return so_far.batches, too_long, True
-        return so_far.batches, str(error), False
-    finally:
-        if child is not None:
-            child.close()  # it still runs where its time is over
-    return so_far.batches, so_far.ended, False
+        done = error.last_message or ()
+        return (done, _TOO_LONG, True) if error.is_timeout else (done, str(error), False)
 
 
-def _batches(cases: Sequence[OpCase], order: Sequence[int]) -> list[list[int]]:
+def _batches(cases: Sequence[Case], order: Sequence[int]) -> list[list[int]]:
     """Cases that are run together: a few, and all of them small."""
     batches: list[list[int]] = []
     held = 0

@@ -18,7 +18,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
-from rewrite.split.prove_norms import BegunNorms, NormsProof
+from rewrite.split.prove_norms import NormsProof, prove_norms
 from rewrite.split.prove_ops import OpsProof, prove_ops
 from rewrite.split.prove_others import prove_others
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
@@ -167,8 +167,7 @@ def _proof(
 
 def _norms(split: SplitModel) -> NormsProof:
     free = psutil.virtual_memory().available / 2
-    with BegunNorms(split.fused, split.flat, split.properties, free) as norms:
-        return norms.proof(OPS_SECONDS)
+    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
 
 
 def _begun_load(split: SplitModel, written: Written) -> BegunLoad:

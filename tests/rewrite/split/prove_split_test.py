@@ -65,7 +65,7 @@ def small():
 def compared(flat, properties, decisions, step, exact):
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
     sizes = shard_sizes(BATCH, 2)
-    return compare(request_of(flat, properties, decisions, step, sizes, exact, feeds, None))
+    return compare(request_of(flat, properties, decisions, step, sizes, exact, feeds))
 
 
 def test_all_proofs_of_a_step(small):
@@ -162,18 +162,21 @@ def test_a_run_that_is_ended_was_not_compared(small, monkeypatch):
     flat, properties, decisions = small
     step = build_step(flat, properties, decisions, 2)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
-    request = request_of(flat, properties, decisions, step, (3, 2), {}, feeds, None)
+    request = request_of(flat, properties, decisions, step, (3, 2), {}, feeds)
     failures = {
         phase: ChildError("too long", RunsCompared(phase=phase), True)
         for phase in ("running the unsplit step", "running the split step")
     }  # fmt: skip
     for phase, failure in failures.items():
         monkeypatch.setattr(comparing, "ask_child", raising(failure))
-        result = compare_runs(request, 1.0)
+        result = compare_runs(request, 1.0, None)
         assert result.why_not == f"{phase}: too long" and not result.differing
+    much = ChildError("too much memory", RunsCompared(phase="running the split step"), gave_up=True)
+    monkeypatch.setattr(comparing, "ask_child", raising(much))
+    assert compare_runs(request, 1.0, None) == RunsCompared(why_not="too much memory")
     crash = ChildError("it was killed", RunsCompared(phase="running the split step"))
     monkeypatch.setattr(comparing, "ask_child", raising(crash))
-    assert compare_runs(request, 1.0).differing
+    assert compare_runs(request, 1.0, None).differing
 
 
 def raising(error):
@@ -194,6 +197,6 @@ def test_in_float64_every_op_but_random_ones_is(small):
 def test_parts_are_found_by_the_names_of_copies(small):
     flat, properties, decisions = small
     step = build_step(flat, properties, decisions, 2)
-    copied = copied_tensors(flat, properties, decisions, step, (3, 2))
-    mean = next(name for name, each in copied.items() if list(each.weights) == [0.6, 0.4])
+    copied = copied_tensors(flat, properties, decisions, step)
+    mean = next(name for name, each in copied.items() if each.is_mean)
     assert copied[mean].parts[1].endswith("/shard_1:0")

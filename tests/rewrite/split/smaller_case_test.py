@@ -12,11 +12,10 @@ from rewrite.split import narrower_case as narrowing
 from rewrite.split import run_cases
 from rewrite.split import smaller_case as shrinking
 from rewrite.split.narrower_case import narrower_case
-from rewrite.split.op_case import CaseInput, OpCase
+from rewrite.split.op_case import CaseInput, CaseOutcome, OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
 from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import CaseOutcome
 from rewrite.split.smaller_case import smaller_case
 from rewrite.split.states import Partial, Sharded, Whole, shard_sizes
 from tests.rewrite.split.prove_ops_test import WRONG, cases_of, decided

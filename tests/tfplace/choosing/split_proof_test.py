@@ -16,12 +16,10 @@ from graphs.loading.sniff import sniff
 from rewrite.split import prove_loads, run_cases
 from rewrite.split.prove_loads import BegunLoad
 from rewrite.split.prove_ops import NotProven
-from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import OutcomesSoFar
 from rewrite.split.prove_split import SplitProof
 from rewrite.verify import RunLimits
 from tests.builders import Op, build_problem
-from tests.rewrite.split.child_here import ChildHere
+from tests.rewrite.split.child_here import CasesHere, ChildHere
 from tests.rewrite.split.prove_ops_test import BegunChild
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tfplace.choosing import split_proof
@@ -36,10 +34,7 @@ NO_RUN = Decision(None, "it would take 3 hours")
 
 @pytest.fixture(autouse=True)
 def no_children(monkeypatch):
-    def outcomes(module, request, seconds):
-        return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
-
-    monkeypatch.setattr(run_cases, "ask_child", outcomes)
+    monkeypatch.setattr(run_cases, "AskedChild", CasesHere)
     monkeypatch.setattr(prove_loads, "AskedChild", ChildHere)
 
 
@@ -85,7 +80,7 @@ def test_all_ops_are_proven_and_the_model_loaded_where_no_time_is_left(emitted):
 def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monkeypatch):
     monkeypatch.setattr(split_proof, "LEAST_NODES", 0)
     monkeypatch.setattr(run_cases, "AskedChild", BegunChild)
-    monkeypatch.setattr(run_cases, "ask_child", None)
+    monkeypatch.setattr(BegunChild, "asked", [])
     monkeypatch.setattr(ChildHere, "asked", [])
     split, made = emitted
     written, interruption = Written(Path(made), ["serve"], False), Interruption()
@@ -94,7 +89,7 @@ def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monk
         assert interruption.unless_seen_by(begun.bound, 0.0, 60.0) == pytest.approx(3.0)
     assert report["proven_ops"] == report["distinct_ops"] > 10
     assert (report["loads"], report["unproven"], len(ChildHere.asked)) == ("loads", "", 1)
-    assert BegunChild.is_closed
+    assert BegunChild.closed and len(BegunChild.asked) == 1
 
 
 @pytest.mark.parametrize(("least_nodes", "order"), [(0, "begun read"), (10**6, "read begun")])
