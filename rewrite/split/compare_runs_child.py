@@ -11,7 +11,7 @@ import numpy as np
 
 from graphs.errors import one_line
 from graphs.host.parent import Parent
-from rewrite.split.compare_runs_messages import CompareRequest, RunsCompared
+from rewrite.split.compare_runs import CompareRequest, RunsCompared
 from rewrite.split.differences import largest, most_apart
 from rewrite.split.numpy_parts import together
 from rewrite.split.states import Partial, Sharded

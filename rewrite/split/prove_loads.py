@@ -75,26 +75,6 @@ class LoadProof:
     defect: str = ""
 
 
-def prove_loads(
-    given: SourceModel,
-    directory: Path,
-    tags: Sequence[str],
-    memory_bytes: float | None = None,
-    seconds: float = SECONDS,
-) -> LoadProof:
-    """Loads a written model in a child process; where that fails, the model as it came, too.
-
-    Args:
-      given: the model as it came.
-      directory: what was written.
-      tags: of its MetaGraphDef.
-      memory_bytes: of the child; None for no limit.
-      seconds: what it may take.
-    """
-    with BegunLoad(given, directory, tags, memory_bytes) as begun:
-        return begun.proof(seconds)
-
-
 class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
     """A written model that is being loaded; what still goes on ends with the block."""
 
@@ -105,7 +85,14 @@ class BegunLoad(contextlib.AbstractContextManager["BegunLoad"]):
         tags: Sequence[str],
         memory_bytes: float | None = None,
     ) -> None:
-        """Begins to load it, a large one with one op of each kind; arguments of `prove_loads`."""
+        """Begins to load it, a large one with one op of each kind.
+
+        Args:
+          given: the model as it came; that is loaded, too, where the written one can't be.
+          directory: what was written.
+          tags: of its MetaGraphDef.
+          memory_bytes: of the child; None for no limit.
+        """
         with contextlib.ExitStack() as begun:
             self._scratch = tempfile.TemporaryDirectory(prefix="tfplace_")
             begun.enter_context(self._scratch)

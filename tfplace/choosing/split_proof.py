@@ -188,13 +188,14 @@ def _unproven(proof: SplitProof) -> str:
     Raises:
       VerificationError: that is all of it.
     """
-    missing = sum(each.count for each in proof.not_proven)
+    ops = proof.ops
+    missing = sum(each.count for each in ops.not_proven)
     if not missing or proof.run == EQUAL:
         return ""
-    first = max(proof.not_proven, key=lambda each: each.count)
-    kinds = ", ".join(sorted({each.op_type for each in proof.not_proven})[:4])
-    what = f"{missing:,} of {proof.distinct_ops:,} distinct split ops ({kinds}): {first.reason}"
-    if not proof.proven_ops:
+    first = max(ops.not_proven, key=lambda each: each.count)
+    kinds = ", ".join(sorted({each.op_type for each in ops.not_proven})[:4])
+    what = f"{missing:,} of {ops.distinct_ops:,} distinct split ops ({kinds}): {first.reason}"
+    if not ops.proven_ops:
         raise VerificationError(
             f"proving that the split step computes what the unsplit one does: found no proof of "
             f"{what}, and whole steps {proof.run}; wanted one; nothing was written; free memory "

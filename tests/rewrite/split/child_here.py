@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from graphs.loading.sniff import sniff
+from rewrite.split.prove_loads import BegunLoad
 from rewrite.split.prove_loads_child import loaded_models, made_loadable
 from rewrite.split.prove_ops_child import outcomes_of
 
@@ -54,3 +55,9 @@ class CasesHere(Here):
     def ask(self, batches, memory_bytes=None):
         self.asked.extend(case for batch in batches for case in batch)
         self._answer = [outcomes_of(batch) for batch in batches]
+
+
+def prove_loads(given, directory):
+    """Loads a written model; where that fails, the model as it came, too."""
+    with BegunLoad(given, directory, ["serve"]) as begun:
+        return begun.proof()

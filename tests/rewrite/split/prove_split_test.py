@@ -14,9 +14,8 @@ from graphs.loading.feeds import feeds_of_opened
 from rewrite.split import compare_runs as comparing
 from rewrite.split import wide_session
 from rewrite.split.build_step import build_step
-from rewrite.split.compare_runs import compare_runs, copied_tensors, request_of
+from rewrite.split.compare_runs import RunsCompared, compare_runs, copied_tensors, request_of
 from rewrite.split.compare_runs_child import compare
-from rewrite.split.compare_runs_messages import RunsCompared
 from rewrite.split.decide import decide
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.float64 import to_float64
@@ -73,11 +72,11 @@ def test_all_proofs_of_a_step(small):
     step = build_step(flat, properties, decisions, 3)
     proof = prove_split(flat, properties, decisions, step, 3, ProofLimits())
     assert proof.run == "equal"
-    assert proof.proven_ops == proof.distinct_ops > 15
-    assert not proof.differing and not proof.not_proven and not proof.not_compared
-    assert {"loss:0 of step 2", "statistic:0 of step 1", "variable w"} <= set(proof.compared)
-    assert proof.max_relative_difference < 1e-12
-    assert proof.narrow_ops == {}
+    assert proof.ops.proven_ops == proof.ops.distinct_ops > 15
+    assert not proof.differing and not proof.ops.not_proven and not proof.runs.not_compared
+    assert {"loss:0 of step 2", "statistic:0 of step 1", "variable w"} <= set(proof.runs.compared)
+    assert proof.runs.max_relative_difference < 1e-12
+    assert proof.runs.narrow_ops == {}
     report = proof.report()
     assert report["structure"]["sums"] == step.num_sums
     assert report["run"] == "equal"

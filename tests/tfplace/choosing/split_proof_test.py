@@ -15,7 +15,7 @@ from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
 from rewrite.split import prove_loads, run_cases
 from rewrite.split.prove_loads import BegunLoad
-from rewrite.split.prove_ops import NotProven
+from rewrite.split.prove_ops import NotProven, OpsProof
 from rewrite.split.prove_split import SplitProof
 from rewrite.verify import RunLimits
 from tests.builders import Op, build_problem
@@ -105,7 +105,7 @@ def test_of_a_large_step_loading_begins_beside_reading_its_structure(
 
     def read(*_, **__):
         happened.append("read")
-        return SplitProof(9, 9, (), (), None, "not run: too long")
+        return SplitProof(OpsProof(9, 9, 0, (), ()), None, "not run: too long")
 
     monkeypatch.setattr(split_proof, "LEAST_NODES", least_nodes)
     monkeypatch.setattr(split_proof, "BegunLoad", Begun)
@@ -132,7 +132,7 @@ def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):
 
 def found(run):
     missing = [NotProven("Svd", 2, "the time for proving ops was used up")]
-    return lambda *_, **__: SplitProof(9, 7, missing, (), None, run)
+    return lambda *_, **__: SplitProof(OpsProof(9, 7, 0, missing, ()), None, run)
 
 
 def test_what_was_not_proven_is_said_aloud_and_in_the_report(emitted, monkeypatch, caplog):
@@ -154,7 +154,8 @@ def test_what_differs_is_not_written_whether_or_not_a_run_has_loaded_it(
     emitted, monkeypatch, is_loaded
 ):
     """It was taken for interrupted where nothing had loaded the model: written with a warning."""
-    differing = SplitProof(9, 8, (), ["op_a (MatMul): output 0 differs"], None, "not run: too long")
+    ops = OpsProof(9, 8, 0, (), found := ["op_a (MatMul): output 0 differs"])
+    differing = SplitProof(ops, None, "not run: too long", found)
     monkeypatch.setattr(split_proof, "prove_split", lambda *_, **__: differing)
     with pytest.raises(VerificationError, match="1 differences, the first: op_a"):
         proven(emitted, is_loaded=is_loaded)
