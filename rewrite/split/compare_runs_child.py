@@ -11,9 +11,8 @@ import numpy as np
 
 from graphs.errors import one_line
 from graphs.host.parent import Parent
-from rewrite.split.compare_runs import CompareRequest, RunsCompared
-from rewrite.split.differences import largest, most_apart
-from rewrite.split.numpy_parts import together
+from rewrite.split.compare_runs_messages import CompareRequest, RunsCompared
+from rewrite.split.numpy_parts import largest, most_apart, together
 from rewrite.split.states import Partial, Sharded
 from rewrite.split.wide_agreement import DOUBLE, NARROW, OWN, WideAgreement, is_finite
 from rewrite.split.wide_session import WideStep, nudged, random_start

@@ -18,6 +18,7 @@ from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
+from rewrite.split.op_case import bare_op
 
 MOST_ELEMENTS = 2**20
 """Of one tensor; of larger images fewer are fed: each is normalised alike."""
@@ -82,13 +83,7 @@ def norm_cases(fused: FlatGraph, apart: FlatGraph, properties: TensorProperties)
 
 
 def _bare(node: Any) -> bytes:
-    if node is None:
-        return b""
-    bare = type(node)(op=node.op)
-    for name, value in node.attr.items():
-        if not name.startswith("_"):
-            bare.attr[name].CopyFrom(value)
-    return bare.SerializeToString(deterministic=True)
+    return b"" if node is None else bare_op(node).SerializeToString(deterministic=True)
 
 
 def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str, str]:

@@ -132,6 +132,15 @@ class CaseOutcome:
     differs: str = ""
 
 
+def bare_op(node: Any) -> Any:
+    """The op alone: what it is called, reads and where it lies make no difference."""
+    bare = type(node)(op=node.op)
+    for name, value in node.attr.items():
+        if not name.startswith("_") or name == "_kernel":
+            bare.attr[name].CopyFrom(value)
+    return bare
+
+
 def operations_of(op_type: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:
     """About how many operations an op takes.
 

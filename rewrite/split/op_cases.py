@@ -22,7 +22,7 @@ from rewrite.split.list_cases import (
     optional_case,
     with_vectors,
 )
-from rewrite.split.op_case import CaseInput, OpCase
+from rewrite.split.op_case import CaseInput, OpCase, bare_op
 from rewrite.split.op_view import Answer, Split, attributes_of_copies, type_of_copies
 from rewrite.split.states import State, shard_sizes
 
@@ -61,7 +61,7 @@ def _keyed(
             continue
         if is_of_optional(answer):
             given, state, shape = optional_case(decisions, node, answer, sizes)
-            bare = with_vectors(_bare(node))
+            bare = with_vectors(bare_op(node))
             key = (bare.SerializeToString(deterministic=True), given.key, state)
             case = OpCase(
                 node.name, 1, bare, bare, (given,), (state,), {}, [shape], sizes, False, None
@@ -70,7 +70,7 @@ def _keyed(
             continue
         inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
         lists = lists_made(decisions, node, answer, sizes)
-        bare = _bare(node)
+        bare = bare_op(node)
         copy = type(bare)(op=type_of_copies(node, answer))
         for name, value in attributes_of_copies(bare, answer).items():
             copy.attr[name].CopyFrom(value)
@@ -119,12 +119,3 @@ def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
     shape = shape_of(producer.attr["shape"].shape)
     dtype = tf.as_dtype(producer.attr["dtype"].type).name
     return CaseInput(shape, dtype, state, is_handle=True)
-
-
-def _bare(node: Any) -> Any:
-    """The op alone: what it is called, reads and where it lies make no difference."""
-    bare = type(node)(op=node.op)
-    for name, value in node.attr.items():
-        if not name.startswith("_") or name == "_kernel":
-            bare.attr[name].CopyFrom(value)
-    return bare

@@ -9,10 +9,16 @@ from graphs.building.op_outputs import op_definition
 from graphs.names import data_inputs, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
-from rewrite.split.input_checks import InputChecks
 from rewrite.split.op_view import Split
 from rewrite.split.prove_bodies import BodyProver
-from rewrite.split.same_op import Wanted, beside, require_same_op, same_array, wanted_of
+from rewrite.split.same_op import (
+    InputChecks,
+    Wanted,
+    beside,
+    require_same_op,
+    same_array,
+    wanted_of,
+)
 from rewrite.split.states import WHOLE
 from rewrite.split.step_reading import StepReading
 

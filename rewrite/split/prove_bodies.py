@@ -17,10 +17,9 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.body_reading import BodyReading
 from rewrite.split.branches import taken_with
 from rewrite.split.function_body import stateful_ops
-from rewrite.split.input_checks import InputChecks
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split
-from rewrite.split.same_op import require_same_op, same_array, wanted_of
+from rewrite.split.same_op import InputChecks, require_same_op, same_array, wanted_of
 from rewrite.split.split_body import SplitBody
 from rewrite.split.states import WHOLE, Optioned, State
 

@@ -13,7 +13,7 @@ from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_cases import norm_cases
-from rewrite.split.run_cases import prove_cases
+from rewrite.split.prove_ops import prove_cases
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,11 +13,11 @@ from graphs.flat_graph import FlatGraph
 from graphs.loading.feeds import feeds_of_opened
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
-from rewrite.split.compare_runs import EQUAL, RunsCompared, compare_runs, request_of
+from rewrite.split.compare_runs import EQUAL, compare_runs, request_of
+from rewrite.split.compare_runs_messages import RunsCompared
 from rewrite.split.decide import Decisions
-from rewrite.split.prove_joints import JointsProof
+from rewrite.split.prove_joints import JointsProof, prove_sizes
 from rewrite.split.prove_ops import OpsProof, prove_ops
-from rewrite.split.prove_sizes import prove_sizes
 from rewrite.split.state_order import require_state_order
 from rewrite.split.states import shard_sizes
 

@@ -11,7 +11,7 @@ import dataclasses
 
 import numpy as np
 
-from rewrite.split.differences import largest, most_apart
+from rewrite.split.numpy_parts import largest, most_apart
 
 _MORE_SUMS = 100.0
 _CHAOTIC = 1e-3

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from graphs.source_model import Variable
 from rewrite.clear_devices import ClearDevices
-from rewrite.run_session import read_variables, write_variables
 from rewrite.split.float64 import Float64Graph, to_float64
 
 v1 = tf.compat.v1
@@ -54,14 +52,27 @@ class WideStep:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:
             v1.import_graph_def(self._graph_def, name="")
-            variables = [
-                Variable(op, op, dtype, shape, trainable=False)
-                for op, (dtype, shape) in self.variables.items()
-            ]
-            write_variables(session, variables, start)
+            reads = self._start(session, start)
             fed = {name: _fitting(graph.get_tensor_by_name(name), a) for name, a in feeds.items()}
             fetched = [session.run(list(fetches), fed) for _ in range(num_steps)]
-            return fetched, read_variables(session, variables)
+            return fetched, session.run(reads)
+
+    def _start(self, session: Any, start: Arrays) -> dict[str, Any]:
+        """Gives the variables their values; returns what reads them."""
+        assigns, fed, reads = [], {}, {}
+        for name, (dtype, _) in self.variables.items():
+            handle = session.graph.get_tensor_by_name(f"{name}:0")
+            given = v1.placeholder(dtype)
+            fed[given] = start[name]
+            if handle.dtype == tf.resource:
+                assigns.append(tf.raw_ops.AssignVariableOp(resource=handle, value=given))
+                reads[name] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
+            else:
+                assign = tf.raw_ops.Assign(ref=handle, value=given, validate_shape=False)
+                assigns.append(assign.op)
+                reads[name] = tf.raw_ops.Identity(input=handle)
+        session.run(assigns, fed)
+        return reads
 
 
 def _fitting(tensor: Any, array: np.ndarray) -> np.ndarray:

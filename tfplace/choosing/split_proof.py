@@ -19,11 +19,10 @@ from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
 from rewrite.split.prove_norms import NormsProof, prove_norms
-from rewrite.split.prove_ops import OpsProof, prove_ops
+from rewrite.split.prove_ops import BegunCases, OpsProof, prove_ops
 from rewrite.split.prove_others import prove_others
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
-from rewrite.split.run_cases import BegunCases
 from rewrite.split.split_model import SplitModel
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption

@@ -11,12 +11,12 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer
 from rewrite.split import norm_cases as cases_module
-from rewrite.split import run_cases
+from rewrite.split import prove_ops
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.norm_cases import norm_cases
-from rewrite.split.norm_outcome import norm_outcome
 from rewrite.split.op_case import CaseOutcome
 from rewrite.split.prove_norms import prove_norms
+from rewrite.split.prove_ops_child import norm_outcome
 from tests.rewrite.split.child_here import CasesHere
 from tests.rewrite.split.decompose_norms_test import BATCH, SHAPES, norm_graph
 from tests.rewrite.split.run_step import flat_graph
@@ -24,7 +24,7 @@ from tests.rewrite.split.run_step import flat_graph
 
 @pytest.fixture(autouse=True)
 def no_children(monkeypatch):
-    monkeypatch.setattr(run_cases, "AskedChild", CasesHere)
+    monkeypatch.setattr(prove_ops, "AskedChild", CasesHere)
 
 
 def taken_apart(layout="NHWC", dtype="float32", factor=0.25, version="V3"):

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer, infer_known
 from graphs.host.asked_child import ChildError
+from rewrite.split import prove_ops as running
 from rewrite.split import prove_ops_child
-from rewrite.split import run_cases as running
 from rewrite.split.decide import decide
 from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
-from rewrite.split.prove_ops import NotProven, begun_ops, prove_ops
+from rewrite.split.prove_ops import NotProven, prove_ops
 from rewrite.split.prove_ops_child import compared, outcomes_of
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded
 from tests.rewrite.split.child_here import Here
@@ -211,7 +211,7 @@ def test_what_a_child_has_begun_is_not_done_again(monkeypatch, done):
     monkeypatch.setattr(BegunChild, "asked", [])
     monkeypatch.setattr(BegunChild, "closed", 0)
     monkeypatch.setattr(running, "AskedChild", BegunChild)
-    with begun_ops(flat, decisions, 2) as begun:
+    with running.begun_cases(op_cases(flat, decisions, 2), None) as begun:
         proof = prove_ops(flat, decisions, 2, begun=begun)
     assert BegunChild.closed >= len(BegunChild.asked)
     again = [name for names in BegunChild.asked[1:] for name in names]

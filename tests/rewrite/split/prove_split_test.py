@@ -14,8 +14,9 @@ from graphs.loading.feeds import feeds_of_opened
 from rewrite.split import compare_runs as comparing
 from rewrite.split import wide_session
 from rewrite.split.build_step import build_step
-from rewrite.split.compare_runs import RunsCompared, compare_runs, copied_tensors, request_of
+from rewrite.split.compare_runs import compare_runs, copied_tensors, request_of
 from rewrite.split.compare_runs_child import compare
+from rewrite.split.compare_runs_messages import RunsCompared
 from rewrite.split.decide import decide
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.float64 import to_float64

@@ -13,7 +13,7 @@ import pytest
 
 from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
-from rewrite.split import prove_loads, run_cases
+from rewrite.split import prove_loads, prove_ops
 from rewrite.split.prove_loads import BegunLoad
 from rewrite.split.prove_ops import NotProven, OpsProof
 from rewrite.split.prove_split import SplitProof
@@ -34,7 +34,7 @@ NO_RUN = Decision(None, "it would take 3 hours")
 
 @pytest.fixture(autouse=True)
 def no_children(monkeypatch):
-    monkeypatch.setattr(run_cases, "AskedChild", CasesHere)
+    monkeypatch.setattr(prove_ops, "AskedChild", CasesHere)
     monkeypatch.setattr(prove_loads, "AskedChild", ChildHere)
 
 
@@ -79,7 +79,7 @@ def test_all_ops_are_proven_and_the_model_loaded_where_no_time_is_left(emitted):
 
 def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monkeypatch):
     monkeypatch.setattr(split_proof, "LEAST_NODES", 0)
-    monkeypatch.setattr(run_cases, "AskedChild", BegunChild)
+    monkeypatch.setattr(prove_ops, "AskedChild", BegunChild)
     monkeypatch.setattr(BegunChild, "asked", [])
     monkeypatch.setattr(ChildHere, "asked", [])
     split, made = emitted
