@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
@@ -44,6 +44,7 @@ class NormCase:
     apart: bytes
     feeds: Mapping[str, tuple[tuple[int, ...], str]]
     outputs: Sequence[tuple[str, str]]
+    kind: ClassVar[str] = "batch normalisation"
 
     @property
     def work(self) -> float:

@@ -90,6 +90,11 @@ class OpCase:
     library: Any
 
     @property
+    def kind(self) -> str:
+        """Its type."""
+        return str(self.node.op)
+
+    @property
     def num_elements(self) -> int:
         """Elements of all whole inputs and outputs together."""
         return sum(map(_elements, (*(i.shape for i in self.inputs), *self.shapes)))

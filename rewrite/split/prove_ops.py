@@ -18,10 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
+from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.host.asked_child import AskedChild, ChildError
+from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
-from rewrite.split.norm_cases import NormCase
+from rewrite.split.norm_cases import NormCase, norm_cases
 from rewrite.split.op_case import CaseOutcome, OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.smaller_case import smaller_cases
@@ -44,7 +46,7 @@ class BegunCases(contextlib.AbstractContextManager["BegunCases"]):
       child: runs the smallest versions of them; None where nothing has begun.
     """
 
-    cases: Sequence[OpCase]
+    cases: Sequence[Case]
     memory_bytes: float | None
     child: AskedChild | None = None
 
@@ -184,21 +186,21 @@ class NotProven:
 
 @dataclasses.dataclass(frozen=True)
 class OpsProof:
-    """What came of proving the split ops of a step.
+    """What came of proving the split ops of a step, or its normalisations that are apart.
 
     Attributes:
-      distinct_ops: how many distinct split ops there are.
+      distinct_ops: how many distinct ones there are.
       proven_ops: how many of them were run, and are the same in parts.
       smaller_ops: how many of these were run in few shards of few entries, or with narrow weights.
       not_proven: the others, by type and reason.
       differing: "op (type): how" of those whose parts give something else: defects of tfplace.
     """
 
-    distinct_ops: int
-    proven_ops: int
-    smaller_ops: int
-    not_proven: Sequence[NotProven]
-    differing: Sequence[str]
+    distinct_ops: int = 0
+    proven_ops: int = 0
+    smaller_ops: int = 0
+    not_proven: Sequence[NotProven] = ()
+    differing: Sequence[str] = ()
 
 
 def prove_ops(
@@ -221,15 +223,45 @@ def prove_ops(
     """
     if begun is None:
         begun = BegunCases(op_cases(flat, decisions, num_shards), memory_bytes)
+    return _proof(begun, seconds)
+
+
+def prove_norms(
+    fused: FlatGraph,
+    apart: FlatGraph,
+    properties: TensorProperties,
+    seconds: float,
+    memory_bytes: float | None = None,
+) -> OpsProof:
+    """Proves that what takes the place of a fused batch normalisation computes what that does.
+
+    Values and gradients of each distinct one, by TensorFlow's own fused kernels, at the shapes of
+    the step. From there on the proofs of a split step begin with the step whose normalisations are
+    apart.
+
+    Args:
+      fused: the step as it was.
+      apart: the step whose normalisations are taken apart; the same where there are none.
+      properties: of the tensors of `apart`.
+      seconds, memory_bytes: as of `prove_ops`.
+    """
+    try:
+        cases = norm_cases(fused, apart, properties)
+    except RewriteError as error:
+        return OpsProof(differing=[str(error)])
+    return _proof(BegunCases(cases, memory_bytes), seconds)
+
+
+def _proof(begun: BegunCases, seconds: float) -> OpsProof:
     cases = begun.cases
     outcomes, smaller = prove_cases(cases, seconds, begun.memory_bytes, begun.child)
     missing: Counter[tuple[str, str]] = Counter()
     differing = []
     for case, outcome in zip(cases, outcomes, strict=True):
         if outcome.differs:
-            differing.append(f"{case.name} ({case.node.op}): {outcome.differs}")
+            differing.append(f"{case.name} ({case.kind}): {outcome.differs}")
         elif outcome.not_proven:
-            missing[case.node.op, outcome.not_proven] += 1
+            missing[case.kind, outcome.not_proven] += 1
     return OpsProof(
         len(cases),
         len(cases) - sum(missing.values()) - len(differing),

@@ -18,8 +18,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
-from rewrite.split.prove_norms import NormsProof, prove_norms
-from rewrite.split.prove_ops import BegunCases, OpsProof, prove_ops
+from rewrite.split.prove_ops import BegunCases, OpsProof, prove_norms, prove_ops
 from rewrite.split.prove_others import prove_others
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
@@ -83,7 +82,7 @@ def proven_split(
       VerificationError: the split step is or computes something else, doesn't load, or nothing of
         it could be proven.
     """
-    norms, loads = NormsProof(), None
+    norms, loads = OpsProof(), None
     with contextlib.ExitStack() as beside:
         load = None
         _require_written(split)
@@ -107,10 +106,11 @@ def proven_split(
     else:
         if loads is not None and loads.defect:
             raise _defect(f"a model that tf.saved_model.load doesn't load ({loads.defect})")
-        unproven = "; ".join(filter(None, [_unproven(whole), *norms.not_proven[:1]]))
+        of_norms = [f"{each.op_type}: {each.reason}" for each in norms.not_proven[:1]]
+        unproven = "; ".join(filter(None, [_unproven(whole), *of_norms]))
         report = {
             **whole.report(),
-            "norms": {"distinct": norms.distinct, "proven": norms.proven},
+            "norms": {"distinct": norms.distinct_ops, "proven": norms.proven_ops},
             "loads": LOADS if loads is None else loads.text,
         }
     if unproven:
@@ -118,7 +118,7 @@ def proven_split(
     return {**report, "unproven": unproven}
 
 
-def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: NormsProof) -> None:
+def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: OpsProof) -> None:
     """Raises VerificationError where a proof, or what was done of one, found a difference."""
     for proof in (whole, ops):
         if proof is not None and proof.differing:
@@ -164,7 +164,7 @@ def _proof(
     )
 
 
-def _norms(split: SplitModel) -> NormsProof:
+def _norms(split: SplitModel) -> OpsProof:
     free = psutil.virtual_memory().available / 2
     return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
 
