@@ -8,6 +8,11 @@ Each message says what was being done, what was found, what was wanted, and what
 import re
 
 
+def one_line(error: Exception, most: int = 200) -> str:
+    """The first characters of what an exception says; its type where it says nothing."""
+    return " ".join(str(error).split())[:most] or type(error).__name__
+
+
 class TfplaceError(Exception):
     """Base of all expected failures; never raised itself."""
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from graphs.host.child import start_child
 from graphs.host.how_it_ended import end_cause
+from graphs.host.parent import GaveUp, Limited
 
 _PIPE_BYTES = 32_768
 """A pipe takes so much and more, though nobody reads it yet."""
@@ -21,17 +22,25 @@ _REQUEST = "request.pickle"
 
 
 class ChildError(Exception):
-    """A child crashed, failed or took too long; the message says which.
+    """A child crashed, failed, or took too long or too much memory; the message says which.
 
     Attributes:
       last_message: the last that it sent before; None if it sent nothing.
       is_timeout: whether it took too long.
+      gave_up: whether it took too much memory.
     """
 
-    def __init__(self, message: str, last_message: Any = None, is_timeout: bool = False) -> None:
+    def __init__(
+        self,
+        message: str,
+        last_message: Any = None,
+        is_timeout: bool = False,
+        gave_up: bool = False,
+    ) -> None:
         super().__init__(message)
         self.last_message = last_message
         self.is_timeout = is_timeout
+        self.gave_up = gave_up
 
 
 class _InFile:
@@ -72,11 +81,14 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
             self._folder.cleanup()
             raise
 
-    def ask(self, request: Any) -> None:
+    def ask(self, request: Any, memory_bytes: float | None = None) -> None:
         """Sends the request, which can be pickled, and doesn't wait until it is received.
 
-        A long one lies in a file: the pipe would be full of it while the child still starts.
+        A long one lies in a file: the pipe would be full of it while the child still starts. A
+        child that may hold only so much memory has to have a `Parent`.
         """
+        if memory_bytes is not None:
+            request = Limited(request, memory_bytes)
         content = pickle.dumps(request)
         if len(content) > _PIPE_BYTES:
             path = Path(self._folder.name, _REQUEST)
@@ -89,8 +101,8 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
         """Waits for the child's end.
 
         Raises:
-          ChildError: the child was killed, ended with another status than 0, sent nothing or took
-            longer than that.
+          ChildError: the child was killed, ended with another status than 0, sent nothing, took
+            longer than that, or held more memory than it was asked to.
         """
         deadline = time.monotonic() + timeout_seconds
         answer = status = None
@@ -103,6 +115,8 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
         except EOFError:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = child.process.wait(max(0.0, deadline - time.monotonic()))
+        if isinstance(answer, GaveUp):
+            raise ChildError(answer.why, answer.last_message, gave_up=True)
         last_words = child.last_words()
         if status is None:
             raise ChildError(f"it took more than {timeout_seconds:g} s", answer, is_timeout=True)
@@ -125,17 +139,20 @@ class AskedChild(contextlib.AbstractContextManager["AskedChild"]):
         self.close()
 
 
-def ask_child(module: str, request: Any, timeout_seconds: float) -> Any:
+def ask_child(
+    module: str, request: Any, timeout_seconds: float, memory_bytes: float | None = None
+) -> Any:
     """Runs `python -m module`, which receives the request and sends its answer.
 
     Args:
       module: its `main` calls `connect_to_parent` first.
       request: what can be pickled.
       timeout_seconds: from the request to the end of the child, which is killed then.
+      memory_bytes: as for `AskedChild.ask`.
 
     Raises:
       ChildError: see AskedChild.answer.
     """
     with AskedChild(module) as child:
-        child.ask(request)
+        child.ask(request, memory_bytes)
         return child.answer(timeout_seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
 import time
@@ -16,6 +17,22 @@ from graphs.host.op_libraries import load_named_op_libraries
 _WATCH_SECONDS = 0.05
 
 
+@dataclasses.dataclass(frozen=True)
+class Limited:
+    """A request to a child that ends itself as soon as it holds more memory than that."""
+
+    request: Any
+    memory_bytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GaveUp:
+    """The last that a child says which ends itself: why, and what it has told before."""
+
+    why: str
+    last_message: Any
+
+
 class Parent:
     """Who sent one request, and is told how far the child is: the last message is the answer.
 
@@ -24,14 +41,19 @@ class Parent:
     """
 
     def __init__(self, argv: Sequence[str]) -> None:
-        """Waits for the request; takes the child's argv."""
+        """Waits for the request, and keeps to its limit of memory; takes the child's argv."""
         self._connection, _ = connect_to_parent(argv)
         self.request: Any = self._connection.recv()
         self._sending = threading.Lock()
+        self._told: Any = None
+        if isinstance(self.request, Limited):
+            limit, self.request = self.request.memory_bytes, self.request.request
+            self.end_above(limit, lambda why: GaveUp(why, self._told))
 
     def tell(self, message: Any) -> None:
         """Sends a message, which can be pickled."""
         with self._sending:
+            self._told = message
             self._connection.send(message)
 
     def end_above(self, memory_bytes: float | None, last_message: Callable[[str], Any]) -> None:

@@ -7,27 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from graphs.names import data_inputs, op_of, parse_input
+from graphs.names import data_inputs, op_of
 from rewrite.pass_base import RewriteError
-from rewrite.split.joint_reader import JointReader
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.main_form import MainForm
-from rewrite.split.meanings import Meaning, Value, Whole
+from rewrite.split.meanings import Meaning, Value
 from rewrite.split.op_view import Split
+from rewrite.split.reading import Reading
 from rewrite.split.rules.lists import LIST_SHAPE_OPS
-from rewrite.split.size_arithmetic import NUMBER_OPS, numbers
 from rewrite.split.split_body import SplitBody
-from rewrite.split.states import WHOLE, Listed, Partial, Sharded, State
+from rewrite.split.states import Listed, Sharded
 
 _UNKNOWN = -1
 """What a list may say of a dimension of its elements."""
 
 
-class BodyReading:
-    """A shard's function, understood.
+class BodyReading(Reading):
+    """A shard's function, understood; the inputs of its nodes are as in a main graph.
 
     Attributes:
-      nodes: {name: NodeDef}, their inputs as in a main graph.
       results: what the function returns, as inputs of a main graph.
     """
 
@@ -38,7 +36,7 @@ class BodyReading:
         library: Mapping[str, Any],
         shard: int,
         sizes: Sequence[int],
-        own: np.ndarray | None,
+        has_numbers: bool,
     ):
         """Begins and ends.
 
@@ -48,121 +46,73 @@ class BodyReading:
           library: all functions.
           shard: whose it is.
           sizes: entries of the batch in each shard.
-          own: the shard's numbers, where the function is given them.
+          has_numbers: whether the function is given its shard's numbers.
 
         Raises:
           RewriteError: an op makes no sense.
         """
-        self.split, self.shard, self.sizes = split, shard, tuple(sizes)
-        self._joints = JointReader(sizes, self._whole)
-        self._meanings: dict[str, list[Value]] = {}
-        self._read_arguments(function, own)
+        name = function.signature.name
+        super().__init__(split.facts, sizes, f"the function {name!r} of shard {shard}", shard)
+        self.split, self.shard = split, shard
+        self._read_arguments(function, has_numbers)
         arguments = [each.name for each in function.signature.input_arg]
         given = dict(zip(arguments, map(op_of, split.body.arguments), strict=False))
         form = MainForm(function, library, given)
         self.nodes, self.results = form.nodes, form.results
+        known = {*given.values(), *arguments[len(given) :]}
         for node in split.body.flat.graph_def.node:
-            if node.name not in self._meanings and not self.is_replaced(node):
-                self._meanings[node.name] = list(self._made(node))
+            if node.name not in known and not self.is_replaced(node):
+                known.add(self.node(node.name).name)
+                answer, count = split.answers[node.name], len(split.facts.dtype_of[node.name])
+                whole = [Meaning(f"{node.name}:{index}") for index in range(count)]
+                is_split = isinstance(answer, Split)
+                self.means(node.name, self.parts(node.name, answer, shard) if is_split else whole)
         for name, node in self.nodes.items():
-            if name not in self._meanings:
-                self._meanings[name] = self._read(node)
-
-    def value(self, name: str) -> Value:
-        """What an input is; raises RewriteError where there is no such tensor, or not yet."""
-        source = parse_input(name)
-        outputs = self._meanings.get(source.op)
-        if outputs is None or not 0 <= source.output < len(outputs):
-            raise RewriteError(f"reading {name!r} of a shard's function: it is not there in time")
-        return outputs[source.output]
-
-    def number(self, name: str) -> np.ndarray | None:
-        """The number that an input is, where that is known."""
-        return self._number(self.value(name))
+            if name not in known:
+                self.means(name, self.read(node))
 
     def is_replaced(self, node: Any) -> bool:
         """Whether something else says what an op says of a shape."""
-        if node.op not in SHAPE_OPS | LIST_SHAPE_OPS:
-            return False
-        here = self.nodes.get(node.name)
-        return here is None or here.op != node.op or here.input[:] != node.input[:]
+        return node.op in SHAPE_OPS | LIST_SHAPE_OPS and self.is_other(node)
 
-    def _read_arguments(self, function: Any, own: np.ndarray | None) -> None:
+    def _read_arguments(self, function: Any, has_numbers: bool) -> None:
         body = self.split.body
         for tensor in body.arguments:
-            self._meanings[op_of(tensor)] = [self._of(tensor, self.split.states[tensor])]
+            self.means(op_of(tensor), [self.part(tensor, self.split.states[tensor], self.shard)])
         more = len(function.signature.input_arg) - len(body.arguments)
-        if more != (own is not None):
-            raise RewriteError("reading a shard's function: its arguments are not those it had")
-        if own is not None:
-            self._meanings[function.signature.input_arg[-1].name] = [own]
+        if more != has_numbers:
+            raise RewriteError(f"reading {self.where}: its arguments are not those it had")
+        if has_numbers:
+            numbers = self.numbers_of(self.shard)
+            self.means(function.signature.input_arg[-1].name, [numbers])
 
-    def _of(self, tensor: str, state: State) -> Meaning:
-        if state == WHOLE:
-            return Meaning(tensor)
-        return Meaning(tensor, state, frozenset({self.shard}))
+    def read(self, node: Any) -> Sequence[Value]:
+        """What an op is that cuts, weighs or counts."""
+        data = data_inputs(node)
+        if len(data) < len(node.input):
+            raise RewriteError(f"reading {node.name!r} of {self.where}: it waits for an op")
+        if node.op in LIST_SHAPE_OPS or node.op == "Slice":
+            first, *rest = map(self.meaning, data)
+            if isinstance(first, Meaning):
+                is_cut = node.op == "Slice"
+                return [self._cut(node, first, rest) if is_cut else self._of_elements(node, first)]
+        return super().read(node)
 
-    def _made(self, node: Any) -> list[Value]:
-        """What the outputs of an op of the function are."""
-        if node.name not in self.nodes:
-            raise RewriteError(f"reading a shard's function: {node.name!r} is missing")
-        answer = self.split.answers[node.name]
-        count = len(self.split.facts.dtype_of[node.name])
-        if not isinstance(answer, Split):
-            return [Meaning(f"{node.name}:{i}") for i in range(count)]
-        made: list[Value] = []
-        for index, state in enumerate(answer.outputs):
-            meaning = self._of(f"{node.name}:{index}", state)
-            if answer.is_mean and isinstance(state, Partial):
-                meaning = Meaning(meaning.tensor, state, meaning.shards, is_unweighted=True)
-            made.append(meaning)
-        return made
-
-    def _read(self, node: Any) -> list[Value]:
-        """Understands an op that cuts, weighs or counts."""
-        inputs = [self.value(name) for name in data_inputs(node)]
-        if len(inputs) < len(node.input):
-            raise RewriteError(f"reading {node.name!r} of a shard's function: it waits for an op")
-        first = inputs[0] if inputs else None
-        if isinstance(first, Meaning):
-            if node.op in SHAPE_OPS | LIST_SHAPE_OPS:
-                return [self._asked(node, first)]
-            if node.op == "Slice":
-                return [self._cut(node, first, inputs[1:])]
-        known = [self._number(value) for value in inputs]
-        if node.op in NUMBER_OPS and all(value is not None for value in known):
-            return list(numbers(node, known))  # type: ignore[arg-type]
-        return list(self._joints.read(node, inputs))
-
-    def _number(self, value: Value) -> np.ndarray | None:
-        if not isinstance(value, Meaning):
-            return value
-        is_whole = value == Meaning(value.tensor)
-        return self.split.facts.value(value.tensor) if is_whole else None
-
-    def _asked(self, node: Any, of: Meaning) -> np.ndarray:
-        """What a Shape says of a part, or a list of parts of its elements."""
+    def _of_elements(self, node: Any, of: Meaning) -> np.ndarray:
+        """What a list of parts says of the shape of its elements."""
         import tensorflow as tf
 
-        if node.op in LIST_SHAPE_OPS:
-            known = self.split.facts.elements.get(of.tensor)
-            shape = None if known is None else known.shape
-            element = of.state.element if isinstance(of.state, Listed) else None
-            if shape is None or element is None or set(node.attr) != {"shape_type"}:
-                raise RewriteError(f"reading {node.name!r} of a shard's function: of what is it?")
-            shape = (*shape[: element.axis], _UNKNOWN, *shape[element.axis + 1 :])
-            dtype = node.attr["shape_type"].type
-        else:
-            if set(node.attr) != {"T", "out_type"}:
-                raise RewriteError(f"reading {node.name!r} of a shard's function: wrong attributes")
-            if node.attr["T"].type != self._whole(of.tensor).dtype or node.op != "Shape":
-                raise RewriteError(f"reading {node.name!r} of a shard's function: of what is it?")
-            shape, dtype = self._joints.shape(of), node.attr["out_type"].type
-        return np.array(shape, tf.as_dtype(dtype).as_numpy_dtype)
+        known = self.facts.elements.get(of.tensor)
+        shape = None if known is None else known.shape
+        element = of.state.element if isinstance(of.state, Listed) else None
+        if shape is None or element is None or set(node.attr) != {"shape_type"}:
+            raise RewriteError(f"reading {node.name!r} of {self.where}: of what is this?")
+        shape = (*shape[: element.axis], _UNKNOWN, *shape[element.axis + 1 :])
+        return np.array(shape, tf.as_dtype(node.attr["shape_type"].type).as_numpy_dtype)
 
     def _cut(self, node: Any, whole: Meaning, span: Sequence[Value]) -> Meaning:
         """A Slice of a whole tensor: the part of this shard."""
-        shape, (begin, size) = self._whole(whole.tensor).shape, map(self._number, span)
+        shape, (begin, size) = self._whole(whole.tensor).shape, map(self.number, span)
         types = {"T": self._whole(whole.tensor).dtype, "Index": 3}
         is_right = {key: value.type for key, value in node.attr.items()} == types
         if begin is not None and size is not None and shape is not None and is_right:
@@ -178,11 +128,5 @@ class BodyReading:
                     and whole == Meaning(whole.tensor)
                     and all(np.array_equal(one, other) for one, other in pairs)
                 ):
-                    return self._of(whole.tensor, state)
-        raise RewriteError(f"reading {node.name!r} of a shard's function: it cuts no part")
-
-    def _whole(self, tensor: str) -> Whole:
-        import tensorflow as tf
-
-        facts = self.split.facts
-        return Whole(facts.shape(tensor), tf.as_dtype(facts.dtype(tensor)).as_datatype_enum)
+                    return self.part(whole.tensor, state, self.shard)
+        raise RewriteError(f"reading {node.name!r} of {self.where}: it cuts no part")

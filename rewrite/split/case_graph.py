@@ -70,15 +70,14 @@ class CaseGraph:
         name = f"{self._scope}/input_{position}"
         if self.case.inputs[position].is_handle:
             return self._variable(position, name)
-        is_list = self.case.inputs[position].is_list
+        make = self._placeholder
         if self.case.inputs[position].is_optional:
-            return self._optional(position, name)
-        if is_list:
-            dtype = self._element_dtype()
+            dtype, make = self._held_dtype(), self._optional
+        elif self.case.inputs[position].is_list:
+            dtype, make = self._element_dtype(), self._list
         elif tf.as_dtype(dtype) in (tf.variant, tf.resource):
             raise CantMakeUp(f"a {tf.as_dtype(dtype).name} has no values to make up")
         whole, parts = made_up(self.case, position, tf.as_dtype(dtype).as_numpy_dtype)
-        make = self._list if is_list else self._placeholder
         first = make(f"{name}/whole", whole, dtype)
         return first, [
             first if part is whole else make(f"{name}/shard_{shard}", part, dtype)
@@ -105,17 +104,13 @@ class CaseGraph:
         said = [self._node.attr[name].list.type for name in _HELD if name in self._node.attr]
         return int(said[0][0]) if said else int(tf.float32.as_datatype_enum)
 
-    def _optional(self, position: int, name: str) -> tuple[str, list[str]]:
-        """The names of the whole Optional and of each copy's own one."""
-        dtype = self._held_dtype()
-        whole, parts = made_up(self.case, position, tf.as_dtype(dtype).as_numpy_dtype)
-        names = [f"{name}/whole", *(f"{name}/shard_{shard}" for shard in range(len(parts)))]
-        for own, value in zip(names, [whole, *parts], strict=True):
-            held = self._placeholder(f"{own}/held", value, dtype)
-            made = v1.NodeDef(op="OptionalFromValue", name=own, input=[held])
-            made.attr["Toutput_types"].list.type.append(dtype)
-            self.nodes.append(made)
-        return names[0], names[1:]
+    def _optional(self, name: str, value: np.ndarray, dtype: int) -> str:
+        """An Optional that holds an array."""
+        held = self._placeholder(f"{name}/held", value, dtype)
+        made = v1.NodeDef(op="OptionalFromValue", name=name, input=[held])
+        made.attr["Toutput_types"].list.type.append(dtype)
+        self.nodes.append(made)
+        return name
 
     def _fetched(self, name: str, index: int, size: int, nodes: list[Any]) -> str:
         """What to fetch of an output: of a list all its rows, of an Optional what it holds."""

@@ -32,7 +32,7 @@ from rewrite.split.compare_runs_messages import (
 )
 from rewrite.split.decide import Decisions
 from rewrite.split.op_view import Split
-from rewrite.split.states import WHOLE, Partial
+from rewrite.split.states import WHOLE
 
 _CHILD = "rewrite.split.compare_runs_child"
 _NUM_STEPS = 2
@@ -40,19 +40,23 @@ _MOST_BYTES = 2**31 - 2**20  # of a GraphDef that TensorFlow takes
 EQUAL = "equal"
 
 
-def compare_runs(request: CompareRequest, seconds: float) -> RunsCompared:
+def compare_runs(
+    request: CompareRequest, seconds: float, memory_bytes: float | None
+) -> RunsCompared:
     """Runs both steps in a child process, which is ended when it takes too long.
 
     Args:
       request: see `request_of`.
-      seconds: what the child may take.
+      seconds, memory_bytes: what the child may take; None for no limit.
     """
     size = max(len(request.given.graph_def), len(request.split.graph_def))
     if size > _MOST_BYTES:
         return RunsCompared(why_not=f"its graph has {size / 2**30:.1f} GiB")
     try:
-        return ask_child(_CHILD, request, seconds)
+        return ask_child(_CHILD, request, seconds, memory_bytes)
     except ChildError as error:
+        if error.gave_up:
+            return RunsCompared(why_not=str(error))
         before = error.last_message
         phase = before.phase if before is not None else ""
         if phase == "looking for the first op that differs":
@@ -70,7 +74,6 @@ def request_of(
     sizes: Sequence[int],
     exact: Mapping[str, float],
     feeds: Mapping[str, np.ndarray],
-    memory_bytes: float | None,
     tables: TableStart = NO_TABLES,
 ) -> CompareRequest:
     """What is run.
@@ -80,7 +83,6 @@ def request_of(
       sizes: entries of the batch in each shard.
       exact: {constant of the split step: what it is rounded from}.
       feeds: {tensor: array} of both.
-      memory_bytes: of the child; None for no limit.
       tables: see `table_start`.
     """
     return CompareRequest(
@@ -89,8 +91,7 @@ def request_of(
         {with_index(name): array for name, array in feeds.items()},
         _NUM_STEPS,
         sizes,
-        copied_tensors(flat, properties, decisions, step, sizes),
-        memory_bytes,
+        copied_tensors(flat, properties, decisions, step),
         tables,
     )
 
@@ -114,7 +115,6 @@ def copied_tensors(
     properties: TensorProperties,
     decisions: Decisions,
     step: SplitStep,
-    sizes: Sequence[int],
 ) -> dict[str, CopiedTensor]:
     """{tensor of numbers: what it is in the split step}, in the order of the graph."""
     there = {node.name: node.op for node in step.graph_def.node}
@@ -128,13 +128,10 @@ def copied_tensors(
                 continue
             tensor = f"{node.name}:{index}"
             if isinstance(answer, Split):
-                state = answer.outputs[index]
-                weighted = answer.is_mean and isinstance(state, Partial)
-                weights = [size / sum(sizes) if weighted else 1.0 for size in sizes]
                 copies = step.copies.get(node.name, ())
                 if copies and all(name in there for name in copies):
                     parts = [f"{name}:{index}" for name in copies]
-                    copied[tensor] = CopiedTensor(state, parts, weights)
+                    copied[tensor] = CopiedTensor(answer.outputs[index], parts, answer.is_mean)
             elif there.get(node.name) == node.op:
-                copied[tensor] = CopiedTensor(WHOLE, [tensor], [1.0])
+                copied[tensor] = CopiedTensor(WHOLE, [tensor])
     return copied

@@ -9,19 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from graphs.errors import one_line
 from graphs.host.parent import Parent
-from rewrite.split.compare_runs_messages import CompareRequest, CopiedTensor, RunsCompared
-from rewrite.split.numpy_parts import combined, join
+from rewrite.split.compare_runs_messages import CompareRequest, RunsCompared
+from rewrite.split.numpy_parts import largest, most_apart, together
 from rewrite.split.states import Partial, Sharded
-from rewrite.split.wide_agreement import (
-    DOUBLE,
-    NARROW,
-    OWN,
-    WideAgreement,
-    is_finite,
-    largest,
-    most_apart,
-)
+from rewrite.split.wide_agreement import DOUBLE, NARROW, OWN, WideAgreement, is_finite
 from rewrite.split.wide_session import WideStep, nudged, random_start
 
 Values = dict[str, np.ndarray]
@@ -31,7 +24,6 @@ def main(argv: Sequence[str]) -> None:
     """Receives a CompareRequest; sends RunsCompared, and before each phase what it is."""
     parent = Parent(argv)
     request: CompareRequest = parent.request
-    parent.end_above(request.memory_bytes, lambda why: RunsCompared(why_not=why))
     parent.tell(compare(request, lambda phase: parent.tell(RunsCompared(phase=phase))))
 
 
@@ -44,14 +36,14 @@ def compare(request: CompareRequest, tell: Any = lambda phase: None) -> RunsComp
         try:
             unsplit = _unsplit_run(request, is_wide=False)
         except Exception as error:
-            return RunsCompared(why_not=f"the unsplit step does not run: {_message(error)}")
+            return RunsCompared(why_not=f"the unsplit step does not run: {one_line(error)}")
     given, start = unsplit.step, unsplit.start
     tell("running the split step")
     split = WideStep(request.split.graph_def, request.split.exact, unsplit.is_wide, request.tables)
     try:
         other = _run(split, request, request.split.fetches, start)
     except Exception as error:
-        how = f"the split step: only it does not run: {_message(error)}"
+        how = f"the split step: only it does not run: {one_line(error)}"
         return RunsCompared(differing=[how], narrow_ops=split.narrow_ops)
     result = _compared(unsplit.first, unsplit.second, other, unsplit.agreement)
     if result.differing:
@@ -155,37 +147,25 @@ def _first_differing(
     agreement: WideAgreement,
 ) -> str:
     """The first tensor of the first step that is another one in the split step."""
-    wanted = [name for name, copied in request.copied.items() if _can_join(copied)]
+    wanted = [
+        name
+        for name, copied in request.copied.items()
+        if isinstance(copied.state, Sharded | Partial) or len(copied.parts) == 1
+    ]
     parts = [part for name in wanted for part in request.copied[name].parts]
     try:
         before = given.run(wanted, request.feeds, start, 1)[0][0]
         after = iter(split.run(parts, request.feeds, start, 1)[0][0])
     except Exception as error:
-        return f"not found: {_message(error)}"
+        return f"not found: {one_line(error)}"
     for name, value in zip(wanted, map(np.asarray, before), strict=True):
         copied = request.copied[name]
         mine = [np.asarray(next(after)) for _ in copied.parts]
         size = max(largest(value), *map(largest, mine))
-        if most_apart(value, _joined(copied, mine, request.sizes)) > 10 * agreement.floor * size:
+        (whole,) = together(mine, copied.state, request.sizes, copied.is_mean)
+        if most_apart(value, whole) > 10 * agreement.floor * size:
             return name
     return ""
-
-
-def _can_join(copied: CopiedTensor) -> bool:
-    return isinstance(copied.state, Sharded | Partial) or len(copied.parts) == 1
-
-
-def _joined(copied: CopiedTensor, parts: list[np.ndarray], sizes: Sequence[int]) -> np.ndarray:
-    if isinstance(copied.state, Sharded):
-        return join(parts, copied.state, sizes)
-    if isinstance(copied.state, Partial):
-        terms = [p * w if w != 1 else p for p, w in zip(parts, copied.weights, strict=True)]
-        return combined(terms, copied.state.combine)
-    return parts[0]
-
-
-def _message(error: Exception) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 if __name__ == "__main__":

@@ -50,12 +50,12 @@ class CopiedTensor:
     Attributes:
       state: how.
       parts: the tensors of the copies.
-      weights: what each of them is multiplied with before they are added up.
+      is_mean: whether terms are weighted by their part of the batch.
     """
 
     state: State
     parts: Sequence[str]
-    weights: Sequence[float]
+    is_mean: bool = False
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,7 +70,6 @@ class CompareRequest:
       sizes: entries of the batch in each shard.
       copied: {tensor of the unsplit step: what it is in the split one}, by which the first op that
         computes something else is found; in the order of the graph.
-      memory_bytes: the child ends itself when it holds more; None for no limit.
       tables: what fills the steps' tables.
     """
 
@@ -80,7 +79,6 @@ class CompareRequest:
     num_steps: int
     sizes: Sequence[int]
     copied: Mapping[str, CopiedTensor]
-    memory_bytes: float | None
     tables: TableStart = NO_TABLES
 
 

@@ -10,7 +10,7 @@ import dataclasses
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
@@ -18,10 +18,12 @@ from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.tensor_protos import placeholder
 from rewrite.pass_base import RewriteError
 from rewrite.split.norm_pairs import GRADIENTS, NORMS
+from rewrite.split.op_case import bare_op
 
 MOST_ELEMENTS = 2**20
 """Of one tensor; of larger images fewer are fed: each is normalised alike."""
 _PASSING = frozenset({"Identity", "IdentityN"})
+_TENSORS = 8
 _RESULTS = 3
 """Outputs that somebody else than a gradient reads."""
 
@@ -42,6 +44,17 @@ class NormCase:
     apart: bytes
     feeds: Mapping[str, tuple[tuple[int, ...], str]]
     outputs: Sequence[tuple[str, str]]
+    kind: ClassVar[str] = "batch normalisation"
+
+    @property
+    def work(self) -> float:
+        """How many elements are fed: an operation or some for each."""
+        return float(sum(math.prod(shape) for shape, _ in self.feeds.values()))
+
+    @property
+    def num_bytes(self) -> int:
+        """What it takes to run it fused and apart, which has a tensor for each operation."""
+        return int(self.work) * 4 * _TENSORS
 
 
 def norm_cases(fused: FlatGraph, apart: FlatGraph, properties: TensorProperties) -> list[NormCase]:
@@ -71,13 +84,7 @@ def norm_cases(fused: FlatGraph, apart: FlatGraph, properties: TensorProperties)
 
 
 def _bare(node: Any) -> bytes:
-    if node is None:
-        return b""
-    bare = type(node)(op=node.op)
-    for name, value in node.attr.items():
-        if not name.startswith("_"):
-            bare.attr[name].CopyFrom(value)
-    return bare.SerializeToString(deterministic=True)
+    return b"" if node is None else bare_op(node).SerializeToString(deterministic=True)
 
 
 def _replaced(fused: FlatGraph, apart: FlatGraph, chosen: set[str]) -> dict[str, str]:

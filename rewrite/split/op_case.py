@@ -90,6 +90,11 @@ class OpCase:
     library: Any
 
     @property
+    def kind(self) -> str:
+        """Its type."""
+        return str(self.node.op)
+
+    @property
     def num_elements(self) -> int:
         """Elements of all whole inputs and outputs together."""
         return sum(map(_elements, (*(i.shape for i in self.inputs), *self.shapes)))
@@ -117,6 +122,28 @@ class OpCase:
             for shape, is_whole in (*read, *made)
         )
         return _COPIES * (4 if self.is_heavy else 8) * held
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseOutcome:
+    """What came of running one.
+
+    Attributes:
+      not_proven: why nothing could be compared; "" where it was.
+      differs: how the parts differ from the whole; "" where they are equal.
+    """
+
+    not_proven: str = ""
+    differs: str = ""
+
+
+def bare_op(node: Any) -> Any:
+    """The op alone: what it is called, reads and where it lies make no difference."""
+    bare = type(node)(op=node.op)
+    for name, value in node.attr.items():
+        if not name.startswith("_") or name == "_kernel":
+            bare.attr[name].CopyFrom(value)
+    return bare
 
 
 def operations_of(op_type: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:

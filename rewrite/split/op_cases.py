@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +22,7 @@ from rewrite.split.list_cases import (
     optional_case,
     with_vectors,
 )
-from rewrite.split.op_case import CaseInput, OpCase, Shape
+from rewrite.split.op_case import CaseInput, OpCase, bare_op
 from rewrite.split.op_view import Answer, Split, attributes_of_copies, type_of_copies
 from rewrite.split.states import State, shard_sizes
 
@@ -32,10 +31,9 @@ def op_cases(flat: FlatGraph, decisions: Decisions, num_shards: int) -> list[OpC
     """One case for each distinct split op: type, attributes, shapes, states and known inputs."""
     first: dict[tuple[Any, ...], OpCase] = {}
     count: Counter[tuple[Any, ...]] = Counter()
-    for key, make in _keyed(flat, decisions, shard_sizes(decisions.batch, num_shards)):
+    for key, case in _keyed(flat, decisions, shard_sizes(decisions.batch, num_shards)):
         count[key] += 1
-        if key not in first:
-            first[key] = make()
+        first.setdefault(key, case)
     return [dataclasses.replace(case, count=count[key]) for key, case in first.items()]
 
 
@@ -46,7 +44,7 @@ def bodies_of(answer: Answer) -> Mapping[str, Any]:
 
 def _keyed(
     flat: FlatGraph, decisions: Any, sizes: tuple[int, ...]
-) -> Iterator[tuple[tuple[Any, ...], Callable[[], OpCase]]]:
+) -> Iterator[tuple[tuple[Any, ...], OpCase]]:
     """What tells cases apart, and the case; of ops in split functions, too."""
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op.get(node.name)
@@ -63,42 +61,28 @@ def _keyed(
             continue
         if is_of_optional(answer):
             given, state, shape = optional_case(decisions, node, answer, sizes)
-            bare = with_vectors(_bare(node))
+            bare = with_vectors(bare_op(node))
             key = (bare.SerializeToString(deterministic=True), given.key, state)
             case = OpCase(
                 node.name, 1, bare, bare, (given,), (state,), {}, [shape], sizes, False, None
             )
-            yield key, functools.partial(dataclasses.replace, case)
+            yield key, case
             continue
         inputs = tuple(_inputs(flat, decisions, node, answer, sizes))
         lists = lists_made(decisions, node, answer, sizes)
-        bare = _bare(node)
+        bare = bare_op(node)
         copy = type(bare)(op=type_of_copies(node, answer))
         for name, value in attributes_of_copies(bare, answer).items():
             copy.attr[name].CopyFrom(value)
         written = [n.SerializeToString(deterministic=True) for n in (bare, copy)]
         key = (*written, *(i.key for i in inputs), answer.outputs, answer.is_mean, *lists.items())
         shapes = decisions.properties.shape_of[node.name]
-        make = functools.partial(_case, flat, bare, copy, inputs, answer, lists, shapes, node.name)
-        yield key, functools.partial(make, sizes)
-
-
-def _case(
-    flat: FlatGraph,
-    bare: Any,
-    copy: Any,
-    inputs: tuple[CaseInput, ...],
-    answer: Split,
-    lists: Mapping[int, Shape],
-    shapes: Sequence[Shape],
-    name: str,
-    sizes: tuple[int, ...],
-) -> OpCase:
-    library = flat.graph_def.library if any(named_functions(bare)) else None
-    return OpCase(
-        name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes, sizes,
-        answer.is_mean, library,
-    )  # fmt: skip
+        library = flat.graph_def.library if any(named_functions(bare)) else None
+        case = OpCase(
+            node.name, 1, bare, copy, inputs, tuple(map(of_rows, answer.outputs)), lists, shapes,
+            sizes, answer.is_mean, library,
+        )  # fmt: skip
+        yield key, case
 
 
 def _inputs(
@@ -135,12 +119,3 @@ def _handle(flat: FlatGraph, name: str, state: State) -> CaseInput:
     shape = shape_of(producer.attr["shape"].shape)
     dtype = tf.as_dtype(producer.attr["dtype"].type).name
     return CaseInput(shape, dtype, state, is_handle=True)
-
-
-def _bare(node: Any) -> Any:
-    """The op alone: what it is called, reads and where it lies make no difference."""
-    bare = type(node)(op=node.op)
-    for name, value in node.attr.items():
-        if not name.startswith("_") or name == "_kernel":
-            bare.attr[name].CopyFrom(value)
-    return bare

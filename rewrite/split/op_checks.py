@@ -5,28 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from graphs.building.op_outputs import op_definition
-from graphs.names import data_inputs, op_of, tensor_of
+from graphs.names import data_inputs, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
-from rewrite.split.meanings import Meaning
-from rewrite.split.op_case import of_shard
 from rewrite.split.op_view import Split
 from rewrite.split.prove_bodies import BodyProver
-from rewrite.split.same_op import Wanted, beside, require_same_op, same_array, wanted_of
-from rewrite.split.states import SUM, WHOLE, State
+from rewrite.split.same_op import (
+    InputChecks,
+    Wanted,
+    beside,
+    require_same_op,
+    same_array,
+    wanted_of,
+)
+from rewrite.split.states import WHOLE
 from rewrite.split.step_reading import StepReading
 
 
-class OpChecks:
+class OpChecks(InputChecks):
     """Raises RewriteError for the first op that isn't what was decided."""
 
     def __init__(self, decisions: Decisions, reading: StepReading, bodies: BodyProver):
-        self._decisions = decisions
-        self._reading = reading
-        self._bodies = bodies
+        super().__init__(reading, decisions.state_of_tensor)
+        self._reading: StepReading = reading
+        self._decisions, self._bodies = decisions, bodies
 
     def op(self, node: Any) -> None:
         """Raises RewriteError unless an op has become what was decided."""
@@ -37,7 +40,7 @@ class OpChecks:
             here, wanted = reading.nodes[name], wanted_of(node, None)
             self._same(here, wanted, None)
             for old, new in zip(wanted.inputs, data_inputs(here), strict=True):
-                self._reads(name, new, tensor_of(old), WHOLE, None)
+                self.reads(name, new, tensor_of(old), WHOLE, None)
         else:
             answer = self._decisions.answer_of_op[name]
             assert isinstance(answer, Split)
@@ -50,13 +53,13 @@ class OpChecks:
             for shard, copy in enumerate(reading.copies[name]):
                 here = reading.nodes[copy]
                 self._same(here, wanted, shard)
-                self._copy_inputs(tensors, here, shard, answer)
+                self.copy_reads(tensors, here, shard, answer)
                 self._bodies.op(node, here, answer, shard)
 
     def fetch(self, before: str, after: str) -> None:
         """Raises RewriteError unless a fetch gives what it gave, or runs what it ran."""
         if ":" in before:
-            self._reads("a fetch", after, tensor_of(before), WHOLE, None)
+            self.reads("a fetch", after, tensor_of(before), WHOLE, None)
             return
         ops = self._ops_for(before, None)
         node = self._reading.nodes.get(after)
@@ -91,64 +94,6 @@ class OpChecks:
         if copies is None:
             return set(self._reading.stands_in.get(name, [name])[:1])
         return set(copies) if shard is None else {copies[shard]}
-
-    def _copy_inputs(self, tensors: Sequence[str], here: Any, shard: int, answer: Split) -> None:
-        count = len(answer.inputs)
-        inputs = data_inputs(here)
-        read, numbers = inputs[:count], inputs[count:]
-        for name in numbers:
-            if not same_array(self._reading.said(name), self._bodies.numbers(shard)):
-                raise RewriteError(
-                    f"reading {here.name!r} of the split step: {name!r} are not its shard's numbers"
-                )
-        pairs = zip(tensors, read, answer.inputs, strict=True)
-        for position, (tensor, new, state) in enumerate(pairs):
-            entries = answer.shape_inputs.get(position)
-            if not entries:
-                rows = answer.row_inputs.get(position)
-                first = 0 if rows is None else rows.size(sum(self._reading.sizes[:shard]))
-                self._reads(here.name, new, tensor, state, shard, first)
-                continue
-            value = self._decisions.values.value(tensor)
-            found = self._reading.said(new)
-            wanted = None if value is None else of_shard(value, entries, self._reading.sizes[shard])
-            if not same_array(found, wanted):
-                raise RewriteError(
-                    f"reading {here.name!r} of the split step: input {position} holds {found}, "
-                    f"wanted {wanted}"
-                )
-
-    def _reads(
-        self,
-        reader: str,
-        new: str,
-        tensor: str,
-        state: State,
-        shard: int | None,
-        first_row: int = 0,
-    ) -> None:
-        """An input is the tensor that it was, whole or the part of a shard."""
-        if state == WHOLE:
-            wanted = Meaning(tensor)
-        else:
-            assert shard is not None
-            wanted = Meaning(tensor, state, frozenset({shard}), first_row=first_row)
-            if state == SUM and self._decisions.state_of_tensor[tensor] == WHOLE:
-                # A whole tensor as terms of a sum: the first shard has all of it.
-                wanted = Meaning(tensor, SUM, frozenset()) if shard else Meaning(tensor)
-        found = self._reading.meaning(new)
-        if state == WHOLE and isinstance(found, np.ndarray):  # a shard's own copy of a number
-            found = wanted if same_array(found, self._decisions.values.value(tensor)) else found
-        if state == WHOLE and shard is not None:
-            siblings = self._reading.copies.get(op_of(tensor))
-            if siblings and op_of(new) in siblings:
-                wanted = wanted if op_of(new) == siblings[shard] else Meaning("")
-        if not isinstance(found, Meaning) or found != wanted:
-            part = "all" if shard is None or state == WHOLE else f"part {shard}"
-            raise RewriteError(
-                f"reading {reader!r} of the split step: it reads {new!r}, wanted {part} of "
-                f"{tensor!r}"
-            )
 
     def _shape(self, node: Any) -> None:
         """What stands for an op that asks for a shape says the unsplit tensor's, as late as it."""

@@ -11,21 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from graphs import op_types
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.body_reading import BodyReading
 from rewrite.split.branches import taken_with
 from rewrite.split.function_body import stateful_ops
-from rewrite.split.meanings import Meaning
-from rewrite.split.op_case import of_shard
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split
-from rewrite.split.same_op import require_same_op, same_array, wanted_of
+from rewrite.split.same_op import InputChecks, require_same_op, same_array, wanted_of
 from rewrite.split.split_body import SplitBody
-from rewrite.split.states import SUM, WHOLE, Optioned, State
+from rewrite.split.states import WHOLE, Optioned, State
 
 _DROPPED = frozenset({"api_implements", "api_preferred_device", "forward_function_name"})
 _DROPPED |= {"backward_function_name", "_construction_context", "_input_shapes"}
@@ -39,11 +35,6 @@ class BodyProver:
         self._library = library
         self._sizes = tuple(sizes)
         self._proven: set[tuple[str, int, int]] = set()
-
-    def numbers(self, shard: int) -> np.ndarray:
-        """A shard's numbers: its entries, those of all others, those of the shards before it."""
-        own, before = self._sizes[shard], sum(self._sizes[:shard])
-        return np.array([own, sum(self._sizes) - own, before], np.int32)
 
     def op(self, node: Any, here: Any, answer: Split, shard: int) -> None:
         """Raises RewriteError unless a copy's functions are those of its shard.
@@ -72,18 +63,18 @@ class BodyProver:
         self, split: SplitBody, function: Any, shard: int, has_numbers: bool, hands_on: bool
     ) -> None:
         name = function.signature.name
-        own = self.numbers(shard) if has_numbers else None
         self._require_signature(split, function, has_numbers, has_numbers and hands_on)
-        reading = BodyReading(split, function, self._library, shard, self._sizes, own)
-        checks = _BodyChecks(reading, self, name)
+        reading = BodyReading(split, function, self._library, shard, self._sizes, has_numbers)
+        checks = _BodyChecks(reading, self)
         arguments = {op_of(tensor) for tensor in split.body.arguments}
         for node in split.body.flat.graph_def.node:
             if node.name not in arguments and not reading.is_replaced(node):
                 checks.op(node)
         results = zip(reading.results, split.body.outputs, split.results, strict=False)
         for new, old, state in results:
-            checks.reads("a result", new, old, state)
-        if has_numbers and hands_on and not same_array(reading.number(reading.results[-1]), own):
+            checks.reads("a result", new, tensor_of(old), state, shard)
+        own = reading.numbers_of(shard)
+        if has_numbers and hands_on and not same_array(reading.said(reading.results[-1]), own):
             raise RewriteError(f"reading the function {name!r}: it hands on other numbers")
 
     def _require_signature(
@@ -137,65 +128,40 @@ def _is_of_branch(
     return made is not None and made[0].states[made[1]] == own
 
 
-class _BodyChecks:
+class _BodyChecks(InputChecks):
     """Compares the ops of a function with those of a shard's one."""
 
-    def __init__(self, reading: BodyReading, functions: BodyProver, name: str):
-        self._reading, self._functions, self._name = reading, functions, name
+    def __init__(self, reading: BodyReading, functions: BodyProver):
+        super().__init__(reading, reading.split.states)
+        self._reading: BodyReading = reading
+        self._functions = functions
         self._split, self._shard = reading.split, reading.shard
 
     def op(self, node: Any) -> None:
         """Raises RewriteError unless an op has become what was decided."""
         answer = self._split.answers[node.name]
         here = self._reading.nodes[node.name]
+        tensors = [tensor_of(old) for old in data_inputs(node)]
         if not isinstance(answer, Split):
             require_same_op(here, wanted_of(node, None))
-            for old, new in zip(data_inputs(node), data_inputs(here), strict=True):
-                self.reads(node.name, new, old, WHOLE)
+            for tensor, new in zip(tensors, data_inputs(here), strict=True):
+                self.reads(node.name, new, tensor, WHOLE, self._shard)
             return
         require_same_op(here, wanted_of(node, answer))
-        mine = data_inputs(here)
         if answer.row_inputs:  # no function's op is cut so: nothing here tells row numbers
-            raise self._wrong(node.name, mine[-1], "row numbers of its shard")
-        for position, old in enumerate(data_inputs(node)):
-            entries = answer.shape_inputs.get(position)
-            if entries:
-                self._says(node.name, mine[position], old, entries)
-            else:
-                self.reads(node.name, mine[position], old, answer.inputs[position])
-        if len(mine) > len(answer.inputs):
-            own = self._functions.numbers(self._shard)
-            if not same_array(self._reading.number(mine[-1]), own):
-                raise self._wrong(node.name, mine[-1], "its shard's numbers")
+            raise self._wrong(node.name, data_inputs(here)[-1], "row numbers of its shard")
+        self.copy_reads(tensors, here, self._shard, answer)
         self._functions.op(node, here, answer, self._shard)
 
-    def reads(self, reader: str, new: str, old: str, state: State) -> None:
-        """Raises RewriteError unless an input is the tensor that it was, or the shard's part."""
-        tensor = tensor_of(old)
-        have, state = self._split.states[tensor], self._split.read_as(tensor, state)
-        found = self._reading.value(new)
-        wanted = Meaning(tensor, state, frozenset({self._shard}))
-        if state == WHOLE:
-            wanted = Meaning(tensor)
-        elif state == SUM and have == WHOLE:  # the first shard has all of it
-            wanted = Meaning(tensor, SUM, frozenset()) if self._shard else Meaning(tensor)
-        if isinstance(found, Meaning):
-            is_right = found == wanted
-        else:
-            is_right = state == WHOLE and same_array(found, self._split.facts.value(tensor))
-        if not is_right:
-            raise self._wrong(reader, new, f"{state} of {tensor!r}")
-
-    def _says(self, reader: str, new: str, old: str, entries: Any) -> None:
-        """Raises RewriteError unless an input holds the sizes of the shard."""
-        value = self._split.facts.value(tensor_of(old))
-        size = self._reading.sizes[self._shard]
-        wanted = None if value is None else of_shard(value, entries, size)
-        if not same_array(self._reading.number(new), wanted):
-            raise self._wrong(reader, new, "the sizes of its shard")
-
-    def _wrong(self, reader: str, new: str, wanted: str) -> RewriteError:
-        return RewriteError(
-            f"reading {reader!r} in the function {self._name!r} of shard {self._shard}: it reads "
-            f"{new!r}, wanted {wanted}"
-        )
+    def reads(
+        self,
+        reader: str,
+        new: str,
+        tensor: str,
+        state: State,
+        shard: int | None,
+        first_row: int = 0,
+    ) -> None:
+        """As in any graph; what any branch's Optional is, is this one's."""
+        state = self._split.read_as(tensor, state)
+        super().reads(reader, new, tensor, state, shard, first_row)

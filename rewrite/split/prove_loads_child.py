@@ -8,21 +8,20 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from graphs.errors import one_line
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import Parent
 from graphs.loading.runnable_copy import runnable_copy
 from rewrite.split.loadable_model import Loadable, loadable
-from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
+from rewrite.split.prove_loads import LoadedModels, LoadRequest
 
 v1 = tf.compat.v1
-_MESSAGE_LENGTH = 300
 
 
 def main(argv: Sequence[str]) -> None:
     """Receives a LoadRequest; sends LoadedModels before it loads and at the end."""
     parent = Parent(argv)
     request: LoadRequest = parent.request
-    parent.end_above(request.memory_bytes, lambda why: LoadedModels(ended=why))
     tf.config.set_soft_device_placement(True)
     made = made_loadable(request)
     parent.tell(LoadedModels(loads_written=True, is_fewer=made.is_fewer))
@@ -89,8 +88,8 @@ def _why_not_wrapped(graph_def: bytes) -> str:
 
 
 def _message(error: Exception) -> str:
-    said = " ".join(str(error).split())[:_MESSAGE_LENGTH]
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+    kind, said = type(error).__name__, one_line(error, 300)
+    return kind if said == kind else f"{kind}: {said}"
 
 
 if __name__ == "__main__":

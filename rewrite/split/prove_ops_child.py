@@ -1,52 +1,100 @@
-"""Child process of `prove_ops`: runs ops whole and in parts, and compares."""
+"""Child process of `prove_ops`: runs ops whole and in parts, or fused and apart, and compares."""
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from graphs.errors import one_line
 from graphs.host.parent import Parent
 from rewrite.split.case_graph import CaseGraph
+from rewrite.split.norm_cases import NormCase
 from rewrite.split.norm_pairs import NORMS
-from rewrite.split.numpy_parts import combined, join
-from rewrite.split.op_case import OpCase
+from rewrite.split.numpy_parts import difference, together
+from rewrite.split.op_case import CaseOutcome, OpCase
 from rewrite.split.op_inputs import CantMakeUp
 from rewrite.split.op_view import attr_of
-from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar, ProveOpsRequest
-from rewrite.split.states import Partial, Sharded, State
 
 v1 = tf.compat.v1
-_MESSAGE_LENGTH = 200
-_CHUNK = 2**22
+_TOLERANCES = {"float16": 1e-2, "bfloat16": 5e-2}
+_TOLERANCE = 1e-3
+"""Both add up millions of float32 numbers, in another order."""
 _FIRST_RESERVED = 3
 """The first output of a batch normalisation that only its gradient in training reads."""
 _FAILURES = (ValueError, TypeError, tf.errors.OpError)
 
 
+def norm_outcome(case: NormCase) -> CaseOutcome:
+    """What comes of running one."""
+    feeds = _images(case)
+    try:
+        fused = _run_norm(case.fused, [old for old, _ in case.outputs], feeds)
+    except Exception as error:  # a kernel that is not there
+        return CaseOutcome(not_proven=one_line(error))
+    try:
+        apart = _run_norm(case.apart, [new for _, new in case.outputs], feeds)
+    except Exception as error:  # whatever TensorFlow raises
+        return CaseOutcome(differs=f"only apart it fails: {one_line(error)}")
+    dtypes = {dtype for _, dtype in case.feeds.values()}
+    tolerance = max(_TOLERANCES.get(dtype, _TOLERANCE) for dtype in dtypes)
+    for (old, _), one, other in zip(case.outputs, fused, apart, strict=True):
+        how = difference(one, other, tolerance, [])
+        if how:
+            return CaseOutcome(differs=f"apart, {old!r} is another one: {how}")
+    return CaseOutcome()
+
+
+def _run_norm(
+    graph_def: bytes, fetches: Sequence[str], feeds: Mapping[str, np.ndarray]
+) -> list[np.ndarray]:
+    config = v1.ConfigProto()
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.Graph().as_default() as graph, v1.Session(graph=graph, config=config) as session:
+        v1.import_graph_def(v1.GraphDef.FromString(graph_def), name="")
+        there = {op.name for op in graph.get_operations()}
+        fed = {f"{name}:0": array for name, array in feeds.items() if name in there}
+        return [np.asarray(value) for value in session.run(list(fetches), fed)]
+
+
+def _images(case: NormCase) -> dict[str, np.ndarray]:
+    """Images around a mean that is not 0; what there is one of for each channel is positive."""
+    rng = np.random.default_rng(7)
+    feeds = {}
+    for name, (shape, dtype) in case.feeds.items():
+        is_image = len(shape) > 1
+        value = rng.standard_normal(shape) + 0.5 if is_image else rng.uniform(0.2, 0.9, shape)
+        feeds[name] = value.astype(tf.as_dtype(dtype).as_numpy_dtype)
+    return feeds
+
+
 def main(argv: Sequence[str]) -> None:
-    """Receives a ProveOpsRequest; sends OutcomesSoFar before each batch and at the end."""
+    """Receives batches of cases; sends what came of those that are done, before each and at the
+    end."""
     parent = Parent(argv)
-    request: ProveOpsRequest = parent.request
     done: list[list[CaseOutcome]] = []
-    parent.end_above(request.memory_bytes, lambda why: OutcomesSoFar(done, ended=why))
-    for batch in request.batches:
-        parent.tell(OutcomesSoFar(done))
+    for batch in parent.request:
+        parent.tell(list(done))
         done.append(outcomes_of(batch))
-    parent.tell(OutcomesSoFar(done))
+    parent.tell(done)
 
 
-def outcomes_of(batch: Sequence[OpCase]) -> list[CaseOutcome]:
+def outcomes_of(batch: Sequence[OpCase | NormCase]) -> list[CaseOutcome]:
     """Runs cases together; where one of them fails, each alone."""
+    norms = [case for case in batch if isinstance(case, NormCase)]
+    ops = [case for case in batch if isinstance(case, OpCase)]
+    return [*map(norm_outcome, norms), *(_outcomes(ops) if ops else ())]
+
+
+def _outcomes(batch: Sequence[OpCase]) -> list[CaseOutcome]:
     try:
         return _run(batch)
     except _FailedError as failure:
         if len(batch) > 1:
-            return [outcomes_of([case])[0] for case in batch]
+            return [_outcomes([case])[0] for case in batch]
         return [failure.outcome]
 
 
@@ -73,7 +121,7 @@ def _run(batch: Sequence[OpCase]) -> list[CaseOutcome]:
             _assign(session, graphs)
             whole = session.run([graph.whole for graph in graphs], feeds)
         except _FAILURES as error:
-            raise _FailedError(CaseOutcome(not_proven=_message(error))) from error
+            raise _FailedError(CaseOutcome(not_proven=one_line(error))) from error
         try:
             copies = _graph_def(graphs, "copies")
             read = {name.partition(":")[0] for node in copies.node for name in node.input}
@@ -83,7 +131,7 @@ def _run(batch: Sequence[OpCase]) -> list[CaseOutcome]:
             )
             parts = session.run([graph.parts for graph in graphs], feeds)
         except _FAILURES as error:
-            why = f"only its parts fail: {_message(error)}"
+            why = f"only its parts fail: {one_line(error)}"
             raise _FailedError(CaseOutcome(differs=why)) from error
     return [compared(*each) for each in zip(graphs, whole, parts, strict=True)]
 
@@ -122,10 +170,10 @@ def compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> Ca
             continue
         mine = [np.asarray(shard[index]) for shard in parts]
         try:
-            together = _together(case, state, mine)
+            wholes = together(mine, state, case.sizes, case.is_mean)
         except ValueError as error:
             return CaseOutcome(differs=f"output {index}: {error}")
-        for other in together:
+        for other in wholes:
             how = difference(np.asarray(whole[index]), other, graph.tolerance, mine)
             if how:
                 return CaseOutcome(differs=f"output {index}: {how}")
@@ -135,70 +183,6 @@ def compared(graph: CaseGraph, whole: Sequence[Any], parts: Sequence[Any]) -> Ca
 def _is_never_written(node: Any, output: int) -> bool:
     """Whether the kernel leaves an output as the memory was: training keeps something in it."""
     return node.op in NORMS and output >= _FIRST_RESERVED and not attr_of(node, "is_training").b
-
-
-def _together(case: OpCase, state: State, parts: list[np.ndarray]) -> list[np.ndarray]:
-    """What must be equal to the whole output."""
-    if isinstance(state, Sharded):
-        return [join(parts, state, case.sizes)]
-    if isinstance(state, Partial):
-        if case.is_mean:
-            share = [size / sum(case.sizes) for size in case.sizes]
-            parts = [part * each for part, each in zip(parts, share, strict=True)]
-        return [combined(parts, state.combine)]
-    return parts
-
-
-def difference(
-    whole: np.ndarray, other: np.ndarray, tolerance: float, parts: Sequence[np.ndarray]
-) -> str:
-    """How two arrays differ; "" where they don't.
-
-    Args:
-      whole: as it should be.
-      other: what the parts are together.
-      tolerance: how far floats may be apart, in the largest value of `whole` or `parts`.
-      parts: what rounding errors come from, beside `whole`.
-    """
-    if whole.shape != other.shape:
-        return f"its shape is {other.shape}, wanted {whole.shape}"
-    if whole.dtype == object or whole.dtype.kind in "biuSU":
-        return "" if np.array_equal(whole, other) else "its values differ"
-    scale = max(_largest(array) for array in (whole, *parts))
-    most = max(
-        (_most_apart(*chunk) for chunk in zip(_chunks(whole), _chunks(other), strict=True)),
-        default=0.0,
-    )
-    if most <= tolerance * scale:
-        return ""
-    return f"it differs by {most:.3g}, where values are up to {scale:.3g}"
-
-
-def _chunks(array: np.ndarray) -> Iterator[np.ndarray]:
-    """The elements in float64, not all at once."""
-    flat = array.reshape(-1)
-    kind = np.complex128 if array.dtype.kind == "c" else np.float64
-    for begin in range(0, len(flat), _CHUNK):
-        yield flat[begin : begin + _CHUNK].astype(kind)
-
-
-def _largest(array: np.ndarray) -> float:
-    """The largest finite |value|."""
-    finite = (np.abs(chunk[np.isfinite(chunk)]) for chunk in _chunks(array))
-    return max((float(values.max()) for values in finite if values.size), default=0.0)
-
-
-def _most_apart(one: np.ndarray, two: np.ndarray) -> float:
-    """The largest |difference|; the same infinity or NaN has none."""
-    apart = ~((one == two) | (np.isnan(one) & np.isnan(two)))
-    if not apart.any():
-        return 0.0
-    most = float(np.max(np.abs(one[apart] - two[apart])))
-    return math.inf if math.isnan(most) else most
-
-
-def _message(error: Exception) -> str:
-    return " ".join(str(error).split())[:_MESSAGE_LENGTH]
 
 
 if __name__ == "__main__":

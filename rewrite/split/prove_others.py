@@ -7,19 +7,20 @@ same. What is fed has to be the same, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
 from graphs.function_library import called_function, library_of, rename_references
 from graphs.loading.saved_model_file import main_ops
-from graphs.names import op_of, parse_input
+from graphs.names import op_of
 from graphs.source_model import SourceModel
 from rewrite.compare_graphs import same_content, same_message
 from rewrite.model_builder import given_graph
 from rewrite.pass_base import RewriteError
 from rewrite.signature_key import whole_signature
 from rewrite.split.other_signatures import rename_tensors
+from rewrite.split.paired_graphs import OneToOne, PairedGraphs
 from rewrite.written_signature import has_own, run_name, signature_call
 
 _BESIDE = frozenset({"_class", "_output_shapes", "frame_name"})
@@ -44,21 +45,22 @@ def prove_others(given: SourceModel, split: SourceModel) -> None:
         added = whole_signature(name, before.signature_def)
     if added and given.saved_model_dir:
         functions = _other_function(own, there, given.fetches, after.signature_def, added)
-    pairing = _Pairing(own, there, functions)
+    paired = _paired(own, there, functions)
     start = given.initialization
     ends = [*start.init_ops, start.restore_op, start.filename_tensor]
-    pairing.ends("what gives variables their values", ends, ends)
+    paired.pair("comparing what gives variables their values", ends, ends)
     if not given.saved_model_dir:
         fed = [spec.tensor for spec in given.feeds]
-        pairing.ends("the unsplit step", [*fed, *given.fetches], [*fed, *split.whole_fetches])
+        its = [*fed, *split.whole_fetches]
+        paired.pair("comparing the unsplit step", [*fed, *given.fetches], its)
     if before is None:
         return
     others = "graph_def", "signature_def", "object_graph_def"
     same_message("MetaGraphDefs", before, after, without=others)
     saver = before.saver_def
     ends = [*main_ops(before), saver.save_tensor_name, saver.restore_op_name]
-    pairing.ends("the saver", ends, ends)
-    _same_signatures(pairing, before.signature_def, after.signature_def, name, added)
+    paired.pair("comparing the saver", ends, ends)
+    _same_signatures(paired, before.signature_def, after.signature_def, name, added)
     if before.HasField("object_graph_def"):
         _same_objects(before.object_graph_def, after.object_graph_def, name, added, functions)
 
@@ -84,7 +86,7 @@ def _other_function(
 
 
 def _same_signatures(
-    pairing: _Pairing, before: Mapping[str, Any], after: Mapping[str, Any], name: str, added: str
+    paired: PairedGraphs, before: Mapping[str, Any], after: Mapping[str, Any], name: str, added: str
 ) -> None:
     """All signatures but the run's are made of the same; the run's has the same ends."""
     known = {*before, *filter(None, [added])}
@@ -99,7 +101,7 @@ def _same_signatures(
         what = f"signature {its!r}"
         one, other = _Ends(before[key]), _Ends(after[its])
         same_message(what, one.bare, other.bare)
-        pairing.ends(what, one.names, other.names)
+        paired.pair(f"comparing {what}", one.names, other.names)
 
 
 class _Ends:
@@ -153,88 +155,33 @@ def _function(objects: Any, node_id: int) -> str:
     return str(objects.nodes[node_id].bare_concrete_function.concrete_function_name)
 
 
-class _Pairing:
-    """Which op of the written graph is which of the given one."""
+def _paired(given: Any, written: Any, functions: Mapping[str, str]) -> PairedGraphs:
+    """Both graphs, to be read from some ends; all functions have been compared.
 
-    def __init__(self, given: Any, written: Any, functions: Mapping[str, str]) -> None:
-        """Compares all functions.
-
-        Args:
-          given, written: both graphs.
-          functions: {function that the run calls: what all others call instead}.
-        """
-        self._given = {node.name: node for node in given.node}
-        self._written = {node.name: node for node in written.node}
-        self._library, self._functions = library_of(given), functions
-        self._partner, self._frame = _OneToOne(), _OneToOne()
-        self._todo: list[str] = []
-        _require_functions(self._library, library_of(written), functions)
-
-    def ends(self, what: str, mine: Iterable[str], its: Iterable[str]) -> None:
-        """Tensors and ops have to be the same, with all that they are made of; "" is none.
-
-        Args:
-          what: they belong to.
-          mine: their names in the given graph.
-          its: those in the written one.
-
-        Raises:
-          RewriteError: they are others.
-        """
-        self._pair(what, [*filter(None, mine)], [*filter(None, its)])
-        while self._todo:
-            node = self._given[self._todo.pop()]
-            other = self._written[self._partner.of[node.name]]
-            if not self._does_the_same(node, other):
-                raise RewriteError(f"comparing {what}: {other.name!r} isn't the op {node.name!r}")
-            self._pair(what, node.input, other.input)
-
-    def _pair(self, what: str, mine: Sequence[str], its: Sequence[str]) -> None:
-        for one, other in zip(mine, its, strict=True):
-            here, there = op_of(one), op_of(other)
-            is_new = here not in self._partner.of
-            if (
-                parse_input(one).output != parse_input(other).output
-                or (here in self._given) != (there in self._written)
-                or not self._partner.fits(here, there)
-            ):
-                raise RewriteError(f"comparing {what}: {other!r} stands for {one!r}")
-            if is_new and here in self._given:  # a saver may name what was taken out of the graph
-                self._todo.append(here)
-
-    def _does_the_same(self, node: Any, other: Any) -> bool:
-        frames = [_text(each, "frame_name") for each in (node, other)]
-        return (
-            len(node.input) == len(other.input)
-            and _is_same(node, other, self._functions)
-            and self._frame.fits(*frames)
-            and (node.name == other.name or not self._has_state_of_its_name(node))
-        )
-
-    def _has_state_of_its_name(self, node: Any) -> bool:
-        """Whether it would hold another state by another name: a variable, a table, a queue."""
-        if node.op in self._library or _text(node, "shared_name"):
-            return False
-        attributes = op_definition(node.op, node.name).attr
-        return any(each.name == "shared_name" for each in attributes)
-
-
-class _OneToOne:
-    """Which is which, either way.
-
-    Attributes:
-      of: {one: the other}.
+    Args:
+      given, written: both graphs.
+      functions: {function that the run calls: what all others call instead}.
     """
+    library, frames = library_of(given), OneToOne()
+    _require_functions(library, library_of(written), functions)
 
-    def __init__(self) -> None:
-        self.of: dict[Any, Any] = {}
-        self._back: dict[Any, Any] = {}
-
-    def fits(self, one: Any, other: Any) -> bool:
-        """Whether these belong to each other, by what is known; they do from then on."""
-        return bool(
-            self.of.setdefault(one, other) == other and self._back.setdefault(other, one) == one
+    def is_same(node: Any, other: Any) -> bool:
+        return (
+            _is_same(node, other, functions)
+            and frames.fits(_text(node, "frame_name"), _text(other, "frame_name"))
+            and (node.name == other.name or not _has_state_of_its_name(node, library))
         )
+
+    graphs = [{node.name: node for node in graph.node} for graph in (given, written)]
+    return PairedGraphs(graphs[0], graphs[1], is_same)
+
+
+def _has_state_of_its_name(node: Any, library: Mapping[str, Any]) -> bool:
+    """Whether it would hold another state by another name: a variable, a table, a queue."""
+    if node.op in library or _text(node, "shared_name"):
+        return False
+    attributes = op_definition(node.op, node.name).attr
+    return any(each.name == "shared_name" for each in attributes)
 
 
 def _text(node: Any, key: str) -> bytes:

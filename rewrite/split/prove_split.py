@@ -16,9 +16,8 @@ from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs import EQUAL, compare_runs, request_of
 from rewrite.split.compare_runs_messages import NO_TABLES, RunsCompared, TableStart
 from rewrite.split.decide import Decisions
-from rewrite.split.prove_joints import JointsProof
-from rewrite.split.prove_ops import NotProven, OpsProof, prove_ops
-from rewrite.split.prove_sizes import prove_sizes
+from rewrite.split.prove_joints import JointsProof, prove_sizes
+from rewrite.split.prove_ops import OpsProof, prove_ops
 from rewrite.split.state_order import require_state_order
 from rewrite.split.states import shard_sizes
 
@@ -45,31 +44,19 @@ class SplitProof:
     """What was proven of a split step.
 
     Attributes:
-      distinct_ops: how many distinct split ops there are.
-      proven_ops: how many of them were run whole and in parts, and are the same.
-      not_proven: the others.
-      differing: what is a defect of tfplace: ops whose parts give something else, a joint that
-        stands wrong, a value of a run that differs. Nothing may be emitted then.
+      ops: of the ops that are split.
       joints: what stands in the split step; None where it is wrong.
       run: "equal", "not equal: what", "not run: why", "most could not be compared: why".
-      compared: names of the values of the runs that agree.
-      not_compared: "name: why" of those that can't be compared.
-      max_relative_difference: of what agrees.
-      narrow_ops: {op type: how many} that were not run in float64.
-      smaller_ops: as of OpsProof.
+      differing: what is a defect of tfplace: ops whose parts give something else, a joint that
+        stands wrong, a value of a run that differs. Nothing may be emitted then.
+      runs: what came of comparing whole steps.
     """
 
-    distinct_ops: int
-    proven_ops: int
-    not_proven: Sequence[NotProven]
-    differing: Sequence[str]
+    ops: OpsProof
     joints: JointsProof | None
     run: str
-    compared: Sequence[str] = ()
-    not_compared: Sequence[str] = ()
-    max_relative_difference: float = 0.0
-    narrow_ops: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    smaller_ops: int = 0
+    differing: Sequence[str] = ()
+    runs: RunsCompared = dataclasses.field(default_factory=RunsCompared)
 
     def report(self) -> dict[str, Any]:
         """What stands in report.json."""
@@ -77,17 +64,17 @@ class SplitProof:
         if joints is not None:
             del joints["exact"]
         return {
-            "distinct_ops": self.distinct_ops,
-            "proven_ops": self.proven_ops,
-            "smaller_ops": self.smaller_ops,
-            "not_proven": [dataclasses.asdict(each) for each in self.not_proven],
+            "distinct_ops": self.ops.distinct_ops,
+            "proven_ops": self.ops.proven_ops,
+            "smaller_ops": self.ops.smaller_ops,
+            "not_proven": [dataclasses.asdict(each) for each in self.ops.not_proven],
             "differing": list(self.differing),
             "structure": joints,
             "run": self.run,
-            "compared": len(self.compared),
-            "not_compared": list(self.not_compared),
-            "max_relative_difference": self.max_relative_difference,
-            "not_in_float64": dict(self.narrow_ops),
+            "compared": len(self.runs.compared),
+            "not_compared": list(self.runs.not_compared),
+            "max_relative_difference": self.runs.max_relative_difference,
+            "not_in_float64": dict(self.runs.narrow_ops),
         }
 
 
@@ -125,32 +112,16 @@ def prove_split(
         require_state_order(flat, step)
     except RewriteError as error:
         run = "not run: its structure is wrong"
-        return _proof(ops, None, RunsCompared(), run, [*ops.differing, str(error)])
+        return SplitProof(ops, None, run, [*ops.differing, str(error)])
     if ops.differing or limits.run_seconds <= 0:
         why = "ops differ" if ops.differing else limits.why_no_run
-        return _proof(ops, joints, RunsCompared(), f"not run: {why}", ops.differing)
+        return SplitProof(ops, joints, f"not run: {why}", ops.differing)
     if feeds is None:
         feeds = feeds_of_opened(flat, properties, flat.feeds, seed=0)
     sizes = shard_sizes(decisions.batch, num_shards)
-    request = request_of(
-        flat, properties, decisions, step, sizes, joints.exact, feeds, limits.memory_bytes,
-        tables,
-    )  # fmt: skip
-    compared = compare_runs(request, limits.run_seconds)
-    return _proof(ops, joints, compared, _run_text(compared), _differing(compared))
-
-
-def _proof(
-    ops: OpsProof,
-    joints: JointsProof | None,
-    runs: RunsCompared,
-    run: str,
-    differing: Sequence[str],
-) -> SplitProof:
-    return SplitProof(
-        ops.distinct_ops, ops.proven_ops, ops.not_proven, differing, joints, run, runs.compared,
-        runs.not_compared, runs.max_relative_difference, runs.narrow_ops, ops.smaller_ops,
-    )  # fmt: skip
+    request = request_of(flat, properties, decisions, step, sizes, joints.exact, feeds, tables)
+    compared = compare_runs(request, limits.run_seconds, limits.memory_bytes)
+    return SplitProof(ops, joints, _run_text(compared), _differing(compared), compared)
 
 
 def _differing(runs: RunsCompared) -> list[str]:

@@ -14,27 +14,28 @@ opened by the same rules.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
-from graphs.names import data_inputs, op_of
+from graphs.graph_edges import edges_of
+from graphs.names import data_inputs, op_of, parse_input
 from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
-from rewrite.split.same_nodes import (
-    ALSO_RUN,
-    FREE,
-    ORDERING,
-    PASSING,
-    has_nodes_of,
-    is_same_op,
-    origin,
-)
+from rewrite.split.paired_graphs import PairedGraphs
 from rewrite.split.step_outputs import with_outputs
+
+_READING = "reading the written step"
+_PASSING = frozenset({"Identity", "IdentityN"})
+_ORDERING = frozenset({"NoOp"})
+_FREE = _PASSING | _ORDERING | {"Const"}
+"""What may be there besides: it changes nothing."""
+_ALSO_RUN = _FREE | set(op_types.PLACEHOLDERS)
 
 
 def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, str]) -> None:
@@ -53,20 +54,22 @@ def prove_written(source: SourceModel, step: SplitStep, outputs: Mapping[str, st
     named, run = with_outputs(source)
     opened = flatten(run.graph_def, run.feeds, run.fetches, open_conditionals=False)
     proven = flatten(step.graph_def, (), step.fetches, open_conditionals=False)
-    pairing = _Pairing(proven, opened)
+    paired = PairedGraphs(proven.nodes, opened.nodes, _is_same_op, _origins)
     found = {tensor: f"{identity}:0" for identity, tensor in named.items()}
     for identity, tensor in outputs.items():
         if tensor not in found:
-            raise RewriteError(f"reading the written step: it has no output {tensor!r}")
-        pairing.tensor(f"{identity}:0", found[tensor])
+            raise RewriteError(f"{_READING}: it has no output {tensor!r}")
+        own, there = origin(proven.nodes, f"{identity}:0"), origin(opened.nodes, found[tensor])
+        paired.pair(_READING, [own], [there])
     call = op_of(source.fetches[0])
-    pairing.follow()
-    for name in proven.nodes:
-        if pairing.step[name].op not in FREE and name not in pairing.partner:
-            pairing.op(name, _of_this_name(name, call, opened))
-            pairing.follow()
-    pairing.require_same_order({op_of(spec.tensor) for spec in source.feeds})
-    pairing.require_nothing_else()
+    for name, node in proven.nodes.items():
+        if node.op not in _FREE and name not in paired.partner.of:
+            paired.pair(_READING, [name], [_of_this_name(name, call, opened)])
+    fed = {op_of(spec.tensor) for spec in source.feeds}
+    _require_same_order(proven.nodes, opened.nodes, paired.partner.of, fed)
+    for name, node in opened.nodes.items():
+        if name not in paired.partner.back and node.op not in _ALSO_RUN:
+            raise RewriteError(f"{_READING}: it runs {name!r}, too")
     _require_functions(proven.graph_def, opened.graph_def)
 
 
@@ -75,78 +78,33 @@ def _of_this_name(name: str, call: str, opened: FlatGraph) -> str:
     for there in (name, f"{call}/{name}", f"{call}/{name}_"):
         if there in opened.nodes:
             return there
-    raise RewriteError(f"reading the written step: it has lost {name!r}")
+    raise RewriteError(f"{_READING}: it has lost {name!r}")
 
 
-class _Pairing:
-    """Which op of the written model is which op of the step.
+def _origins(nodes: Mapping[str, Any], node: Any) -> list[str]:
+    return [origin(nodes, name) for name in data_inputs(node)]
 
-    Attributes:
-      step, written: {name: NodeDef} of both.
-      partner: {op of the step: op of the written model}.
+
+def _require_same_order(
+    step: Mapping[str, Any],
+    written: Mapping[str, Any],
+    partner: Mapping[str, str],
+    fed: Collection[str],
+) -> None:
+    """What an op of the step waits for, it waits for in the written model.
+
+    What is fed is there before anything runs: an argument of a function is waited for by none.
     """
-
-    def __init__(self, proven: FlatGraph, opened: FlatGraph):
-        self.step = proven.nodes
-        self.written = opened.nodes
-        self.partner: dict[str, str] = {}
-        self._taken: set[str] = set()
-        self._todo: list[str] = []
-
-    def tensor(self, mine: str, other: str) -> None:
-        """Two tensors are the same output of ops that have to be the same."""
-        here, there = origin(self.step, mine), origin(self.written, other)
-        if here.rpartition(":")[2] != there.rpartition(":")[2]:
-            raise RewriteError(f"reading the written step: {there!r} stands for {here!r}")
-        self.op(op_of(here), op_of(there))
-
-    def op(self, mine: str, other: str) -> None:
-        """Two ops have to be the same."""
-        if self.partner.get(mine, other) != other or (
-            mine not in self.partner and other in self._taken
-        ):
-            raise RewriteError(f"reading the written step: {other!r} stands for {mine!r}")
-        if mine not in self.partner:
-            self.partner[mine] = other
-            self._taken.add(other)
-            self._todo.append(mine)
-
-    def follow(self) -> None:
-        """Reads on from all pairs that were found."""
-        while self._todo:
-            name = self._todo.pop()
-            node, other = self.step[name], self.written[self.partner[name]]
-            inputs = data_inputs(node), data_inputs(other)
-            if not is_same_op(node, other) or len(inputs[0]) != len(inputs[1]):
-                raise RewriteError(
-                    f"reading the written step: {other.name!r} is another op than {name!r}"
-                )
-            for mine, its in zip(*inputs, strict=True):
-                self.tensor(mine, its)
-
-    def require_same_order(self, fed: Collection[str]) -> None:
-        """What an op of the step waits for, it waits for in the written model.
-
-        What is fed is there before anything runs: an argument of a function is waited for by none.
-        """
-        for name, there in self.partner.items():
-            wanted = {self.partner[each] for each in _waits(self.step, name) if each in self.step}
-            missing = wanted - _waits(self.written, there) - {*fed}
-            if missing:
-                raise RewriteError(
-                    f"reading the written step: {there!r} no longer waits for {min(missing)!r}"
-                )
-
-    def require_nothing_else(self) -> None:
-        """The written model runs no op that is not of the step."""
-        for name, node in self.written.items():
-            if name not in self._taken and node.op not in ALSO_RUN:
-                raise RewriteError(f"reading the written step: it runs {name!r}, too")
+    for name, there in partner.items():
+        wanted = {partner[each] for each in _waits(step, name) if each in step}
+        missing = wanted - _waits(written, there) - {*fed}
+        if missing:
+            raise RewriteError(f"{_READING}: {there!r} no longer waits for {min(missing)!r}")
 
 
 def _waits(nodes: Mapping[str, Any], name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
-    skipped = PASSING | ORDERING
+    skipped = _PASSING | _ORDERING
     edges = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
     ops = reached(edges, lambda op: map(op_of, nodes[op].input) if nodes[op].op in skipped else ())
     return {op for op in ops if nodes[op].op not in skipped | {"Const"}}
@@ -154,7 +112,7 @@ def _waits(nodes: Mapping[str, Any], name: str) -> set[str]:
 
 def _is_edge(nodes: Mapping[str, Any], name: str) -> bool:
     """Whether an input says what to wait for, and maybe nothing else."""
-    return name.startswith("^") or nodes[op_of(name)].op in PASSING
+    return name.startswith("^") or nodes[op_of(name)].op in _PASSING
 
 
 def _require_functions(step: Any, written: Any) -> None:
@@ -162,4 +120,68 @@ def _require_functions(step: Any, written: Any) -> None:
     there = library_of(written)
     for name, function in library_of(step).items():
         if name in there and there[name] != function:
-            raise RewriteError(f"reading the written step: the function {name!r} is another one")
+            raise RewriteError(f"{_READING}: the function {name!r} is another one")
+
+
+def has_nodes_of(source: SourceModel, step: SplitStep, outputs: Mapping[str, str]) -> bool:
+    """Whether a model runs the very nodes of a step, and nothing else; False says nothing yet.
+
+    That is how a graph has it, where ops keep the names that they have in the step. Of equal nodes
+    one reads what the other reads: so what is only in the step has no reader.
+    """
+    wanted = _reached(step.graph_def, step.fetches)
+    there = _reached(source.graph_def, source.fetches)
+    functions = library_of(source.graph_def)
+    fetched = {op_of(each) for each in source.fetches if ":" in each}
+    return (
+        None not in (*wanted.values(), *there.values())
+        and all(_is_same(there[name], node) for name, node in wanted.items() if name in there)
+        and all(node.op in _FREE for name, node in wanted.items() if name not in there)
+        and all(node.op in _ALSO_RUN for name, node in there.items() if name not in wanted)
+        and all(functions.get(name) == f for name, f in library_of(step.graph_def).items())
+        and all(op_of(tensor) in fetched for tensor in outputs.values())
+        and all(
+            origin(wanted, f"{identity}:0") == origin(there, tensor)
+            for identity, tensor in outputs.items()
+        )
+    )
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return bool(one == other) or (list(one.input) == list(other.input) and _is_same_op(one, other))
+
+
+def _reached(graph_def: Any, fetches: Sequence[str]) -> dict[str, Any]:
+    """{op that running the fetches runs: its node}; {"": None} besides where one is missing."""
+    nodes = list(graph_def.node)
+    number_of, edges = {node.name: number for number, node in enumerate(nodes)}, edges_of(nodes)
+    producer, first = edges.producer.tolist(), edges.first.tolist()
+    ops = reached(
+        (number_of.get(op_of(fetch), -1) for fetch in fetches),
+        lambda op: producer[first[op] : first[op + 1]] if op >= 0 else (),
+    )
+    there = {nodes[op].name: nodes[op] for op in ops if op >= 0}
+    return there if len(there) == len(ops) else {**there, "": None}
+
+
+def origin(nodes: Mapping[str, Any], tensor: str) -> str:
+    """The tensor that ops hand on as this one."""
+    source = parse_input(tensor)
+    for _ in nodes:
+        if nodes[source.op].op not in _PASSING:
+            return source.tensor
+        source = parse_input(data_inputs(nodes[source.op])[source.output])
+    raise RewriteError(f"{_READING}: {tensor!r} is handed on in a circle")
+
+
+def _is_same_op(node: Any, other: Any) -> bool:
+    """Whether nodes do the same with what they read; of what is fed its name says all."""
+    if node.op != other.op:
+        return False
+    if node.op in op_types.PLACEHOLDERS:
+        return bool(node.name == other.name)
+    return _attributes(node) == _attributes(other)
+
+
+def _attributes(node: Any) -> dict[str, Any]:
+    return {key: value for key, value in node.attr.items() if not key.startswith("_")}

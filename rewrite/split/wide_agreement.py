@@ -11,6 +11,8 @@ import dataclasses
 
 import numpy as np
 
+from rewrite.split.numpy_parts import largest, most_apart
+
 _MORE_SUMS = 100.0
 _CHAOTIC = 1e-3
 _SMALLEST = 1e-300
@@ -66,24 +68,3 @@ OWN = WideAgreement(2.0**-24, 1e-3, 1e-5)
 def is_finite(value: np.ndarray) -> bool:
     """Whether all floats are."""
     return value.dtype.kind not in "fc" or bool(np.isfinite(value).all())
-
-
-def largest(value: np.ndarray) -> float:
-    """The largest finite |value|; 0 for what is no float."""
-    if value.dtype.kind not in "fc":
-        return 0.0
-    finite = np.abs(value[np.isfinite(value)])
-    return float(finite.max()) if finite.size else 0.0
-
-
-def most_apart(value: np.ndarray, other: np.ndarray) -> float:
-    """The largest |difference|; infinite for another shape or type, or other whole numbers."""
-    if value.shape != other.shape or value.dtype != other.dtype:
-        return np.inf
-    if value.dtype.kind not in "fc":
-        return 0.0 if np.array_equal(value, other) else np.inf
-    apart = ~((value == other) | (np.isnan(value) & np.isnan(other)))
-    if not apart.any():
-        return 0.0
-    most = float(np.max(np.abs(value[apart] - other[apart])))
-    return np.inf if np.isnan(most) else most

@@ -61,7 +61,7 @@ def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
         request_of(
             split.flat, split.properties, split.decisions, split.step,
             shard_sizes(split.decisions.batch, num_shards), joints.exact,
-            feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0), None,
+            feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0),
             table_start(source),
         )
     )  # fmt: skip

@@ -10,8 +10,8 @@ import contextlib
 
 import psutil
 
-from rewrite.split.prove_ops import begun_ops
-from rewrite.split.run_cases import BegunCases
+from rewrite.split.op_cases import op_cases
+from rewrite.split.prove_ops import BegunCases, begun_cases
 from rewrite.split.split_model import SplitModel
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.split_proof import is_large
@@ -45,4 +45,4 @@ def _begun_ops(split: SplitModel) -> BegunCases | None:
     if not is_large(split):
         return None
     free = psutil.virtual_memory().available / 2
-    return begun_ops(split.flat, split.decisions, split.num_shards, free)
+    return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), free)

@@ -18,12 +18,10 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL, table_start
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
-from rewrite.split.prove_norms import BegunNorms, NormsProof
-from rewrite.split.prove_ops import OpsProof, prove_ops
+from rewrite.split.prove_ops import BegunCases, OpsProof, prove_norms, prove_ops
 from rewrite.split.prove_others import prove_others
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
-from rewrite.split.run_cases import BegunCases
 from rewrite.split.split_model import SplitModel
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption
@@ -84,7 +82,7 @@ def proven_split(
       VerificationError: the split step is or computes something else, doesn't load, or nothing of
         it could be proven.
     """
-    norms, loads = NormsProof(), None
+    norms, loads = OpsProof(), None
     with contextlib.ExitStack() as beside:
         load = None
         _require_written(split)
@@ -108,10 +106,11 @@ def proven_split(
     else:
         if loads is not None and loads.defect:
             raise _defect(f"a model that tf.saved_model.load doesn't load ({loads.defect})")
-        unproven = "; ".join(filter(None, [_unproven(whole), *norms.not_proven[:1]]))
+        of_norms = [f"{each.op_type}: {each.reason}" for each in norms.not_proven[:1]]
+        unproven = "; ".join(filter(None, [_unproven(whole), *of_norms]))
         report = {
             **whole.report(),
-            "norms": {"distinct": norms.distinct, "proven": norms.proven},
+            "norms": {"distinct": norms.distinct_ops, "proven": norms.proven_ops},
             "loads": LOADS if loads is None else loads.text,
         }
     if unproven:
@@ -119,7 +118,7 @@ def proven_split(
     return {**report, "unproven": unproven}
 
 
-def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: NormsProof) -> None:
+def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: OpsProof) -> None:
     """Raises VerificationError where a proof, or what was done of one, found a difference."""
     for proof in (whole, ops):
         if proof is not None and proof.differing:
@@ -166,10 +165,9 @@ def _proof(
     )
 
 
-def _norms(split: SplitModel) -> NormsProof:
+def _norms(split: SplitModel) -> OpsProof:
     free = psutil.virtual_memory().available / 2
-    with BegunNorms(split.fused, split.flat, split.properties, free) as norms:
-        return norms.proof(OPS_SECONDS)
+    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
 
 
 def _begun_load(split: SplitModel, written: Written) -> BegunLoad:
@@ -190,13 +188,14 @@ def _unproven(proof: SplitProof) -> str:
     Raises:
       VerificationError: that is all of it.
     """
-    missing = sum(each.count for each in proof.not_proven)
+    ops = proof.ops
+    missing = sum(each.count for each in ops.not_proven)
     if not missing or proof.run == EQUAL:
         return ""
-    first = max(proof.not_proven, key=lambda each: each.count)
-    kinds = ", ".join(sorted({each.op_type for each in proof.not_proven})[:4])
-    what = f"{missing:,} of {proof.distinct_ops:,} distinct split ops ({kinds}): {first.reason}"
-    if not proof.proven_ops:
+    first = max(ops.not_proven, key=lambda each: each.count)
+    kinds = ", ".join(sorted({each.op_type for each in ops.not_proven})[:4])
+    what = f"{missing:,} of {ops.distinct_ops:,} distinct split ops ({kinds}): {first.reason}"
+    if not ops.proven_ops:
         raise VerificationError(
             f"proving that the split step computes what the unsplit one does: found no proof of "
             f"{what}, and whole steps {proof.run}; wanted one; nothing was written; free memory "

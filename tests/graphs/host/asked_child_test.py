@@ -1,11 +1,21 @@
 """Children that get one request and send one answer."""
 
 import os
+import signal
+import sys
 
 import pytest
 
 from graphs.host.asked_child import AskedChild, ChildError, ask_child
+from graphs.host.parent import Parent
 from tests.graphs.host.child_test import MODULE
+
+
+def main(argv):
+    """A child that tells what it was asked, and then waits."""
+    parent = Parent(argv)
+    parent.tell(parent.request)
+    signal.pause()
 
 
 def test_a_child_answers_from_a_folder_of_its_own():
@@ -50,3 +60,14 @@ def test_a_child_that_hangs_is_ended():
     with pytest.raises(ChildError, match=r"it took more than 0\.1 s") as caught:
         ask_child(MODULE, "hang", 0.1)
     assert caught.value.is_timeout
+
+
+def test_a_child_that_holds_more_memory_than_it_may_gives_up():
+    with pytest.raises(ChildError, match=r"it held more than 0\.0 GiB of memory") as caught:
+        ask_child("tests.graphs.host.asked_child_test", "what", 60, memory_bytes=1.0)
+    assert caught.value.gave_up and not caught.value.is_timeout
+    assert caught.value.last_message in (None, "what")  # it may end before it tells anything
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

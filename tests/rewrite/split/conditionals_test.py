@@ -14,10 +14,10 @@ import tf_keras
 from rewrite.pass_base import RewriteError
 from rewrite.split import branches
 from rewrite.split.list_elements import ListElements
+from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import CaseOutcome
 from rewrite.split.states import WHOLE, Optioned, Partial, Sharded
 from tests.rewrite.split.loops_test import whole_loops
 from tests.rewrite.split.run_step import assert_same_steps, run, split_open_step, split_step

@@ -444,4 +444,4 @@ def test_a_step_of_which_nothing_can_be_split_stays_as_it_is(tmp_path):
     proof = prove_split(
         split.flat, split.properties, split.decisions, split.step, 2, ProofLimits(run_seconds=0.0)
     )
-    assert not proof.differing and proof.distinct_ops == 0
+    assert not proof.differing and proof.ops.distinct_ops == 0

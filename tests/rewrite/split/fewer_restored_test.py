@@ -13,9 +13,9 @@ from rewrite.model_builder import build_saved_model
 from rewrite.split import loadable_model, prove_loads
 from rewrite.split.fewer_restored import restore_fewer
 from rewrite.split.loadable_model import Loadable
-from rewrite.split.prove_loads import LOADS_ALIKE
+from rewrite.split.prove_loads import LOADS_ALIKE, LoadedModels, LoadRequest
 from rewrite.split.prove_loads_child import loaded_models
-from rewrite.split.prove_loads_messages import LoadedModels, LoadRequest
+from tests.rewrite.split import child_here
 from tests.rewrite.split.child_here import ChildHere
 
 v1 = tf.compat.v1
@@ -60,12 +60,12 @@ def test_a_large_model_loads_so(built, monkeypatch):
     given, directory = built
     monkeypatch.setattr(prove_loads, "AskedChild", ChildHere)
     monkeypatch.setattr(loadable_model, "LEAST_NODES", 0)
-    assert prove_loads.prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
+    assert child_here.prove_loads(given, directory).text == LOADS_ALIKE
 
 
 def test_what_is_not_restored_is_read(built):
     _, directory = built
-    request = LoadRequest(str(directory), ["serve"], "", True, "", (), b"", None)
+    request = LoadRequest(str(directory), ["serve"], "", True, "", (), b"")
 
     def why_not(**left):
         return loaded_models(request, Loadable(str(directory), (), True, left)).written

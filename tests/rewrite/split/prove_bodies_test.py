@@ -15,11 +15,10 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
 from rewrite.split.decide_open import decide_open
+from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
-from rewrite.split.prove_joints import prove_joints
+from rewrite.split.prove_joints import other_sizes, prove_joints, prove_sizes
 from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import CaseOutcome
-from rewrite.split.prove_sizes import other_sizes, prove_sizes
 from rewrite.split.states import WHOLE
 from tests.rewrite.mutations import of_nodes
 from tests.rewrite.split.conditionals_test import conditional_step

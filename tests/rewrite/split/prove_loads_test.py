@@ -9,10 +9,10 @@ from rewrite.model_builder import build_saved_model
 from rewrite.order.marks import MARK, add_marked
 from rewrite.split import loadable_model
 from rewrite.split import prove_loads as module
-from rewrite.split.prove_loads import LOADS_ALIKE, prove_loads
+from rewrite.split.prove_loads import LOADS_ALIKE
 from rewrite.split.split_model import split_model
 from tests.rewrite.models import write_graph_def
-from tests.rewrite.split.child_here import ChildHere
+from tests.rewrite.split.child_here import ChildHere, prove_loads
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def _on_another_host(meta_graph):
 def test_a_large_model_loads_with_one_op_of_each_kind(written):
     given, directory = written
     _change(directory, _on_another_host)
-    assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
+    assert prove_loads(given, directory).text == LOADS_ALIKE
     assert ChildHere.asked[0] < len(sniff(directory).proto.meta_graphs[0].graph_def.node) - 10
 
 
@@ -59,7 +59,7 @@ def test_a_large_model_in_order_loads_so_too(written):
     _change(directory, _on_another_host)
     (meta_graph,) = sniff(directory).proto.meta_graphs
     assert any(MARK in node.attr for node in meta_graph.graph_def.node)
-    assert prove_loads(given, directory, ["serve"]).text == LOADS_ALIKE
+    assert prove_loads(given, directory).text == LOADS_ALIKE
 
 
 def test_what_does_not_load_so_is_loaded_whole(written):
@@ -69,7 +69,7 @@ def test_what_does_not_load_so_is_loaded_whole(written):
 
     given, directory = written
     _change(directory, damage)
-    proof = prove_loads(given, directory, ["serve"])
+    proof = prove_loads(given, directory)
     assert (
         "nothing" in proof.defect
         and len(ChildHere.asked) == 2

@@ -11,41 +11,20 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer
 from rewrite.split import norm_cases as cases_module
-from rewrite.split import prove_norms as proving
+from rewrite.split import prove_ops
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.norm_cases import norm_cases
-from rewrite.split.prove_norms import BegunNorms, NormsAnswer
-from rewrite.split.prove_norms_child import with_case
+from rewrite.split.op_case import CaseOutcome
+from rewrite.split.prove_ops import prove_norms
+from rewrite.split.prove_ops_child import norm_outcome
+from tests.rewrite.split.child_here import CasesHere
 from tests.rewrite.split.decompose_norms_test import BATCH, SHAPES, norm_graph
 from tests.rewrite.split.run_step import flat_graph
 
 
-def prove_norms(fused, apart, properties, seconds):
-    with BegunNorms(fused, apart, properties) as begun:
-        return begun.proof(seconds)
-
-
 @pytest.fixture(autouse=True)
 def no_children(monkeypatch):
-    monkeypatch.setattr(proving, "AskedChild", Here)
-
-
-class Here:
-    """The child process, played by this one."""
-
-    def __init__(self, module):
-        del module
-
-    def ask(self, request):
-        self._answer = NormsAnswer()
-        for case in request.cases:
-            self._answer = with_case(self._answer, case)
-
-    def answer(self, seconds):
-        return self._answer
-
-    def close(self):
-        pass
+    monkeypatch.setattr(prove_ops, "AskedChild", CasesHere)
 
 
 def taken_apart(layout="NHWC", dtype="float32", factor=0.25, version="V3"):
@@ -65,7 +44,7 @@ def test_all_layouts_and_running_statistics(layout):
             "gradient:0", "gradient:1", "gradient:2", "norm:0", "norm:1", "norm:2",
         ]  # fmt: skip
         proof = prove_norms(fused, apart, properties, 10.0)
-        assert (proof.distinct, proof.proven, proof.differing) == (1, 1, ())
+        assert (proof.distinct_ops, proof.proven_ops, proof.differing) == (1, 1, [])
 
 
 @pytest.mark.parametrize(("dtype", "version"), [("float16", "V3"), ("bfloat16", "V3"),
@@ -73,14 +52,22 @@ def test_all_layouts_and_running_statistics(layout):
 def test_types_and_versions(dtype, version):
     fused, apart, properties = taken_apart(dtype=dtype, version=version)
     proof = prove_norms(fused, apart, properties, 10.0)
-    assert (proof.distinct, proof.proven, proof.differing) == (1, 1, ())
+    assert (proof.distinct_ops, proof.proven_ops, proof.differing) == (1, 1, [])
 
 
 def test_of_large_images_fewer_are_run(monkeypatch):
     monkeypatch.setattr(cases_module, "MOST_ELEMENTS", 3 * 3 * 2 * 4)
     (case,) = norm_cases(*taken_apart())
     assert ((3, 3, 2, 4), "float32") in case.feeds.values()
-    assert with_case(NormsAnswer(), case) == NormsAnswer(proven=["norm"])
+    assert norm_outcome(case) == CaseOutcome()
+
+
+def test_what_cannot_be_run_is_not_proven_and_what_fails_only_apart_is_wrong():
+    (case,) = norm_cases(*taken_apart())
+    broken = dataclasses.replace(case, fused=case.apart, outputs=[("none:0", case.outputs[0][1])])
+    assert "none" in norm_outcome(broken).not_proven
+    broken = dataclasses.replace(case, outputs=[(case.outputs[0][0], "none:0")])
+    assert norm_outcome(broken).differs.startswith("only apart it fails: ")
 
 
 def changed(flat, change):
@@ -110,7 +97,7 @@ def without_mean(node):
 def test_a_wrong_formula_is_found(change):
     fused, apart, properties = taken_apart()
     proof = prove_norms(fused, changed(apart, change), properties, 10.0)
-    assert proof.differing and proof.proven == 0
+    assert proof.differing and proof.proven_ops == 0
 
 
 def test_everything_else_stays_as_it_was():
@@ -125,9 +112,9 @@ def test_everything_else_stays_as_it_was():
 
     for change in (other_op, other_input):
         proof = prove_norms(fused, changed(apart, change), properties, 10.0)
-        assert proof.differing[0].startswith("taking norms apart:") and proof.distinct == 0
+        assert proof.differing[0].startswith("taking norms apart:") and proof.distinct_ops == 0
 
 
 def test_a_step_without_norms_needs_no_proof():
     fused, _, properties = taken_apart()
-    assert prove_norms(fused, fused, properties, 0.0).distinct == 0
+    assert prove_norms(fused, fused, properties, 0.0).distinct_ops == 0

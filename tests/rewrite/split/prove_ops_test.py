@@ -11,15 +11,16 @@ import tensorflow as tf
 
 from graphs.building.shapes import infer, infer_known
 from graphs.host.asked_child import ChildError
+from rewrite.split import prove_ops as running
 from rewrite.split import prove_ops_child
-from rewrite.split import run_cases as running
 from rewrite.split.decide import decide
+from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
-from rewrite.split.prove_ops import NotProven, begun_ops, prove_ops
+from rewrite.split.prove_ops import NotProven, prove_ops
 from rewrite.split.prove_ops_child import compared, outcomes_of
-from rewrite.split.prove_ops_messages import CaseOutcome, OutcomesSoFar
 from rewrite.split.states import SUM, WHOLE, Partial, Sharded
+from tests.rewrite.split.child_here import Here
 from tests.rewrite.split.more_rules_test import CASES as MORE_CASES
 from tests.rewrite.split.rules_test import CASES
 from tests.rewrite.split.run_rule import BATCH, floats, ints
@@ -161,58 +162,60 @@ def test_a_case_that_ends_the_child_counts_and_the_others_are_proven(monkeypatch
     cases = [case for name in ("unary", "binary", "sum") for case in cases_of(name, 2)]
     bad = cases[1]
 
-    def ask(module, request, seconds):
-        done = []
-        for batch in request.batches:
-            if any(case.name == bad.name for case in batch):
-                raise ChildError("it was killed by SIGSEGV", OutcomesSoFar(done))
-            done.append([CaseOutcome()] * len(batch))
-        return OutcomesSoFar(done)
+    class Killed(Here):
+        def ask(self, batches, memory_bytes):
+            self._batches = batches
 
-    monkeypatch.setattr(running, "ask_child", ask)
+        def answer(self, seconds):
+            done = []
+            for batch in self._batches:
+                if any(case.name == bad.name for case in batch):
+                    raise ChildError("it was killed by SIGSEGV", done)
+                done.append([CaseOutcome()] * len(batch))
+            return done
+
+    monkeypatch.setattr(running, "AskedChild", Killed)
     outcomes, _ = running.prove_cases(cases, 10.0, None)
     why = "it ended the process: it was killed by SIGSEGV"
     assert outcomes[1] == CaseOutcome(not_proven=why)
     assert [outcome for outcome in outcomes if outcome == CaseOutcome()]
 
 
-class BegunChild:
-    """An AskedChild that does some batches and then ends."""
+class BegunChild(Here):
+    """An AskedChild that does some batches and then ends; those after the first do all."""
 
     done = 100
-    is_closed = False
+    asked: list = []  # noqa: RUF012
+    closed = 0
 
-    def __init__(self, module):
-        pass
-
-    def ask(self, request):
-        done = [outcomes_of(batch) for batch in request.batches[: self.done]]
-        self._answer = OutcomesSoFar(done, "" if len(request.batches) <= self.done else "killed")
+    def ask(self, batches, memory_bytes):
+        self.asked.append([case.name for batch in batches for case in batch])
+        kept = self.done if len(self.asked) == 1 else len(batches)
+        self._answer = [outcomes_of(batch) for batch in batches[:kept]]
+        self._is_killed = kept < len(batches)
 
     def answer(self, seconds):
+        if self._is_killed:
+            raise ChildError("killed", self._answer, gave_up=True)
         return self._answer
 
     def close(self):
-        type(self).is_closed = True
+        type(self).closed += 1
 
 
 @pytest.mark.parametrize("done", [100, 1])
 def test_what_a_child_has_begun_is_not_done_again(monkeypatch, done):
     flat, _, decisions, _ = decided("matmul")
-    asked = []
-
-    def here(module, request, seconds):
-        asked.extend(case.name for batch in request.batches for case in batch)
-        return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
-
     monkeypatch.setattr(running, "_BATCH_CASES", 1)
-    monkeypatch.setattr(running, "ask_child", here)
     monkeypatch.setattr(BegunChild, "done", done)
+    monkeypatch.setattr(BegunChild, "asked", [])
+    monkeypatch.setattr(BegunChild, "closed", 0)
     monkeypatch.setattr(running, "AskedChild", BegunChild)
-    with begun_ops(flat, decisions, 2) as begun:
+    with running.begun_cases(op_cases(flat, decisions, 2), None) as begun:
         proof = prove_ops(flat, decisions, 2, begun=begun)
-    assert BegunChild.is_closed
-    assert len(asked) == max(len(begun.cases) - done - 1, 0)
+    assert BegunChild.closed >= len(BegunChild.asked)
+    again = [name for names in BegunChild.asked[1:] for name in names]
+    assert len(again) == max(len(begun.cases) - done - 1, 0)
     ended = [missing.reason for missing in proof.not_proven]
     assert ended == ["it ended the process: killed"] * (done < len(begun.cases))
     assert proof.proven_ops == len(begun.cases) - len(ended)

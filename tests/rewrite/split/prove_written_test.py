@@ -14,8 +14,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.pass_base import RewriteError
 from rewrite.split import prove_written as writing
-from rewrite.split.prove_written import prove_written
-from rewrite.split.same_nodes import has_nodes_of, origin
+from rewrite.split.prove_written import has_nodes_of, origin, prove_written
 from rewrite.split.split_model import split_model
 from tests.rewrite.split.emission_test import graph_def, saved_model_v1, saved_model_v2
 

@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from tensorflow.core.framework.node_def_pb2 import NodeDef
 
-from rewrite.split import narrower_case as narrowing
-from rewrite.split import run_cases
+from rewrite.split import prove_ops
 from rewrite.split import smaller_case as shrinking
-from rewrite.split.narrower_case import narrower_case
-from rewrite.split.op_case import CaseInput, OpCase
+from rewrite.split.op_case import CaseInput, CaseOutcome, OpCase
 from rewrite.split.op_cases import op_cases
 from rewrite.split.op_view import Split
 from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import CaseOutcome
-from rewrite.split.smaller_case import smaller_case
+from rewrite.split.smaller_case import narrower_case, smaller_case
 from rewrite.split.states import Partial, Sharded, Whole, shard_sizes
 from tests.rewrite.split.prove_ops_test import WRONG, cases_of, decided
 from tests.rewrite.split.rules_test import CASES
@@ -77,8 +74,8 @@ def test_what_fails_when_smaller_is_run_as_it_is(monkeypatch):
         asked.append([case.sizes for case in batches])
         return [CaseOutcome(differs="its values differ")] * len(batches)
 
-    monkeypatch.setattr(run_cases, "_outcomes", answered)
-    outcomes, smaller = run_cases.prove_cases(cases, 10.0, None)
+    monkeypatch.setattr(prove_ops, "_outcomes", answered)
+    outcomes, smaller = prove_ops.prove_cases(cases, 10.0, None)
     assert smaller == 0
     assert asked == [[(2, 1)] * len(cases), [cases[0].sizes] * len(cases)]
     assert outcomes[0].differs == "its values differ"
@@ -117,9 +114,9 @@ def test_shards_that_differ_in_size_stay_so(monkeypatch, batch, shards, wanted):
 @pytest.fixture
 def other_sizes(monkeypatch):
     """All sizes but 1 become others, as wide ones become narrow."""
-    monkeypatch.setattr(narrowing, "_WIDE", 1)
-    monkeypatch.setattr(narrowing, "_NARROWEST", 2)
-    monkeypatch.setattr(narrowing, "_REST", 1)
+    monkeypatch.setattr(shrinking, "_WIDE", 1)
+    monkeypatch.setattr(shrinking, "_NARROWEST", 2)
+    monkeypatch.setattr(shrinking, "_REST", 1)
 
 
 def test_all_rules_are_proven_with_other_sizes(other_sizes):

@@ -15,10 +15,10 @@ from rewrite.split.compare_runs import request_of
 from rewrite.split.compare_runs_child import compare
 from rewrite.split.decide import decide
 from rewrite.split.decompose_norms import decompose_norms
+from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import CaseOutcome
 from rewrite.split.states import shard_sizes
 
 BATCH = 7
@@ -56,7 +56,7 @@ def test_every_op_is_proven_and_two_steps_are_the_same(decided, num_shards):
     joints = prove_joints(flat, properties, decisions, step, num_shards)
     feeds = feeds_of_opened(flat, properties, flat.feeds, 0)
     sizes = shard_sizes(BATCH, num_shards)
-    runs = compare(request_of(flat, properties, decisions, step, sizes, joints.exact, feeds, None))
+    runs = compare(request_of(flat, properties, decisions, step, sizes, joints.exact, feeds))
     assert not runs.differing and not runs.not_compared and not runs.why_not
     assert runs.narrow_ops == {}
     assert runs.max_relative_difference < 1e-11

@@ -13,15 +13,13 @@ import pytest
 
 from graphs.errors import VerificationError
 from graphs.loading.sniff import sniff
-from rewrite.split import prove_loads, run_cases
+from rewrite.split import prove_loads, prove_ops
 from rewrite.split.prove_loads import BegunLoad
-from rewrite.split.prove_ops import NotProven
-from rewrite.split.prove_ops_child import outcomes_of
-from rewrite.split.prove_ops_messages import OutcomesSoFar
+from rewrite.split.prove_ops import NotProven, OpsProof
 from rewrite.split.prove_split import SplitProof
 from rewrite.verify import RunLimits
 from tests.builders import Op, build_problem
-from tests.rewrite.split.child_here import ChildHere
+from tests.rewrite.split.child_here import CasesHere, ChildHere
 from tests.rewrite.split.prove_ops_test import BegunChild
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tfplace.choosing import split_proof
@@ -36,10 +34,7 @@ NO_RUN = Decision(None, "it would take 3 hours")
 
 @pytest.fixture(autouse=True)
 def no_children(monkeypatch):
-    def outcomes(module, request, seconds):
-        return OutcomesSoFar([outcomes_of(batch) for batch in request.batches])
-
-    monkeypatch.setattr(run_cases, "ask_child", outcomes)
+    monkeypatch.setattr(prove_ops, "AskedChild", CasesHere)
     monkeypatch.setattr(prove_loads, "AskedChild", ChildHere)
 
 
@@ -84,8 +79,8 @@ def test_all_ops_are_proven_and_the_model_loaded_where_no_time_is_left(emitted):
 
 def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monkeypatch):
     monkeypatch.setattr(split_proof, "LEAST_NODES", 0)
-    monkeypatch.setattr(run_cases, "AskedChild", BegunChild)
-    monkeypatch.setattr(run_cases, "ask_child", None)
+    monkeypatch.setattr(prove_ops, "AskedChild", BegunChild)
+    monkeypatch.setattr(BegunChild, "asked", [])
     monkeypatch.setattr(ChildHere, "asked", [])
     split, made = emitted
     written, interruption = Written(Path(made), ["serve"], False), Interruption()
@@ -94,7 +89,7 @@ def test_of_a_large_step_ops_and_loading_begin_beside_other_proofs(emitted, monk
         assert interruption.unless_seen_by(begun.bound, 0.0, 60.0) == pytest.approx(3.0)
     assert report["proven_ops"] == report["distinct_ops"] > 10
     assert (report["loads"], report["unproven"], len(ChildHere.asked)) == ("loads", "", 1)
-    assert BegunChild.is_closed
+    assert BegunChild.closed and len(BegunChild.asked) == 1
 
 
 @pytest.mark.parametrize(("least_nodes", "order"), [(0, "begun read"), (10**6, "read begun")])
@@ -110,7 +105,7 @@ def test_of_a_large_step_loading_begins_beside_reading_its_structure(
 
     def read(*_, **__):
         happened.append("read")
-        return SplitProof(9, 9, (), (), None, "not run: too long")
+        return SplitProof(OpsProof(9, 9, 0, (), ()), None, "not run: too long")
 
     monkeypatch.setattr(split_proof, "LEAST_NODES", least_nodes)
     monkeypatch.setattr(split_proof, "BegunLoad", Begun)
@@ -137,7 +132,7 @@ def test_a_step_of_which_nothing_is_proven_is_not_written(emitted, monkeypatch):
 
 def found(run):
     missing = [NotProven("Svd", 2, "the time for proving ops was used up")]
-    return lambda *_, **__: SplitProof(9, 7, missing, (), None, run)
+    return lambda *_, **__: SplitProof(OpsProof(9, 7, 0, missing, ()), None, run)
 
 
 def test_what_was_not_proven_is_said_aloud_and_in_the_report(emitted, monkeypatch, caplog):
@@ -159,7 +154,8 @@ def test_what_differs_is_not_written_whether_or_not_a_run_has_loaded_it(
     emitted, monkeypatch, is_loaded
 ):
     """It was taken for interrupted where nothing had loaded the model: written with a warning."""
-    differing = SplitProof(9, 8, (), ["op_a (MatMul): output 0 differs"], None, "not run: too long")
+    ops = OpsProof(9, 8, 0, (), found := ["op_a (MatMul): output 0 differs"])
+    differing = SplitProof(ops, None, "not run: too long", found)
     monkeypatch.setattr(split_proof, "prove_split", lambda *_, **__: differing)
     with pytest.raises(VerificationError, match="1 differences, the first: op_a"):
         proven(emitted, is_loaded=is_loaded)
