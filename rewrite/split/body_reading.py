@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.main_form import MainForm
 from rewrite.split.meanings import Meaning, Value
 from rewrite.split.op_view import Split
 from rewrite.split.reading import Reading
@@ -64,9 +64,10 @@ class BodyReading(Reading):
             if node.name not in known and not self.is_replaced(node):
                 known.add(self.node(node.name).name)
                 answer, count = split.answers[node.name], len(split.facts.dtype_of[node.name])
-                whole = [Meaning(f"{node.name}:{index}") for index in range(count)]
-                is_split = isinstance(answer, Split)
-                self.means(node.name, self.parts(node.name, answer, shard) if is_split else whole)
+                if isinstance(answer, Split):
+                    self.means(node.name, self.parts(node.name, answer, shard))
+                else:
+                    self.means(node.name, [Meaning(f"{node.name}:{i}") for i in range(count)])
         for name, node in self.nodes.items():
             if name not in known:
                 self.means(name, self.read(node))
@@ -130,3 +131,49 @@ class BodyReading(Reading):
                 ):
                     return self.part(whole.tensor, state, self.shard)
         raise RewriteError(f"reading {node.name!r} of {self.where}: it cuts no part")
+
+
+class MainForm:
+    """A function's ops and results, with the names that inputs have in a main graph.
+
+    `function_body` goes the other way.
+
+    Attributes:
+      nodes: {name: NodeDef}.
+      results: what the function returns.
+    """
+
+    def __init__(self, function: Any, library: Mapping[str, Any], given: Mapping[str, str]):
+        """Begins and ends.
+
+        Args:
+          function: a FunctionDef.
+          library: all functions.
+          given: {argument: the op that stands for it}.
+        """
+        self._given, self._positions = given, dict[str, list[str]]()
+        for node in function.node_def:
+            self._positions[node.name] = output_names(node, library)
+        self.nodes: dict[str, Any] = {}
+        for node in function.node_def:
+            new = self.nodes[node.name] = type(node)()
+            new.CopyFrom(node)
+            new.input[:] = [self._name(name) for name in node.input]
+        if len(self.nodes) < len(function.node_def):
+            raise RewriteError("reading a shard's function: two of its ops have one name")
+        outputs = [each.name for each in function.signature.output_arg]
+        if set(function.ret) != set(outputs):
+            raise RewriteError("reading a shard's function: it returns something else")
+        self.results = [self._name(function.ret[name]) for name in outputs]
+
+    def _name(self, name: str) -> str:
+        if name.startswith("^"):
+            return name
+        op, _, output = name.partition(":")
+        if not output:
+            return self._given.get(op, op)
+        names = self._positions.get(op, [])
+        output = output if ":" in output else f"{output}:0"
+        if output not in names:
+            raise RewriteError(f"reading a shard's function: there is no {name!r}")
+        return f"{op}:{names.index(output)}".removesuffix(":0")
