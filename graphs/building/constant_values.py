@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from graphs import op_types
+from graphs.building.same_shapes import has_state
 from graphs.building.shapes import TensorProperties
-from graphs.names import data_inputs, parse_input, tensor_of
+from graphs.flat_graph import FlatGraph
+from graphs.names import data_inputs, op_of, parse_input, tensor_of
 from graphs.tensor_protos import constant
 
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -25,6 +28,42 @@ _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
 }
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
 _DEEPEST = 100
+
+
+_SAY_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+_CONTROL_FLOW = (
+    op_types.ENTER | op_types.EXIT | op_types.SWITCHES | op_types.MERGES | op_types.NEXT_ITERATION
+)
+MOST_FOLDED_BYTES = 10 << 20
+"""TensorFlow folds no constant that is larger, unless it is no larger than what it is made of."""
+
+
+def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[np.bool_]:
+    """bool[nodes]: what TensorFlow computes of constants before the first step, and then keeps.
+
+    A size counts as a constant for the batch that the graph is inferred with. Ops with a state,
+    with functions and of control flow are never folded.
+    """
+    fed, open_ended = {op_of(spec.tensor) for spec in flat.feeds}, set(properties.unknown)
+    nodes, constants = flat.graph_def.node, set[str]()
+    for node in nodes:
+        inputs = data_inputs(node)
+        if node.name in fed or node.op in _CONTROL_FLOW or node.name in flat.unit_of_node:
+            continue
+        is_size = node.op in _SAY_SHAPES and open_ended.isdisjoint(map(tensor_of, inputs))
+        all_known = bool(inputs) and all(op_of(name) in constants for name in inputs)
+        if node.op == "Const" or ((is_size or all_known) and not has_state(node.op)):
+            constants.add(node.name)
+    needed = set(map(op_of, flat.fetches))  # at each step
+    folded = np.zeros(len(nodes), np.bool_)
+    for i in reversed(range(len(nodes))):
+        node, inputs = nodes[i], data_inputs(nodes[i])
+        made = sum(properties.bytes_of[node.name])
+        is_large = made > max(MOST_FOLDED_BYTES, sum(map(properties.num_bytes, inputs)))
+        folded[i] = node.name in constants and not (is_large and node.name in needed)
+        if not folded[i]:
+            needed.update(map(op_of, inputs))
+    return folded
 
 
 class ConstantValues:

@@ -152,7 +152,7 @@ class _Alike:
         return same[output] if output < len(same) else output
 
     def _may_be_alike(self, node: Any, op_type: str) -> bool:
-        if node.name in self._fed or (_has_state(op_type) and op_type not in _READS):
+        if node.name in self._fed or (has_state(op_type) and op_type not in _READS):
             return False
         return op_type != "Const" or bool(node.ByteSize() <= _LARGE_BYTES)
 
@@ -192,7 +192,7 @@ def bare(node: Any) -> bytes:
 
 
 @functools.cache
-def _has_state(op_type: str) -> bool:
+def has_state(op_type: str) -> bool:
     """Whether an op type is not known to make the same of the same."""
     from tensorflow.python.framework import op_def_registry
 

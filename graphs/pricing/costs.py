@@ -4,7 +4,8 @@
 
 This is Grappler's ideal time over the share of it that real training reaches. Three rules are our
 own: an op that launches a kernel on a GPU takes at least `GPU_LAUNCH_SECONDS`; an op that only
-hands a buffer on takes none; an op without a kernel on a device type takes forever there.
+hands a buffer on, or that TensorFlow folds into a constant, takes none; an op without a kernel on a
+device type takes forever there.
 """
 
 from __future__ import annotations
@@ -192,7 +193,7 @@ def node_seconds(flat: FlatGraph, asked: NodeWork, device: Device) -> FloatArray
     """f8[nodes]: the seconds of each node on a device, by the formula of this module."""
     work = asked.work
     seconds = kernel_seconds(work.flops, work.memory_bytes, asked.launches["GPU"], device)
-    seconds[[node.op in op_types.NO_LAUNCH for node in flat.graph_def.node]] = 0.0
+    seconds[asked.is_idle] = 0.0
     if asked.times is not None:
         seconds *= asked.times
     inner = asked.inner

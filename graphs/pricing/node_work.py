@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from graphs import op_types
+from graphs.building.constant_values import folded_nodes
 from graphs.building.shapes import MAX_NESTING, TensorProperties, infer
 from graphs.building.unit_bodies import UnitBodies, unit_bodies
 from graphs.errors import ModelError
@@ -35,6 +36,8 @@ class NodeWork:
       work: flops and bytes; nan where Grappler did not price the node.
       has_kernel: {device type: bool[nodes]}.
       launches: {device type: bool[nodes]} whether running the node launches a GPU kernel.
+      is_idle: bool[nodes] whether the node takes no time at a step: it hands a buffer on, or is
+        computed of constants before the first one.
       kernel_source: which TensorFlow has these kernels, for the report.
       times: f8[nodes] how often each node runs: more than once in v1 loops, less than once in
         branches of conditionals; None for once each.
@@ -45,6 +48,7 @@ class NodeWork:
     work: OpWork
     has_kernel: Mapping[str, BoolArray]
     launches: Mapping[str, BoolArray]
+    is_idle: BoolArray
     kernel_source: str
     times: npt.NDArray[np.float64] | None = None
     inner: InnerWork = NO_INNER_WORK
@@ -67,10 +71,17 @@ def node_work(flat: FlatGraph, properties: TensorProperties, nesting: int = 0) -
             each[first] = [answer(nodes[number], device_type) for number in first]
         return {device_type: each[alike] for device_type, each in found.items()}
 
+    folded, work = folded_nodes(flat, properties), estimate(flat, properties)
+    launches = of_all(table.launches)
     return NodeWork(
-        estimate(flat, properties),
+        OpWork(
+            np.where(folded, 0.0, work.flops),
+            np.where(folded, 0.0, work.memory_bytes),
+            work.notes,
+        ),
         of_all(lambda node, device_type: runs_on(node, device_type, table, library)),
-        of_all(table.launches),
+        {device_type: each & ~folded for device_type, each in launches.items()},
+        folded | [node.op in op_types.NO_LAUNCH for node in nodes],
         table.source,
         trips.times,
         NO_INNER_WORK if bodies is None else _inner_work(flat, bodies, trips, nesting),
@@ -97,9 +108,7 @@ def _inner_work(flat: FlatGraph, bodies: UnitBodies, trips: TripCounts, nesting:
         times[i] = trips.of_unit.get(head.name, 1) * function.share * trips.times[function.unit]
         is_known[i] = head.op not in op_types.LOOPS or head.name in trips.of_unit
     filled = with_defaults(bodies.flat, properties, asked.work)
-    nodes = bodies.flat.graph_def.node
-    takes_time = np.array([node.op not in op_types.NO_LAUNCH for node in nodes], np.bool_)
-    rows = np.flatnonzero(takes_time & (times > 0.0))
+    rows = np.flatnonzero(~asked.is_idle & (times > 0.0))
     own = times if asked.times is None else times * asked.times
     outer = InnerWork(
         unit[rows],
