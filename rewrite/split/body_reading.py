@@ -10,8 +10,8 @@ import numpy as np
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of
 from rewrite.pass_base import RewriteError
+from rewrite.split.joint_reader import Meaning, Value
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.meanings import Meaning, Value
 from rewrite.split.op_view import Split
 from rewrite.split.reading import Reading
 from rewrite.split.rules.lists import LIST_SHAPE_OPS

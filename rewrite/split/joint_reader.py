@@ -1,18 +1,21 @@
-"""Understands what joins, sums, cuts and weighs tensors, by what it does to what it reads."""
+"""What a tensor of a split step may stand for; what joins, sums, cuts and weighs such tensors.
+
+An op is understood by what it does to what it reads.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from rewrite.pass_base import RewriteError
-from rewrite.split.meanings import Meaning, Shape, Value
 from rewrite.split.states import SUM, Partial, Sharded, State
 
+Shape = tuple[int, ...]
 _COMBINES = {
     "AddN": "sum", "AddV2": "sum", "Add": "sum", "Maximum": "max", "Minimum": "min", "Mul": "prod",
     "LogicalAnd": "all", "LogicalOr": "any",
@@ -24,6 +27,42 @@ _ATTRS = {
 }  # fmt: skip
 _OF_ROWS = frozenset({"AddN", "AddV2", "Identity", "ConcatV2"})
 """What may read a block of rows."""
+
+
+class Meaning(NamedTuple):
+    """What a tensor of the split step is of a tensor of the unsplit one.
+
+    Each input of each op has one, and is compared with another: a tuple is made and compared in C.
+
+    Attributes:
+      tensor: "op:i" of the unsplit step.
+      state: how that is cut, or what its terms combine to; None for all of it.
+      shards: which of its parts this is, or which terms are combined already.
+      is_apart: whether the blocks outside of the batch have a dimension of their own, at
+        state.axis; state.inner is not known yet where all of it is apart.
+      first_row: of numbers of rows: which row of the whole they count from.
+      rows: the first row and the one behind the last that it holds; None for all of them.
+      is_unweighted: whether it still has to be multiplied by its share of the batch.
+    """
+
+    tensor: str
+    state: State | None = None
+    shards: frozenset[int] = frozenset()
+    is_apart: bool = False
+    is_unweighted: bool = False
+    first_row: int = 0
+    rows: tuple[int, int] | None = None
+
+
+Value = Meaning | np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A tensor of the unsplit step: its shape and the number of its type."""
+
+    shape: Shape | None
+    dtype: int
 
 
 class JointReader:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rewrite.split.norm_pairs import GRADIENTS, NORMS
 from rewrite.split.numpy_parts import combined, cut
 from rewrite.split.op_case import CaseInput, OpCase
 from rewrite.split.states import Partial, Sharded
@@ -45,12 +46,7 @@ _LOWER_END = {
 }
 # {op: the input that has to be positive}: a variance, a scale
 _POSITIVE_INPUT = {
-    "FusedBatchNorm": 4,
-    "FusedBatchNormV2": 4,
-    "FusedBatchNormV3": 4,
-    "FusedBatchNormGrad": 4,
-    "FusedBatchNormGradV2": 4,
-    "FusedBatchNormGradV3": 4,
+    **dict.fromkeys(NORMS | GRADIENTS, 4),
     "ScaleAndTranslate": 2,
     "ScaleAndTranslateGrad": 2,
 }

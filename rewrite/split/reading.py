@@ -9,9 +9,8 @@ import numpy as np
 
 from graphs.names import data_inputs
 from rewrite.pass_base import RewriteError
-from rewrite.split.joint_reader import JointReader
+from rewrite.split.joint_reader import JointReader, Meaning, Value, Whole
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.meanings import Meaning, Value, Whole
 from rewrite.split.op_view import Split
 from rewrite.split.size_arithmetic import NUMBER_OPS, numbers
 from rewrite.split.states import WHOLE, Partial, State

@@ -10,7 +10,7 @@ import numpy as np
 from graphs.names import data_inputs, op_of
 from rewrite.compare_graphs import same_content
 from rewrite.pass_base import RewriteError
-from rewrite.split.meanings import Meaning
+from rewrite.split.joint_reader import Meaning
 from rewrite.split.op_case import of_shard
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies

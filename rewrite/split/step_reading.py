@@ -11,8 +11,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from rewrite.pass_base import RewriteError
 from rewrite.split.decide import Decisions
+from rewrite.split.joint_reader import Meaning, Value
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.meanings import Meaning, Value
 from rewrite.split.op_view import Split
 from rewrite.split.reading import Reading
 from rewrite.split.states import WHOLE

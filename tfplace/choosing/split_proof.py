@@ -1,4 +1,9 @@
-"""The split step proven against the unsplit one: op by op, by its structure, loaded, by a run."""
+"""The split step proven against the unsplit one: op by op, by its structure, loaded, by a run.
+
+What of a proof needs no written model begins beside writing it, on another core: writing is
+Python's work alone. The bound is compiled code in a thread, and a child runs the ops of a large
+split step.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +21,18 @@ from graphs.errors import ModelError, VerificationError
 from rewrite.one_of_alike import LEAST_NODES
 from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL, table_start
+from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_loads import LOADS, BegunLoad, LoadProof
-from rewrite.split.prove_ops import BegunCases, OpsProof, prove_norms, prove_ops
+from rewrite.split.prove_ops import BegunCases, OpsProof, begun_cases, prove_norms, prove_ops
 from rewrite.split.prove_others import prove_others
 from rewrite.split.prove_split import ProofLimits, SplitProof, prove_split
 from rewrite.split.prove_written import prove_written
 from rewrite.split.split_model import SplitModel
+from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.run_estimate import Decision
-from tfplace.interruption import Interruption
+from tfplace.interruption import Interruption, InThread
+from tfplace.preparing.prepare import PreparedModel
 
 OPS_SECONDS = 600.0
 """What proving single ops may take, whatever is left of the command's time: seconds, mostly.
@@ -224,3 +232,32 @@ def _defect(what: str) -> VerificationError:
         f"proving that the split step computes what the unsplit one does: found {what}; wanted "
         "none; nothing was written; please report it with the model, and leave --shards out"
     )
+
+
+class BegunProof(contextlib.AbstractContextManager["BegunProof"]):
+    """A proof of which parts go on; what nobody has asked for by the end of the block ends with it.
+
+    Attributes:
+      bound: no placement's step is shorter.
+      ops: the ops of a large split step, in a child; None where there are none, or after Ctrl-C.
+    """
+
+    def __init__(self, prepared: PreparedModel, interruption: Interruption) -> None:
+        """Begins them."""
+        bounded = prepared.unlimited or prepared.problem  # --max_devices chose among devices
+        self.bound: InThread[float | None] = InThread(lambda: lower_bound_seconds(bounded))
+        split = prepared.split
+        self.ops: BegunCases | None = (
+            None if split is None else interruption.unless_seen(lambda: _begun_ops(split), None)
+        )
+
+    def __exit__(self, *error: object) -> None:
+        if self.ops is not None:
+            self.ops.__exit__()
+
+
+def _begun_ops(split: SplitModel) -> BegunCases | None:
+    if not is_large(split):
+        return None
+    free = psutil.virtual_memory().available / 2
+    return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), free)
