@@ -45,7 +45,7 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
     with functions and of control flow are never folded.
     """
     fed, open_ended = {op_of(spec.tensor) for spec in flat.feeds}, set(properties.unknown)
-    nodes, constants = flat.graph_def.node, set[str]()
+    nodes, constants, kept = flat.graph_def.node, set[str](), set[str]()
     for node in nodes:
         inputs = data_inputs(node)
         if node.name in fed or node.op in _CONTROL_FLOW or node.name in flat.unit_of_node:
@@ -54,15 +54,18 @@ def folded_nodes(flat: FlatGraph, properties: TensorProperties) -> npt.NDArray[n
         all_known = bool(inputs) and all(op_of(name) in constants for name in inputs)
         if node.op == "Const" or ((is_size or all_known) and not has_state(node.op)):
             constants.add(node.name)
+            most = MOST_FOLDED_BYTES
+            if kept.issuperset(map(op_of, inputs)):
+                most = max(most, sum(map(properties.num_bytes, inputs)))
+            if node.op == "Const" or sum(properties.bytes_of[node.name]) <= most:
+                kept.add(node.name)
     needed = set(map(op_of, flat.fetches))  # at each step
     folded = np.zeros(len(nodes), np.bool_)
     for i in reversed(range(len(nodes))):
-        node, inputs = nodes[i], data_inputs(nodes[i])
-        made = sum(properties.bytes_of[node.name])
-        is_large = made > max(MOST_FOLDED_BYTES, sum(map(properties.num_bytes, inputs)))
-        folded[i] = node.name in constants and not (is_large and node.name in needed)
+        name = nodes[i].name
+        folded[i] = name in kept or (name in constants and name not in needed)
         if not folded[i]:
-            needed.update(map(op_of, inputs))
+            needed.update(map(op_of, data_inputs(nodes[i])))
     return folded
 
 

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from graphs.building.constant_values import ConstantValues
-from graphs.building.shapes import infer_graph_def
+from graphs.building.constant_values import ConstantValues, folded_nodes
+from graphs.building.flatten import flatten
+from graphs.building.shapes import infer, infer_graph_def
+from graphs.source_model import TensorSpec
 
 v1 = tf.compat.v1
 
@@ -54,3 +56,26 @@ def test_a_value_that_is_used_twice_at_every_step_is_evaluated_once():
         return value
 
     assert _values(build).scalar("out") == 2**60
+
+
+def test_what_is_made_of_constants_is_folded():
+    """Not what is large, what has a state, what is fed, nor what reads an input."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, [3, 4], name="x")
+        given = tf.constant(2.0, name="given")
+        scale = tf.raw_ops.Rsqrt(x=tf.raw_ops.AddV2(x=[1.0] * 4, y=1e-3, name="sum"), name="scale")
+        rows = tf.raw_ops.Shape(input=x, name="rows")
+        large = tf.raw_ops.Fill(dims=[1 << 22], value=1.0, name="large")
+        small = tf.raw_ops.Sum(input=large, axis=[0], name="small")
+        noise = tf.raw_ops.RandomUniform(shape=rows, dtype=tf.float32, name="noise")
+        of_given = tf.square(given, name="of_given")
+        tf.add(x * scale + noise, of_given + small, name="kept")
+        tf.identity(large, name="out")
+    feeds = [TensorSpec("x:0", "float32", (3, 4)), TensorSpec("given:0", "float32", ())]
+    for fetches, is_large_free in ((["kept:0"], True), (["kept:0", "out:0"], False)):
+        flat = flatten(graph.as_graph_def(), feeds, fetches)
+        folded = folded_nodes(flat, infer(flat)).tolist()
+        found = dict(zip([node.name for node in flat.graph_def.node], folded, strict=True))
+        assert found["sum"] and found["scale"] and found["rows"] and found["small"]
+        assert not found["x"] and not found["noise"] and not found["kept"] and not found["of_given"]
+        assert found["large"] == is_large_free

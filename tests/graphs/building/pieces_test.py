@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from graphs.building import shapes
+from graphs.building.flatten import flatten
 from graphs.source_model import TensorSpec
 
 v1 = tf.compat.v1
@@ -13,7 +14,8 @@ def _inferred(build, batch=3, width=4):
     """{name: shape} of a step that was traced for any batch."""
     step = tf.function(build).get_concrete_function(tf.TensorSpec([None, width], name="x"))
     feeds = [TensorSpec("x:0", "float32", (batch, width))]
-    properties = shapes.infer_graph_def(step.graph.as_graph_def(), feeds)
+    flat = flatten(step.graph.as_graph_def(), feeds, ["out:0"], open_conditionals=False)
+    properties = shapes.infer(flat)
     return properties, properties.shape_of
 
 
@@ -28,7 +30,7 @@ def _keeps(x):
 
 
 def _grows(x):
-    invariants = [tf.TensorShape([]), tf.TensorShape([None, 4])]
+    invariants = (tf.TensorShape([]), tf.TensorShape([None, 4]))
     grown = _loop(lambda i, y: (tf.concat([y, x], 0),), x, shape_invariants=invariants)
     return tf.identity(grown[1], "out")
 
@@ -93,7 +95,7 @@ def test_sizes_that_constants_fix_are_known():
     def build(x):
         rows, columns = tf.raw_ops.ShapeN(input=[x, tf.ones([2])], name="sizes")
         axes = tf.raw_ops.BroadcastGradientArgs(s0=rows, s1=columns, name="axes")
-        return tf.fill(rows, 1.0, name="out"), tf.reduce_sum(x, axes.r1)
+        return tf.add(tf.fill(rows, 1.0), tf.reduce_sum(x, axes.r1), name="out")
 
     _, shape_of = _inferred(build, width=2)
     assert shape_of["out"] == [(3, 2)]

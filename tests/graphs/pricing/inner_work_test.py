@@ -90,6 +90,14 @@ def test_loops_count_as_often_as_constants_say(build, control_flow_v2, trips, pr
     assert list(priced.units(flat).values()) == said
 
 
+def test_a_gradients_loop_runs_as_often_as_the_loop_it_is_of():
+    def build(x):
+        return tf.gradients(_ten(x), x)[0]
+
+    flat, properties = _opened(build, control_flow_v2=True)
+    assert list(node_work(flat, properties).trip_counts.values()) == [10, 10]
+
+
 def test_a_loop_over_the_batch_counts_its_rows():
     flat, properties = _opened(_as_long_as_the_batch, control_flow_v2=False)
     assert list(node_work(flat, properties).trip_counts.values()) == [8]
