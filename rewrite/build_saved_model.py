@@ -20,11 +20,11 @@ from graphs.host.freed_memory import give_back
 from graphs.host.parent import connect_to_parent
 from graphs.names import op_of, with_index
 from graphs.reached import reached
+from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
 from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
 from rewrite.output_dir import sync_tree
-from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from rewrite.signature_key import signature_key, whole_signature
 from rewrite.values_in_pieces import pieces_of, write_in_pieces
 

@@ -20,8 +20,8 @@ import tensorflow as tf
 
 from graphs.names import op_of
 from graphs.reached import reached
+from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys
 from graphs.source_model import Initialization, Variable
-from rewrite.run_session import ASSIGN_SCOPE, checkpoint_keys
 
 PIECE_BYTES = 1 << 27
 """Of values that are held at once; a larger variable is a piece of its own."""

@@ -17,8 +17,8 @@ from tensorflow.core.framework import graph_pb2
 
 from graphs.host.parent import Parent
 from graphs.names import with_index
+from graphs.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.agreement import OutputAgreement, grown, max_abs_diff
-from rewrite.run_session import checkpoint_keys, initialize, read_variables, write_variables
 from rewrite.verify_messages import (
     LOAD,
     LOAD_ON_DEVICES,

@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from graphs.names import op_of, with_index
+from graphs.run_session import assigned, starting_values, write_variables
 from graphs.source_model import Initialization
-from rewrite.run_session import assigned, starting_values, write_variables
 from tfplace.measurement.device_name import task_prefix
 from tfplace.measurement.run_graph import (
     prepare_run_graph,

@@ -6,6 +6,8 @@ import zipfile
 import numpy as np
 import tensorflow as tf
 
+from graphs.run_session import initialize
+
 v1 = tf.compat.v1
 
 
@@ -117,11 +119,7 @@ def run(model, feeds, times=1):
     graph = tf.Graph()
     with graph.as_default(), v1.Session() as session:
         tf.import_graph_def(model.graph_def, name="")
-        start = model.initialization
-        if start.init_ops:
-            session.run(list(start.init_ops), start.asset_feeds)
-        if start.restore_op:
-            session.run(start.restore_op, {start.filename_tensor: start.checkpoint_prefix})
+        initialize(session, model.initialization, model.variables)
         values = []
         for _ in range(times):
             values.append(session.run(list(model.fetches), feeds))
