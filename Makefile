@@ -31,7 +31,7 @@ check: $(VENV)/installed
 	$(BIN)/mypy
 
 docs: $(VENV)/installed
-	$(BIN)/python -m tfplace.docs.draw_schedules
+	$(BIN)/python -m tests.tables.draw_schedules
 	$(BIN)/python -m tfplace.docs.rewrite_docs $(DOCS_FLAGS)
 
 rival: $(VENV)/installed

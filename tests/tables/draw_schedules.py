@@ -1,4 +1,4 @@
-"""Draws the schedules of parallelism.md: `python -m tfplace.docs.draw_schedules`, a minute or so.
+"""Draws the schedules of parallelism.md: `python -m tests.tables.draw_schedules`, a minute or so.
 
 One training step of a small transformer on four simulated K80s, split into four shards, in several
 placements: by hand as data parallelism and as a pipeline, and as `optimize` finds one. Colours are

@@ -1,6 +1,6 @@
 """What two workers send each other in a split step: predicted beside traced, message by message.
 
-    python -m tfplace.docs.messages_table MODEL --steps=20
+    python -m tests.tables.messages_table MODEL --steps=20
 
 The step is split for `workers:2`, placed as plain data parallelism and run with its calls opened:
 TensorFlow puts NoOps of its own before and behind a call. With --steps, it is timed beside the

@@ -1,6 +1,6 @@
 """What sums per host and weights handed on there gain: data parallel and searched, simulated.
 
-    python -m tfplace.docs.hosts_table MODEL.pb ...
+    python -m tests.tables.hosts_table MODEL.pb ...
 
 Each step is split into as many shards as two hosts of four V100 have GPUs, once as for one host and
 once as for two. Prints a row for each: seconds of a step, and what crosses between the hosts in

@@ -1,4 +1,4 @@
-"""How long each phase of `optimize` takes as graphs grow: `python -m tfplace.docs.phase_table`.
+"""How long each phase of `optimize` takes as graphs grow: `python -m tests.tables.phase_table`.
 
 Writes `benchmarks/results/phases.json`; `rewrite_docs` puts it into the pages. It takes ten minutes
 on two idle cores. `--sizes=1000,3000` runs only these, and keeps the other rows that there are.
@@ -61,7 +61,7 @@ def result_of(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
     """The result file, rows in the order of their sizes."""
     align = [{"name": name, "align": "right"} for name in COLUMNS]
     return {
-        "command": "python -m tfplace.docs.phase_table",
+        "command": "python -m tests.tables.phase_table",
         **origin_of(DOCS.parents[1]),
         "note": f"seconds; `tfplace graph {_GRAPH} --num_steps=N` with N = "
         f"{', '.join(map(str, NUM_STEPS.values()))}, then `tfplace optimize FILE {_OPTIMIZE}`",
@@ -72,7 +72,7 @@ def result_of(rows: Sequence[Sequence[Any]]) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measures and writes the result file after each row."""
-    parser = argparse.ArgumentParser(prog="python -m tfplace.docs.phase_table")
+    parser = argparse.ArgumentParser(prog="python -m tests.tables.phase_table")
     parser.add_argument("--sizes", default=",".join(map(str, NUM_STEPS)), help="some of them")
     sizes = [int(size) for size in parser.parse_args(arguments).sizes.split(",")]
     path = DOCS / "benchmarks" / "results" / "phases.json"

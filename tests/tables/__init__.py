@@ -1,0 +1,1 @@
+"""Tables and pictures of the documents, made by hand: `python -m tests.tables.NAME`."""
