@@ -30,6 +30,7 @@ from tfplace.interruption import interruptible
 
 _NO_ROOM = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
 _HELP = ("--help", "-h", "-help", "--helpshort", "--helpfull")
+WIDTH = 80  # columns
 
 
 def run() -> NoReturn:
@@ -116,9 +117,6 @@ def _fail(message: str, status: int, is_traced: bool) -> int:
     if is_traced:
         traceback.print_exc()
     return failed(message, status)
-
-
-WIDTH = 80  # columns
 
 
 def overview() -> str:

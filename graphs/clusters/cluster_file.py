@@ -53,6 +53,9 @@ _MEASURED_DEVICE_KEYS = ("op_seconds", "step_seconds", "compute_slowdown", "memo
 _LEFT_OUT_KEYS = (*_MEASURED_DEVICE_KEYS, "network")
 _ORIGIN = re.compile(r"local|tf_config|(workers|gpu_split):[1-9]\d*")
 _DEVICE_NAME = re.compile(r"(/job:[A-Za-z0-9_]+/(replica:\d+/)?task:\d+)?/device:([A-Z]+):\d+")
+_TAUGHT_WANTED = (
+    "wanted {number: [value, low, high]} with 0 <= low <= value <= high, as optimize keeps it"
+)
 
 
 def read_cluster(path: str) -> Cluster:
@@ -212,9 +215,6 @@ def _device(position: int, value: Any) -> Device:
     )
 
 
-WANTED = "wanted {number: [value, low, high]} with 0 <= low <= value <= high, as optimize keeps it"
-
-
 def taught_of(cluster: Mapping[str, Any]) -> Mapping[str, Interval]:
     """{number: value, low, high} of a parsed cluster file; empty where there is none.
 
@@ -223,10 +223,10 @@ def taught_of(cluster: Mapping[str, Any]) -> Mapping[str, Interval]:
     """
     taught = cluster.get("taught", {})
     if not isinstance(taught, Mapping):
-        raise ClusterError(f"'taught' is {taught!r}; {WANTED}")
+        raise ClusterError(f"'taught' is {taught!r}; {_TAUGHT_WANTED}")
     for name, values in taught.items():
         if not (is_name(name) and _is_interval(values, is_factor=not name.endswith("_seconds"))):
-            raise ClusterError(f"'taught' says {name!r}: {values!r}; {WANTED}")
+            raise ClusterError(f"'taught' says {name!r}: {values!r}; {_TAUGHT_WANTED}")
     return {name: (float(v), float(low), float(high)) for name, (v, low, high) in taught.items()}
 
 

@@ -184,10 +184,10 @@ def _compared_or_divided(node: Any, first: Line, second: Line) -> np.ndarray:
         least = (one - other) - slope * (before - LEAST_BATCH)
         is_above = (least > 0) & (slope >= 0) | (least < 0) & (slope <= 0)
         return varies & ~(is_above | (least == 0) & (slope == 0))
-    in_proportion = one * other_later == one_later * other
-    if node.op == "RealDiv":
-        return np.asarray((other != other_later) & ~in_proportion)
     with np.errstate(divide="ignore", invalid="ignore"):  # is it a multiple at every batch size?
+        in_proportion = one * other_later == one_later * other
+        if node.op == "RealDiv":
+            return np.asarray((other != other_later) & ~in_proportion)
         slope = (one_later - one) / (after - before)
         by_constant = (other == other_later) & (np.mod(slope, other) == 0)
         is_multiple = (by_constant | in_proportion) & (np.mod(one, other) == 0)

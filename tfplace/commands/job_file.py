@@ -42,6 +42,7 @@ PLACE_FLAGS = (*OUTPUT_FLAGS, "checkpoint_dir")
 LONGEST_NAME = 80
 _TEMPLATE = re.compile(r"\{([a-z_]+)\}")
 _UNFIT = re.compile(r"[^A-Za-z0-9._+-]+")
+_NO = "no"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,9 +260,6 @@ def _fitting(name: str) -> str:
     if len(fit) > LONGEST_NAME:
         fit = f"{fit[:LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
     return fit
-
-
-_NO = "no"
 
 
 def fitting(

@@ -19,6 +19,8 @@ _NOISE = re.compile(
     r"[IW]\d{4} |WARNING: All log messages before|To enable the following instructions"
     r"|E\d{4} .*(cuInit|Unable to register cu|computation_placer)"
 )
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 
 class LogLines(logging.Handler):
@@ -76,10 +78,6 @@ class NativeStderr:
         content = os.pread(self._file.fileno(), TAIL_BYTES, max(0, size - TAIL_BYTES))
         lines = content.decode(errors="replace").splitlines()
         return "".join(f"{line}\n" for line in lines if line.strip() and not _NOISE.match(line))
-
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 
 class Unheard(io.FileIO):

@@ -27,6 +27,11 @@ from tfplace.report.machine_facts import ASSUMED, figures_of
 from tfplace.simulation.evaluator import SimulatingEvaluator
 from tfplace.simulation.simulated import Simulated, simulated
 
+MAX_BATCH = 16
+"""Placements that are stepped in turn: the machine's speed may change from batch to batch."""
+COPIES_OF_VARIABLES = 2
+"""A prepared placement holds its variables, and a step their gradients."""
+
 
 @dataclasses.dataclass(frozen=True)
 class FidelityConfig:
@@ -272,12 +277,6 @@ def _background_share(results: Sequence[Timings | Infeasible]) -> float | None:
         if isinstance(result, Timings) and result.background_share is not None
     ]
     return max(shares, default=None)
-
-
-MAX_BATCH = 16
-"""Placements that are stepped in turn: the machine's speed may change from batch to batch."""
-COPIES_OF_VARIABLES = 2
-"""A prepared placement holds its variables, and a step their gradients."""
 
 
 def measured_steps(

@@ -27,6 +27,7 @@ from tfplace.units_text import bytes_text
 UNKNOWN_DEVICE, NO_KERNEL, COLOCATION = "unknown_device", "no_kernel", "colocation"
 MAX_NAMED = 3
 """How many devices, or ops of a colocation group, a message names."""
+MAX_ROWS = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -236,9 +237,6 @@ def _contradiction(
 def _few(names: Sequence[str]) -> str:
     shown = ", ".join(names[:MAX_NAMED])
     return f"{shown} and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else shown
-
-
-MAX_ROWS = 20
 
 
 def print_check(check: DeviceCheck, out: Console) -> None:

@@ -17,6 +17,9 @@ from tfplace.report.split_facts import split_facts_with_work, split_sentences
 from tfplace.report.text import print_facts, table
 from tfplace.units_text import bytes_text, count_text, seconds_text
 
+MAX_ROWS = 20
+MAX_COUNTS = 10
+
 
 @dataclasses.dataclass(frozen=True)
 class OpTypeRow:
@@ -162,10 +165,6 @@ def _without_gpu_kernel(prepared: PreparedModel) -> dict[str, int]:
 
 def _counted(ops: np.ndarray, op_types: Sequence[str]) -> dict[str, int]:
     return dict(collections.Counter(op_types[op] for op in ops.tolist()).most_common())
-
-
-MAX_ROWS = 20
-MAX_COUNTS = 10
 
 
 def print_inspection(inspection: Inspection, out: Console) -> None:

@@ -23,6 +23,11 @@ from tfplace.grouping.quotient import transfer_seconds
 from tfplace.simulation.arrays import SimulationArrays
 from tfplace.simulation.simulator import Simulator
 
+# So many gaps of a device are looked into before an op is appended.
+MAX_GAPS = 1000
+# There is a timeline for each slot; a device with more slots than this counts as this many.
+MAX_TIMELINES = 8
+
 
 def heft(problem: Problem, seed: int = 0) -> IntArray:
     """Ops by upward rank, each to the device where it ends first, in a gap if one is wide enough.
@@ -71,13 +76,6 @@ def _upward_rank(
             for index in range(arrays.use_row[tensor], arrays.use_row[tensor + 1]):
                 longest = max(longest, move_seconds[tensor] + rank[arrays.use_op[index]])
         rank[op] = op_seconds[op] + longest
-
-
-# So many gaps of a device are looked into before an op is appended.
-MAX_GAPS = 1000
-
-# There is a timeline for each slot; a device with more slots than this counts as this many.
-MAX_TIMELINES = 8
 
 
 class _Timelines(NamedTuple):

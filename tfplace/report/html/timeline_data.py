@@ -30,6 +30,17 @@ MAX_NAME = 160
 """Characters of a name; a longer one loses its middle."""
 MAX_SLOTS = 8
 """Rows of a device; ops in further slots are drawn in the last one."""
+BUTTONS = (
+    ("in", "+", "zoom in (+)"),
+    ("out", "−", "zoom out (−)"),
+    ("left", "←", "earlier (left arrow)"),
+    ("right", "→", "later (right arrow)"),
+    ("all", "all", "the whole step (0)"),
+    ("previous", "previous", "previous in this row (p)"),
+    ("next", "next", "next in this row (n)"),
+    ("cause", "what it waited for", "go to what the chosen op or transfer waited for (w)"),
+)
+OF_SHARDS = ("colour", "colours", "colour by shard or by device (c)")
 
 
 def timeline_data(explained: Explained) -> dict[str, Any]:
@@ -224,21 +235,6 @@ def _runs(
         else:
             runs.append([row, start, end, 1])
     return runs
-
-
-BUTTONS = (
-    ("in", "+", "zoom in (+)"),
-    ("out", "−", "zoom out (−)"),
-    ("left", "←", "earlier (left arrow)"),
-    ("right", "→", "later (right arrow)"),
-    ("all", "all", "the whole step (0)"),
-    ("previous", "previous", "previous in this row (p)"),
-    ("next", "next", "next in this row (n)"),
-    ("cause", "what it waited for", "go to what the chosen op or transfer waited for (w)"),
-)
-
-
-OF_SHARDS = ("colour", "colours", "colour by shard or by device (c)")
 
 
 def timeline(explained: Explained) -> str:

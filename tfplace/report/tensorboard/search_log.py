@@ -30,6 +30,7 @@ from tfplace.search.search import SearchMoment
 EVERY_SECONDS = 0.25
 
 _log = logging.getLogger("tfplace")
+KEPT_ATTRIBUTES = ("dtype", "T", "_output_shapes", "shape", "_class")
 
 
 def run_folder(options: OptimizeOptions, now: float) -> str:
@@ -210,9 +211,6 @@ def hparams_of(options: OptimizeOptions) -> dict[str, str | float | bool]:
         "max_trials": options.max_trials or 0,
         "memory_reserve": options.problem.memory_reserve,
     }
-
-
-KEPT_ATTRIBUTES = ("dtype", "T", "_output_shapes", "shape", "_class")
 
 
 def placed_graph(

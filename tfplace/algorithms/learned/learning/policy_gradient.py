@@ -6,6 +6,9 @@ import tensorflow as tf
 
 from tfplace.algorithms.learned.tensor import Tensor
 
+# Ratios are kept below e^10: one ascent step must not overflow f4.
+_MAX_LOG_RATIO = 10.0
+
 
 def policy_gradient_loss(log_probs: Tensor, advantage: Tensor) -> Tensor:
     """L = −(1/B) Σ_b A_b · Σ_g log π(d_bg | d_b1 … d_b,g−1).
@@ -27,10 +30,6 @@ def mean_entropy(log_probs: Tensor) -> Tensor:
     Devices that are not allowed have log π = −large and π = 0 and count for nothing.
     """
     return -tf.reduce_mean(tf.reduce_sum(tf.exp(log_probs) * log_probs, axis=-1))
-
-
-# Ratios are kept below e^10: one ascent step must not overflow f4.
-_MAX_LOG_RATIO = 10.0
 
 
 def probability_ratio(log_probs: Tensor, old_log_probs: Tensor) -> Tensor:
