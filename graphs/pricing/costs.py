@@ -282,8 +282,8 @@ def _notes(
     missing = int((~covered).sum())
     if missing:
         notes.append(
-            f"{missing} of {len(covered)} ops have no price (loops, conditionals, unknown shapes "
-            "or op types): they count as little more than moving their inputs and outputs once"
+            f"{missing} of {len(covered)} ops have no price (sizes that a run decides, loops, "
+            "conditionals, op types): they count as little more than moving inputs and outputs once"
         )
     loops = [name for name, why in flat.unit_reason.items() if "loop" in why]
     unknown = [name for name in loops if name not in asked.trip_counts]
