@@ -1,5 +1,7 @@
 """Compiled Keras files train with their own loss and optimizer."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
@@ -109,3 +111,12 @@ def test_a_large_batch_is_traced_and_not_run(framework, tmp_path, monkeypatch):
     model = load(tmp_path / "model.keras")
     assert (model.mode, model.step_origin) == ("train", "signature train_step")
     assert len([v for v in model.variables if v.shape == (4, 2**20)]) >= 3  # and two of Adam's
+
+
+def test_reading_a_file_leaves_the_environment_as_it_is(tmp_path, monkeypatch):
+    """Children are forked only where the variables that Keras and TensorFlow read are the same."""
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    before = dict(os.environ)
+    _compiled(keras, "mse", "sgd").save(tmp_path / "model.keras")
+    load(tmp_path / "model.keras", LoadOptions(batch_size=2))
+    assert dict(os.environ) == before
