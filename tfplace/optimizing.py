@@ -52,7 +52,7 @@ from tfplace.report.of_run import FinishedRun
 from tfplace.report.report import Report
 from tfplace.report.tensorboard.search_log import SearchLog, hparams_of, run_folder
 
-TRACE_SECONDS, LONGER_SHARE = 12.0, 0.1
+TRACE_SECONDS, LONGER_SHARE = 9.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
 ORDER_SHARE = 0.3
 """Of the budget, that looking for orders may take even where the search has used up all of it."""

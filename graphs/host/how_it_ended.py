@@ -9,6 +9,7 @@ import signal
 from typing import IO
 
 _TAIL_BYTES = 2000
+_NOTE = re.compile(r"I\d{4,} |WARNING: All log messages before absl::InitializeLog")
 _EXCEPTION = re.compile(r"[\w.]+(Error|Exception|Interrupt)\b")
 
 
@@ -19,7 +20,8 @@ def cause_in(stderr: str) -> str:
     TensorFlow has a graph's execution fail, the exception has the op's own error further down,
     before the op's name in [[ ]].
     """
-    said = [line.rstrip() for line in stderr.splitlines() if line.strip()]
+    lines = (line.rstrip() for line in stderr.splitlines())
+    said = [line for line in lines if line and not _NOTE.match(line)]
     for line in said:
         if "Check failed" in line:
             return line.strip()

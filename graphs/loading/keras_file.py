@@ -121,8 +121,8 @@ def _loaders(config: Any) -> list[Any]:
 
 
 def _keras(path: str, directory: str, training: Any) -> tuple[str, ...]:
-    # Keras 3 reads its backend once, when it is imported; only TensorFlow's has graphs. The variable
-    # is taken back, since a child with other variables can't be forked (graphs/host/fork_server).
+    # Keras 3 reads its backend once, when it is imported; only TensorFlow's has graphs. That is
+    # taken back, since a child with other variables can't be forked (graphs.host.fork_server).
     is_set = "KERAS_BACKEND" in os.environ
     os.environ.setdefault("KERAS_BACKEND", "tensorflow")
     import keras

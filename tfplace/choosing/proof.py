@@ -42,6 +42,10 @@ from tfplace.progress import Progress
 _log = logging.getLogger("tfplace")
 
 
+TRACE_BEGIN_SECONDS, TRACE_SECONDS_PER_OP = 3.0, 1.2e-3
+"""What tracing the emitted model takes at least; it is not begun where less is left."""
+SPLIT_SECONDS = 10.0
+"""What comparing runs leaves to the proof of a split step."""
 LEAST_BOUND_SECONDS = 5.0
 """The lower bound is waited for so long, also where no time is left."""
 NOT_VERIFIED = not_run("interrupted before the comparison was done")
@@ -117,10 +121,10 @@ def prove(
         structure = proven_structure(
             prepared.source, emitted.directory, emitted.built, emitted.order
         )
+        proving = 0.0 if prepared.split is None else SPLIT_SECONDS
+        left = end - time.monotonic() - proving
         comparison = interruption.unless_seen(
-            lambda: _compared_run(
-                prepared, emitted, wanted, budget_seconds, progress, end - time.monotonic()
-            ),
+            lambda: _compared_run(prepared, emitted, wanted, budget_seconds, progress, left),
             NOT_VERIFIED,
         )
         _require_same(comparison)
@@ -139,7 +143,8 @@ def prove(
         bound, any_split = _bounds(prepared, begun.bound, interruption, end)
         nothing: tuple[Mapping[str, Any], str] = {}, ""
         used, failure = nothing
-        if emitted.is_traced:
+        tracing = TRACE_BEGIN_SECONDS + TRACE_SECONDS_PER_OP * prepared.problem.num_ops
+        if emitted.is_traced and end - time.monotonic() >= tracing:
             progress.say("tracing the written model: which devices really work")
             used, failure = interruption.unless_seen(
                 lambda: devices_used(prepared, emitted.directory, max(end - time.monotonic(), 0.0)),

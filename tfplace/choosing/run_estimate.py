@@ -24,8 +24,8 @@ and this share of the free memory."""
 _NUM_MODELS = 2
 _START_SECONDS = 2.0
 """Of a process that is forked with TensorFlow in it; one that has to import it takes 3 s more."""
-_SECONDS_PER_OP = 1e-3
-"""To import, optimise and start an op in one session."""
+_SECONDS_PER_OP = 7e-4
+"""To load, optimise and start an op (a Keras encoder's 5,000, on a slow core)."""
 _LOAD_BYTES_PER_SECOND = 200e6
 _CPU_EFFICIENCY = 0.2
 _STEP_SECONDS_PER_OP = 20e-6
@@ -116,6 +116,7 @@ def decide(
         return Decision(None, "--verify=structure")
     if wanted == RUN:
         return Decision(RunLimits(memory_bytes=most_bytes))
+    others = max(seconds_left, 1.0)  # what is compared beside the run has no promise
     seconds_left = max(seconds_left, LEAST_SECONDS)  # promised, however long all else took
     seconds = min(max(LEAST_SECONDS, BUDGET_SHARE * budget_seconds), seconds_left)
     if estimate.seconds > seconds or estimate.bytes > MEMORY_SHARE * free_bytes:
@@ -130,7 +131,7 @@ def decide(
         RunLimits(
             seconds=limit,
             all_seconds=limit,
-            budget_seconds=seconds,
+            budget_seconds=min(seconds, others),
             memory_bytes=min(_GENEROUS_BYTES * estimate.bytes, most_bytes),
         )
     )

@@ -35,6 +35,8 @@ _EMPTY_STEPS = 20
 _EMPTY_OP = "nothing"
 STEPS = StepLimits(warmup_steps=1, min_steps=2, max_steps=25, budget_seconds=15.0)
 """Steps to trace, and as many untraced ones between them."""
+LONGEST = 1.5
+"""How much longer a pair of steps may take than the longest one before."""
 STEPS_SHARE = 0.5
 """Of the time that is left when the run is prepared."""
 
@@ -109,11 +111,15 @@ class _Looking:
         meter.read(self._process.process_ids)
         left = self._process.seconds_left
         end = time.monotonic() + min(limits.budget_seconds, STEPS_SHARE * left)
+        took = 0.0  # by the longest pair: what was traced is lost if another one ends too late
         while len(traces) < limits.max_steps and (
-            len(traces) < limits.min_steps or time.monotonic() < end
+            (len(traces) < limits.min_steps and took < self._process.seconds_left / LONGEST)
+            or time.monotonic() < end
         ):
+            began = time.monotonic()
             seconds += self._ask(StepRequest(_RUN, 1)).tolist()
             traces += self._ask(TraceRequest(_RUN, 1))
+            took = max(took, time.monotonic() - began)
         meter.read(self._process.process_ids)
         self._prepare(_EMPTY, _nothing_on(graph_def, device), TrainingRun({}, [_EMPTY_OP]))
         dispatch = self._ask(StepRequest(_EMPTY, _EMPTY_STEPS))

@@ -34,7 +34,7 @@ from tfplace.preparing.traced_costs import BUSY_SHARE, device_kind, with_traced_
 
 _log = logging.getLogger("tfplace")
 
-BEGIN_SECONDS, SECONDS_PER_OP, LONGER = 5.0, 2e-3, 1.3
+BEGIN_SECONDS, SECONDS_PER_OP, LEAST_STEPS, LONGER = 3.0, 8e-4, 5, 1.3
 """What the fewest steps that tell anything take on a slow core: processes, making the graph ready
 and running it; and how much longer than wanted that may take, rather than be in vain."""
 
@@ -146,7 +146,9 @@ class _Tracer:
         graph_def = model.flat.on_devices([names[i] for i in device_of_node])
         limits = self._limits
         _log.info("tracing up to %d steps on %s", limits.max_steps, names[d])
+        step_seconds = float(self.alone_seconds[kind][runs_here].sum())
         needed = BEGIN_SECONDS + SECONDS_PER_OP * model.built.graph.num_ops
+        needed += LEAST_STEPS * step_seconds
         if needed > LONGER * limits.all_seconds:
             why = f"it would take about {needed:.0f} s of the {limits.all_seconds:.0f} s for that"
             return Infeasible("timeout", why)

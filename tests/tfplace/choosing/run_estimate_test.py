@@ -69,5 +69,5 @@ def test_an_estimate_holds_the_start_of_tensorflow_and_both_models():
         step_seconds = 3 * (scale + 20e-6)
         assert cpu_step_seconds(prepared) == pytest.approx(step_seconds)
         estimate = estimate_run(prepared, np.zeros(3, dtype=np.int32))
-        assert estimate.seconds == pytest.approx(2.0 + 2 * (3 * 1e-3 + 2 * step_seconds))
+        assert estimate.seconds == pytest.approx(2.0 + 2 * (3 * 7e-4 + 2 * step_seconds))
         assert 0.8 * GIB < estimate.bytes < GIB

@@ -31,7 +31,7 @@ ROUND = StepLimits(warmup_steps=1, min_steps=5, max_steps=10, budget_seconds=8.0
 FIRST_ROUND = dataclasses.replace(ROUND, min_steps=3, budget_seconds=5.0)
 """Several placements a little teach more of the machine than few of them well."""
 
-BEGIN_SECONDS, SECONDS_PER_OP = 6.0, 1e-3
+BEGIN_SECONDS, SECONDS_PER_OP = 3.0, 1e-3
 """What processes take to start, and a placement to be prepared, before any was measured."""
 FIRST_STEPS = 2
 """Preparing makes a step, and a first one takes longer."""
