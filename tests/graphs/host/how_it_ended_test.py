@@ -24,6 +24,7 @@ Original stack trace for 'save/RestoreV2':
     [
         ("", "it said nothing"),
         ("one\n  two\n\n", "two"),
+        ("why\nWARNING: All log messages before absl::InitializeLog() is called\nI0000 x\n", "why"),
         (f"{_TRACE}KeyError: 'x'\n\nwarning: late\n", "KeyError: 'x'"),
         ("F0000 Check failed: a == b\n*** trace ***\nlast", "F0000 Check failed: a == b"),
         (
