@@ -47,7 +47,7 @@ def test_the_report_has_what_the_contract_lists(placed):
     assert set(report["baselines"]) == {*NAMES, "data_parallel"}
     best = report["best"]
     baselines = [b["step_seconds"] for b in report["baselines"].values() if b["feasible"]]
-    assert best["step_seconds"] <= min(baselines)
+    assert best["step_seconds"] <= min(baselines) * 1.01  # within 1 % is a tie
     assert sum(best["ops_per_device"].values()) == report["model"]["num_ops"]
     assert report["verdict"] == "placed"
     assert 0 < report["lower_bound_seconds"] <= best["step_seconds"]

@@ -118,7 +118,7 @@ def test_only_as_many_are_timed_as_there_is_time_for(real):
 
 
 def test_where_there_is_time_for_two_the_comparison_afterwards_decides_alone(real):
-    whole, split = found(1, num_ops=2000), found(2, num_ops=4000)
+    whole, split = found(1, num_ops=3000), found(2, num_ops=6000)
     assert written(split, whole)[0] == "run of 2"
     assert real.asked == [] and real.unsplit is whole
 

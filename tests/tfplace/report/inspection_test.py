@@ -18,8 +18,8 @@ def test_everything_is_counted(weight):
     fastest = weight.problem.op_seconds.min(axis=1)
     seconds = [row.seconds for row in inspection.op_types]
     assert seconds == sorted(seconds, reverse=True) and sum(seconds) == pytest.approx(sum(fastest))
-    assert [row.op_type for row in inspection.op_types][-6:] == [
-        "Const", "NoOp", "Placeholder", "ReadVariableOp", "Reshape", "VarHandleOp",
+    assert [row.op_type for row in inspection.op_types][-8:] == [
+        "Const", "Fill", "NoOp", "Placeholder", "ReadVariableOp", "Reshape", "Tile", "VarHandleOp",
     ]  # fmt: skip
     rest = {key: value for key, value in vars(inspection).items() if key != "op_types"}
     assert rest == {

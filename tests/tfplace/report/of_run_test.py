@@ -98,6 +98,7 @@ def test_the_reports_of_what_was_placed(made, weight):
         "path": weight.source.path, "kind": "graph_def", "mode": "train",
         "step_origin": "the op train_op, and loss", "num_ops": 18, "num_groups": 8,
         "trainable_bytes": 24, "guessed": [], "matched": [], "units": [], "opened": [],
+        "left_out_of_runs": {},
     }  # fmt: skip
     gib = 2**30
     assert report["cluster"]["devices"][1:] == [
@@ -132,7 +133,7 @@ def test_the_reports_of_what_it_is_worth(made):
     }
     assert report["lower_bound_seconds"] == seconds / 2 and report["gap"] == 1.0
     assert report["bound_sentence"] == ""  # 35 µs is less than what starting a step takes
-    assert report["prediction_sentence"].startswith("a step measured 2 s where 35 µs was predicted")
+    assert report["prediction_sentence"].startswith("a step measured 2 s where 25 µs was predicted")
     (row, both) = report["by_devices"]
     assert (row["max_devices"], row["step_seconds"], both["max_devices"]) == (1, seconds, 2)
     assert report["needed_sentence"] == "1 of 2 devices is enough: more gain less than 1 %"
