@@ -8,11 +8,13 @@ ignored, so that nothing disturbs the cleaning up.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import math
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Generic, TypeVar
@@ -21,11 +23,22 @@ from graphs.host.time_limit import OutOfTimeError, ending_at
 
 Result = TypeVar("Result")
 _LOOK_SECONDS = 0.1
+LAST_SECONDS = 20.0
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupted(KeyboardInterrupt):
     """The first Ctrl-C or SIGTERM: end what you do, keep what is known."""
+
+
+@atexit.register
+def _wait_for_threads() -> None:
+    """Lets work that nobody waits for any more end: Python kills what is inside of TensorFlow with
+    the whole process."""
+    end = time.monotonic() + LAST_SECONDS
+    for thread in list(_threads):
+        thread.join(max(end - time.monotonic(), 0.0))
 
 
 class InThread(Generic[Result]):
@@ -37,6 +50,7 @@ class InThread(Generic[Result]):
         self._found: list[Result] = []
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
+        _threads.add(self._thread)
         self._thread.start()
 
     def is_alive(self) -> bool:
