@@ -50,7 +50,8 @@ class InThread(Generic[Result]):
         self._found: list[Result] = []
         self._error: Exception | None = None
         self._thread = threading.Thread(target=self._run, args=(work,), daemon=True)
-        _threads.add(self._thread)
+        if math.isfinite(seconds):
+            _threads.add(self._thread)
         self._thread.start()
 
     def is_alive(self) -> bool:

@@ -15,7 +15,6 @@ from tfplace.measurement.training_run import (
     TraceRequest,
     TrainingRun,
 )
-from tfplace.preparing import executed_run
 from tfplace.preparing.executed_run import STEPS, _Looking
 
 
@@ -46,7 +45,7 @@ def test_what_was_traced_is_kept_where_another_pair_would_end_too_late(
     step, num_traces, monkeypatch
 ):
     process = _Process(step, 9.0)
-    monkeypatch.setattr(executed_run.time, "monotonic", lambda: process.now)
+    monkeypatch.setattr("tfplace.preparing.executed_run.time.monotonic", lambda: process.now)
     limits = dataclasses.replace(STEPS, all_seconds=9.0)
     seen = _Looking(process, limits).look(GraphDef(), TrainingRun({}, ["x"]), "/device:CPU:0")
     assert len(seen.traces) == num_traces
