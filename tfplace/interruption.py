@@ -24,6 +24,7 @@ from graphs.host.time_limit import OutOfTimeError, ending_at
 Result = TypeVar("Result")
 _LOOK_SECONDS = 0.1
 LAST_SECONDS = 20.0
+"""The longest that the process's end waits for work whose own time is over."""
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
