@@ -19,7 +19,8 @@ from rewrite.output_dir import atomic_directory, scratch_beside
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
 from tfplace.algorithms.table import require_known
-from tfplace.choosing.beside_others import time_beside_others
+from tfplace.choosing.baselines import Candidate
+from tfplace.choosing.beside_others import run_tag, seconds_beside_others, time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried
 from tfplace.choosing.device_limit import at_most
 from tfplace.choosing.finalists import has_finalists, search_beside
@@ -36,10 +37,12 @@ from tfplace.choosing.order.model_order import (
 )
 from tfplace.choosing.order.search_in_order import budget_beside_order, search_in_order
 from tfplace.choosing.proof import Emitted, prove
+from tfplace.choosing.rounds.real_runs import child_for
 from tfplace.choosing.split_proof import BegunProof
 from tfplace.choosing.time_choice import comparison_seconds
 from tfplace.compilation.ahead import CompilingAhead
 from tfplace.interruption import Interruption, interruptible
+from tfplace.measurement.held_runs import HeldRuns
 from tfplace.output_paths import writable
 from tfplace.preparing.loaded_model import LoadedModel
 from tfplace.preparing.on_known_machine import keep_what_was_taught, on_known_machine
@@ -56,9 +59,14 @@ TRACE_SECONDS, LONGER_SHARE = 9.0, 0.1
 """What timing the ops of a device may take, and the share of a budget beyond a minute besides."""
 ORDER_SHARE = 0.3
 """Of the budget, that looking for orders may take even where the search has used up all of it."""
-WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 17.0, 7.0, 3.0
+WRITING_SECONDS, PROVING_SPLIT_SECONDS, REPORTING_SECONDS = 20.0, 7.0, 3.0
 """What real runs leave to writing and proving, that a step may be split besides, and what comparing
 runs leaves to the report."""
+LEAST_SEARCH_SHARE = 0.2
+"""Of the budget, that a search has before real runs of more than one number of shards."""
+STARTING_SECONDS = 3.0
+"""What the process takes before its clock is read and after its report is printed, and what a step
+that was begun in time takes too long."""
 
 
 def seconds_beside(num_ops: int) -> float:
@@ -100,14 +108,16 @@ def optimize(
         asked = options.problem
         options = with_known_machine(options, progress, phases, compiling, scratch)
         prepared = _read(options, progress, phases, compiling, builder, scratch)
-        end = options.budget_seconds + seconds_beside(prepared.problem.num_ops)
+        beside = seconds_beside(prepared.problem.num_ops) - STARTING_SECONDS
+        end = options.budget_seconds + beside
         compiling.wait(phases, progress)
         if options.evaluator != "measure" and options.problem.num_shards != AUTO:
             builder.begin(prepared.source, scratch)
         run = _Run(options, progress, phases, builder, scratch, end)
         with interruption.held():  # from here on the first Ctrl-C ends with a written model
-            found, others = run.search(prepared, trained)
-            decided, built = run.decide(found, others)
+            with run.runs_ahead(prepared) as held:
+                found, others = run.search(prepared, trained, held)
+                decided, built = run.decide(found, others, held)
             if decided.corrections is not None and options.checkpoint_dir is None:
                 taught = decided.corrections.values()
                 keep_what_was_taught(asked, options.problem, scratch, taught)
@@ -138,10 +148,28 @@ class _Run:
     scratch: Path
     end: float
 
+    def runs_ahead(
+        self, prepared: PreparedModel
+    ) -> contextlib.AbstractContextManager[HeldRuns | None]:
+        """A child that prepares what real runs will compare while the search goes on beside.
+
+        Preparing a large step takes as long as its runs, and a search needs but one core.
+        """
+        if self.options.problem.num_shards != AUTO or not has_finalists(prepared, self.options):
+            return contextlib.nullcontext()
+        return child_for(prepared, self._left(WRITING_SECONDS))
+
     def search(
-        self, prepared: PreparedModel, trained: Checkpoint | None
+        self, prepared: PreparedModel, trained: Checkpoint | None, held: HeldRuns | None
     ) -> tuple[Found, list[Found]]:
         """What is best by prediction, and what was found for other numbers of shards."""
+
+        def timed_later(prepared: PreparedModel, candidate: Candidate) -> None:
+            if held is not None:
+                graph = functools.partial(prepared.placed_run_graph, candidate.device_of_op)
+                tag, run = run_tag(prepared, candidate), prepared.training_run()
+                held.begin(tag, graph, run, options.seed)
+
         options, progress = self.options, self.progress
         self.phases.begin("search")
         with kept_search(prepared, options, progress) as (prepared, folder):
@@ -151,7 +179,7 @@ class _Run:
             limited = search_beside(options, known_after, self._beside_comparison(prepared))
             others: list[Found] = []
             if options.problem.num_shards == AUTO:
-                shards = ShardSearch(prepared, limited, trained, progress)
+                shards = ShardSearch(prepared, limited, trained, progress, timed_later)
                 prepared, searched = shards.run(
                     lambda decided: self.builder.begin(decided.source, self.scratch)
                 )
@@ -170,7 +198,9 @@ class _Run:
         searched = search_in_order(prepared, options, searched, progress, left)
         return Found(prepared, searched), others
 
-    def decide(self, found: Found, others: Sequence[Found]) -> tuple[Decided, BuiltModel | None]:
+    def decide(
+        self, found: Found, others: Sequence[Found], held: HeldRuns | None
+    ) -> tuple[Decided, BuiltModel | None]:
         """What is written after real runs, where there are any, and its graph as a SavedModel."""
         self.phases.begin("write")
         built = self._built(found.prepared)
@@ -182,6 +212,7 @@ class _Run:
             self.progress,
             self._left(WRITING_SECONDS),
             PROVING_SPLIT_SECONDS,
+            held,
         )
         self.phases.begin("write")
         if decided.prepared.source is not found.prepared.source:
@@ -245,13 +276,20 @@ class _Run:
             return self.builder.built()
 
     def _beside_comparison(self, prepared: PreparedModel) -> float:
-        """Seconds until real runs have to begin, so that one device can be compared with what is
-        a quarter quicker; infinite where there are none.
+        """Seconds until real runs have to begin; infinite where there are none.
+
+        One device can then be compared with what is a quarter quicker; with two such, of them a
+        split step, where a search has time enough besides.
         """
         if not has_finalists(prepared, self.options):
             return math.inf
-        alone = np.nanmin(prepared.problem.op_seconds.sum(axis=0))
-        return self._left(WRITING_SECONDS + comparison_seconds(prepared, [alone, 0.75 * alone]))
+        alone = float(np.nanmin(prepared.problem.op_seconds.sum(axis=0)))
+        left = self._left(WRITING_SECONDS + comparison_seconds(prepared, [alone, 0.75 * alone]))
+        if self.options.problem.num_shards == AUTO and not prepared.serves_any_batch:
+            with_others = left - PROVING_SPLIT_SECONDS - seconds_beside_others(prepared, alone)
+            if with_others >= LEAST_SEARCH_SHARE * self.options.budget_seconds:
+                return with_others
+        return left
 
     def _left(self, reserved: float) -> float:
         """Seconds until the end without those that are reserved for what follows."""

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
@@ -35,13 +35,18 @@ from tfplace.interruption import interruptible
 from tfplace.measurement.held_runs import HeldRuns
 from tfplace.measurement.run_measurement import measure_variants
 from tfplace.preparing.options import OptimizeOptions
+from tfplace.preparing.prepare import PreparedModel
 from tfplace.progress import Progress
 
 CONTEST_SHARE = 0.45
 """Of the time for real runs, at most; rounds and the comparison with given and single have the
 rest."""
 CONTEST_SECONDS = 6.0
-"""Of steps, at most, unless five of each take longer; twice as many left rounds no time."""
+"""Of steps, at most, unless three of each take longer; twice as many left rounds no time."""
+CONTEST_ROUND = dataclasses.replace(FIRST_ROUND, min_steps=3)
+"""What is much slower is seen by few steps; what is near is compared afterwards."""
+SPLIT_OPS = 1.5
+"""How many times as many ops as the unsplit step's one in two shards has, roughly."""
 CLOSE = 1.3
 """Another number of shards is timed if its predicted step is at most so many times the best one."""
 
@@ -69,6 +74,7 @@ def time_beside_others(
     progress: Progress,
     seconds: float = math.inf,
     split_seconds: float = 0.0,
+    held: HeldRuns | None = None,
 ) -> Decided:
     """What is written after real runs: a split step only where it beats the unsplit one.
 
@@ -79,6 +85,7 @@ def time_beside_others(
       progress: is told what goes on.
       seconds: the longest that all real runs may take.
       split_seconds: what of it a split step leaves to its proof.
+      held: where some of the runs are prepared already, if there is a child.
     """
     choice = found.choice()
 
@@ -88,10 +95,12 @@ def time_beside_others(
 
     end = time.monotonic() + seconds
     if not others or not has_finalists(found.prepared, options):
-        return time_choice(found, options, progress, left(found), None, choice)
-    with child_for(found.prepared, max(seconds, 0.0)) as held:
+        return time_choice(found, options, progress, left(found), held, choice)
+    if held is not None:
+        held.process.end_after(seconds)
+    with held or child_for(found.prepared, max(seconds, 0.0)) as held:
         limit = CONTEST_SHARE * max(seconds - split_seconds, 0.0)
-        rivals = _that_can_be_timed(_rivals(found, others), limit)
+        rivals = _that_can_be_timed(_rivals(found, others), limit, held)
         best = None
         if len(rivals) > 2:  # between one device and another the comparison afterwards decides
             best = _fastest(rivals, options, progress, limit, held)
@@ -103,28 +112,46 @@ def time_beside_others(
         return time_choice(found, options, progress, left(found), held, choice, whole)
 
 
-def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float) -> list[_Rival]:
+def seconds_beside_others(prepared: PreparedModel, alone: float) -> float:
+    """What timing one device and, split or not, the best of others takes, roughly.
+
+    Args:
+      prepared: the unsplit step; its runs are prepared ahead.
+      alone: seconds of its step on one device; others are taken to be a quarter quicker.
+    """
+    num_steps = CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
+    steps = num_steps * SLOWER * alone * (1.0 + 2 * 0.75)
+    return (steps + SPLIT_OPS * SECONDS_PER_OP * prepared.problem.num_ops) / CONTEST_SHARE
+
+
+def run_tag(prepared: PreparedModel, candidate: Candidate) -> Hashable:
+    """Tells the run of a placement apart from those of others, and of other steps."""
+    return id(prepared.source), candidate.device_of_op.tobytes()
+
+
+def _that_can_be_timed(rivals: Sequence[_Rival], seconds: float, held: HeldRuns) -> list[_Rival]:
     """Those for which there is time: first one device and the best prediction, then by prediction.
 
     Their order stays. Preparing a placement of a large graph takes longer than its steps.
     """
-    left, chosen = seconds - BEGIN_SECONDS, set()
+    left, chosen = seconds - BEGIN_SECONDS * (not held.begun), set()
     first = [rival for rival in rivals if rival.candidate.name == SINGLE] + [rivals[0]]
     others = sorted(rivals, key=lambda rival: rival.candidate.step_seconds)
     for rival in [*first, *others]:
         if id(rival) in chosen:
             continue
-        left -= _seconds_to_time(rival)
+        is_begun = run_tag(rival.found.prepared, rival.candidate) in held.begun
+        left -= _seconds_to_time(rival, is_begun)
         if left < 0.0:
             break
         chosen.add(id(rival))
     return [rival for rival in rivals if id(rival) in chosen]
 
 
-def _seconds_to_time(rival: _Rival) -> float:
-    """What preparing a placement and its steps take, roughly."""
-    num_steps = FIRST_STEPS + FIRST_ROUND.warmup_steps + FIRST_ROUND.min_steps
-    preparing = SECONDS_PER_OP * rival.found.prepared.problem.num_ops
+def _seconds_to_time(rival: _Rival, is_begun: bool) -> float:
+    """What preparing a placement, if it was not begun before, and its steps take, roughly."""
+    num_steps = FIRST_STEPS * (not is_begun) + CONTEST_ROUND.warmup_steps + CONTEST_ROUND.min_steps
+    preparing = 0.0 if is_begun else SECONDS_PER_OP * rival.found.prepared.problem.num_ops
     return preparing + num_steps * SLOWER * rival.candidate.step_seconds
 
 
@@ -168,11 +195,11 @@ def _fastest(
         graphs[str(number)] = prepared.placed_run_graph(rival.candidate.device_of_op)
         runs[str(number)] = prepared.training_run()
     limits = dataclasses.replace(
-        FIRST_ROUND,
+        CONTEST_ROUND,
         seed=options.seed,
         budget_seconds=min(max(seconds - BEGIN_SECONDS, 1.0), CONTEST_SECONDS),
         prepare_timeout_seconds=min(
-            max(seconds, STEP_TIMEOUT_SECONDS), FIRST_ROUND.prepare_timeout_seconds
+            max(seconds, STEP_TIMEOUT_SECONDS), CONTEST_ROUND.prepare_timeout_seconds
         ),
     )
     work = functools.partial(measure_variants, graphs, runs, first.cluster, limits, "", held)

@@ -18,7 +18,7 @@ from graphs.errors import TfplaceError
 from tfplace.algorithms.learned.training.checkpoint import Checkpoint
 from tfplace.algorithms.placers.legal import working_devices
 from tfplace.bounds.lower_bound import lower_bound_seconds
-from tfplace.choosing.baselines import Candidate, best_of
+from tfplace.choosing.baselines import SINGLE, Candidate, best_of
 from tfplace.choosing.data_parallel import NAME as DATA_PARALLEL
 from tfplace.choosing.data_parallel import DataParallel, as_data_parallel
 from tfplace.choosing.device_limit import at_most
@@ -86,6 +86,7 @@ class ShardSearch:
         options: OptimizeOptions,
         trained: Checkpoint | None,
         progress: Progress,
+        timed_later: Callable[[PreparedModel, Candidate], None] = lambda prepared, candidate: None,
     ) -> None:
         """Searches nothing yet.
 
@@ -94,7 +95,9 @@ class ShardSearch:
           options: limits of all together.
           trained: what --policy names, or None.
           progress: is told what goes on.
+          timed_later: is told, as soon as it is known, what real runs will compare.
         """
+        self._timed_later = timed_later
         self._numbers = NumbersFound()
         self._whole, self._options, self._trained = prepared, options, trained
         self._progress = progress
@@ -114,6 +117,9 @@ class ShardSearch:
         """
         numbers = self._numbers
         self._first(1, self._whole)
+        for baseline in numbers.unsplit.searched.baselines:
+            if baseline.name == SINGLE and math.isfinite(baseline.step_seconds):
+                self._timed_later(self._whole, baseline)
         if numbers.is_interrupted or not numbers.is_any_known:
             self._long = None
         num_devices = len(working_devices(self._whole.problem))
@@ -136,6 +142,8 @@ class ShardSearch:
                 self._longer(each, SECOND_SHARE)
         winner = numbers.winner
         decided(winner.prepared)
+        if winner.shards > 1 and (best_unsplit := numbers.unsplit.searched.best) is not None:
+            self._timed_later(self._whole, best_unsplit)
         order = wanted_order(self._options.problem, self._whole.is_present)
         self._longer(winner, 1.0, order)
         told = self._told(numbers.winner)

@@ -5,12 +5,23 @@ from __future__ import annotations
 import collections
 import contextlib
 import itertools
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
+from graphs.errors import ClusterError
+from graphs.placement import Infeasible
 from tfplace.measurement.measuring_process import MeasuringProcess
-from tfplace.measurement.training_run import PreparedRun, ReleaseRequest, TrainingRun
+from tfplace.measurement.training_run import (
+    PreparedRun,
+    PrepareRequest,
+    ReleaseRequest,
+    TrainingRun,
+)
 
 RELEASE_SECONDS = 60.0
+AHEAD_SECONDS = 60.0
+"""The longest that preparing a run ahead of a measurement may take."""
 
 Key = tuple[bytes, tuple[str, ...], int]
 """A graph, what is fetched of it, and the number of the run among equal ones of a measurement."""
@@ -32,6 +43,7 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
 
     Attributes:
       process: runs them; the context manager ends it.
+      begun: what tells the runs apart that were begun to be prepared ahead of a measurement.
     """
 
     def __init__(self, process: MeasuringProcess, capacity: int = 1_000_000) -> None:
@@ -46,6 +58,41 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
         self._numbers = itertools.count()
         self._slots: dict[Key, int] = {}
         self._runs: dict[Key, PreparedRun] = {}
+        self.begun: set[Hashable] = set()
+        # A child ends with the thread that started it: this one lasts as long as the process here.
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._preparing: list[Future[None]] = []
+
+    def begin(self, tag: Hashable, graph: Callable[[], Any], run: TrainingRun, seed: int) -> None:
+        """Prepares a run in a thread, after those begun before, unless there is no room for it.
+
+        What fails is tried again, and told, by the measurement that needs it.
+
+        Args:
+          tag: tells the run apart.
+          graph: makes the GraphDef with devices.
+          run: how it is run.
+          seed: of the values of variables that nothing initialises.
+        """
+        if tag in self.begun or len(self.begun) >= self._capacity:
+            return
+        self.begun.add(tag)
+
+        def prepare() -> None:
+            text = graph().SerializeToString()
+            key = keys_of({"": text}, {"": run})[""]
+            request = PrepareRequest(self.slot(key), text, run, seed=seed)
+            with contextlib.suppress(ClusterError):
+                answer = self.process.request(request, AHEAD_SECONDS)
+                if not isinstance(answer, Infeasible):
+                    self.note(key, answer)
+
+        self._preparing.append(self._thread.submit(prepare))
+
+    def wait(self) -> None:
+        """Until nothing is being prepared: the process answers one request at a time."""
+        while self._preparing:
+            self._preparing.pop().result()
 
     def slot(self, key: Key) -> int:
         """The number by which requests name the graph's run."""
@@ -78,4 +125,5 @@ class HeldRuns(contextlib.AbstractContextManager["HeldRuns"]):
             self.release(key)
 
     def __exit__(self, *error: object) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
         self.process.__exit__(*error)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import time
 from collections.abc import Sequence
 
 import psutil
@@ -18,7 +20,9 @@ class CpuClocks:
 
     Attributes:
       all_seconds: CPU time of the machine's cores, idle time included.
-      busy_seconds: what of it was spent on any work.
+      busy_seconds: what of it was spent on any work of this machine's programs. What a hypervisor
+        took ("steal") is not: it grows with our own waking threads, to a quarter of the time while
+        small transfers are timed on a machine where nothing else runs.
       own_seconds: what of it our processes took.
     """
 
@@ -36,7 +40,8 @@ def read_clocks(process_ids: Sequence[int]) -> CpuClocks:
         with contextlib.suppress(psutil.NoSuchProcess):
             times = psutil.Process(process_id).cpu_times()
             own += times.user + times.system
-    return CpuClocks(total, total - machine.idle - machine.iowait, own)
+    steal = getattr(machine, "steal", 0.0)  # Linux only
+    return CpuClocks(total, total - machine.idle - machine.iowait - steal, own)
 
 
 class LoadMeter:
@@ -64,3 +69,12 @@ class LoadMeter:
             return None
         # The clocks tick in hundredths of a second: a little more or less than there is.
         return min(1.0, max(0.0, self._others_seconds / self._all_seconds))
+
+
+def share_of_others(seconds: float) -> float | None:
+    """What other processes take of this machine's CPU time while this one sleeps so long."""
+    meter = LoadMeter()
+    meter.read([os.getpid()])
+    time.sleep(seconds)
+    meter.read([os.getpid()])
+    return meter.background_share

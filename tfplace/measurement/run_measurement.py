@@ -39,6 +39,8 @@ That says nothing about the placement, unlike a process that aborts by itself.
 """
 HOPELESS = 0.6
 """Where less than this share of what min_steps take is left, none is begun."""
+WARM_SECONDS = 1.5
+"""No run is warmed up any longer: what is slow in a first step is not so in a second long one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +97,7 @@ def measure_variants(
     if held is None:
         with held_runs(cluster, limits.all_seconds) as held:
             return measure_variants(variants, run, cluster, limits, compared, held)
+    held.wait()
     results = _Comparison(variants, run, limits, compared, held).results()
     for name, result in results.items():
         if len(variants) > 1 and isinstance(result, Infeasible) and result.reason == "memory":
@@ -154,10 +157,10 @@ class _Comparison:
         }
 
     def _fail_unfinished(self) -> None:
-        """Too few steps say nothing: a variant that made less than min_steps has no time."""
+        """Too few steps say nothing: a variant that made less than least_steps has no time."""
         for name in self._running():
             made, wanted = len(self._seconds[name]), self._limits.min_steps
-            if made < wanted:
+            if made < min(wanted, self._limits.least_steps):
                 why = f"it made {made} of {wanted} steps in the time for real runs"
                 if self._round_seconds:
                     why += (
@@ -235,9 +238,12 @@ class _Comparison:
             self._held.release(self._keys[name], self._limits.timeout_seconds)
 
     def _warm_up(self) -> None:
-        """Fewer steps where else there would be no time for those that count."""
+        """Fewer steps where they are long, or else there would be no time for those that count."""
+        end = time.monotonic() + WARM_SECONDS
         for _ in range(self._limits.warmup_steps):
             began = time.monotonic()
+            if began > end:
+                break
             for name in self._running():
                 if name not in self._failed and self._process.seconds_left > 0.0:
                     self._step(name)
@@ -248,7 +254,8 @@ class _Comparison:
 
     def _time_rounds(self) -> None:
         limits = self._limits
-        if self._time_to_count < HOPELESS * limits.min_steps * self._round_seconds:
+        needed = min(HOPELESS * limits.min_steps, limits.least_steps)
+        if self._time_to_count < needed * self._round_seconds:
             return  # others need the time
         end = time.monotonic() + limits.budget_seconds
         looks = looks_at(limits.min_steps, limits.max_steps)

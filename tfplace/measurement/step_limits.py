@@ -14,6 +14,8 @@ class StepLimits:
       warmup_steps: steps after the first that are not counted, >= 0.
       min_steps: steps to count even if they exceed the budget, >= 1; the contract, section 5,
         wants 10 where a step time is reported.
+      least_steps: with fewer a run has no time; of min_steps, where all_seconds are too short for
+        these.
       max_steps: steps to count at most.
       budget_seconds: once min_steps are counted, no step starts after this time.
       timeout_seconds: the longest that one step may take.
@@ -24,6 +26,7 @@ class StepLimits:
 
     warmup_steps: int = 3
     min_steps: int = 10
+    least_steps: int = 5
     max_steps: int = 100
     budget_seconds: float = 30.0
     timeout_seconds: float = 120.0

@@ -31,6 +31,7 @@ def found(shards, seconds=1.0, evenly=1.2, num_ops=2):
     single, best = candidate("single", 1.5, 0, 0), candidate("auto", seconds, 0, 1)
     prepared = SimpleNamespace(
         problem=SimpleNamespace(num_ops=num_ops),
+        source=object(),
         split=None if shards == 1 else SimpleNamespace(num_shards=shards),
         cluster=SimpleNamespace(name="workers:2"),
         placed_run_graph=lambda placement: f"{shards} on {placement.tolist()}",
@@ -65,7 +66,7 @@ def real(monkeypatch):
         return SimpleNamespace(prepared=found.prepared, choice=choice)
 
     monkeypatch.setattr(beside_others, "measure_variants", measure)
-    child = SimpleNamespace(process=SimpleNamespace(end_after=said.ends.append))
+    child = SimpleNamespace(process=SimpleNamespace(end_after=said.ends.append), begun=set())
     monkeypatch.setattr(beside_others, "child_for", lambda *_: contextlib.nullcontext(child))
     monkeypatch.setattr(
         "tfplace.choosing.found.choose",

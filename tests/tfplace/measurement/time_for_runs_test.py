@@ -102,7 +102,7 @@ def test_rounds_end_with_the_time(monkeypatch, all_seconds, num_steps):
 @pytest.mark.parametrize(
     ("left", "num_warm", "num_steps"),
     [
-        (2 * 3 + 2 * 5 + 0.5, 3, 5),  # for three rounds of warming up and five that count
+        (2 * 3 + 2 * 5 + 0.5, 1, 5),  # a round of long steps is warm enough
         (2 * 1 + 2 * 5 + 0.5, 1, 5),  # rather steps that count than warm ones
         (2 * 1 + 2 * 4 + 0.5, 1, None),  # it was worth trying
         (2 * 1 + 2 * 2 + 0.5, 1, None),  # it is not
@@ -148,3 +148,15 @@ def test_what_is_asked_after_the_time_starts_nothing(monkeypatch):
         answer = process.request(StepRequest(0, 1), 100.0)
         assert answer == Infeasible("timeout", "the 0 s for real runs were used up")
         assert process.num_starts == 0
+
+
+@pytest.mark.parametrize(("left", "num_steps"), [(2 + 20.5, 10), (2 + 14.5, 7), (2 + 9.5, None)])
+def test_fewer_steps_than_wanted_are_a_time_down_to_five(monkeypatch, left, num_steps):
+    clock = Clock()
+    scripted = Scripted(clock, 2.0 + left)
+    monkeypatch.setattr(run_measurement, "time", clock)
+    monkeypatch.setattr(run_measurement, "MeasuringProcess", lambda *_, **__: scripted)
+    limits = StepLimits(3, max_steps=10, budget_seconds=1e9, all_seconds=2.0 + left)
+    results = measure_variants({"a": Graph(), "b": Graph()}, TrainingRun({}, []), CLUSTER, limits)
+    made = [len(each.step_seconds) for each in results.values() if isinstance(each, Timings)]
+    assert made == ([] if num_steps is None else [num_steps] * 2)

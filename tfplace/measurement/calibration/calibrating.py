@@ -37,12 +37,13 @@ from tfplace.measurement.calibration.trusted_links import (
     figures_to_use,
     measured_links,
 )
+from tfplace.measurement.machine_load import share_of_others
 from tfplace.measurement.measuring_process import MeasuringProcess
 from tfplace.measurement.presence import is_present
 from tfplace.measurement.step_limits import StepLimits
 
-SURELY_BUSY = 2.0 * BUSY_MACHINE_SHARE
-"""If others use this share of the machine, a calibration ends at once."""
+SURELY_BUSY, LOOK_SECONDS = 2.0 * BUSY_MACHINE_SHARE, 0.5
+"""If others use this share of the machine, a calibration ends at once; the first look's length."""
 # Shares of the budget for each stage.
 _SHARES = {"steps": 0.05, "ops": 0.1, "links": 0.2, "busy": 0.5, "rule": 0.03, "memory": 0.12}
 
@@ -114,6 +115,8 @@ def calibrate(
             "local, workers:N, gpu_split:N, tf_config, or a file of such a cluster"
         )
     began = time.monotonic()
+    if effort.is_given_up:  # starting processes takes as long as all that is measured
+        require_quiet(cluster, share_of_others(LOOK_SECONDS), SURELY_BUSY)
     with MeasuringProcess(cluster, all_seconds=effort.most_seconds) as process:
         prober = Prober(process, cluster, limits)
         figures = _measured(cluster, budget_seconds, prober, tell, effort)
