@@ -232,6 +232,15 @@ def test_a_short_calibration_is_given_up_where_others_use_the_machine() -> None:
         calibrating._measured(cluster, 1.0, prober, lambda sentence: None, SHORT)
 
 
+def test_a_busy_machine_is_seen_before_any_process_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(calibrating, "share_of_others", lambda seconds: 0.4)
+    monkeypatch.setattr(calibrating, "MeasuringProcess", None)  # would fail
+    with pytest.raises(ClusterError, match="used 40%"):
+        calibrating.calibrate(find_cluster("workers:2"), 1.0, effort=SHORT)
+
+
 def test_doubtful_figures_are_said_to_be() -> None:
     straight = link_figures({0: 1e-3, 1000: 2e-3, 2000: 3e-3})
     crooked = link_figures({0: 1e-3, 1000: 9e-3, 2000: 2e-3, 3000: 9e-3, 4000: 1e-3})
