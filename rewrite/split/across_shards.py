@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from rewrite.split.decide import Decisions
+from rewrite.split.homes import ring_of
 from rewrite.split.node_writer import NodeWriter
-from rewrite.split.ring import ring_of
 
 _COMBINE_OPS = {"max": "Maximum", "min": "Minimum", "prod": "Mul",
                 "all": "LogicalAnd", "any": "LogicalOr"}  # fmt: skip

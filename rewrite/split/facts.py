@@ -8,6 +8,8 @@ of the graph, as the rules are asked.
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,10 +18,101 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
-from rewrite.split.known_values import SHAPE_OPS, KnownValues
+from graphs.tensor_protos import placeholder
+from rewrite.split.known_values import OF_ANY_SHAPE, SHAPE_OPS, KnownValues, is_pure
 from rewrite.split.list_facts import Element, complete_list
-from rewrite.split.one_op import may_run, one_op
 from rewrite.split.op_view import Shape, is_open
+
+_MAX_ELEMENTS = 1024
+
+Spec = tuple[str, Shape, "np.ndarray | None", Any]
+"""dtype, shape, value, VarHandleOp of a resource."""
+
+
+def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
+    """Whether an op is pure and small enough to be evaluated beforehand."""
+    if node.op == "Const":
+        return False
+    for shape in shapes if node.op not in OF_ANY_SHAPE else ():
+        if shape is None or min(shape, default=0) < 0 or math.prod(shape) > _MAX_ELEMENTS:
+            return False
+    return is_pure(node, dtypes)
+
+
+_Found = tuple["list[Shape]", "list[np.ndarray | None]"]
+
+
+def one_op(node: Any, specs: Sequence[Spec]) -> _Found:
+    """Shapes of the outputs of an op; their values where all inputs have one."""
+    return _one_op(_Asked(node, specs))
+
+
+class _Asked:
+    """An op and what is known of its inputs; equal where the same comes of it."""
+
+    def __init__(self, node: Any, specs: Sequence[Spec]) -> None:
+        self.node, self.specs = type(node)(op=node.op, name="op"), specs
+        for key, attr in node.attr.items():
+            if not key.startswith("_"):
+                self.node.attr[key].CopyFrom(attr)
+        inputs = [
+            (
+                dtype,
+                shape,
+                None if value is None else (value.dtype.str, value.shape, value.tobytes()),
+                None if handle is None else handle.SerializeToString(deterministic=True),
+            )
+            for dtype, shape, value, handle in specs
+        ]
+        self._key = self.node.SerializeToString(deterministic=True), tuple(inputs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Asked) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+
+@functools.lru_cache(maxsize=4096)
+def _one_op(asked: _Asked) -> _Found:
+    import tensorflow as tf
+
+    graph_def = tf.compat.v1.GraphDef()
+    graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
+    graph_def.node.append(asked.node)
+    for position, (dtype, shape, value, handle) in enumerate(asked.specs):
+        name = f"input_{position}"
+        graph_def.node[0].input.append(name)
+        if value is not None:
+            const = graph_def.node.add(op="Const", name=name)
+            const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
+            const.attr["dtype"].type = const.attr["value"].tensor.dtype
+        elif handle is not None:
+            graph_def.node.add().CopyFrom(handle)
+            graph_def.node[-1].name = name
+            del graph_def.node[-1].input[:]
+            graph_def.node[-1].attr.pop("_class", None)
+        else:
+            graph_def.node.append(placeholder(name, dtype, shape))
+    has_values = bool(asked.specs) and all(value is not None for _, _, value, _ in asked.specs)
+    with tf.Graph().as_default() as graph:
+        try:
+            tf.import_graph_def(graph_def, name="")
+        except (ValueError, tf.errors.OpError):  # an input's shape is known too little
+            return [], []
+        outputs = graph.get_operation_by_name("op").outputs
+        shapes: list[Shape] = [
+            None
+            if each.shape.rank is None
+            else tuple(-1 if size is None else size for size in each.shape.as_list())
+            for each in outputs
+        ]
+        dtypes = [each.dtype.base_dtype.name for each in outputs]
+        if not has_values or not may_run(graph_def.node[0], dtypes, shapes):
+            return shapes, [None] * len(shapes)
+        with tf.compat.v1.Session(graph=graph) as session:
+            values = session.run(outputs)
+        return [value.shape for value in values], values
 
 
 class Facts:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of
 from graphs.op_types import VARIABLES
 from rewrite.split.merge_reads import Variable, variable_of_handle
-from rewrite.split.ring import Ring
+from rewrite.split.states import Place
 
 _MOST_STEPS = 12
 """Ops between a variable and what all shards read of it, or between a gradient and its update."""
@@ -102,3 +102,32 @@ class Homes:
 
     def _key(self, node: Any) -> Variable | str:
         return variable_of_handle(node) if node.op == "VarHandleOp" else str(node.name)
+
+
+MOST_DIRECT = 4
+"""So many devices of one host are sent a tensor, and send their terms, directly: going round takes
+longer there than waiting for each other."""
+MOST_AT_ONCE, BLOCK_BYTES = 1 << 24, 1 << 22
+"""What holds more than the first goes from shard to shard in blocks of rows of the second size."""
+FIRST_AT_ONCE, FIRST_BLOCK_BYTES = 1 << 21, 1 << 20
+"""Likewise for the variables that are needed first; larger blocks take longer until they have been
+everywhere, smaller ones are more messages."""
+
+Ring = Mapping[int, Sequence[Sequence[int]]]
+"""{host: the shards of each of its devices}; empty where tensors are sent directly."""
+
+
+def ring_of(place_of_shard: Sequence[Place]) -> Ring:
+    """Where large tensors go round: over several hosts of several devices, or over many devices.
+
+    Args:
+      place_of_shard: [M] host and device of each shard.
+    """
+    devices: dict[Place, list[int]] = defaultdict(list)
+    for shard, place in enumerate(place_of_shard):
+        devices[place].append(shard)
+    hosts: dict[int, list[list[int]]] = defaultdict(list)
+    for (host, _), shards in sorted(devices.items()):
+        hosts[host].append(shards)
+    is_ring = 1 < len(hosts) < len(devices) or len(devices) > MOST_DIRECT
+    return dict(hosts) if is_ring else {}

@@ -28,7 +28,7 @@ from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep
 from rewrite.split.paired_graphs import PairedGraphs
-from rewrite.split.step_outputs import with_outputs
+from rewrite.split.split_graph import with_outputs
 
 _READING = "reading the written step"
 _PASSING = frozenset({"Identity", "IdentityN"})

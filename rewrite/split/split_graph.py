@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from graphs.building.op_outputs import output_dtype
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
+from graphs.function_library import library_of
 from graphs.names import free_name, op_of, with_index
 from graphs.reached import reached
+from graphs.source_model import SourceModel
 from rewrite.split.build_step import SplitStep
+from rewrite.written_signature import signature_call
 
 WHOLE_SCOPE = "whole"
 """The unsplit step's ops whose names the split one took lie in this scope."""
@@ -217,3 +222,34 @@ def redirect(node: Any, whole_name: Mapping[str, str]) -> None:
         place = each.decode().removeprefix("loc:@")
         if place in whole_name:
             beside[i] = f"loc:@{whole_name[place]}".encode()
+
+
+_OUTPUT = "tfplace_output_"
+
+
+def with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
+    """The model with an Identity for each fetched tensor, which stays whole and keeps its name.
+
+    Returns:
+      {Identity op: the tensor that it stands for}, and the model that fetches them.
+    """
+    highest: dict[str, int] = {}
+    for fetch in source.fetches:
+        if ":" in fetch:
+            op, _, index = with_index(fetch).rpartition(":")
+            highest[op] = max(highest.get(op, 0), int(index))
+    graph_def = copy.deepcopy(source.graph_def)
+    outputs: dict[str, str] = {}
+    nodes, library = {node.name: node for node in graph_def.node}, library_of(graph_def)
+    call = signature_call(graph_def, source.fetches)
+    if call is not None and source.saved_model_dir:  # a function returns all that it did
+        highest.setdefault(call.name, 0)
+    for op, most in highest.items():
+        count = len(call.attr["Tout"].list.type) if call is not None else most + 1
+        for number in range(count):
+            name = free_name(f"{_OUTPUT}{len(outputs)}", nodes)
+            identity = graph_def.node.add(op="Identity", name=name, input=[f"{op}:{number}"])
+            identity.attr["T"].type = output_dtype(nodes[op], library, number)
+            outputs[name] = f"{op}:{number}"
+    fetches = [f"{name}:0" for name in outputs] + [f for f in source.fetches if ":" not in f]
+    return outputs, dataclasses.replace(source, graph_def=graph_def, fetches=tuple(fetches))

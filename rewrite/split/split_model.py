@@ -24,15 +24,15 @@ from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.gathers_of_reads import gathers_of_reads
+from rewrite.split.homes import ring_of
 from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_case import operations_of
 from rewrite.split.op_view import Split
 from rewrite.split.refused_batch import asked_of_feeds
-from rewrite.split.ring import ring_of
+from rewrite.split.split_graph import with_outputs
 from rewrite.split.state_order import with_state_order
 from rewrite.split.states import Place
-from rewrite.split.step_outputs import with_outputs
 from rewrite.split.summary import AN_OUTPUT
 from rewrite.split.write_model import written
 from rewrite.written_signature import run_name, whole_name

@@ -11,10 +11,16 @@ from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, tensor_of
 from rewrite.split.across_shards import AcrossShards, Way
 from rewrite.split.decide import Decisions
-from rewrite.split.homes import Home, Homes
+from rewrite.split.homes import (
+    BLOCK_BYTES,
+    FIRST_AT_ONCE,
+    FIRST_BLOCK_BYTES,
+    MOST_AT_ONCE,
+    Home,
+    Homes,
+)
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
-from rewrite.split.ring import BLOCK_BYTES, FIRST_AT_ONCE, FIRST_BLOCK_BYTES, MOST_AT_ONCE
 from rewrite.split.shard_shapes import ShardShapes
 from rewrite.split.states import WHOLE, Partial, Sharded, State, shard_sizes
 

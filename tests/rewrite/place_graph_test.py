@@ -16,8 +16,7 @@ from rewrite.clear_devices import ClearDevices
 from rewrite.order.add_order import AddOrder, ClearOrder
 from rewrite.order.marks import add_marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes
-from rewrite.place_graph import known_origins, place_graph
-from rewrite.place_ops import PlaceOps
+from rewrite.place_graph import PlaceOps, known_origins, place_graph
 from rewrite.specialize_functions import SpecializeFunctions
 from tests.rewrite.graphs import add_call, add_function, add_op, shared_function
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from graphs.op_graph import FloatArray, LongArray
-from rewrite.split.ring import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
+from rewrite.split.homes import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
 from tfplace.bounds.copies_bound import Copies, copies_bound
 from tfplace.bounds.prices import prices_of
 from tfplace.bounds.step_roles import StepRoles
