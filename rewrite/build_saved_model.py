@@ -25,8 +25,8 @@ from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS
 from rewrite.one_of_alike import LEAST_NODES, OneOfAlike, one_of_alike
 from rewrite.output_dir import sync_tree
-from rewrite.signature_key import signature_key, whole_signature
 from rewrite.values_in_pieces import pieces_of, write_in_pieces
+from rewrite.written_signature import signature_key, whole_signature
 
 v1 = tf.compat.v1
 _SCOPE = "tfplace"

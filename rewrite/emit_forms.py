@@ -19,9 +19,9 @@ from rewrite.emit import (
     leaving_out,
     renew_fingerprint,
     serialized,
+    write_object_devices,
 )
 from rewrite.place_graph import place_graph
-from rewrite.variable_devices import write_object_devices
 
 SAVED_MODEL, GRAPH_DEF, CLEARED, PYTHON = FORMS = ("saved_model", "graph_def", "cleared", "python")
 CLEARED_DIRECTORY = "cleared"

@@ -22,7 +22,6 @@ from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
 from rewrite.clear_devices import ClearDevices, bodies
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
-from rewrite.signature_key import signature_key
 from rewrite.verify_messages import (
     LOAD,
     LOAD_ON_DEVICES,
@@ -32,7 +31,7 @@ from rewrite.verify_messages import (
     ModelRun,
     SavedModel,
 )
-from rewrite.written_signature import has_own, run_name, whole_name, written_name
+from rewrite.written_signature import has_own, run_name, signature_key, whole_name, written_name
 
 _GUESSED_SIZE = 2
 _SEED = 0

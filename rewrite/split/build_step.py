@@ -16,8 +16,7 @@ from rewrite.pass_base import RewriteError
 from rewrite.split.body_shapes import ShardNumbers
 from rewrite.split.decide import Decisions
 from rewrite.split.known_values import SHAPE_OPS
-from rewrite.split.known_width import of_known_width, wants_known_width
-from rewrite.split.node_writer import NodeWriter, TakenNames
+from rewrite.split.node_writer import NodeWriter, TakenNames, of_known_width, wants_known_width
 from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies
 from rewrite.split.refused_batch import (
     have_effects_wait,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from graphs.building.op_outputs import output_dtype
@@ -16,7 +16,7 @@ from graphs.names import free_name, op_of, with_index
 from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.split.build_step import SplitStep
-from rewrite.written_signature import signature_call
+from rewrite.written_signature import signature_call, whole_signature
 
 WHOLE_SCOPE = "whole"
 """The unsplit step's ops whose names the split one took lie in this scope."""
@@ -253,3 +253,42 @@ def with_outputs(source: SourceModel) -> tuple[dict[str, str], SourceModel]:
             outputs[name] = f"{op}:{number}"
     fetches = [f"{name}:0" for name in outputs] + [f for f in source.fetches if ":" not in f]
     return outputs, dataclasses.replace(source, graph_def=graph_def, fetches=tuple(fetches))
+
+
+def redirect_signatures(
+    meta_graph: Any, name: str, whole_tensor: Callable[[str], str], adds_whole: bool
+) -> None:
+    """All signatures but the split one run the unsplit ops; one more runs the unsplit step.
+
+    They feed these, too: an input may have a default value, and move with what that is read from.
+
+    Args:
+      meta_graph: changed in place.
+      name: of the signature that is split.
+      whole_tensor: from a tensor's name, or an op's, to that of the unsplit step.
+      adds_whole: whether that is the split one's copy; else it is made elsewhere, if at all.
+    """
+    if adds_whole:
+        whole = meta_graph.signature_def[whole_signature(name, meta_graph.signature_def)]
+        whole.CopyFrom(meta_graph.signature_def[name])
+    for key, signature in meta_graph.signature_def.items():
+        if key != name:
+            for info in (*signature.inputs.values(), *signature.outputs.values()):
+                rename_tensors(info, whole_tensor)
+
+
+def rename_tensors(info: Any, new_name: Callable[[str], str]) -> None:
+    """Gives the names in a TensorInfo to `new_name`: a tensor's, a sparse one's, or a composite's.
+
+    Args:
+      info: changed in place.
+      new_name: from a name to what stands there instead.
+    """
+    if info.WhichOneof("encoding") == "coo_sparse":
+        for field, value in info.coo_sparse.ListFields():
+            setattr(info.coo_sparse, field.name, new_name(value))
+    elif info.WhichOneof("encoding") == "composite_tensor":
+        for each in info.composite_tensor.components:
+            rename_tensors(each, new_name)
+    elif info.name:
+        info.name = new_name(info.name)

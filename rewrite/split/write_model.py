@@ -22,12 +22,10 @@ from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
-from rewrite.signature_key import whole_signature
 from rewrite.split.build_step import SplitStep
 from rewrite.split.function_body import as_body
-from rewrite.split.other_signatures import redirect_signatures
-from rewrite.split.split_graph import redirect, split_beside
-from rewrite.written_signature import has_own, run_name, signature_call
+from rewrite.split.split_graph import redirect, redirect_signatures, split_beside
+from rewrite.written_signature import has_own, run_name, signature_call, whole_signature
 
 
 def written(

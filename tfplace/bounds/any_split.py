@@ -16,7 +16,7 @@ known what c(b) is at least for any other b (prices.py). For every M in [m, m'] 
 
 So the bounds of this folder hold for one shard of m' and the whole ops of it (step_roles.py), with
 the work of all M copies wherever the work of the step is counted, and the seconds of one copy
-wherever ops wait for each other (copies_bound.py). What is shared may be handed on from device to
+wherever ops wait for each other (number_range.py). What is shared may be handed on from device to
 device. The step as it came is bounded for itself. Every M > 1 splits the same ops: roles that a
 step which was read does not have are left out. A range is the weaker, the longer it is; so the one
 with the least bound is cut in two until that is one number's, of which a step that was read has a

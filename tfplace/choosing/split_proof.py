@@ -18,6 +18,8 @@ from typing import Any
 import psutil
 
 from graphs.errors import ModelError, VerificationError
+from graphs.placement import Infeasible
+from rewrite.emit_forms import tags_of
 from rewrite.one_of_alike import LEAST_NODES
 from rewrite.pass_base import RewriteError
 from rewrite.split.compare_runs import EQUAL, table_start
@@ -32,6 +34,8 @@ from rewrite.split.split_model import SplitModel
 from tfplace.bounds.lower_bound import lower_bound_seconds
 from tfplace.choosing.run_estimate import Decision
 from tfplace.interruption import Interruption, InThread
+from tfplace.measurement.step_limits import StepLimits
+from tfplace.measurement.trace import trace_saved_model
 from tfplace.preparing.prepare import PreparedModel
 
 OPS_SECONDS = 600.0
@@ -261,3 +265,43 @@ def _begun_ops(split: SplitModel) -> BegunCases | None:
         return None
     free = psutil.virtual_memory().available / 2
     return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), free)
+
+
+ERROR = "error"
+"""Why a run is infeasible that TensorFlow ends with an error: not memory, time or a crash."""
+
+
+def require_unsplit_fails(
+    prepared: PreparedModel,
+    emitted: Path,
+    tags: Sequence[str],
+    failure: Infeasible,
+    limits: StepLimits,
+) -> None:
+    """Nothing is written that doesn't run, where the model as it came does.
+
+    Args:
+      prepared: the step, split or not.
+      emitted: what was written.
+      tags: of its MetaGraphDef.
+      failure: of a real run of it.
+      limits: of the unsplit step's run.
+
+    Raises:
+      VerificationError: only the split step fails.
+    """
+    if prepared.split is None or failure.reason != ERROR:
+        return
+    given, source = prepared.split.given, prepared.source
+    if given.saved_model_dir:
+        directory, tags, fetches = given.saved_model_dir, tuple(tags_of(given)), given.fetches
+    else:
+        directory, fetches = str(emitted), source.whole_fetches
+    ends = prepared.feeds, fetches
+    if isinstance(trace_saved_model(directory, tags, ends, prepared.cluster, limits), Infeasible):
+        return
+    raise VerificationError(
+        f"running the written model on {prepared.cluster.name}: found that its split step fails "
+        f"({failure.message}) where the unsplit one runs; wanted both to run; nothing was "
+        "written; please report it with the model, and leave --shards out"
+    )

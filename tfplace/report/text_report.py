@@ -13,7 +13,7 @@ from rich.text import Text
 from graphs.counted import counted
 from graphs.effects import left_out_sentence
 from rewrite.verify import Verified
-from tfplace.choosing.split_sentence import split_proof_sentence
+from tfplace.choosing.run_estimate import split_proof_sentence
 from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.machine_facts import machine_text
 from tfplace.report.report import Report

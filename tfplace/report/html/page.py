@@ -8,7 +8,7 @@ from typing import Any
 
 from graphs.counted import counted
 from tfplace.choosing.baselines import Baseline
-from tfplace.choosing.split_sentence import split_proof_sentence
+from tfplace.choosing.run_estimate import split_proof_sentence
 from tfplace.report.explaining.explained import Explained
 from tfplace.report.html.curve import best_so_far
 from tfplace.report.html.elements import facts, name, paragraph, section, table, text

@@ -20,7 +20,7 @@ from tfplace.runs.batch.job_state import JOBS_FOLDER, JobFolder, JobState, may_r
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
 from tfplace.runs.executors.program import Executor, Program
 from tfplace.runs.resumable import ResumableRun
-from tfplace.search.kept.lock import locked_folder
+from tfplace.search.kept.folder import locked_folder
 
 
 class Listener:

@@ -1,4 +1,4 @@
-"""Tests of tfplace.algorithms.annealing.compiled_chain, and of the simulator's limit it uses."""
+"""Tests of tfplace.algorithms.annealing.chain, and of the simulator's limit it uses."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.builders import Machine, Op, build_problem, random_executor, random_problem
 from tests.reference_simulator import reference_run
-from tfplace.algorithms.annealing.compiled_chain import (
+from tfplace.algorithms.annealing.chain import (
     BEST,
     CURRENT,
     ChainConfig,

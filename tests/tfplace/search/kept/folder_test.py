@@ -19,8 +19,7 @@ from tfplace.algorithms.placers.single import single_devices
 from tfplace.algorithms.table import policy_of
 from tfplace.grouping.grouped_problem import GroupingConfig
 from tfplace.search.instance import Instance
-from tfplace.search.kept.folder import SearchFolder, problem_digest
-from tfplace.search.kept.lock import locked_folder
+from tfplace.search.kept.folder import SearchFolder, locked_folder, problem_digest
 from tfplace.search.kept.state import SearchState, StageStart
 from tfplace.search.search import Limits, Stage, search
 from tfplace.search.trial import Trial

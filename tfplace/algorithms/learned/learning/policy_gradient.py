@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 import tensorflow as tf
 
 from tfplace.algorithms.learned.tensor import Tensor
+from tfplace.search.trial import DivergedError
 
 # Ratios are kept below e^10: one ascent step must not overflow f4.
 _MAX_LOG_RATIO = 10.0
@@ -56,3 +60,26 @@ def penalised_loss(ratio: Tensor, advantage: Tensor, divergence: Tensor, beta: f
     """
     surrogate = ratio * advantage[:, tf.newaxis] - beta * divergence
     return -tf.reduce_mean(tf.reduce_sum(surrogate, axis=1))
+
+
+def require_finite(learner: str, values: Mapping[str, np.ndarray | float]) -> None:
+    """Raises where a number that steers the learning is infinite or not a number.
+
+    Args:
+      learner: whose, for the message.
+      values: of any shape, by name.
+
+    Raises:
+      DivergedError: one of them is not finite.
+    """
+    for name, value in values.items():
+        if not np.isfinite(value).all():
+            raise DivergedError(
+                f"training {learner}: its {name} became {_first_bad(value)}; the policy has "
+                "diverged and proposes nothing more; try another --seed or --algorithm"
+            )
+
+
+def _first_bad(value: np.ndarray | float) -> str:
+    flat = np.ravel(value)
+    return str(flat[~np.isfinite(flat)][0])

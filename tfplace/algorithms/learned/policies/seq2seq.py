@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras
 
 from tfplace.algorithms.learned.config import Seq2SeqConfig
-from tfplace.algorithms.learned.policies.dense import dense
+from tfplace.algorithms.learned.policies.graph_embedding import dense
 from tfplace.algorithms.learned.policies.lstm import lstm, lstm_cell
 from tfplace.algorithms.learned.tensor import Tensor
 
