@@ -16,10 +16,10 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
+from graphs.graph_view import reached
 from graphs.host.freed_memory import give_back
 from graphs.host.parent import connect_to_parent
 from graphs.names import op_of, with_index
-from graphs.reached import reached
 from graphs.run_session import ASSIGN_SCOPE, checkpoint_keys, initialize
 from graphs.source_model import Initialization, Variable
 from rewrite.model_builder import TAGS

@@ -11,8 +11,8 @@ from typing import Any
 from graphs.function_library import rename_references
 from graphs.loading.sniff import SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
+from rewrite.annotate_devices import bodies
 from rewrite.call_graph import copy_of
-from rewrite.clear_devices import bodies
 from rewrite.emit import (
     EXTRA_DIRECTORY,
     GRAPH_FILE,

@@ -19,7 +19,7 @@ from graphs.loading.saved_model_file import SERVE_TAG, choose_meta_graph
 from graphs.loading.sniff import sniff
 from graphs.names import op_of, with_index
 from graphs.source_model import Signature, SourceModel, TensorSpec, Variable
-from rewrite.clear_devices import ClearDevices, bodies
+from rewrite.annotate_devices import ClearDevices, bodies
 from rewrite.emit_forms import write_cleared
 from rewrite.model_builder import given_graph
 from rewrite.verify_messages import (

@@ -16,8 +16,7 @@ from graphs.effects import left_out, left_out_sentence
 from graphs.source_model import SourceModel
 from rewrite.model_builder import BuiltModel, ModelBuilder
 from rewrite.output_dir import atomic_directory, scratch_beside
-from tfplace.algorithms.learned.training.checkpoint import Checkpoint
-from tfplace.algorithms.learned.training.trained_policy import algorithm_with_policy
+from tfplace.algorithms.learned.training.checkpoint import Checkpoint, algorithm_with_policy
 from tfplace.algorithms.table import require_known
 from tfplace.choosing.beside_others import time_beside_others
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_baseline, not_tried

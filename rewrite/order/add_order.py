@@ -8,10 +8,17 @@ from collections.abc import Collection
 from typing import Any
 
 from graphs.errors import PlacementError
+from rewrite.annotate_devices import bodies
 from rewrite.call_graph import CallGraph
-from rewrite.clear_devices import bodies
-from rewrite.order.marks import MARK, add_marked, forget, marked
-from rewrite.order.order_edges import OrderEdge, check_order, placed_edges
+from rewrite.order.order_edges import (
+    MARK,
+    OrderEdge,
+    add_marked,
+    check_order,
+    forget,
+    marked,
+    placed_edges,
+)
 from rewrite.pass_base import PassResult, RewriteError, op_path
 
 

@@ -20,7 +20,7 @@ from graphs.host.asked_child import ChildError, ask_child
 from graphs.loading.initialization import FILLS
 from graphs.names import op_of, with_index
 from graphs.source_model import SourceModel
-from rewrite.clear_devices import ClearDevices
+from rewrite.annotate_devices import ClearDevices
 from rewrite.split.build_step import SplitStep
 from rewrite.split.compare_runs_messages import (
     NO_TABLES,

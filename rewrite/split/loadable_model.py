@@ -12,10 +12,10 @@ from graphs.loading.runnable_copy import write_beside, write_without_effects
 from graphs.loading.sniff import sniff
 from graphs.names import data_inputs, op_of, parse_input
 from graphs.tensor_protos import shape_of
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.emit_forms import write_cleared
 from rewrite.one_of_alike import LEAST_NODES, one_of_alike
-from rewrite.order.marks import without_order
+from rewrite.order.order_edges import without_order
 
 
 @dataclasses.dataclass(frozen=True)

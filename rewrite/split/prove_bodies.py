@@ -17,8 +17,8 @@ from graphs import op_types
 from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, op_of, tensor_of
 from rewrite.pass_base import RewriteError
+from rewrite.split.bodies import stateful_ops
 from rewrite.split.branches import taken_with
-from rewrite.split.function_body import stateful_ops
 from rewrite.split.joint_reader import Meaning, Value
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.op_cases import bodies_of
@@ -291,7 +291,7 @@ class BodyReading(Reading):
 class MainForm:
     """A function's ops and results, with the names that inputs have in a main graph.
 
-    `function_body` goes the other way.
+    `as_body` goes the other way.
 
     Attributes:
       nodes: {name: NodeDef}.

@@ -22,8 +22,8 @@ from graphs.building.flatten import flatten
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
 from graphs.graph_edges import edges_of
+from graphs.graph_view import reached
 from graphs.names import data_inputs, op_of, parse_input
-from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.pass_base import RewriteError
 from rewrite.split.build_step import SplitStep

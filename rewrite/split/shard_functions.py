@@ -10,6 +10,7 @@ from graphs.building.op_outputs import output_names
 from graphs.names import data_inputs, free_name, op_of, parse_input, tensor_of
 from graphs.tensor_protos import shape_proto
 from rewrite.pass_base import RewriteError
+from rewrite.split.bodies import as_body, output_name, stateful_ops
 from rewrite.split.body_shapes import (
     NUMBERS,
     BodyShapes,
@@ -17,7 +18,6 @@ from rewrite.split.body_shapes import (
     OpenBodyShapes,
     ShardNumbers,
 )
-from rewrite.split.function_body import as_body, output_name, stateful_ops
 from rewrite.split.known_values import SHAPE_OPS
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.op_view import Split, attributes_of_copies, type_of_copies

@@ -8,8 +8,7 @@ from typing import Protocol
 
 from rewrite.split.bodies import Argument, Bodies, Body
 from rewrite.split.facts import Facts
-from rewrite.split.list_elements import ListElements
-from rewrite.split.list_facts import Element
+from rewrite.split.list_facts import Element, ListElements
 from rewrite.split.op_view import Answer
 from rewrite.split.states import WHOLE, Listed, Optioned, Partial, State
 

@@ -12,8 +12,8 @@ from graphs.building.op_outputs import output_dtype
 from graphs.errors import UsageError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
+from graphs.graph_view import reached
 from graphs.names import free_name, op_of, with_index
-from graphs.reached import reached
 from graphs.source_model import SourceModel
 from rewrite.split.build_step import SplitStep
 from rewrite.written_signature import signature_call, whole_signature

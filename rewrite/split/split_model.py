@@ -17,6 +17,7 @@ from graphs.names import data_inputs, op_of, parse_input
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_of
 from rewrite.model_builder import given_graph
+from rewrite.split.across_shards import ring_of
 from rewrite.split.batch_axes import candidates, small_batches, told_axes
 from rewrite.split.bodies import Bodies
 from rewrite.split.build_step import SplitStep, build_step
@@ -24,7 +25,6 @@ from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.gathers_of_reads import gathers_of_reads
-from rewrite.split.homes import ring_of
 from rewrite.split.merge_reads import merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_case import operations_of

@@ -9,16 +9,17 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, tensor_of
-from rewrite.split.across_shards import AcrossShards, Way
-from rewrite.split.decide import Decisions
-from rewrite.split.homes import (
+from rewrite.split.across_shards import (
     BLOCK_BYTES,
     FIRST_AT_ONCE,
     FIRST_BLOCK_BYTES,
     MOST_AT_ONCE,
+    AcrossShards,
     Home,
     Homes,
+    Way,
 )
+from rewrite.split.decide import Decisions
 from rewrite.split.node_writer import NodeWriter
 from rewrite.split.repeat import MOST_BYTES
 from rewrite.split.shard_shapes import ShardShapes

@@ -22,8 +22,8 @@ from graphs.names import data_inputs, free_name, op_of, parse_input, with_index
 from graphs.source_model import SourceModel, TensorSpec
 from graphs.tensor_protos import shape_proto
 from rewrite.emit import leaving_out, serialized
+from rewrite.split.bodies import as_body
 from rewrite.split.build_step import SplitStep
-from rewrite.split.function_body import as_body
 from rewrite.split.split_graph import redirect, redirect_signatures, split_beside
 from rewrite.written_signature import has_own, run_name, signature_call, whole_signature
 

@@ -17,7 +17,7 @@ from graphs.errors import ModelError
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite import verify
-from rewrite.clear_devices import bodies
+from rewrite.annotate_devices import bodies
 from rewrite.emit import emit
 from tests.corpus.entry import Entry
 from tfplace.algorithms.placers.random import Random

@@ -243,7 +243,7 @@ def split_starts(instance: Instance, seed: int) -> list[Start]:
 
 
 def _trained(checkpoint: Checkpoint, instance: Instance, seed: int) -> Policy:
-    from tfplace.algorithms.learned.training.trained_policy import placeto_from
+    from tfplace.algorithms.learned.training.checkpoint import placeto_from
 
     return placeto_from(checkpoint, instance.problem, seed)
 

@@ -15,7 +15,7 @@ import psutil
 
 from graphs.cluster import Cluster
 from graphs.errors import VerificationError
-from graphs.host.uncollected import uncollected
+from graphs.host.freed_memory import uncollected
 from graphs.op_graph import IntArray
 from graphs.placement import Infeasible
 from graphs.source_model import SourceModel

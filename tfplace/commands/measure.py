@@ -8,9 +8,8 @@ from absl import flags
 
 from graphs.errors import ClusterError
 from graphs.host.child import begin_to_fork
-from tfplace.commands.beginning import begin
 from tfplace.commands.from_flags import problem_options
-from tfplace.commands.outcome import text_output
+from tfplace.commands.outcome import begin, text_output
 
 
 def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
@@ -23,8 +22,7 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     from graphs.effects import left_out, left_out_sentence
     from graphs.placement_file import placement_text
-    from tfplace.choosing.compare import compare
-    from tfplace.choosing.compare_memory import compare_memory
+    from tfplace.choosing.compare import compare, compare_memory
     from tfplace.choosing.order.model_order import with_order
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from graphs.flat_graph import Origin
-from graphs.host.uncollected import uncollected
+from graphs.host.freed_memory import uncollected
 from graphs.host.whole_file import write_whole
 from graphs.op_graph import IntArray
 from graphs.problem_file import write_problem

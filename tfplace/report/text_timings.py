@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from rich.console import Console
 
 from graphs.counted import counted
-from tfplace.choosing.compare import PLACED, Comparison
-from tfplace.choosing.compare_memory import MemoryPeak
+from tfplace.choosing.compare import PLACED, Comparison, MemoryPeak
 from tfplace.measurement.timing import Timing
 from tfplace.report.text import print_facts
 from tfplace.units_text import bytes_text, seconds_text

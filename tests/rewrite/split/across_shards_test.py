@@ -8,10 +8,10 @@ import tensorflow as tf
 from graphs.building.shapes import infer_known
 from graphs.names import RELAY, SHARD
 from rewrite.pass_base import RewriteError
-from rewrite.split import homes, step_tensors
+from rewrite.split import across_shards, step_tensors
+from rewrite.split.across_shards import ring_of
 from rewrite.split.build_step import build_step
 from rewrite.split.decide import decide
-from rewrite.split.homes import ring_of
 from rewrite.split.prove_joints import prove_joints
 from tests.rewrite.split.run_rule import floats
 from tests.rewrite.split.run_step import assert_same_steps, flat_graph
@@ -199,7 +199,7 @@ def test_very_large_tensors_go_in_blocks_of_rows(in_blocks, place_of_shard, sums
 
 
 def test_what_is_needed_first_goes_in_smaller_blocks(monkeypatch):
-    monkeypatch.setattr(homes, "FIRST_VARIABLES", 1)
+    monkeypatch.setattr(across_shards, "FIRST_VARIABLES", 1)
     monkeypatch.setattr(step_tensors, "FIRST_AT_ONCE", 30_000)
     monkeypatch.setattr(step_tensors, "FIRST_BLOCK_BYTES", 15_000)
     flat, properties, decisions, step = split_training(TWO_HOSTS)
@@ -225,7 +225,7 @@ def test_a_wrong_block_is_found(in_blocks, change):
 
 @pytest.mark.parametrize("is_in_blocks", [False, True])
 def test_many_devices_of_one_host_hand_on_to_each_other(monkeypatch, is_in_blocks):
-    monkeypatch.setattr(homes, "MOST_DIRECT", 2)
+    monkeypatch.setattr(across_shards, "MOST_DIRECT", 2)
     if is_in_blocks:
         monkeypatch.setattr(step_tensors, "MOST_AT_ONCE", 30_000)
         monkeypatch.setattr(step_tensors, "BLOCK_BYTES", 15_000)

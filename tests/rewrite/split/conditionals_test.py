@@ -13,7 +13,7 @@ import tf_keras
 
 from rewrite.pass_base import RewriteError
 from rewrite.split import branches
-from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import ListElements
 from rewrite.split.op_case import CaseOutcome
 from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from rewrite.split.list_elements import ListElements
+from rewrite.split.list_facts import ListElements
 from rewrite.split.op_view import Split
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.states import WHOLE, Listed, Sharded

@@ -6,7 +6,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.model_builder import build_saved_model
-from rewrite.order.marks import MARK, add_marked
+from rewrite.order.order_edges import MARK, add_marked
 from rewrite.split import loadable_model
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE

@@ -9,9 +9,8 @@ import numpy as np
 
 from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, IntArray, LongArray
-from tfplace.algorithms.annealing.annealing_problem import AnnealingProblem
+from tfplace.algorithms.annealing.annealing_problem import AnnealingProblem, Energy, memory_penalty
 from tfplace.algorithms.annealing.config import AnnealingConfig
-from tfplace.algorithms.annealing.energy import Energy, memory_penalty
 from tfplace.algorithms.annealing.levels import Levels
 from tfplace.algorithms.annealing.moves import (
     Position,

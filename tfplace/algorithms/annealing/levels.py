@@ -13,7 +13,14 @@ from graphs.op_graph import FloatArray, IntArray, LongArray
 from graphs.placement import Grouping
 from graphs.problem import Problem
 from tfplace.grouping.coarsen import Coarsening
-from tfplace.grouping.copies import WHOLE, is_split, shard_of_op, tied_copies
+from tfplace.grouping.copies import (
+    WHOLE,
+    is_mostly_repeated,
+    is_split,
+    role_groups,
+    shard_of_op,
+    tied_copies,
+)
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import (
     BoolArray,
@@ -22,7 +29,6 @@ from tfplace.grouping.quotient import (
     group_sums,
     in_graph_order,
 )
-from tfplace.grouping.roles import is_mostly_repeated, role_groups
 
 # Keeping roles together is of use only if that leaves at most this share of the units.
 MOST_ROLES = 0.8

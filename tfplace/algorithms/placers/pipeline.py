@@ -6,8 +6,8 @@ import numpy as np
 
 from graphs.op_graph import IntArray
 from graphs.problem import Problem
+from tfplace.algorithms.placers.data_parallel import in_a_ring
 from tfplace.algorithms.placers.legal import legal
-from tfplace.algorithms.placers.rings import in_a_ring
 from tfplace.grouping.copies import shard_of_op, tied_copies
 from tfplace.grouping.layers import layer_groups
 from tfplace.grouping.quotient import fastest_seconds
@@ -18,7 +18,7 @@ def pipeline(problem: Problem, seed: int = 0) -> IntArray:
 
     A layer has a variable, what reads it, its gradient and its update, for all shards. Stages take
     as long as each other on their own devices: faster ones get more. A stage has a quick link to
-    the next (rings.py).
+    the next (data_parallel.py).
 
     Args:
       problem: of a split step.

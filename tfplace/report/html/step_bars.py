@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from tfplace.measurement.timing import Timing
-from tfplace.report.advice import data_parallel_sentence
 from tfplace.report.html.elements import paragraph, section, table, text
 from tfplace.report.report import Measured, Report
 from tfplace.report.rounds_facts import rounds_facts
-from tfplace.report.sentences import is_untried
+from tfplace.report.sentences import data_parallel_sentence, is_untried
 from tfplace.report.text_timings import same_timings
 from tfplace.units_text import seconds_text
 
