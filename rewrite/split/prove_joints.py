@@ -31,6 +31,7 @@ from rewrite.split.larger_step import larger_step
 from rewrite.split.op_cases import bodies_of
 from rewrite.split.op_view import Split, StayWhole
 from rewrite.split.prove_bodies import BodyProver
+from rewrite.split.reading import StepReading
 from rewrite.split.same_op import (
     InputChecks,
     Wanted,
@@ -40,7 +41,6 @@ from rewrite.split.same_op import (
     wanted_of,
 )
 from rewrite.split.states import WHOLE, shard_sizes
-from rewrite.split.step_reading import StepReading
 from rewrite.split.unsure_ranks import forgetting_ranks
 
 _ROUNDS = 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from graphs import op_types
 from graphs.building.op_outputs import output_names
@@ -166,13 +166,6 @@ def _add_input(node: Any, position: int, tensor: str) -> None:
     node.attr["T" if node.op in op_types.LOOPS else "Tin"].list.type.append(_INT32)
 
 
-class Adapting(Protocol):
-    """Gives a copy of an op that runs functions its shard's own ones."""
-
-    def adapt(self, node: Any, answer: Split, shard: int, numbers: str | None = None) -> None:
-        """See ShardFunctions.adapt."""
-
-
 class ShardBody:
     """Adds the ops of one shard's function, one op of the function after the other.
 
@@ -186,7 +179,7 @@ class ShardBody:
         shard: int,
         writer: NodeWriter,
         shapes: BodyShapes,
-        functions: Adapting,
+        functions: ShardFunctions,
         numbers: str | None,
     ):
         """Begins and ends.

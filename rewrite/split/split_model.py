@@ -24,8 +24,7 @@ from rewrite.split.build_step import SplitStep, build_step
 from rewrite.split.decide import Decisions, decide
 from rewrite.split.decide_open import decide_open, open_axes_of
 from rewrite.split.decompose_norms import decompose_norms
-from rewrite.split.gathers_of_reads import gathers_of_reads
-from rewrite.split.merge_reads import merge_reads
+from rewrite.split.merge_reads import gathers_of_reads, merge_reads
 from rewrite.split.node_writer import TakenNames
 from rewrite.split.op_case import operations_of
 from rewrite.split.op_view import Split

@@ -23,8 +23,11 @@ from tfplace.algorithms.learned.features import (
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.policy_gradient import policy_gradient_loss, require_finite
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal
-from tfplace.algorithms.learned.policies.distributions import FORBIDDEN, gumbel_noise
+from tfplace.algorithms.learned.policies.distributions import (
+    FORBIDDEN,
+    GroupedProposal,
+    gumbel_noise,
+)
 from tfplace.algorithms.learned.policies.graph_embedding import dense
 from tfplace.algorithms.learned.policies.seq2seq import Sequence as GroupSequence
 from tfplace.algorithms.learned.reward import feasible

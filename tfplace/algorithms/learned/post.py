@@ -11,11 +11,14 @@ from graphs.op_graph import FloatArray, IntArray
 from graphs.placement import Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PostConfig
-from tfplace.algorithms.learned.learning import cross_entropy, policy_gradient
+from tfplace.algorithms.learned.learning import policy_gradient
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
 from tfplace.algorithms.learned.learning.policy_gradient import mean_entropy, require_finite
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
-from tfplace.algorithms.learned.policies.distributions import log_prior
+from tfplace.algorithms.learned.policies.distributions import (
+    GroupedProposal,
+    ProbabilityArray,
+    log_prior,
+)
 from tfplace.algorithms.learned.sequence_learner import proximal_loss
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.grouped_problem import grouped_problem
@@ -68,7 +71,7 @@ class Post:
         self._policy = Categorical(log_prior(self.grouped.allowed))
         if start is not None:
             devices, epsilon = self.grouped.device_of_group(start), self.config.start_epsilon
-            self._policy.assign(cross_entropy.close_to(devices, epsilon, self.grouped.allowed))
+            self._policy.assign(policy_gradient.close_to(devices, epsilon, self.grouped.allowed))
         self._rng = np.random.default_rng(seed)
         self._appraisal = Appraisal(problem, self.config.baseline_decay)
         self._num_trials = 0
@@ -137,13 +140,13 @@ class Post:
 
     def _fit_elite(self) -> None:
         config = self.config
-        elite = cross_entropy.elite_indices(self._recent_rewards, config.elite_fraction)
-        frequencies = cross_entropy.elite_frequencies(
+        elite = policy_gradient.elite_indices(self._recent_rewards, config.elite_fraction)
+        frequencies = policy_gradient.elite_frequencies(
             self._recent_devices[elite], self.grouped.problem.num_devices
         )
         left = max(0.0, 1.0 - self._num_trials / config.epsilon_trials)
         self._policy.assign(
-            cross_entropy.mixed(frequencies, config.epsilon * left, self.grouped.allowed)
+            policy_gradient.mixed(frequencies, config.epsilon * left, self.grouped.allowed)
         )
         self._recent_devices = self._recent_devices[:0]
         self._recent_rewards = self._recent_rewards[:0]

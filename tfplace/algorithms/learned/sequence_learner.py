@@ -18,8 +18,11 @@ from tfplace.algorithms.learned.learning.policy_gradient import (
     probability_ratio,
     require_finite,
 )
-from tfplace.algorithms.learned.learning.proposal import GroupedProposal, ProbabilityArray
-from tfplace.algorithms.learned.policies.distributions import chosen_log_probs
+from tfplace.algorithms.learned.policies.distributions import (
+    GroupedProposal,
+    ProbabilityArray,
+    chosen_log_probs,
+)
 from tfplace.algorithms.learned.policies.seq2seq import Seq2Seq, Sequence
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.search.kept.snapshot import Snapshot

@@ -5,9 +5,8 @@ from __future__ import annotations
 from tfplace.measurement.timing import Timing
 from tfplace.report.html.elements import paragraph, section, table, text
 from tfplace.report.report import Measured, Report
-from tfplace.report.rounds_facts import rounds_facts
 from tfplace.report.sentences import data_parallel_sentence, is_untried
-from tfplace.report.text_timings import same_timings
+from tfplace.report.text_timings import rounds_facts, same_timings
 from tfplace.units_text import seconds_text
 
 NAMES = {
