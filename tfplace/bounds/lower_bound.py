@@ -11,7 +11,7 @@ from graphs.host.compiled import compiled, compiled_part
 from graphs.op_graph import FloatArray, LongArray
 from graphs.problem import Problem
 from tfplace.bounds.enclosed_work import EnclosedWork, enclosed_work, reversed_in_time
-from tfplace.bounds.load_bound import DualWeights, best_weights, load_of, may_fit
+from tfplace.bounds.load_bound import DualWeights, best_weights, load_of, may_fit, window_bound
 from tfplace.bounds.network_bound import network_bound
 from tfplace.bounds.relaxation import (
     DeviceClasses,
@@ -22,10 +22,16 @@ from tfplace.bounds.relaxation import (
 )
 from tfplace.bounds.staying import Ancestors, new_ancestors, start_after_staying
 from tfplace.bounds.step_roles import step_roles
-from tfplace.bounds.sweep import Sweep, new_sweep, soonest_elsewhere
 from tfplace.bounds.travel_bound import sharing_of, travel_bound
-from tfplace.bounds.walk_back import Walk, end_of_walk, new_walk, note_inputs
-from tfplace.bounds.window_bound import window_bound
+from tfplace.bounds.walk_back import (
+    Sweep,
+    Walk,
+    end_of_walk,
+    new_sweep,
+    new_walk,
+    note_inputs,
+    soonest_elsewhere,
+)
 from tfplace.grouping.copies import is_split
 
 # Sums in another order than the simulator's may come out higher by rounding.

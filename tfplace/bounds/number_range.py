@@ -11,14 +11,13 @@ import numpy as np
 from graphs.op_graph import FloatArray, LongArray, OpGraph
 from graphs.problem import Problem
 from rewrite.split.across_shards import FIRST_AT_ONCE, FIRST_BLOCK_BYTES
-from tfplace.bounds.load_bound import best_weights, load_of, may_fit
+from tfplace.bounds.load_bound import best_weights, load_of, may_fit, window_bound
 from tfplace.bounds.lower_bound import NUM_WEIGHTS, ROUNDING, heads_and_tails
 from tfplace.bounds.network_bound import network_bound
 from tfplace.bounds.prices import prices_of
 from tfplace.bounds.relaxation import DeviceClasses, device_classes
 from tfplace.bounds.step_roles import StepRoles
 from tfplace.bounds.travel_bound import travel_bound
-from tfplace.bounds.window_bound import window_bound
 from tfplace.grouping.copies import WHOLE
 
 BLOCK_BYTES = FIRST_BLOCK_BYTES // 4

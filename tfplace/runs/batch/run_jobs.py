@@ -15,8 +15,7 @@ from pathlib import Path
 
 from graphs.errors import OutputError
 from tfplace.output_paths import write_file
-from tfplace.runs.batch.job import Job
-from tfplace.runs.batch.job_state import JOBS_FOLDER, JobFolder, JobState, may_replace
+from tfplace.runs.batch.job_state import JOBS_FOLDER, Job, JobFolder, JobState, may_replace
 from tfplace.runs.batch.summary import SUMMARY_FILE, JobRow, write_summary
 from tfplace.runs.executors.program import Executor, Program
 from tfplace.runs.resumable import ResumableRun
