@@ -21,8 +21,7 @@ from graphs.loading.sniff import MAX_PROTO_BYTES, SAVED_MODEL_FILES, sniff
 from graphs.source_model import SourceModel
 from rewrite.call_graph import copy_of
 from rewrite.model_builder import BuiltModel, build_saved_model, given_graph
-from rewrite.order.add_order import AddOrder
-from rewrite.order.order_edges import OrderEdge, in_meta_graph, known_order, without_order
+from rewrite.order.order_edges import AddOrder, OrderEdge, in_meta_graph, known_order, without_order
 from rewrite.place_graph import known_origins, place_graph
 
 EXTRA_DIRECTORY = os.path.join("assets.extra", "tfplace")

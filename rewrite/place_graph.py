@@ -18,8 +18,16 @@ from rewrite.annotate_devices import (
     read_devices,
 )
 from rewrite.call_graph import CallGraph, copy_of
-from rewrite.order.add_order import AddOrder, ClearOrder
-from rewrite.order.order_edges import MARK, OrderEdge, add_marked, check_order, forget, marked
+from rewrite.order.order_edges import (
+    MARK,
+    AddOrder,
+    ClearOrder,
+    OrderEdge,
+    add_marked,
+    check_order,
+    forget,
+    marked,
+)
 from rewrite.pass_base import Pass, PassResult, RewriteError, op_path, run_passes
 from rewrite.specialize_functions import SpecializeFunctions
 

@@ -1,4 +1,4 @@
-"""Memory that was freed goes back to the system, where other processes of this run need it."""
+"""Freed memory given back to the system, and no collection while much is read."""
 
 from __future__ import annotations
 

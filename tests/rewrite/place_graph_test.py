@@ -11,8 +11,7 @@ from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
 from rewrite import emit_forms
 from rewrite.annotate_devices import AnnotateDevices, ClearDevices, read_devices
-from rewrite.order.add_order import AddOrder, ClearOrder
-from rewrite.order.order_edges import add_marked
+from rewrite.order.order_edges import AddOrder, ClearOrder, add_marked
 from rewrite.pass_base import PassResult, RewriteError, run_passes
 from rewrite.place_graph import (
     PlaceOps,

@@ -2,7 +2,7 @@
 
 Let c(b) be what a copy of an op takes on some device for b entries of the batch of B. Prices are
 nondecreasing and convex in b, c(b) / b is nonincreasing, and so from the steps that were read it is
-known what c(b) is at least for any other b (prices.py). For every M in [m, m'] then,
+known what c(b) is at least for any other b (number_range.py). For every M in [m, m'] then,
 
 * work: M copies take B c(k) / k together at least, where k = ceil(B / m) is the largest shard
   that m has, and so do units of several ops on the class of devices that is cheapest by any

@@ -20,20 +20,20 @@ from tfplace.choosing.baselines import (
     best_of,
 )
 from tfplace.choosing.by_devices import (
+    FOUND_FIRST,
     NONE,
     OnDevices,
     by_devices,
+    found_on_fewer,
     limits_beside,
     on_fewer_devices,
     reserved,
 )
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
 from tfplace.choosing.device_limit import too_many
-from tfplace.choosing.fewer_first import FOUND_FIRST, found_on_fewer
 from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
 from tfplace.choosing.ties import without_idle
-from tfplace.choosing.tried_shards import TriedShards
-from tfplace.choosing.unsplit_baselines import Unsplit
+from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit
 from tfplace.measurement.measuring_evaluator import MeasuringEvaluator
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel

@@ -43,8 +43,7 @@ from tfplace.choosing.shard_counts import (
 from tfplace.choosing.shards_found import NumbersFound, ShardsFound
 from tfplace.choosing.shared_budget import TOO_LONG, ReadingTime, SharedBudget
 from tfplace.choosing.split_estimate import least_steps, work_of_devices
-from tfplace.choosing.tried_shards import TriedShards
-from tfplace.choosing.unsplit_baselines import Unsplit, for_all_shards
+from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit, for_all_shards
 from tfplace.interruption import interruptible
 from tfplace.preparing.options import OptimizeOptions
 from tfplace.preparing.prepare import PreparedModel, prepare

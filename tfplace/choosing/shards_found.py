@@ -8,7 +8,7 @@ import math
 from tfplace.choosing.baselines import Candidate
 from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.ties import TIE
-from tfplace.choosing.tried_shards import TriedShards
+from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.preparing.prepare import PreparedModel
 from tfplace.preparing.steps_read import StepsRead
 from tfplace.search.trial_log import SearchResult

@@ -11,7 +11,7 @@ from tfplace.choosing.baselines import Baseline
 from tfplace.choosing.by_devices import OnDevices
 from tfplace.choosing.data_parallel import NAME, DataParallel
 from tfplace.choosing.ties import TIE
-from tfplace.choosing.tried_shards import TriedShards
+from tfplace.choosing.unsplit_baselines import TriedShards
 from tfplace.report.explaining.parallelism import ACCUMULATION
 from tfplace.units_text import bytes_text, seconds_text, share_text
 

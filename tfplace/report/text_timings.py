@@ -1,4 +1,4 @@
-"""What `tfplace measure` prints, and `optimize` of its real runs."""
+"""What is said of real runs: by `tfplace measure`, and by `optimize` and its rounds."""
 
 from __future__ import annotations
 

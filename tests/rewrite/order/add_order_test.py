@@ -6,8 +6,9 @@ import pytest
 
 from graphs.errors import PlacementError
 from graphs.flat_graph import Origin
-from rewrite.order.add_order import AddOrder, ClearOrder
 from rewrite.order.order_edges import (
+    AddOrder,
+    ClearOrder,
     check_order,
     forget_order,
     known_order,

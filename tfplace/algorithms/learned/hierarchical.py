@@ -21,8 +21,11 @@ from tfplace.algorithms.learned.features import (
     type_ids,
 )
 from tfplace.algorithms.learned.learning.appraisal import Appraisal
-from tfplace.algorithms.learned.learning.descent import Descent
-from tfplace.algorithms.learned.learning.policy_gradient import policy_gradient_loss, require_finite
+from tfplace.algorithms.learned.learning.policy_gradient import (
+    Descent,
+    policy_gradient_loss,
+    require_finite,
+)
 from tfplace.algorithms.learned.policies.distributions import (
     FORBIDDEN,
     GroupedProposal,

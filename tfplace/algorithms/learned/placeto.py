@@ -12,8 +12,8 @@ from graphs.placement import Measurement, Outcome
 from graphs.problem import Problem
 from tfplace.algorithms.learned.config import PlacetoConfig
 from tfplace.algorithms.learned.learning.appraisal import over_root_mean_square
-from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.policy_gradient import (
+    Descent,
     mean_entropy,
     policy_gradient_loss,
     require_finite,

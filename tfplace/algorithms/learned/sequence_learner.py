@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from graphs.op_graph import FloatArray, IntArray
 from tfplace.algorithms.learned.config import AdamConfig, Seq2SeqConfig
-from tfplace.algorithms.learned.learning.descent import Descent
 from tfplace.algorithms.learned.learning.policy_gradient import (
+    Descent,
     kl_divergence,
     mean_entropy,
     penalised_loss,

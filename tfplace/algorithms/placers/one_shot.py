@@ -1,4 +1,4 @@
-"""A policy that proposes all that it has to propose at once."""
+"""Policies that propose at once or at random: one-shot placements, single devices, random."""
 
 from __future__ import annotations
 

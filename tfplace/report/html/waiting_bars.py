@@ -1,4 +1,4 @@
-"""Which device waits for what: a stacked bar and a sentence for each device."""
+"""Bars: what a step consists of, and which device waits for what, with a sentence for each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of a job between two runs of its batch: a file that is whole or not there."""
+"""A job of a batch, and what is kept of it between two runs: a file that is whole or not there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REINFORCE's loss, the entropy of a policy, and proximal policy optimisation with a KL penalty."""
+"""Losses of learned policies (REINFORCE, PPO, cross entropy), and the descent along them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
+import tf_keras
 
 from graphs.op_graph import FloatArray, IntArray
+from tfplace.algorithms.learned.config import AdamConfig
 from tfplace.algorithms.learned.tensor import Tensor
 from tfplace.grouping.quotient import BoolArray
+from tfplace.search.kept import snapshot
 from tfplace.search.trial import DivergedError
 
 # Ratios are kept below e^10: one ascent step must not overflow f4.
@@ -126,3 +129,54 @@ def mixed(frequencies: FloatArray, epsilon: float, allowed: BoolArray) -> FloatA
     """
     uniform = allowed / allowed.sum(axis=1, keepdims=True)
     return (1.0 - epsilon) * frequencies + epsilon * uniform
+
+
+class Descent:
+    """Adam on all weights of a policy, with gradients clipped by their global norm.
+
+    Attributes:
+      optimizer: tf-keras' Adam; its learning rate may be assigned.
+    """
+
+    def __init__(
+        self,
+        policy: tf.Module,
+        config: AdamConfig,
+        names: tuple[str, str] = ("policy", "optimizer"),
+    ) -> None:
+        """Takes over the policy's weights.
+
+        Args:
+          policy: whose weights are trained.
+          config: of Adam.
+          names: of weights and of Adam's moments in a snapshot.
+        """
+        self.optimizer = tf_keras.optimizers.Adam(
+            config.learning_rate, global_clipnorm=config.gradient_clip
+        )
+        self.optimizer.build(policy.trainable_variables)
+        self._policy, self._names = policy, names
+
+    def step(self, tape: tf.GradientTape, loss: Tensor) -> None:
+        """One step down the loss that the tape recorded."""
+        weights = self._policy.trainable_variables
+        gradients = tape.gradient(loss, weights)
+        self.optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+    def state(self) -> snapshot.Snapshot:
+        """The weights ("policy/0", ...) and Adam's moments ("optimizer/0", ...)."""
+        policy, optimizer = self._names
+        return {
+            **snapshot.of_variables(policy, self._policy.variables),
+            **snapshot.of_variables(optimizer, self.optimizer.variables),
+        }
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Assigns what `state` took.
+
+        Raises:
+          ValueError: the arrays are of another problem or configuration.
+        """
+        policy, optimizer = self._names
+        snapshot.into_variables(policy, self._policy.variables, state)
+        snapshot.into_variables(optimizer, self.optimizer.variables, state)
