@@ -111,15 +111,11 @@ def write_cleared(made: Path, target: Path) -> None:
         meta_graph.graph_def.CopyFrom(cleared(meta_graph.graph_def))
         if meta_graph.HasField("object_graph_def"):
             write_object_devices(meta_graph)
-            _clear_objects(meta_graph)
+            for saved in meta_graph.object_graph_def.nodes:
+                if saved.WhichOneof("kind") == "resource":
+                    saved.resource.device = ""
     (target / SAVED_MODEL_FILES[0]).write_bytes(_content(saved_model))
     renew_fingerprint(target)
-
-
-def _clear_objects(meta_graph: Any) -> None:
-    for saved in meta_graph.object_graph_def.nodes:
-        if saved.WhichOneof("kind") == "resource":
-            saved.resource.device = ""
 
 
 def _link(source: str, target: str) -> None:

@@ -116,7 +116,8 @@ class CaseGraph:
         """What to fetch of an output: of a list all its rows, of an Optional what it holds."""
         tensor = f"{self._scope}/{name}:{index}"
         node = self._node if nodes is self.nodes else self._copy
-        if index not in self.case.lists and _is_variant(node, index):
+        types = argument_types(node, {}, of_outputs=True)
+        if index not in self.case.lists and types[index] == tf.variant.as_datatype_enum:
             held = v1.NodeDef(op="OptionalGetValue", name=f"{self._scope}/{name}/held_{index}")
             held.input.append(tensor)
             held.attr["output_types"].list.type.append(self._held_dtype())
@@ -161,10 +162,6 @@ class CaseGraph:
         self.nodes.append(node)
         self.variables[name] = made_up(content, position, dtype.as_numpy_dtype)[0]
         return name, [name] * len(self.case.sizes)
-
-
-def _is_variant(node: Any, index: int) -> bool:
-    return argument_types(node, {}, of_outputs=True)[index] == tf.variant.as_datatype_enum
 
 
 def _constant(name: str, value: np.ndarray) -> Any:

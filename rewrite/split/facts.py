@@ -42,11 +42,6 @@ def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
 _Found = tuple["list[Shape]", "list[np.ndarray | None]"]
 
 
-def one_op(node: Any, specs: Sequence[Spec]) -> _Found:
-    """Shapes of the outputs of an op; their values where all inputs have one."""
-    return _one_op(_Asked(node, specs))
-
-
 class _Asked:
     """An op and what is known of its inputs; equal where the same comes of it."""
 
@@ -75,6 +70,7 @@ class _Asked:
 
 @functools.lru_cache(maxsize=4096)
 def _one_op(asked: _Asked) -> _Found:
+    """Shapes of the outputs of an op; their values where all inputs have one."""
     import tensorflow as tf
 
     graph_def = tf.compat.v1.GraphDef()
@@ -272,7 +268,7 @@ class Facts:
 
     def _infer(self, node: Any, inputs: Sequence[str]) -> None:
         specs = [(self.dtype(t), self.shape(t), self.value(t), self.handle(t)) for t in inputs]
-        shapes, values = one_op(node, specs)
+        shapes, values = _one_op(_Asked(node, specs))
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)
             if value is not None:

@@ -203,17 +203,16 @@ def gathers_of_reads(flat: FlatGraph) -> FlatGraph:
 
 def _changed(flat: FlatGraph) -> set[str]:
     """The gathers that are to read a copy."""
-    gathers, writers = uses_of_variables(flat, _may_read)
+    gathers, writers = uses_of_variables(
+        flat,
+        lambda n: n.op == _GATHER and len(n.input) == 2 and not attr_of(n, "batch_dims").i,
+    )
     if not gathers:
         return set()
     is_sent = _small(flat) | _multiplied(flat)
     wanted = {variable: names for variable, names in gathers.items() if variable in is_sent}
     found = written_after(flat, wanted, writers)
     return {name for names in found.values() for name in names}
-
-
-def _may_read(node: Any) -> bool:
-    return node.op == _GATHER and len(node.input) == 2 and not attr_of(node, "batch_dims").i
 
 
 def _multiplied(flat: FlatGraph) -> set[Variable]:

@@ -121,12 +121,10 @@ def prove_split(
     sizes = shard_sizes(decisions.batch, num_shards)
     request = request_of(flat, properties, decisions, step, sizes, joints.exact, feeds, tables)
     compared = compare_runs(request, limits.run_seconds, limits.memory_bytes)
-    return SplitProof(ops, joints, _run_text(compared), _differing(compared), compared)
-
-
-def _differing(runs: RunsCompared) -> list[str]:
-    first = f"; the first op that differs: {runs.first_differing}" if runs.first_differing else ""
-    return [f"{each}{first}" for each in runs.differing]
+    first = compared.first_differing
+    where = f"; the first op that differs: {first}" if first else ""
+    differing = [f"{each}{where}" for each in compared.differing]
+    return SplitProof(ops, joints, _run_text(compared), differing, compared)
 
 
 def _run_text(runs: RunsCompared) -> str:

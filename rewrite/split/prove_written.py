@@ -105,14 +105,13 @@ def _require_same_order(
 def _waits(nodes: Mapping[str, Any], name: str) -> set[str]:
     """The ops that an op, or what hands it its inputs, waits for by control edges."""
     skipped = _PASSING | _ORDERING
-    edges = [op_of(each) for each in nodes[name].input if _is_edge(nodes, each)]
+    edges = [  # what an op is to wait for, and maybe nothing else
+        op_of(each)
+        for each in nodes[name].input
+        if each.startswith("^") or nodes[op_of(each)].op in _PASSING
+    ]
     ops = reached(edges, lambda op: map(op_of, nodes[op].input) if nodes[op].op in skipped else ())
     return {op for op in ops if nodes[op].op not in skipped | {"Const"}}
-
-
-def _is_edge(nodes: Mapping[str, Any], name: str) -> bool:
-    """Whether an input says what to wait for, and maybe nothing else."""
-    return name.startswith("^") or nodes[op_of(name)].op in _PASSING
 
 
 def _require_functions(step: Any, written: Any) -> None:

@@ -55,7 +55,10 @@ def require_same_op(here: Any, wanted: Wanted) -> None:
     """Raises RewriteError unless `here` is the op: type and attributes but for decided ones."""
     found = _computing(here.attr, wanted.of_functions)
     op = type_of_copies(wanted.node, wanted.answer)
-    if here.op != op or not _same_attributes(found, wanted.attributes):
+    is_same = found.keys() == wanted.attributes.keys() and all(
+        same_content(mine, wanted.attributes[key]) for key, mine in found.items()
+    )
+    if here.op != op or not is_same:
         raise RewriteError(f"reading {here.name!r} of the split step: it is another op")
     more = len(data_inputs(here)) - len(wanted.inputs)
     if more and (more != 1 or not wanted.of_functions):  # functions may read their shard's numbers
@@ -107,12 +110,6 @@ def _require_types(node: Any, here: Any, answer: Split, more: int) -> None:
 
 def _sizes(shape: Any) -> list[int] | None:
     return None if shape.unknown_rank else [dim.size for dim in shape.dim]
-
-
-def _same_attributes(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return one.keys() == other.keys() and all(
-        same_content(mine, other[key]) for key, mine in one.items()
-    )
 
 
 def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:

@@ -70,9 +70,10 @@ def split_beside(
         if ":" not in op and op != after and op in originals
         if op not in made and op not in fetched
     }
-    opened = _opened_calls(fetches, originals, flat) - fetched.keys()
+    # Calls that were fetched as ops and opened: neither step has them, but their effects.
+    opened = {op for op in fetches if op in originals and op not in flat.nodes} - fetched.keys()
     moved = _moved(originals, flat, made, {*fetched, *ended, *opened})
-    scope = _free_scope(originals, made)
+    scope = free_name(WHOLE_SCOPE, {name.partition("/")[0] for name in (*originals, *made)})
     whole_name = {name: f"{scope}/{name}" for name in originals if name in moved}
     result = type(graph_def)(versions=graph_def.versions, library=graph_def.library)
     for name, node in originals.items():
@@ -152,13 +153,6 @@ def _run_with(
     nodes[free[0]].input.extend(f"^{effect}" for effect in missing)
 
 
-def _opened_calls(
-    fetches: Sequence[str], originals: Mapping[str, Any], flat: FlatGraph
-) -> set[str]:
-    """Calls that were fetched as ops and opened: neither step has them, but their effects."""
-    return {op for op in fetches if op in originals and op not in flat.nodes}
-
-
 def _moved(
     originals: Mapping[str, Any],
     flat: FlatGraph,
@@ -198,12 +192,6 @@ def _bare(node: Any) -> Any:
     bare.CopyFrom(node)
     bare.attr.pop("_output_shapes", None)
     return bare
-
-
-def _free_scope(originals: Mapping[str, Any], made: Mapping[str, Any]) -> str:
-    """A scope like the one wanted that no op is called by or lies in."""
-    taken = {name.partition("/")[0] for name in (*originals, *made)}
-    return free_name(WHOLE_SCOPE, taken)
 
 
 def redirect(node: Any, whole_name: Mapping[str, str]) -> None:

@@ -174,7 +174,8 @@ def _write_body(
     """Puts the step's ops into the function; they lose the call's name before their own."""
     tensors = [fetch for fetch in step.fetches if ":" in fetch]
     ops = [fetch for fetch in step.fetches if ":" not in fetch]
-    outputs = {op_of(fetch): _input_of(step, fetch) for fetch in tensors}
+    read_by = {node.name: node.input[0] for node in step.graph_def.node if node.input}
+    outputs = {op_of(fetch): with_index(read_by[op_of(fetch)]) for fetch in tensors}
     inside = copy.deepcopy(step.graph_def)
     kept = [node for node in inside.node if node.name not in outputs]
     del inside.node[:]
@@ -199,11 +200,6 @@ def _write_body(
     for op in ops:
         function.signature.control_output.append(short[op])
         function.control_ret[short[op]] = short[op]
-
-
-def _input_of(step: SplitStep, fetch: str) -> str:
-    [node] = [node for node in step.graph_def.node if node.name == op_of(fetch)]
-    return with_index(node.input[0])
 
 
 def _short_names(call: str, names: Sequence[str]) -> dict[str, str]:

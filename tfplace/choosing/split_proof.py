@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +97,9 @@ def proven_split(
     norms, loads = OpsProof(), None
     with contextlib.ExitStack() as beside:
         load = None
-        _require_written(split)
+        with _told_as_defect():
+            prove_written(split.source, split.step, split.outputs)
+            prove_others(split.given, split.source)
         limits = _limits(run, seconds)
         ops = interruption.unless_seen(lambda: _ops(split, limits, begun), None)
         if is_large(split) and not written.is_loaded:
@@ -109,10 +111,18 @@ def proven_split(
         if whole is not None and not whole.differing:
             if not written.is_loaded:
                 loads = interruption.unless_seen(lambda: _loaded(split, written, load), None)
-            norms = interruption.unless_seen(lambda: _norms(split), norms)
+            norms = interruption.unless_seen(
+                lambda: prove_norms(
+                    split.fused, split.flat, split.properties, OPS_SECONDS, _half_of_memory()
+                ),
+                norms,
+            )
     _require_equal(ops, whole, norms)  # after Ctrl-C, too
     if whole is None or (loads is None and not written.is_loaded):
-        _require_joints(split)
+        with _told_as_defect():
+            prove_joints(
+                split.flat, split.properties, split.decisions, split.step, split.num_shards
+            )
         unproven = "interrupted before it was proven"
         report = {"structure": True, "run": "not run: interrupted", "distinct_ops": None}
     else:
@@ -140,7 +150,7 @@ def _require_equal(ops: OpsProof | None, whole: SplitProof | None, norms: OpsPro
 
 
 def _limits(run: Decision, seconds: float) -> ProofLimits:
-    free = psutil.virtual_memory().available / 2
+    free = _half_of_memory()
     if run.limits is None:
         return ProofLimits(OPS_SECONDS, 0.0, free, run.why)
     # With --verify=run it was asked for, however much time is left.
@@ -177,14 +187,12 @@ def _proof(
     )
 
 
-def _norms(split: SplitModel) -> OpsProof:
-    free = psutil.virtual_memory().available / 2
-    return prove_norms(split.fused, split.flat, split.properties, OPS_SECONDS, free)
+def _half_of_memory() -> float:
+    return psutil.virtual_memory().available / 2
 
 
 def _begun_load(split: SplitModel, written: Written) -> BegunLoad:
-    free = psutil.virtual_memory().available / 2
-    return BegunLoad(split.given, written.directory, written.tags, free)
+    return BegunLoad(split.given, written.directory, written.tags, _half_of_memory())
 
 
 def _loaded(split: SplitModel, written: Written, begun: BegunLoad | None) -> LoadProof:
@@ -216,18 +224,11 @@ def _unproven(proof: SplitProof) -> str:
     return f"{what}, and whole steps {proof.run}; --verify=run compares whole steps"
 
 
-def _require_written(split: SplitModel) -> None:
+@contextlib.contextmanager
+def _told_as_defect() -> Iterator[None]:
     try:
-        prove_written(split.source, split.step, split.outputs)
-        prove_others(split.given, split.source)
+        yield
     except (RewriteError, ModelError) as error:
-        raise _defect(str(error)) from error
-
-
-def _require_joints(split: SplitModel) -> None:
-    try:
-        prove_joints(split.flat, split.properties, split.decisions, split.step, split.num_shards)
-    except RewriteError as error:
         raise _defect(str(error)) from error
 
 
@@ -263,8 +264,8 @@ class BegunProof(contextlib.AbstractContextManager["BegunProof"]):
 def _begun_ops(split: SplitModel) -> BegunCases | None:
     if not is_large(split):
         return None
-    free = psutil.virtual_memory().available / 2
-    return begun_cases(op_cases(split.flat, split.decisions, split.num_shards), free)
+    cases = op_cases(split.flat, split.decisions, split.num_shards)
+    return begun_cases(cases, _half_of_memory())
 
 
 ERROR = "error"

@@ -121,12 +121,8 @@ def taught(last: Round) -> list[str]:
     return [
         _sentence(name, *numbers)
         for name, numbers in last.corrected.items()
-        if _is_off(name, *numbers)
+        if (numbers[1] > 0.0 if name in _SECONDS else numbers[1] > 1.0 or numbers[2] < 1.0)
     ]
-
-
-def _is_off(name: str, value: float, low: float, high: float) -> bool:
-    return low > 0.0 if name in _SECONDS else low > 1.0 or high < 1.0
 
 
 def _sentence(name: str, value: float, low: float, high: float) -> str:

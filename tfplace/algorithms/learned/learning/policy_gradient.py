@@ -79,16 +79,12 @@ def require_finite(learner: str, values: Mapping[str, np.ndarray | float]) -> No
       DivergedError: one of them is not finite.
     """
     for name, value in values.items():
-        if not np.isfinite(value).all():
+        bad = np.ravel(value)[~np.isfinite(np.ravel(value))]
+        if bad.size:
             raise DivergedError(
-                f"training {learner}: its {name} became {_first_bad(value)}; the policy has "
+                f"training {learner}: its {name} became {bad[0]}; the policy has "
                 "diverged and proposes nothing more; try another --seed or --algorithm"
             )
-
-
-def _first_bad(value: np.ndarray | float) -> str:
-    flat = np.ravel(value)
-    return str(flat[~np.isfinite(flat)][0])
 
 
 def elite_indices(rewards: FloatArray, fraction: float) -> IntArray:
