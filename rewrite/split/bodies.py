@@ -7,8 +7,6 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from graphs import op_types
 from graphs.building.flatten import flatten
 from graphs.building.op_outputs import op_definition, output_names
@@ -18,33 +16,8 @@ from graphs.flat_graph import FlatGraph
 from graphs.function_library import KEPT_WHOLE
 from graphs.names import op_of, parse_input, tensor_of
 from graphs.source_model import TensorSpec
-from graphs.tensor_protos import placeholder
-from rewrite.split.known_values import KnownValues
+from rewrite.split.known_values import Argument, KnownValues
 from rewrite.split.local import has_no_effect
-from rewrite.split.op_view import Shape
-
-
-@dataclasses.dataclass(frozen=True)
-class Argument:
-    """What a function is given.
-
-    Attributes:
-      dtype: its dtype's name.
-      shape: its shape, as far as it is known.
-      value: its value, where no run and no iteration can change it.
-      handle: the VarHandleOp of a variable.
-    """
-
-    dtype: str
-    shape: Shape
-    value: np.ndarray | None = None
-    handle: Any = None
-
-    def key(self) -> tuple[Any, ...]:
-        """What makes two arguments the same."""
-        value = None if self.value is None else (self.value.dtype.str, self.value.tobytes())
-        handle = None if self.handle is None else self.handle.SerializeToString(deterministic=True)
-        return self.dtype, self.shape, value, handle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +88,7 @@ class Bodies:
         call.attr["f"].func.name = function
         feeds = []
         for position, argument in enumerate(arguments):
-            node = _argument(f"argument_{position}", argument)
+            node = argument.stand_in(f"argument_{position}")
             graph_def.node.append(node)
             call.input.append(node.name)
             if node.op == "Placeholder" and argument.shape is not None:
@@ -131,25 +104,6 @@ class Bodies:
         values = KnownValues(flat, properties)
         names = [f"argument_{position}:0" for position in range(len(arguments))]
         return Body(function, flat, properties, values, names, outputs)
-
-
-def _argument(name: str, argument: Argument) -> Any:
-    """The op that stands for an argument."""
-    import tensorflow as tf
-
-    if argument.handle is not None:
-        node = type(argument.handle)()
-        node.CopyFrom(argument.handle)
-        node.name = name
-        del node.input[:]
-        node.attr.pop("_class", None)
-        return node
-    if argument.value is not None:
-        node = tf.compat.v1.NodeDef(name=name, op="Const")
-        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(argument.value, argument.dtype))
-        node.attr["dtype"].type = node.attr["value"].tensor.dtype
-        return node
-    return placeholder(name, argument.dtype, argument.shape)
 
 
 def functions_of(node: Any, library: Mapping[str, Any]) -> dict[str, str]:

@@ -18,15 +18,11 @@ import numpy as np
 from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, op_of, tensor_of
-from graphs.tensor_protos import placeholder
-from rewrite.split.known_values import OF_ANY_SHAPE, SHAPE_OPS, KnownValues, is_pure
+from rewrite.split.known_values import OF_ANY_SHAPE, SHAPE_OPS, Argument, KnownValues, is_pure
 from rewrite.split.list_facts import Element, complete_list
 from rewrite.split.op_view import Shape, is_open
 
 _MAX_ELEMENTS = 1024
-
-Spec = tuple[str, Shape, "np.ndarray | None", Any]
-"""dtype, shape, value, VarHandleOp of a resource."""
 
 
 def may_run(node: Any, dtypes: Sequence[str], shapes: Sequence[Shape]) -> bool:
@@ -45,21 +41,13 @@ _Found = tuple["list[Shape]", "list[np.ndarray | None]"]
 class _Asked:
     """An op and what is known of its inputs; equal where the same comes of it."""
 
-    def __init__(self, node: Any, specs: Sequence[Spec]) -> None:
+    def __init__(self, node: Any, specs: Sequence[Argument]) -> None:
         self.node, self.specs = type(node)(op=node.op, name="op"), specs
         for key, attr in node.attr.items():
             if not key.startswith("_"):
                 self.node.attr[key].CopyFrom(attr)
-        inputs = [
-            (
-                dtype,
-                shape,
-                None if value is None else (value.dtype.str, value.shape, value.tobytes()),
-                None if handle is None else handle.SerializeToString(deterministic=True),
-            )
-            for dtype, shape, value, handle in specs
-        ]
-        self._key = self.node.SerializeToString(deterministic=True), tuple(inputs)
+        inputs = tuple(each.key() for each in specs)
+        self._key = self.node.SerializeToString(deterministic=True), inputs
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Asked) and self._key == other._key
@@ -76,21 +64,10 @@ def _one_op(asked: _Asked) -> _Found:
     graph_def = tf.compat.v1.GraphDef()
     graph_def.versions.producer = tf.version.GRAPH_DEF_VERSION  # scalars were of any shape once
     graph_def.node.append(asked.node)
-    for position, (dtype, shape, value, handle) in enumerate(asked.specs):
-        name = f"input_{position}"
-        graph_def.node[0].input.append(name)
-        if value is not None:
-            const = graph_def.node.add(op="Const", name=name)
-            const.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, dtype))
-            const.attr["dtype"].type = const.attr["value"].tensor.dtype
-        elif handle is not None:
-            graph_def.node.add().CopyFrom(handle)
-            graph_def.node[-1].name = name
-            del graph_def.node[-1].input[:]
-            graph_def.node[-1].attr.pop("_class", None)
-        else:
-            graph_def.node.append(placeholder(name, dtype, shape))
-    has_values = bool(asked.specs) and all(value is not None for _, _, value, _ in asked.specs)
+    for position, spec in enumerate(asked.specs):
+        graph_def.node[0].input.append(f"input_{position}")
+        graph_def.node.append(spec.stand_in(f"input_{position}"))
+    has_values = bool(asked.specs) and all(each.value is not None for each in asked.specs)
     with tf.Graph().as_default() as graph:
         try:
             tf.import_graph_def(graph_def, name="")
@@ -266,9 +243,13 @@ class Facts:
             and may_run(node, self.dtype_of[node.name], self.shape_of[node.name])
         )
 
+    def argument(self, tensor: str) -> Argument:
+        """All that is known of a tensor."""
+        shape, value = self.shape(tensor), self.value(tensor)
+        return Argument(self.dtype(tensor), shape, value, self.handle(tensor))
+
     def _infer(self, node: Any, inputs: Sequence[str]) -> None:
-        specs = [(self.dtype(t), self.shape(t), self.value(t), self.handle(t)) for t in inputs]
-        shapes, values = _one_op(_Asked(node, specs))
+        shapes, values = _one_op(_Asked(node, [self.argument(t) for t in inputs]))
         for index, (shape, value) in enumerate(zip(shapes, values, strict=True)):
             self.learn_shape(f"{node.name}:{index}", shape)
             if value is not None:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from graphs.building.known_tensors import constant_node
 from graphs.flat_graph import FlatGraph, Origin
 from graphs.names import data_inputs, free_name, op_of, parse_input
 from rewrite.split.op_view import attr_of
@@ -248,9 +249,8 @@ def _of_read(node: Any, taken: set[str]) -> list[Any]:
 
     read = made(_READ, f"{node.name}/table", [node.input[0]])
     read.attr["dtype"].CopyFrom(node.attr["dtype"])
-    axis = made("Const", f"{node.name}/axis", [])
-    axis.attr["dtype"].type = tf.int32.as_datatype_enum
-    axis.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(0, np.int32)))
+    axis = constant_node(free_name(f"{node.name}/axis", taken), np.array(0, np.int32))
+    axis.device = node.device
     gather = type(node)(op="GatherV2", name=node.name, device=node.device)
     gather.input.extend([read.name, node.input[1], axis.name])
     gather.attr["Tparams"].CopyFrom(node.attr["dtype"])
