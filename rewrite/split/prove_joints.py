@@ -19,7 +19,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from graphs.building.op_outputs import op_definition
-from graphs.building.shapes import TensorProperties
 from graphs.errors import ModelError
 from graphs.flat_graph import FlatGraph
 from graphs.function_library import library_of
@@ -68,17 +67,14 @@ class JointsProof:
     batches: Sequence[int]
 
 
-def prove_joints(
-    flat: FlatGraph, properties: TensorProperties, decisions: Decisions, step: SplitStep, count: int
-) -> JointsProof:
+def prove_joints(flat: FlatGraph, decisions: Decisions, step: SplitStep, count: int) -> JointsProof:
     """Compares a split step with the unsplit one and what was decided.
 
-    Numbers are compared at the batch size of `properties` and `decisions`; a step that takes any
-    size is proven for another one by asking again with those of that size.
+    Numbers are compared at the batch size of `decisions`; a step that takes any size is proven for
+    another one by asking again with those of that size.
 
     Args:
       flat: the unsplit step.
-      properties: of its tensors.
       decisions: what becomes of each op.
       step: the split step, before it is placed.
       count: into how many shards it is split.
@@ -93,7 +89,7 @@ def prove_joints(
         raise RewriteError("reading a split step: its functions are not those that it had")
     sizes = shard_sizes(decisions.batch, count)
     try:
-        reading = StepReading(flat, properties, decisions, graph_def, sizes, step.copies)
+        reading = StepReading(flat, decisions, graph_def, sizes, step.copies)
         bodies = BodyProver(library_of(graph_def), sizes)
         checks = OpChecks(decisions, reading, bodies)
         for node in flat.graph_def.node:
@@ -125,34 +121,29 @@ def _has_its_functions(flat: FlatGraph, decisions: Decisions, graph_def: Any) ->
 
 
 def prove_sizes(
-    flat: FlatGraph,
-    properties: TensorProperties,
-    decisions: Decisions,
-    step: SplitStep,
-    count: int,
-    seconds: float,
+    flat: FlatGraph, decisions: Decisions, step: SplitStep, count: int, seconds: float
 ) -> JointsProof:
     """Compares a split step with the unsplit one; one of any batch size at several sizes.
 
     Args:
-      flat, properties, decisions, step, count: as for `prove_joints`.
+      flat, decisions, step, count: as for `prove_joints`.
       seconds: after which no further size is begun.
 
     Raises:
       RewriteError: something stands wrong.
     """
     end = time.monotonic() + seconds
-    proof = prove_joints(flat, properties, decisions, step, count)
+    proof = prove_joints(flat, decisions, step, count)
     batches = [decisions.batch]
-    for tensors, others in other_sizes(flat, decisions, count, end):
-        prove_joints(flat, tensors, others, step, count)
+    for others in other_sizes(flat, decisions, count, end):
+        prove_joints(flat, others, step, count)
         batches.append(others.batch)
     return dataclasses.replace(proof, batches=batches)
 
 
 def other_sizes(
     flat: FlatGraph, decisions: Decisions, count: int, end: float = math.inf
-) -> Iterator[tuple[TensorProperties, Decisions]]:
+) -> Iterator[Decisions]:
     """What was decided, at sizes that leave over something else; none is begun after `end`."""
     missing = set(range(1, count)) - {decisions.batch % count}
     for more in range(1, _ROUNDS * count) if decisions.takes_any_batch else ():
@@ -164,9 +155,7 @@ def other_sizes(
                 yield found
 
 
-def _decided_at(
-    flat: FlatGraph, decisions: Decisions, more: int
-) -> tuple[TensorProperties, Decisions] | None:
+def _decided_at(flat: FlatGraph, decisions: Decisions, more: int) -> Decisions | None:
     """The same decisions at another size; None where a number looks like another one there."""
     flat = forgetting_ranks(flat, decisions.unsure_ranks)
     larger = larger_step(flat, decisions.axis_of_feed, decisions.open_axes, more)
@@ -185,8 +174,7 @@ def _decided_at(
     )
     if others.answer_of_op != answers or others.state_of_tensor != decisions.state_of_tensor:
         return None
-    others = dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)
-    return others.properties, others
+    return dataclasses.replace(others, is_open=True, open_axes=decisions.open_axes)
 
 
 class OpChecks(InputChecks):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from graphs.building.op_outputs import argument_types
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import data_inputs, tensor_of
 from rewrite.pass_base import RewriteError
@@ -236,7 +235,6 @@ class StepReading(Reading):
     def __init__(
         self,
         flat: FlatGraph,
-        properties: TensorProperties,
         decisions: Decisions,
         graph_def: Any,
         sizes: Sequence[int],
@@ -245,7 +243,7 @@ class StepReading(Reading):
         """Begins and ends.
 
         Args:
-          flat, properties, decisions: the unsplit step.
+          flat, decisions: the unsplit step.
           graph_def: the split step.
           sizes: entries of the batch in each shard.
           copies: which ops are said to stand for an op; it is proven that they do.
@@ -253,7 +251,7 @@ class StepReading(Reading):
         Raises:
           RewriteError: an op is missing, or has no place in a split step.
         """
-        values = decisions.values.value
+        properties, values = decisions.properties, decisions.values.value
         facts = SimpleNamespace(shape=properties.shape, dtype=properties.dtype, value=values)
         super().__init__(facts, sizes, "the split step", asked=0)
         self._properties, self._decisions = properties, decisions

@@ -36,7 +36,7 @@ from rewrite.split.summary import AN_OUTPUT
 from rewrite.split.write_model import written
 from rewrite.written_signature import run_name, whole_name
 
-_Decided = tuple[FlatGraph, TensorProperties, Decisions]
+_Decided = tuple[FlatGraph, Decisions]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,14 +104,14 @@ class StepToSplit:
         """
         source, own = self.source, _own_graph(self.source)
         readings = self._read(own, batch_axes, place_of_shard)
-        flat, properties, decisions = readings.best(num_shards, frozenset(left_whole))
+        flat, decisions = readings.best(num_shards, frozenset(left_whole))
         decisions = dataclasses.replace(
             decisions, sums_in_turn=sums_in_turn, place_of_shard=place_of_shard
         )
         name = whole_name(source)
         advice = f"run the unsplit step{name and f', signature {name}'}"
         taken = TakenNames({node.name for node in own.node}, {*library_of(own)})
-        step = build_step(flat, properties, decisions, num_shards, advice, taken)
+        step = build_step(flat, decisions, num_shards, advice, taken)
         split = written(source, own, flat, step, readings.outputs)
         return SplitModel(
             given=source,
@@ -140,7 +140,7 @@ class StepToSplit:
           UsageError: the step can't be split, or is not in the model.
         """
         readings = self._read(_own_graph(self.source), batch_axes, place_of_shard)
-        return readings.best(2, frozenset(left_whole))[2]
+        return readings.best(2, frozenset(left_whole))[1]
 
     def _read(
         self, own: Any, batch_axes: Mapping[str, int] | None, place_of_shard: Sequence[Place]
@@ -304,7 +304,7 @@ class _Readings:
                 )
             asked = asked_of_feeds(step.feeds, self._declared, self._open_axes, decisions.open_axes)
             decisions = dataclasses.replace(decisions, asked_of_feed=asked)
-            self._decided[number, left_whole] = step, tensors, decisions
+            self._decided[number, left_whole] = step, decisions
         return self._decided[number, left_whole]
 
     def _too_small(self, num_shards: int) -> UsageError:
@@ -324,7 +324,7 @@ def _work_split(decided: _Decided) -> float:
 
     Many small ops of a layer that works along an axis are less than the few large ones of all.
     """
-    flat, _, decisions = decided
+    flat, decisions = decided
     properties, work = decisions.properties, 0.0
     for node in flat.graph_def.node:
         answer = decisions.answer_of_op[node.name]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from graphs.building.shapes import TensorProperties
 from graphs.flat_graph import FlatGraph
 from graphs.names import op_of, tensor_of
 from rewrite.split.across_shards import (
@@ -40,13 +39,12 @@ class StepTensors:
         self,
         writer: NodeWriter,
         shapes: ShardShapes,
-        properties: TensorProperties,
         decisions: Decisions,
         num_shards: int,
         flat: FlatGraph,
     ):
         self.counts = {"join": 0, "sum": 0, "cut": 0}
-        self._writer, self._shapes, self._properties = writer, shapes, properties
+        self._writer, self._shapes, self._properties = writer, shapes, decisions.properties
         self._state_of_tensor = decisions.state_of_tensor
         self._inputs = decisions.axis_of_feed
         self._across = AcrossShards(writer, decisions)

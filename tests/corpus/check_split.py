@@ -56,10 +56,10 @@ def check_split(entry: Entry, folder: Path, num_shards: int) -> SplitResult:
         return SplitResult(source.mode, why_not=NO_BATCH)
     prove_written(split.source, split.step, split.outputs)
     wrong = _wrong_ops(split)
-    joints = prove_joints(split.flat, split.properties, split.decisions, split.step, num_shards)
+    joints = prove_joints(split.flat, split.decisions, split.step, num_shards)
     runs = compare(
         request_of(
-            split.flat, split.properties, split.decisions, split.step,
+            split.flat, split.decisions, split.step,
             shard_sizes(split.decisions.batch, num_shards), joints.exact,
             feeds_of_opened(split.flat, split.properties, split.flat.feeds, 0),
             table_start(source),

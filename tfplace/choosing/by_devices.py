@@ -20,7 +20,7 @@ from graphs.problem import Problem
 from tfplace.algorithms.placers.legal import legal, working_devices
 from tfplace.algorithms.table import annealing_from, policy_of
 from tfplace.choosing.baselines import Candidate, best_of, is_fixed
-from tfplace.choosing.device_limit import chosen_devices, limited_to, num_counted
+from tfplace.choosing.memory_limit import chosen_devices, limited_to, num_counted
 from tfplace.choosing.ties import extent
 from tfplace.search.instance import Instance
 from tfplace.search.search import Limits, Stage, search

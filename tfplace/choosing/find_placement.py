@@ -30,8 +30,8 @@ from tfplace.choosing.by_devices import (
     reserved,
 )
 from tfplace.choosing.data_parallel import DataParallel, data_parallel_candidate
-from tfplace.choosing.device_limit import too_many
 from tfplace.choosing.finalists import FIRST_SEARCH_SHARE, has_finalists
+from tfplace.choosing.memory_limit import too_many
 from tfplace.choosing.ties import without_idle
 from tfplace.choosing.unsplit_baselines import TriedShards, Unsplit
 from tfplace.measurement.measuring_evaluator import MeasuringEvaluator

@@ -120,9 +120,7 @@ def proven_split(
     _require_equal(ops, whole, norms)  # after Ctrl-C, too
     if whole is None or (loads is None and not written.is_loaded):
         with _told_as_defect():
-            prove_joints(
-                split.flat, split.properties, split.decisions, split.step, split.num_shards
-            )
+            prove_joints(split.flat, split.decisions, split.step, split.num_shards)
         unproven = "interrupted before it was proven"
         report = {"structure": True, "run": "not run: interrupted", "distinct_ops": None}
     else:
@@ -176,7 +174,6 @@ def _proof(
 ) -> SplitProof:
     return prove_split(
         split.flat,
-        split.properties,
         split.decisions,
         split.step,
         split.num_shards,

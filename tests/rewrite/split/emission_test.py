@@ -267,9 +267,7 @@ def test_effects_of_tensorflow_1_wait_for_the_refusal(kind, tmp_path):
             with few if batch < 3 else contextlib.nullcontext():
                 session.run("loss:0", {"x:0": np.ones((batch, FEATURES), np.float32)})
             assert session.run("count/Read/ReadVariableOp:0") == counted
-    proof = prove_split(
-        split.flat, split.properties, split.decisions, split.step, 3, ProofLimits(run_seconds=60.0)
-    )
+    proof = prove_split(split.flat, split.decisions, split.step, 3, ProofLimits(run_seconds=60.0))
     assert not proof.differing
 
 
@@ -441,7 +439,5 @@ def test_a_step_of_which_nothing_can_be_split_stays_as_it_is(tmp_path):
     summary = summary_of(split.flat, split.decisions, split.step)
     assert summary.sharded_ops == summary.sums == summary.joins == 0
     assert [each.reason for each in summary.whole_because if each.reason]
-    proof = prove_split(
-        split.flat, split.properties, split.decisions, split.step, 2, ProofLimits(run_seconds=0.0)
-    )
+    proof = prove_split(split.flat, split.decisions, split.step, 2, ProofLimits(run_seconds=0.0))
     assert not proof.differing and proof.ops.distinct_ops == 0

@@ -26,7 +26,7 @@ def split_step(
     """What was decided, and the split step."""
     flat, properties = decompose_norms(flat, infer_known(flat), batch, axis_of_feed)
     decisions = decide(flat, properties, batch, axis_of_feed)
-    return decisions, build_step(flat, properties, decisions, num_shards)
+    return decisions, build_step(flat, decisions, num_shards)
 
 
 def split_open_step(
@@ -44,7 +44,7 @@ def split_open_step(
     open_axes = {tensor: [axis] for tensor, axis in axis_of_feed.items()}
     decisions = decide_open(flat, properties, batch, axis_of_feed, open_axes)
     assert decisions is not None
-    split = build_step(flat, properties, decisions, num_shards)
+    split = build_step(flat, decisions, num_shards)
     for graph_def in (flat.graph_def, split.graph_def):
         for node in graph_def.node:
             if node.op == "Placeholder" and f"{node.name}:0" in axis_of_feed:

@@ -73,7 +73,7 @@ def test_a_write_waits_for_the_read(shape, tmp_path):
         [write] = [node for node in made.node if node.name == "write"]
         assert "^read" in write.input
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing
 
 
@@ -149,7 +149,7 @@ def test_a_write_of_what_all_copies_return_waits_for_all_of_them(rows_of, tmp_pa
             assert reads <= set(function.control_ret.values())
         assert len(own) >= 2
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing
 
 
@@ -200,7 +200,7 @@ def test_what_control_flow_of_tensorflow_1_reads_keeps_its_place(read, is_read_f
         first, then = (name, "write") if is_read_first else ("write", name)
         assert first in GraphView(made).ancestors([then])
     limits = ProofLimits(run_seconds=60.0)
-    proof = prove_split(split.flat, split.properties, split.decisions, split.step, 2, limits)
+    proof = prove_split(split.flat, split.decisions, split.step, 2, limits)
     assert not proof.differing
 
 

@@ -83,7 +83,7 @@ def test_a_graph_whose_names_are_taken(names, in_step, tmp_path):
     graph_def = with_names(given, ops, functions, in_step)
     path = written(graph_def, tmp_path / "model.pb")
     split, emitted = _emitted(path, tmp_path / "split", 2, LoadOptions(fetch=FETCHES))
-    prove_joints(split.flat, split.properties, split.decisions, split.step, 2)
+    prove_joints(split.flat, split.decisions, split.step, 2)
     both = split.source.split_graph
     assert len({node.name for node in both.node}) == len(both.node)
     library = {each.signature.name: each for each in both.library.function}

@@ -12,7 +12,7 @@ from tfplace.choosing.find_placement import Searched
 from tfplace.choosing.memory_limit import lacking_bytes, nearest, why_nothing_fits
 from tfplace.choosing.order.advice import counts_in_turn
 from tfplace.choosing.order.model_order import EDGES, ModelOrder, with_order
-from tfplace.choosing.shards_found import ShardsFound
+from tfplace.choosing.shard_counts import ShardsFound
 from tfplace.preparing.prepare import PreparedModel
 
 WITHIN, MOST = 1.4, 3
