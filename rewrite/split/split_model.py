@@ -158,13 +158,6 @@ class StepToSplit:
         return self._readings[key]
 
 
-def split_model(
-    source: SourceModel, num_shards: int, batch_axes: Mapping[str, int] | None = None
-) -> SplitModel:
-    """Splits the run of a model once, see StepToSplit."""
-    return StepToSplit(source).split(num_shards, batch_axes)
-
-
 def told_batch_axes(
     source: SourceModel, feeds: Sequence[TensorSpec], batch_axes: Mapping[str, int]
 ) -> dict[str, int]:

@@ -18,10 +18,11 @@ from rewrite.split.op_cases import op_cases
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_ops_child import outcomes_of
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import SplitModel, split_model
+from rewrite.split.split_model import SplitModel
 from rewrite.split.states import shard_sizes
 from tests.corpus.check_model import load_fields
 from tests.corpus.entry import Entry
+from tests.rewrite.split.run_step import split_model
 
 BATCH = 7
 """Neither two nor three nor four shards divide it."""

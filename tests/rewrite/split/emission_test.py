@@ -15,8 +15,8 @@ from graphs.loading.load_options import LoadOptions
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.refused_batch import have_effects_wait
-from rewrite.split.split_model import split_model
 from rewrite.split.summary import summary_of
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted, _saved
 from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
 

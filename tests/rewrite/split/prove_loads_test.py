@@ -10,9 +10,9 @@ from rewrite.order.order_edges import MARK, add_marked
 from rewrite.split import loadable_model
 from rewrite.split import prove_loads as module
 from rewrite.split.prove_loads import LOADS_ALIKE
-from rewrite.split.split_model import split_model
 from tests.rewrite.models import write_graph_def
 from tests.rewrite.split.child_here import ChildHere, prove_loads
+from tests.rewrite.split.run_step import split_model
 
 
 @pytest.fixture

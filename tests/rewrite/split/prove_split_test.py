@@ -23,9 +23,8 @@ from rewrite.split.decompose_norms import decompose_norms
 from rewrite.split.float64 import to_float64
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_split import ProofLimits, prove_split
-from rewrite.split.split_model import split_model
 from rewrite.split.states import Partial, shard_sizes
-from tests.rewrite.split.run_step import flat_graph
+from tests.rewrite.split.run_step import flat_graph, split_model
 
 v1 = tf.compat.v1
 BATCH = 5

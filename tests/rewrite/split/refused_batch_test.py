@@ -9,7 +9,7 @@ from graphs.loading.load import load
 from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
-from rewrite.split.split_model import split_model
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted
 
 v1 = tf.compat.v1

@@ -12,9 +12,8 @@ from graphs.loading.load_options import LoadOptions
 from graphs.source_model import TensorSpec
 from rewrite.pass_base import RewriteError
 from rewrite.split.prove_split import ProofLimits, prove_split
-from rewrite.split.split_model import split_model
 from rewrite.split.state_order import require_state_order, with_state_order
-from tests.rewrite.split.run_step import flat_graph, run
+from tests.rewrite.split.run_step import flat_graph, run, split_model
 from tests.rewrite.split.tensorflow_1_test import tensorflow_1_loops
 
 v1 = tf.compat.v1

@@ -14,7 +14,7 @@ from graphs.loading.saved_model_file import read_signatures
 from graphs.loading.sniff import sniff
 from rewrite.split.prove_joints import prove_joints
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import split_model
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted, _fed, _saved, _trained
 
 v1 = tf.compat.v1

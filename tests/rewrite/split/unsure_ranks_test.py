@@ -9,8 +9,8 @@ from graphs.loading.load_options import LoadOptions
 from rewrite.split.op_view import Split
 from rewrite.split.prove_split import ProofLimits, prove_split
 from rewrite.split.prove_written import prove_written
-from rewrite.split.split_model import split_model
 from rewrite.split.unsure_ranks import UNSURE_RANK
+from tests.rewrite.split.run_step import split_model
 from tests.rewrite.split.split_model_test import _emitted
 
 BATCH, STEPS = 8, 4
