@@ -138,7 +138,7 @@ class _BodyChecks(InputChecks):
     """Compares the ops of a function with those of a shard's one."""
 
     def __init__(self, reading: BodyReading, functions: BodyProver):
-        super().__init__(reading, reading.split.states)
+        super().__init__(reading, reading.split.states, reading.split.read_as)
         self._reading: BodyReading = reading
         self._functions = functions
         self._split, self._shard = reading.split, reading.shard
@@ -158,19 +158,6 @@ class _BodyChecks(InputChecks):
             raise self._wrong(node.name, data_inputs(here)[-1], "row numbers of its shard")
         self.copy_reads(tensors, here, self._shard, answer)
         self._functions.op(node, here, answer, self._shard)
-
-    def reads(
-        self,
-        reader: str,
-        new: str,
-        tensor: str,
-        state: State,
-        shard: int | None,
-        first_row: int = 0,
-    ) -> None:
-        """As in any graph; what any branch's Optional is, is this one's."""
-        state = self._split.read_as(tensor, state)
-        super().reads(reader, new, tensor, state, shard, first_row)
 
 
 _UNKNOWN = -1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,14 +122,20 @@ def same_array(one: np.ndarray | None, other: np.ndarray | None) -> bool:
 class InputChecks:
     """Raises RewriteError for the first input that isn't what was decided."""
 
-    def __init__(self, reading: Reading, states: Mapping[str, State]):
+    def __init__(
+        self,
+        reading: Reading,
+        states: Mapping[str, State],
+        read_as: Callable[[str, State], State] = lambda tensor, state: state,
+    ):
         """Begins.
 
         Args:
           reading: of the graph that was made.
           states: {tensor of the graph that it was made of: its state}.
+          read_as: the state in which a reader of a tensor that needs one gets it.
         """
-        self._reading, self._states = reading, states
+        self._reading, self._states, self._read_as = reading, states, read_as
 
     def copy_reads(self, tensors: Sequence[str], here: Any, shard: int, answer: Split) -> None:
         """A shard's copy of an op that read these tensors reads its parts of them, and numbers."""
@@ -171,6 +177,7 @@ class InputChecks:
           shard: whose reader this is; None of one for all.
           first_row: from which row it has to count, if it holds numbers of rows.
         """
+        state = self._read_as(tensor, state)
         if state == WHOLE:
             wanted = Meaning(tensor)
         else:
