@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rewrite.split.op_view import Shape, attr_of, is_open
 from rewrite.split.states import WHOLE, Listed, Optioned, Sharded, State, Whole
+
+if TYPE_CHECKING:
+    from rewrite.split.facts import Facts
 
 _ELEMENT_READERS = {
     "TensorListGetItem": (0, 0),
@@ -44,28 +47,7 @@ class Element:
         return np.frombuffer(content, dtype).reshape(shape)
 
 
-class TensorFacts(Protocol):
-    """What is known of tensors; `facts.Facts` is one."""
-
-    elements: dict[str, Element]
-
-    def shape(self, tensor: str) -> Shape:
-        """The shape of "op:i"."""
-
-    def dtype(self, tensor: str) -> str:
-        """The dtype of "op:i"."""
-
-    def value(self, tensor: str) -> np.ndarray | None:
-        """The value of "op:i" that no run can change."""
-
-    def learn_shape(self, tensor: str, shape: Shape) -> None:
-        """Notes a shape where less was known."""
-
-    def learn_value(self, tensor: str, value: np.ndarray) -> None:
-        """Notes a value."""
-
-
-def complete_list(facts: TensorFacts, node: Any, inputs: Sequence[str]) -> None:
+def complete_list(facts: Facts, node: Any, inputs: Sequence[str]) -> None:
     output = f"{node.name}:0"
     first = facts.elements.get(inputs[0], Element()) if inputs else Element()
     if node.op in ("TensorListReserve", "EmptyTensorList"):
@@ -104,7 +86,7 @@ def complete_list(facts: TensorFacts, node: Any, inputs: Sequence[str]) -> None:
         facts.elements[output] = dataclasses.replace(first, length=None)
 
 
-def _read_element(facts: TensorFacts, node: Any, inputs: Sequence[str], element: Element) -> None:
+def _read_element(facts: Facts, node: Any, inputs: Sequence[str], element: Element) -> None:
     index, before = _ELEMENT_READERS[node.op]
     tensor = f"{node.name}:{index}"
     if not before:
@@ -123,7 +105,7 @@ def _read_element(facts: TensorFacts, node: Any, inputs: Sequence[str], element:
         facts.learn_shape(tensor, (count, *element.shape))
 
 
-def _as_element(facts: TensorFacts, tensor: str) -> Element:
+def _as_element(facts: Facts, tensor: str) -> Element:
     shape, value = facts.shape(tensor), facts.value(tensor)
     if value is None:
         return Element(shape)
