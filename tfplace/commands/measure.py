@@ -22,7 +22,8 @@ def run(arguments: Sequence[str], values: flags.FlagValues) -> int:
 
     from graphs.effects import left_out, left_out_sentence
     from graphs.placement_file import placement_text
-    from tfplace.choosing.compare import compare, compare_memory
+    from tfplace.choosing.compare import compare
+    from tfplace.choosing.compare_memory import compare_memory
     from tfplace.choosing.order.model_order import with_order
     from tfplace.measurement.step_limits import StepLimits
     from tfplace.preparing.prepare import prepare

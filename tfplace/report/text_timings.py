@@ -17,7 +17,8 @@ from graphs.machine_numbers import (
     SPEED,
     START,
 )
-from tfplace.choosing.compare import PLACED, Comparison, MemoryPeak
+from tfplace.choosing.compare import PLACED, Comparison
+from tfplace.choosing.compare_memory import MemoryPeak
 from tfplace.choosing.rounds.plan import Round
 from tfplace.measurement.timing import Timing
 from tfplace.report.text import print_facts
